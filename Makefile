@@ -1,0 +1,42 @@
+# `make demo` and `make test` work in a fresh clone: they need only Python 3.11 or newer, and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/installed
+
+.PHONY: demo test test-long lint types format clean
+
+demo: $(STAMP)
+	$(BIN)/python examples/matmul.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-long: $(STAMP)
+	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/pyright
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+
+# The environment follows pyproject.toml: it is made, or brought up to date, whenever that file is newer than the stamp.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "\
+	OneIR needs Python 3.11 or newer, and '$(PYTHON)' is not one. Install it (Debian: apt-get install python3 python3-venv)\
+	or name the one to use: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "\
+	'$(PYTHON)' cannot make virtual environments: it has no ensurepip. Install it (Debian: apt-get install python3-venv)." >&2; exit 1; }
+	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || $(PYTHON) -m venv --clear .venv
+	@echo "Installing OneIR and what its tests need into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip --disable-pip-version-check install -qq --editable '.[dev]'
+	@touch $@

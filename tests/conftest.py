@@ -1,0 +1,29 @@
+"""How the tests run: few random examples by default, many with `ONEIR_TEST_LONG=1` (`make test-long`).
+
+A property test leaves `max_examples` to the profile, so that the long run can raise it. A test that is long by itself
+carries `@pytest.mark.long`, and is skipped by default.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+LONG = os.environ.get("ONEIR_TEST_LONG") == "1"
+
+# Examples are the same in every CI run, so that a change is judged by what it does and not by luck.
+settings.register_profile("default", deadline=None, max_examples=25, derandomize="CI" in os.environ)
+settings.register_profile("long", deadline=None, max_examples=1000)
+settings.load_profile("long" if LONG else "default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests marked `long`, unless this is the long run."""
+    if LONG:
+        return
+    skip = pytest.mark.skip(reason="long: run with ONEIR_TEST_LONG=1, or `make test-long`")
+    for item in items:
+        if "long" in item.keywords:
+            item.add_marker(skip)
