@@ -41,7 +41,7 @@ def int_function(address: int):
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(address)
 
 
-@pytest.mark.parametrize("passes", ["default", "kernel", "none"])
+@pytest.mark.parametrize("passes", ["default", "kernel", "minimal", "none"])
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_compile_link_call(passes, opt_level):
     loaded = llvm.link(llvm.compile_ir(NEXT, name="next", opt_level=opt_level, passes=passes))
@@ -84,7 +84,8 @@ def test_two_links_of_one_object_have_their_own_variables():
 def test_optimize_and_assembly_show_the_result():
     text = "define i32 @f(i32 %x) {\n %a = alloca i32\n store i32 %x, ptr %a\n %y = load i32, ptr %a\n ret i32 %y\n}"
     assert "alloca" in llvm.optimize(text, name="f", passes="none")
-    assert "alloca" not in llvm.optimize(text, name="f", passes="kernel")
+    for passes in ("default", "kernel", "minimal"):
+        assert "alloca" not in llvm.optimize(text, name="f", passes=passes)
     assembly = llvm.compile_to_assembly(text, name="f", triple="aarch64-linux-gnu")
     assert "f:" in assembly
     assert "\tret" in assembly

@@ -1,0 +1,148 @@
+"""A cache of compiled code on disk, shared by all processes of a user.
+
+    key = cache_key("kernel", text, cpu)
+    data = get(key)
+    if data is None:
+        data = compile(...)
+        put(key, data)
+
+Entries are files, named by key, in `ONEIR_CACHE_DIR` or the user's cache directory; `ONEIR_CACHE_DIR=""` turns the
+cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers replace files in one step, so
+readers see whole entries; each carries a checksum, and a damaged one is removed. When all entries together exceed
+`MAX_BYTES`, those unused for longest go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+MAX_BYTES = 1 << 30
+
+_MAGIC = b"oneir\x00c1"
+_DIGEST_BYTES = 16
+# Looking at every file costs more than a write does, so each process sweeps after this many bytes of its own, and once
+# at its first write.
+_SWEEP_EVERY = 1 << 25
+_bytes_until_sweep = 0
+
+
+def cache_key(*parts: str | bytes) -> str:
+    """A hex digest of `parts`, of this release and of the LLVM in use; different lists of parts have different keys."""
+    from .llvm import llvm_version
+
+    digest = hashlib.blake2b(digest_size=20)
+    for part in (_release(), llvm_version(), *parts):
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def cache_dir() -> Path | None:
+    """Where entries are, whether or not it exists yet; None when the cache is switched off."""
+    chosen = os.environ.get("ONEIR_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "oneir"
+
+
+def get(key: str) -> bytes | None:
+    """The data stored under `key`, or None."""
+    path = _path(key)
+    if path is None:
+        return None
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    start = len(_MAGIC) + _DIGEST_BYTES
+    data = content[start:]
+    if content[:start] != _MAGIC + _checksum(data):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the time of the last use decides who is evicted
+    return data
+
+
+def put(key: str, data: bytes) -> None:
+    """Store `data` under `key`; silently does nothing where the directory cannot be written."""
+    global _bytes_until_sweep
+    path = _path(key)
+    if path is None or len(data) > MAX_BYTES:
+        return
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_MAGIC + _checksum(data))
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        return
+    _bytes_until_sweep -= len(data)
+    if _bytes_until_sweep <= 0:
+        _bytes_until_sweep = min(_SWEEP_EVERY, MAX_BYTES // 4)
+        evict(path.parent)
+
+
+def evict(directory: Path, max_bytes: int | None = None) -> None:
+    """Remove the entries unused for longest until the rest fits, with room to grow, and leftovers of dead writers."""
+    limit = MAX_BYTES if max_bytes is None else max_bytes
+    entries = []
+    try:
+        with os.scandir(directory) as files:
+            for file in files:
+                with contextlib.suppress(OSError):
+                    status = file.stat()
+                    entries.append((status.st_mtime, status.st_size, file.path))
+    except OSError:
+        return
+    entries.sort(reverse=True)
+    newest = entries[0][0] if entries else 0.0
+    total = sum(size for _, size, _ in entries)
+    # Once over the limit, go down to three quarters of it, so that sweeping stays rare.
+    limit = limit if total <= limit else limit * 3 // 4
+    kept = 0
+    for used, size, path in entries:
+        abandoned = os.path.basename(path).startswith(".writing-") and newest - used > 3600
+        kept += size
+        if abandoned or kept > limit:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _path(key: str) -> Path | None:
+    directory = cache_dir()
+    return None if directory is None else directory / key
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+@functools.cache
+def _release() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("oneir")
+    except PackageNotFoundError:
+        return "source"
