@@ -32,7 +32,7 @@ clean:
 # The environment follows pyproject.toml: it is made, or brought up to date, whenever that file is newer than the stamp.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "\
-	OneIR needs Python 3.11 or newer, and '$(PYTHON)' is not one. Install it (Debian: apt-get install python3 python3-venv)\
+	OneIR needs Python 3.11 or newer, and '$(PYTHON)' is not one. Install it (Debian: apt-get install python3 python3-venv) \
 	or name the one to use: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "\
 	'$(PYTHON)' cannot make virtual environments: it has no ensurepip. Install it (Debian: apt-get install python3-venv)." >&2; exit 1; }
