@@ -2,3 +2,40 @@
 
 Nothing here knows of the compiler.
 """
+
+from __future__ import annotations
+
+from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
+from .registry import (
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    register_global_func,
+    remove_global_func,
+)
+from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
+
+__all__ = [
+    "Device",
+    "NDArray",
+    "Tensor",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "ext_dev",
+    "from_dlpack",
+    "get_global_func",
+    "hexagon",
+    "list_global_func_names",
+    "metal",
+    "opencl",
+    "register_func",
+    "register_global_func",
+    "remove_global_func",
+    "rocm",
+    "tensor",
+    "vpi",
+    "vulkan",
+    "webgpu",
+]

@@ -1,0 +1,153 @@
+"""Devices: where tensors live and programs run.
+
+cpu(0), cuda(1), device("cuda:1"), device("opencl", 0)
+"""
+
+from __future__ import annotations
+
+from .error import InvalidValue
+
+_TYPES = {
+    "cpu": 1,
+    "cuda": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "rocm_host": 11,
+    "ext_dev": 12,
+    "cuda_managed": 13,
+    "oneapi": 14,
+    "webgpu": 15,
+    "hexagon": 16,
+    "maia": 17,
+    "trn": 18,
+}
+_ALIASES = {"llvm": "cpu", "c": "cpu", "stackvm": "cpu", "nvptx": "cuda", "gpu": "cuda", "cl": "opencl"}
+_NAMES = {number: name for name, number in _TYPES.items()}
+
+
+class Device:
+    """A device, as DLPack numbers them: its type and its index among those of that type. Immutable."""
+
+    __slots__ = ("device_id", "device_type")
+
+    device_type: int
+    device_id: int
+
+    def __init__(self, device_type: int | str, device_id: int = 0) -> None:
+        if isinstance(device_type, str):
+            name = _ALIASES.get(device_type, device_type)
+            if name not in _TYPES:
+                raise InvalidValue(f"{device_type!r} is no kind of device; expected one of {', '.join(_TYPES)}.")
+            device_type = _TYPES[name]
+        object.__setattr__(self, "device_type", int(device_type))
+        object.__setattr__(self, "device_id", int(device_id))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"A Device is immutable; {name!r} cannot be set.")
+
+    @property
+    def type(self) -> str:
+        """The name of the kind of device, such as `cuda`."""
+        return _NAMES.get(self.device_type, f"device{self.device_type}")
+
+    @property
+    def index(self) -> int:
+        """The same as `device_id`."""
+        return self.device_id
+
+    @property
+    def exist(self) -> bool:
+        """Whether this process can allocate tensors on the device."""
+        return self.device_type == _TYPES["cpu"] and self.device_id == 0
+
+    def sync(self) -> None:
+        """Wait until the device has done all its work. A CPU works synchronously: nothing to wait for."""
+
+    def dlpack_device_type(self) -> int:
+        """The same as `device_type`."""
+        return self.device_type
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return self.device_type == other.device_type and self.device_id == other.device_id
+
+    def __hash__(self) -> int:
+        return hash((self.device_type, self.device_id))
+
+    def __repr__(self) -> str:
+        return f"{self.type}:{self.device_id}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Device, (self.device_type, self.device_id)
+
+
+def device(dev: str | int | Device, index: int | None = None) -> Device:
+    """The device `dev`, which may be a `Device`, a DLPack number, or a name with or without an index (`"cuda:1"`).
+
+    Raises `InvalidValue` for a name that is no device's, and for an index given twice.
+    """
+    if isinstance(dev, Device):
+        return dev
+    if isinstance(dev, str):
+        name, colon, suffix = dev.partition(":")
+        if colon:
+            if index is not None or not suffix.isdecimal():
+                raise InvalidValue(f"{dev!r} is no device; expected a name and one index, such as 'cuda:1'.")
+            return Device(name, int(suffix))
+        dev = name.split()[0] if name.split() else name
+    return Device(dev, index or 0)
+
+
+def cpu(dev_id: int = 0) -> Device:
+    """The host's processor."""
+    return Device("cpu", dev_id)
+
+
+def cuda(dev_id: int = 0) -> Device:
+    """A GPU of NVIDIA's."""
+    return Device("cuda", dev_id)
+
+
+def rocm(dev_id: int = 0) -> Device:
+    """A GPU of AMD's."""
+    return Device("rocm", dev_id)
+
+
+def opencl(dev_id: int = 0) -> Device:
+    """An OpenCL device."""
+    return Device("opencl", dev_id)
+
+
+def metal(dev_id: int = 0) -> Device:
+    """A GPU of Apple's."""
+    return Device("metal", dev_id)
+
+
+def vpi(dev_id: int = 0) -> Device:
+    """A hardware simulator."""
+    return Device("vpi", dev_id)
+
+
+def vulkan(dev_id: int = 0) -> Device:
+    """A Vulkan device."""
+    return Device("vulkan", dev_id)
+
+
+def ext_dev(dev_id: int = 0) -> Device:
+    """An extension device."""
+    return Device("ext_dev", dev_id)
+
+
+def hexagon(dev_id: int = 0) -> Device:
+    """A DSP of Qualcomm's."""
+    return Device("hexagon", dev_id)
+
+
+def webgpu(dev_id: int = 0) -> Device:
+    """A WebGPU device."""
+    return Device("webgpu", dev_id)

@@ -1,0 +1,103 @@
+"""Names of data types, and what they are to NumPy and to DLPack.
+
+    dtype_name(np.float32)        # "float32"
+    dlpack_dtype("bfloat16")      # (4, 16, 1): type code, bits, lanes
+    numpy_dtype("bfloat16")       # dtype(bfloat16), from ml_dtypes
+
+A dtype is a `str` everywhere in OneIR. A vector of lanes is written after an `x`: `float32x4`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+
+from .error import TypeMismatch
+
+_CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6}
+_SMALL_FLOATS = {
+    "float8_e3m4": (7, 8),
+    "float8_e4m3": (8, 8),
+    "float8_e4m3b11fnuz": (9, 8),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+    "float6_e2m3fn": (15, 6),
+    "float6_e3m2fn": (16, 6),
+    "float4_e2m1fn": (17, 4),
+}
+_SMALL_FLOAT_NAMES = {pair: name for name, pair in _SMALL_FLOATS.items()}
+_NAMES = {code: name for name, code in _CODES.items()}
+
+# Those that a tensor can hold. NumPy knows the first, ml_dtypes the others (one byte an item below eight bits).
+_NUMPY_NAMES = frozenset(
+    [
+        "bool",
+        "float16",
+        "float32",
+        "float64",
+        *(f"{sign}{bits}" for sign in ("int", "uint") for bits in (8, 16, 32, 64)),
+    ]
+)
+_ML_NAMES = frozenset(["bfloat16", "int2", "int4", "uint2", "uint4", *_SMALL_FLOATS])
+
+
+@functools.lru_cache(maxsize=1024)
+def dlpack_dtype(name: str) -> tuple[int, int, int]:
+    """The DLPack type code, bits and lanes of a dtype; `TypeMismatch` for a name that is none."""
+    match = re.fullmatch(r"(.+?)(?:x([1-9]\d*))?", name)
+    scalar, lanes = (match[1], int(match[2] or 1)) if match else (name, 1)
+    if scalar in _SMALL_FLOATS:
+        return (*_SMALL_FLOATS[scalar], lanes)
+    match = re.fullmatch(r"([a-z]+)([1-9]\d*)?", scalar)
+    if match and match[1] in _CODES and lanes < 1 << 16:
+        default = {"bool": 8, "handle": 64}.get(match[1])
+        bits = int(match[2] or default or 0)
+        if 0 < bits < 256:
+            return _CODES[match[1]], bits, lanes
+    raise TypeMismatch(f"{name!r} is no dtype; expected a name such as 'float32', 'int64', 'bool' or 'bfloat16'.")
+
+
+@functools.lru_cache(maxsize=1024)
+def name_of_dlpack(code: int, bits: int, lanes: int) -> str:
+    """The name of a dtype given as DLPack does."""
+    suffix = f"x{lanes}" if lanes != 1 else ""
+    if (code, bits) in _SMALL_FLOAT_NAMES:
+        return _SMALL_FLOAT_NAMES[code, bits] + suffix
+    if code == _CODES["bool"] and bits == 8:
+        return "bool" + suffix
+    if code == _CODES["handle"] and bits == 64:
+        return "handle" + suffix
+    if code in _NAMES:
+        return f"{_NAMES[code]}{bits}{suffix}"
+    raise TypeMismatch(f"DLPack's dtype with code {code}, {bits} bits and {lanes} lanes is not supported.")
+
+
+@functools.lru_cache(maxsize=256)
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype whose items a tensor of dtype `name` holds; `TypeMismatch` if a tensor cannot hold it."""
+    if name in _NUMPY_NAMES:
+        return np.dtype(name)
+    if name in _ML_NAMES:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    dlpack_dtype(name)
+    raise TypeMismatch(f"A tensor cannot hold dtype {name!r}.")
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype given as a name, a NumPy dtype or scalar type, or a PyTorch dtype."""
+    if isinstance(dtype, str):
+        dlpack_dtype(dtype)
+        return str(dtype)
+    text = str(dtype)
+    name = text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype).name
+    if name not in _NUMPY_NAMES and name not in _ML_NAMES:
+        raise TypeMismatch(f"dtype {name!r} is not supported; a tensor holds booleans, integers and real numbers.")
+    return name

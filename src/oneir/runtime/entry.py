@@ -1,0 +1,165 @@
+"""Calling compiled functions from Python.
+
+    function = make_entry(address, signature, keep_alive=library)
+    function(a, b, c)        # tensors of ours, NumPy arrays, PyTorch tensors, numbers, strings, None
+
+The call itself is machine code (entry.ll, which says how it goes), compiled once per process. This module does what
+need not be fast: rare kinds of arguments, and errors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from . import error as errors
+from .callback import take_exception
+from .dlpack import exchange_table
+from .entry_code import MAX_EXCHANGES, NativeFunction, library, table
+from .packed import Code, Failure
+from .signature import Signature, explain
+from .tensor import Tensor, borrow, from_dlpack, wrap_array
+
+_METH_FASTCALL = 0x0080
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
+_lock = threading.RLock()
+_exchange_types: list[type] = []
+
+
+def make_entry(address: int, signature: Signature, keep_alive: object, context: int = 0) -> Callable[..., Any]:
+    """A Python function that calls the native packed function at `address`, passing `context` as its first argument.
+
+    `keep_alive` lives as long as the Python function does. Arguments are not copied. Raises what `explain` finds
+    wrong with the arguments, else what the native code says, else the exception of a Python callback.
+    """
+    native = NativeFunction(
+        signature.name.encode(), library().symbol("call"), _METH_FASTCALL, str(signature).encode(), address, context
+    )
+    native.signature = signature
+    native.keep_alive = keep_alive
+    return _bind(native)
+
+
+def _bind(native: NativeFunction) -> Callable[..., Any]:
+    return _new_function(ctypes.addressof(native), native, None)
+
+
+# The rare ways out of native code ------------------------------------------------------------------------------------
+
+
+def _slow(native: NativeFunction, code: int, payload: int, *args: object) -> Any:
+    """Call again with arguments of the kinds that native code takes."""
+    return _bind(native)(*_plain_arguments(native.signature, args))
+
+
+def _plain_arguments(signature: Signature, args: Sequence[object]) -> list[object]:
+    plain = []
+    for index, arg in enumerate(args):
+        try:
+            plain.append(_plain(arg))
+        except errors.OneIRError as error:
+            raise type(error)(f"{signature.place(index)}: {error}") from error.__cause__
+    return plain
+
+
+def _plain(arg: object) -> object:
+    """`arg` as one of the kinds that native code takes without asking: an exact Tensor, int, float, bool, ..."""
+    match arg:
+        case None | bool() | ctypes.c_void_p():
+            return arg
+        case int():
+            if not -(1 << 63) <= arg < 1 << 63:
+                raise errors.InvalidValue(f"expected an integer of 64 bits, found {arg}")
+            return int(arg)
+        case float():
+            return float(arg)
+        case str():
+            try:
+                arg.encode()
+            except UnicodeEncodeError as error:
+                raise errors.InvalidValue(f"expected text that UTF-8 can encode, found {arg!r}") from error
+            return str(arg)
+        case Tensor():
+            return borrow(ctypes.addressof(arg._record), owner=arg, read_only=not arg.writable)
+        case np.ndarray():
+            return wrap_array(arg)
+        case np.generic():
+            return _plain_scalar(arg)
+        case bytes() | bytearray() | memoryview():
+            return wrap_array(np.asarray(memoryview(arg)))
+    if hasattr(arg, "__dlpack__"):
+        _learn_exchange(type(arg))
+        return from_dlpack(arg)
+    if isinstance(arg, SupportsIndex):
+        return _plain(operator.index(arg))
+    raise errors.TypeMismatch(
+        f"expected a tensor, a number, a string or None, found a {type(arg).__name__}; "
+        "make an array of it first, as with numpy.array or tensor"
+    )
+
+
+def _plain_scalar(scalar: np.generic) -> object:
+    if isinstance(scalar, np.bool_):
+        return bool(scalar)
+    if isinstance(scalar, np.integer):
+        return _plain(int(scalar))
+    value: Any = scalar
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise errors.TypeMismatch(f"expected a real number, found a {type(scalar).__name__}") from None
+
+
+def _learn_exchange(kind: type) -> None:
+    """Let native code itself ask tensors of this type for their DLTensor, if the type offers a way."""
+    exchange = exchange_table(kind)
+    if not exchange:
+        return
+    # DLPackExchangeAPI: version, older table, three functions, then dltensor_from_py_object_no_sync.
+    major = ctypes.c_uint32.from_address(exchange).value
+    function = ctypes.c_void_p.from_address(exchange + 40).value
+    with _lock:
+        if major != 1 or not function or kind in _exchange_types or len(_exchange_types) == MAX_EXCHANGES:
+            return
+        place = 3 * len(_exchange_types)
+        _exchange_types.append(kind)
+        table.exchanges[place + 1] = function
+        table.exchanges[place + 2] = id(_REQUIRES_GRAD) if hasattr(kind, "requires_grad") else None
+        table.exchanges[place] = id(kind)  # last: from now on it is found
+
+
+_REQUIRES_GRAD = sys.intern("requires_grad")
+
+_CLASSES: dict[str, type[errors.OneIRError]] = {
+    "ValueError": errors.InvalidValue,
+    "TypeError": errors.TypeMismatch,
+    "AssertionError": errors.AssertionFailure,
+    "RuntimeError": errors.ExecutionError,
+}
+
+
+def _fail(native: NativeFunction, code: int, payload: int, *args: object) -> Any:
+    """Raise what native code reported."""
+    if code == Code.EXCEPTION:
+        raise take_exception(payload)
+    if code != Code.FAILURE:
+        raise errors.InternalError(f"`{native.signature.name}` returned a packed value with the code {code}.")
+    wrong = explain(native.signature, args)
+    if wrong is not None:
+        raise wrong
+    failure = Failure.from_address(payload)
+    kind = (failure.kind or b"RuntimeError").decode()
+    message = (failure.message or b"").decode(errors="replace")
+    raise _CLASSES.get(kind, errors.ExecutionError)(message)
+
+
+table.slow = _slow
+table.fail = _fail

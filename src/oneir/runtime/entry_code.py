@@ -1,0 +1,208 @@
+"""The machine code behind every compiled function's Python entry: entry.ll, completed, compiled and linked.
+
+What entry.ll has to know of the process comes in three ways: numbers (places inside Python's, ctypes' and NumPy's
+objects) are written into its text; Python's C API and type objects are linked by name; Python objects and tables of
+ours stand in `table`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.resources
+import re
+import string
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .dlpack import Managed, ManagedVersioned
+from .dtype import dlpack_dtype
+from .tensor import Record, Tensor, empty
+
+if TYPE_CHECKING:
+    from .llvm import LoadedObject
+    from .signature import Signature
+
+MAX_EXCHANGES = 16
+"""How many types of tensors that offer DLPack's C exchange table native code can know."""
+
+_FIXED_COUNT = 16  # calls of up to so many arguments need no allocation
+_FIXED_NDIM = 8  # NumPy arrays of more dimensions take the slow way
+_DTYPE_COUNT = 24  # of NumPy's built-in dtypes
+
+
+class NativeFunction(ctypes.Structure):
+    """The `self` of the function that Python calls: a PyMethodDef, then what to run.
+
+    Python allows a PyMethodDef to live in the function's `self`; so both die together.
+    """
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("entry", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+    signature: Signature
+    keep_alive: object
+
+
+class _Table(ctypes.Structure):
+    """Python objects that native code compares with or calls (null where unknown yet), and what it looks up."""
+
+    _fields_ = (
+        ("Tensor", ctypes.py_object),
+        ("ndarray", ctypes.py_object),
+        ("c_void_p", ctypes.py_object),
+        ("slow", ctypes.py_object),
+        ("fail", ctypes.py_object),
+        ("numpy_dtypes", ctypes.c_uint32 * _DTYPE_COUNT),  # DLDataType by NumPy's type number; 0: none
+        ("exchanges", ctypes.c_void_p * (3 * (MAX_EXCHANGES + 1))),  # type, function, name of an attribute; ends with 0
+    )
+
+
+table = _Table()
+
+_retain = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+_lock = threading.RLock()
+
+
+def library() -> LoadedObject:
+    """The code, linked into this process; the same object each time."""
+    with _lock:
+        return _library()
+
+
+@functools.cache
+def _library() -> LoadedObject:
+    from . import llvm, object_cache
+
+    text = _text()
+    key = object_cache.cache_key("entry", text, llvm.host_cpu(), llvm.host_features())
+    code = object_cache.get(key)
+    if code is None:
+        code = llvm.compile_ir(text, name="entry")
+        object_cache.put(key, code)
+    _fill_table()
+    llvm.add_symbol("oneir_entry_table", ctypes.addressof(table))
+    loaded = llvm.link(code, what="the entry of compiled functions")
+    # Other libraries may hold tensors of ours, and so addresses in this code, until the very end of the process.
+    _retain(loaded)
+    return loaded
+
+
+def _fill_table() -> None:
+    table.Tensor = Tensor
+    table.c_void_p = ctypes.c_void_p
+    if _array_layout_is_known():
+        table.ndarray = np.ndarray
+    for character in "?bBhHiIlLqQefd":
+        dtype = np.dtype(character)
+        code, bits, lanes = dlpack_dtype(dtype.name)
+        table.numpy_dtypes[dtype.num] = code | bits << 8 | lanes << 16
+
+
+def _text() -> str:
+    """entry.ll with its abbreviations and names expanded."""
+    template = importlib.resources.files("oneir.runtime").joinpath("entry.ll").read_text("utf-8")
+    text = string.Template(template).substitute(_numbers())
+    text = re.sub(
+        r"(%[\w.]+) = table (\w+)$",
+        lambda m: (
+            f"{m[1]} = load ptr, ptr getelementptr (i8, ptr @oneir_entry_table, i64 {getattr(_Table, m[2]).offset})"
+        ),
+        text,
+        flags=re.MULTILINE,
+    )
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        place = re.fullmatch(r"( +(?:%[\w.]+ = load \w+|store \w+ \S+), )(%[\w.]+) \+ (\d+)", line)
+        if place:
+            lines.append(f"  %at.{number} = getelementptr i8, ptr {place[2]}, i64 {place[3]}")
+            line = f"{place[1]}ptr %at.{number}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _numbers() -> dict[str, int]:
+    """The numbers that entry.ll leaves open."""
+    cell = ctypes.c_int64()
+    sample = empty((0,))
+    numbers = {
+        "type_offset": _place_of(id(object), object()),
+        "data_offset": _place_of(ctypes.addressof(cell), cell),
+        "tensor_slot": _place_of(id(sample._record), sample),
+        "tensor_dtype": Record.dtype_code.offset,
+        "slot_shape": ctypes.sizeof(Record),
+        "slot_strides": ctypes.sizeof(Record) + 8 * _FIXED_NDIM,
+        "slot_size": ctypes.sizeof(Record) + 16 * _FIXED_NDIM,
+        "fixed_count": _FIXED_COUNT,
+        "fixed_values": _FIXED_COUNT + 2,  # so that three more pointers fit in place of the values
+        "fixed_ndim": _FIXED_NDIM,
+        "dtype_count": _DTYPE_COUNT,
+        "device_cpu": 1,
+        "foreign_order": ord(">" if sys.byteorder == "little" else "<"),
+        "managed_context": Managed.context.offset,
+        "managed_deleter": Managed.deleter.offset,
+        "versioned_context": ManagedVersioned.context.offset,
+        "versioned_deleter": ManagedVersioned.deleter.offset,
+        "record_function": NativeFunction.function.offset,
+        "record_context": NativeFunction.context.offset,
+        "table_numpy_dtypes": _Table.numpy_dtypes.offset,
+        "table_exchanges": _Table.exchanges.offset,
+    }
+    for name in ("data", "device_type", "device_id", "ndim", "shape", "strides", "byte_offset", "flags"):
+        numbers[f"tensor_{name}"] = getattr(Record, name).offset
+    return numbers | _array_numbers()
+
+
+def _place_of(word: int, obj: object) -> int:
+    """The offset within a Python object at which the address `word` stands."""
+    count = type(obj).__basicsize__ // 8
+    return 8 * list((ctypes.c_uint64 * count).from_address(id(obj))).index(word)
+
+
+def _array_numbers() -> dict[str, int]:
+    """PyArrayObject and PyArray_Descr as NumPy's ndarraytypes.h has them, in every release since 1.7."""
+    head = object.__basicsize__
+    return {
+        "array_data": head,
+        "array_ndim": head + 8,
+        "array_shape": head + 16,
+        "array_strides": head + 24,
+        "array_descr": head + 40,
+        "array_flags": head + 48,
+        "array_writeable": 0x0400,
+        "descr_byteorder": head + 10,
+        "descr_number": head + 12,
+    }
+
+
+def _array_layout_is_known() -> bool:
+    """Whether an array looks as `_array_numbers` says. If not, arrays go the slow way, which asks NumPy."""
+    at = _array_numbers()
+    array = np.zeros((2, 3, 5), ">i2")[:, ::2]
+    writeable = array.copy()
+    array.flags.writeable = False
+
+    def word(place: str, kind: type[ctypes._SimpleCData[int]] = ctypes.c_uint64, base: int = id(array)) -> int:
+        return kind.from_address(base + at[place]).value
+
+    descr = id(array.dtype)
+    if word("array_descr") != descr or word("array_ndim", ctypes.c_int32) != array.ndim:
+        return False
+    extents = ctypes.c_int64 * array.ndim
+    return (
+        word("array_data") == array.__array_interface__["data"][0]
+        and tuple(extents.from_address(word("array_shape"))) == array.shape
+        and tuple(extents.from_address(word("array_strides"))) == array.strides
+        and not word("array_flags", ctypes.c_int32) & at["array_writeable"]
+        and bool(word("array_flags", ctypes.c_int32, id(writeable)) & at["array_writeable"])
+        and word("descr_byteorder", ctypes.c_int8, descr) == ord(array.dtype.byteorder)
+        and word("descr_number", ctypes.c_int32, descr) == array.dtype.num
+    )

@@ -1,0 +1,75 @@
+"""Packed functions: Python functions that compiled programs, and other Python code, call by name.
+
+@register_func("env.relu", override=True)
+def relu(x, out):
+    out[:] = np.maximum(x.numpy(), 0)
+
+get_global_func("env.relu")(a, b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
+from .error import InvalidValue, NotRegistered, TypeMismatch
+
+_functions: dict[str, Callable[..., Any]] = {}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def register_func(name: F) -> F: ...
+@overload
+def register_func(name: str, f: F, override: bool = False) -> F: ...
+@overload
+def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+def register_func(name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+    """Register a function under a name; without `f`, a decorator that does so.
+
+    Used as a plain decorator, `@register_func`, it takes the function's own name. Returns the function. Raises
+    `InvalidValue` if the name is taken and `override` is not set.
+    """
+    if callable(name):
+        return register_func(name.__name__, name, override)
+    if not isinstance(name, str):
+        raise TypeMismatch(f"Expected the name of a function, found a {type(name).__name__}.")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(function):
+            raise TypeMismatch(f"Expected a function to register as {name!r}, found a {type(function).__name__}.")
+        if name in _functions and not override:
+            raise InvalidValue(f"A function {name!r} is registered already; replace it with override=True.")
+        _functions[name] = function
+        return function
+
+    return register if f is None else register(f)
+
+
+register_global_func = register_func
+
+
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> Callable[..., Any]: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> Callable[..., Any] | None: ...
+def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
+    """The function registered under `name`. If there is none: None with `allow_missing`, else `NotRegistered`."""
+    function = _functions.get(name)
+    if function is None and not allow_missing:
+        raise NotRegistered(
+            f"No function is registered as {name!r}. Register it first: decorate it with @register_func({name!r})."
+        )
+    return function
+
+
+def list_global_func_names() -> list[str]:
+    """The names of all registered functions, sorted."""
+    return sorted(_functions)
+
+
+def remove_global_func(name: str) -> None:
+    """Forget the function registered under `name`; `NotRegistered` if there is none."""
+    get_global_func(name)
+    del _functions[name]

@@ -1,0 +1,235 @@
+"""What a compiled function expects of its arguments, and the explanation of a call that does not meet it.
+
+Compiled code itself checks every call, and quickly. Only when it has refused one does `explain` look at the arguments
+again, slowly, to say which of them is wrong, in what way, and what the caller can do.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from .device import Device
+from .error import DeviceError, InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
+from .tensor import Tensor, compact_strides, from_dlpack
+
+Extent = int | str
+"""An extent or stride: a number, or the text of a symbolic expression such as `n` or `n * 2`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter of a compiled function; None means that anything will do."""
+
+    name: str
+    kind: Literal["tensor", "int", "float", "bool", "handle"] = "tensor"
+    dtype: str | None = None
+    shape: tuple[Extent, ...] | None = None
+    strides: tuple[Extent, ...] | None = None
+    """In items. None: row-major without gaps, if `shape` is given."""
+    writable: bool = False
+    alignment: int = 1
+    """In bytes."""
+    device_type: int = 1
+    """As DLPack numbers them; 1 is the CPU."""
+
+    def __str__(self) -> str:
+        if self.kind != "tensor":
+            return f"{self.name}: {self.kind}"
+        shape = "..." if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.name}: {self.dtype or 'any'}[{shape}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The name and the parameters of a compiled function."""
+
+    name: str
+    params: tuple[Param, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.params))})"
+
+    def place(self, index: int) -> str:
+        """How messages name an argument: its position, counted from 0, and the name of its parameter."""
+        if index < len(self.params):
+            return f"argument {index} `{self.params[index].name}` of `{self.name}`"
+        return f"argument {index} of `{self.name}`"
+
+
+def explain(signature: Signature, args: Sequence[object]) -> OneIRError | None:
+    """The error for the first argument that does not meet the signature, or None if all do.
+
+    `args` are as compiled code sees them: tensors of any library, numbers, None, text, pointers.
+    """
+    expected, found = len(signature.params), len(args)
+    if found < expected:
+        names = ", ".join(f"`{param.name}`" for param in signature.params[found:])
+        return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}: missing {names}")
+    if found > expected:
+        return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}; it is {signature}")
+    known: dict[str, int] = {}
+    for index, (param, arg) in enumerate(zip(signature.params, args, strict=True)):
+        error = _explain_tensor(param, arg, known) if param.kind == "tensor" else _explain_scalar(param, arg)
+        if error is not None:
+            return type(error)(f"{signature.place(index)}: {error}")
+    return None
+
+
+def _arguments(count: int) -> str:
+    return f"{count} argument{'' if count == 1 else 's'}"
+
+
+_SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "int": ("an integer", (int,)),
+    "float": ("a number", (float, int)),
+    "bool": ("a bool", (bool, int)),
+}
+
+
+def _explain_scalar(param: Param, arg: object) -> OneIRError | None:
+    if param.kind == "handle":
+        return None
+    noun, types = _SCALARS[param.kind]
+    if isinstance(arg, types):
+        return None
+    return TypeMismatch(f"expected {noun}, found {_noun(arg)}")
+
+
+def _explain_tensor(param: Param, arg: object, known: dict[str, int]) -> OneIRError | None:
+    if not isinstance(arg, Tensor | np.ndarray) and not hasattr(arg, "__dlpack__"):
+        return TypeMismatch(f"expected a tensor, found {_noun(arg)}")
+    try:
+        tensor = arg if isinstance(arg, Tensor) else from_dlpack(arg)
+    except OneIRError as error:
+        return error
+    if tensor.device.device_type != param.device_type:
+        wanted = Device(param.device_type).type
+        return DeviceError(
+            f"expected a tensor on {wanted}, found one on {tensor.device}; copy it to the {wanted} first"
+        )
+    if param.dtype is not None and tensor.dtype != param.dtype:
+        hint = _conversion(arg, param.dtype)
+        return TypeMismatch(f"expected dtype {param.dtype}, found {tensor.dtype}; {hint}")
+    return (
+        _explain_shape(param, tensor, known)
+        or _explain_strides(param, arg, tensor, known)
+        or _explain_memory(param, tensor)
+    )
+
+
+def _explain_shape(param: Param, tensor: Tensor, known: dict[str, int]) -> OneIRError | None:
+    if param.shape is None:
+        return None
+    if len(param.shape) != tensor.ndim:
+        dimensions = "dimension" if len(param.shape) == 1 else "dimensions"
+        return ShapeMismatch(
+            f"expected {len(param.shape)} {dimensions}, shape {_tuple(param.shape)}, "
+            f"found {tensor.ndim}, shape {tensor.shape}"
+        )
+    for extent, found in zip(param.shape, tensor.shape, strict=True):
+        if isinstance(extent, str) and extent.isidentifier():
+            known.setdefault(extent, found)
+    if any(_value(extent, known) not in (None, found) for extent, found in zip(param.shape, tensor.shape, strict=True)):
+        return ShapeMismatch(f"expected shape {_tuple(param.shape)}{_where(param.shape, known)}, found {tensor.shape}")
+    return None
+
+
+def _explain_strides(param: Param, arg: object, tensor: Tensor, known: dict[str, int]) -> OneIRError | None:
+    if param.strides is None:
+        if param.shape is None or tensor.is_contiguous():
+            return None
+        fix = "numpy.ascontiguousarray" if isinstance(arg, np.ndarray) else "its .contiguous()"
+        if isinstance(arg, Tensor):
+            fix = "tensor(x)"
+        return ShapeMismatch(
+            f"expected a contiguous tensor with strides {compact_strides(tensor.shape)}, "
+            f"found strides {tensor.strides} (in items); copy it with {fix}"
+        )
+    for extent, stride, found in zip(tensor.shape, param.strides, tensor.strides, strict=True):
+        if isinstance(stride, str) and stride.isidentifier():
+            known.setdefault(stride, found)
+        if extent > 1 and _value(stride, known) not in (None, found):
+            return ShapeMismatch(
+                f"expected strides {_tuple(param.strides)}{_where(param.strides, known)} (in items), "
+                f"found {tensor.strides}"
+            )
+    return None
+
+
+def _explain_memory(param: Param, tensor: Tensor) -> OneIRError | None:
+    if param.writable and not tensor.writable:
+        return InvalidValue("is written to, and the memory given is read-only; pass a writable copy")
+    if tensor.size and tensor.address % param.alignment:
+        return InvalidValue(
+            f"expected memory aligned to {param.alignment} bytes, found address {tensor.address:#x}; "
+            "copy it with tensor(x)"
+        )
+    return None
+
+
+def _noun(arg: object) -> str:
+    return "None" if arg is None else f"a {type(arg).__name__}"
+
+
+def _conversion(arg: object, dtype: str) -> str:
+    if isinstance(arg, np.ndarray):
+        return f"convert it with .astype({dtype!r})"
+    if isinstance(arg, Tensor):
+        return f"convert it with tensor(x.numpy().astype({dtype!r}))"
+    return (
+        f"convert it with .to(torch.{dtype})" if type(arg).__module__.startswith("torch") else f"convert it to {dtype}"
+    )
+
+
+def _tuple(extents: tuple[Extent, ...]) -> str:
+    return f"({', '.join(map(str, extents))}{',' if len(extents) == 1 else ''})"
+
+
+def _where(extents: tuple[Extent, ...], known: dict[str, int]) -> str:
+    """The values of the symbols in `extents`, as an addition to a message."""
+    names: dict[str, int] = {}
+    for extent in extents:
+        if isinstance(extent, str):
+            names |= {
+                node.id: known[node.id]
+                for node in ast.walk(ast.parse(extent, mode="eval"))
+                if isinstance(node, ast.Name) and node.id in known
+            }
+    return f" with {', '.join(f'{name} = {value}' for name, value in names.items())}" if names else ""
+
+
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_DIVISIONS = {ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+
+
+def _value(extent: Extent, known: dict[str, int]) -> int | None:
+    """The value of an extent, or None where it depends on what is not known, or on more than plain arithmetic."""
+    if isinstance(extent, int):
+        return extent
+    try:
+        return _evaluate(ast.parse(extent, mode="eval").body, known)
+    except SyntaxError:
+        return None
+
+
+def _evaluate(node: ast.expr, known: dict[str, int]) -> int | None:
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.BinOp(left=left, op=op, right=right):
+            x, y = _evaluate(left, known), _evaluate(right, known)
+            if x is None or y is None:
+                return None
+            if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](x, y)
+            return _DIVISIONS[type(op)](x, y) if y and type(op) in _DIVISIONS else None
+        case _:
+            return None

@@ -1,0 +1,398 @@
+"""Tensors: the arrays that compiled programs read and write.
+
+a = tensor(np.arange(6.0).reshape(2, 3))      # a copy, aligned
+b = from_dlpack(torch_tensor)                 # the same memory
+c = empty((2, 3), "bfloat16")
+a.numpy(), np.from_dlpack(a), torch.from_dlpack(a)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .device import Device, device
+from .dlpack import READ_ONLY, SUBBYTE_PADDED, DLTensor, make_capsule, request_capsule, take_capsule
+from .dtype import dlpack_dtype, dtype_name, name_of_dlpack, numpy_dtype
+from .error import DeviceError, InvalidValue, ShapeMismatch, TypeMismatch
+
+ALIGNMENT = 128
+"""Bytes to which the memory of every tensor made here is aligned."""
+
+_CPU = Device("cpu", 0)
+# Memory of these devices can be read by the processor: CPU, pinned CUDA and ROCm memory, managed CUDA memory.
+_HOST_TYPES = frozenset([1, 3, 11, 13])
+
+
+class Record(DLTensor):
+    """The DLTensor of a `Tensor`, and flags that the entry of compiled functions passes on."""
+
+    _fields_ = (("flags", ctypes.c_int32),)
+
+
+class _Memory:
+    """Memory as NumPy can look at it; keeps the tensor alive as long as an array does."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+
+@functools.lru_cache(maxsize=64)
+def _extents_type(ndim: int) -> type[ctypes.Array[ctypes.c_int64]]:
+    return ctypes.c_int64 * (2 * ndim)
+
+
+def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, in items, of a row-major tensor without gaps."""
+    strides = []
+    stride = 1
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= extent
+    return tuple(reversed(strides))
+
+
+class Tensor:
+    """A dense array of one dtype on one device. Made by `tensor`, `empty` and `from_dlpack`."""
+
+    # The entry of compiled functions finds `_record` by its place: see entry.py.
+    __slots__ = ("__weakref__", "_device", "_dtype", "_extents", "_owner", "_record", "_shape", "_strides")
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        dtype: str,
+        *,
+        owner: object,
+        device: Device = _CPU,
+        strides: tuple[int, ...] | None = None,
+        read_only: bool = False,
+        byte_offset: int = 0,
+    ) -> None:
+        """A tensor over memory that exists already and lives as long as `owner`. Strides count items."""
+        strides = compact_strides(shape) if strides is None else strides
+        ndim = len(shape)
+        extents = _extents_type(ndim)(*shape, *strides)
+        place = ctypes.addressof(extents)
+        self._record = Record(
+            address,
+            device.device_type,
+            device.device_id,
+            ndim,
+            *dlpack_dtype(dtype),
+            place,
+            place + 8 * ndim,
+            byte_offset,
+            READ_ONLY if read_only else 0,
+        )
+        self._extents = extents
+        self._owner = owner
+        self._shape = shape
+        self._strides = strides
+        self._dtype = dtype
+        self._device = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the dimensions."""
+        return self._shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances between neighbours along each dimension, in items."""
+        return self._strides
+
+    @property
+    def dtype(self) -> str:
+        """The name of the dtype, such as `float32`."""
+        return self._dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that the items take, without gaps between them."""
+        return self.size * numpy_dtype(self._dtype).itemsize
+
+    @property
+    def address(self) -> int:
+        """The address (or handle, on a device that has handles) of the first item; 0 if there is no memory."""
+        return (self._record.data or 0) + self._record.byte_offset
+
+    @property
+    def writable(self) -> bool:
+        """Whether the memory may be written."""
+        return not self._record.flags & READ_ONLY
+
+    def is_contiguous(self) -> bool:
+        """Whether the items lie in row-major order without gaps."""
+        if 0 in self._shape:
+            return True
+        expected = 1
+        for extent, stride in zip(reversed(self._shape), reversed(self._strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def same_as(self, other: object) -> bool:
+        """Whether `other` is this very tensor."""
+        return self is other
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
+        return np.array(self._view())
+
+    def _view(self) -> np.ndarray:
+        """The memory itself as a NumPy array."""
+        if self._device.device_type not in _HOST_TYPES:
+            raise DeviceError(f"The memory of a tensor on {self._device} cannot be read from here; copy it to the CPU.")
+        dtype = numpy_dtype(self._dtype)
+        if not self.address:
+            return np.empty(self._shape, dtype)
+        memory = _Memory()
+        memory.tensor = self
+        memory.__array_interface__ = {
+            "version": 3,
+            "data": (self.address, not self.writable),
+            "shape": self._shape,
+            "strides": tuple(stride * dtype.itemsize for stride in self._strides),
+            "typestr": dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}",
+        }
+        array = np.asarray(memory)
+        return array if dtype.isbuiltin == 1 else array.view(dtype)
+
+    def copyto(self, target: Tensor | Device, mem_scope: str | None = None) -> Tensor:
+        """Copy the values to `target`: a tensor of the same shape and dtype, or a device, on which one is made."""
+        if isinstance(target, Device):
+            target = empty(self._shape, self._dtype, target, mem_scope)
+        elif not isinstance(target, Tensor):
+            raise TypeMismatch(f"copyto: expected a Tensor or a Device, found {type(target).__name__}.")
+        if target.dtype != self._dtype:
+            raise TypeMismatch(f"copyto: expected a target of dtype {self._dtype}, found {target.dtype}.")
+        target.copyfrom(self)
+        return target
+
+    def copyfrom(self, source: object) -> Tensor:
+        """Copy the values of an array of the same shape, converting them to the dtype of this tensor."""
+        array = source._view() if isinstance(source, Tensor) else as_array(source)
+        if array.shape != self._shape:
+            raise ShapeMismatch(f"copyfrom: expected an array of shape {self._shape}, found {array.shape}.")
+        self._writable_view("copyfrom")[...] = array
+        return self
+
+    def _writable_view(self, what: str) -> np.ndarray:
+        if not self.writable:
+            raise InvalidValue(f"{what}: the memory of this tensor is read-only; copy it with tensor(x).")
+        return self._view()
+
+    def _create_view(
+        self, shape: Sequence[int] | int, dtype: str | None = None, relative_byte_offset: int = 0
+    ) -> Tensor:
+        """The same memory, from `relative_byte_offset` on, seen with another shape and dtype; it must be large enough.
+
+        Raises `ShapeMismatch` if it is not, or if this tensor is not contiguous.
+        """
+        shape = _checked_shape(shape)
+        dtype = self._dtype if dtype is None else dtype_name(dtype)
+        if not self.is_contiguous():
+            raise ShapeMismatch(f"A view needs a contiguous tensor; this one has strides {self._strides}.")
+        needed = relative_byte_offset + math.prod(shape) * numpy_dtype(dtype).itemsize
+        if relative_byte_offset < 0 or needed > self.nbytes:
+            raise ShapeMismatch(
+                f"A view of shape {shape} and dtype {dtype} at byte {relative_byte_offset} needs {needed} bytes; "
+                f"this tensor has {self.nbytes}."
+            )
+        return Tensor(
+            self._record.data or 0,
+            shape,
+            dtype,
+            owner=self,
+            device=self._device,
+            read_only=not self.writable,
+            byte_offset=self._record.byte_offset + relative_byte_offset,
+        )
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeMismatch("A tensor without dimensions has no length.")
+        return self._shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        """The part of the tensor that NumPy's indexing selects, sharing memory where NumPy's would; or one value."""
+        part = self._view()[index]
+        return wrap_array(part) if isinstance(part, np.ndarray) else part
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._writable_view("assignment")[index] = value._view() if isinstance(value, Tensor) else as_array(value)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        view = self._view()
+        if dtype is not None and np.dtype(dtype) != view.dtype:
+            if copy is False:
+                raise InvalidValue(f"A tensor of dtype {self._dtype} cannot become {np.dtype(dtype)} without a copy.")
+            return view.astype(dtype)
+        return np.array(view) if copy else view
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device.device_type, self._device.device_id
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """A DLPack capsule that shares the memory. Raises `BufferError` for what DLPack cannot say, as it demands."""
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"A tensor on {self._device} cannot be exported to {Device(*dl_device)}.")
+        source = tensor(self, self._device) if copy else self
+        versioned = max_version is not None and max_version[0] >= 1
+        if not versioned and not source.writable:
+            raise BufferError("A read-only tensor can be exported only to a consumer that knows DLPack 1.0.")
+        padded = source._record.dtype_bits < 8
+        if padded and not versioned:
+            raise BufferError(f"A tensor of dtype {self._dtype} can be exported only to a consumer of DLPack 1.0.")
+        flags = (0 if source.writable else READ_ONLY) | (SUBBYTE_PADDED if padded else 0)
+        return make_capsule(source, source._record, flags, versioned)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return tensor, (self.numpy(),)
+
+    def __str__(self) -> str:
+        return str(self._view())
+
+    def __repr__(self) -> str:
+        text = f"Tensor(shape={self._shape}, dtype={self._dtype}, device={self._device})"
+        return f"{text}\n{self}" if self._device.device_type in _HOST_TYPES else text
+
+
+NDArray = Tensor
+
+
+def empty(
+    shape: Sequence[int] | int,
+    dtype: object = "float32",
+    device: Device | str | None = None,
+    mem_scope: str | None = None,
+) -> Tensor:
+    """A tensor with arbitrary contents. Raises `DeviceError` if this process cannot reach the device."""
+    shape = _checked_shape(shape)
+    dtype = dtype_name(dtype)
+    where = _checked_device(device, mem_scope)
+    nbytes = math.prod(shape) * numpy_dtype(dtype).itemsize
+    # malloc's alignment is too small, so the tensor begins inside of the block.
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = block.__array_interface__["data"][0]
+    return Tensor(-(-start // ALIGNMENT) * ALIGNMENT, shape, dtype, owner=block, device=where)
+
+
+def tensor(arr: object, device: Device | str | None = None, mem_scope: str | None = None) -> Tensor:
+    """A new tensor with the values and the dtype of `arr`: an array or tensor of any library, a list, a number."""
+    array = arr._view() if isinstance(arr, Tensor) else as_array(arr)
+    return empty(array.shape, dtype_name(array.dtype), device, mem_scope).copyfrom(array)
+
+
+def from_dlpack(ext_tensor: object) -> Tensor:
+    """A tensor that shares the memory of `ext_tensor`, an array of any library that speaks DLPack, or a DLPack capsule.
+
+    Raises `TypeMismatch` for anything else, `InvalidValue` for memory that cannot be shared.
+    """
+    if isinstance(ext_tensor, np.ndarray):
+        return wrap_array(ext_tensor)  # which knows more dtypes than NumPy's DLPack does
+    capsule = ext_tensor if type(ext_tensor).__name__ == "PyCapsule" else request_capsule(ext_tensor)
+    address, read_only, loan = take_capsule(capsule)
+    return borrow(address, owner=loan, read_only=read_only)
+
+
+def borrow(address: int, *, owner: object, read_only: bool) -> Tensor:
+    """A tensor over the memory of the DLTensor at `address`, which lives as long as `owner`."""
+    described = DLTensor.from_address(address)
+    ndim = described.ndim
+    shape = tuple((ctypes.c_int64 * ndim).from_address(described.shape)) if ndim else ()
+    strides = tuple((ctypes.c_int64 * ndim).from_address(described.strides)) if ndim and described.strides else None
+    return Tensor(
+        described.data or 0,
+        shape,
+        name_of_dlpack(described.dtype_code, described.dtype_bits, described.dtype_lanes),
+        owner=owner,
+        device=Device(described.device_type, described.device_id),
+        strides=strides,
+        read_only=read_only,
+        byte_offset=described.byte_offset,
+    )
+
+
+def wrap_array(array: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of a NumPy array.
+
+    Raises `TypeMismatch` for a dtype that tensors cannot have, `InvalidValue` for a foreign byte order or odd strides.
+    """
+    dtype = dtype_name(array.dtype)
+    if not array.dtype.isnative:
+        raise InvalidValue(f"found an array of foreign byte order; convert it with .astype({dtype!r})")
+    itemsize = array.dtype.itemsize
+    if any(stride % itemsize for stride in array.strides):
+        raise InvalidValue(
+            f"found an array whose strides, {array.strides} bytes, are no multiples of its items' {itemsize} bytes; "
+            "copy it with numpy.ascontiguousarray"
+        )
+    return Tensor(
+        array.__array_interface__["data"][0],
+        array.shape,
+        dtype,
+        owner=array,
+        strides=tuple(stride // itemsize for stride in array.strides),
+        read_only=not array.flags.writeable,
+    )
+
+
+def as_array(value: object) -> np.ndarray:
+    """`value` as a NumPy array, sharing memory where that is possible."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
+        return from_dlpack(value)._view()
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise TypeMismatch(f"A {type(value).__name__} cannot become a tensor: its items are not numbers of one shape.")
+    return array
+
+
+def _checked_shape(shape: Sequence[int] | SupportsIndex) -> tuple[int, ...]:
+    try:
+        extents = tuple(int(e.__index__()) for e in (shape if isinstance(shape, Sequence) else (shape,)))
+    except (AttributeError, TypeError):
+        raise TypeMismatch(f"Expected a shape, such as (2, 3), found {shape!r}.") from None
+    if any(extent < 0 for extent in extents):
+        raise ShapeMismatch(f"Expected a shape without negative extents, found {extents}.")
+    return extents
+
+
+def _checked_device(where: Device | str | None, mem_scope: str | None) -> Device:
+    chosen = _CPU if where is None else device(where)
+    if not chosen.exist:
+        raise DeviceError(f"No tensor can be made on {chosen}: this process has no access to that device.")
+    if mem_scope not in (None, "global"):
+        raise DeviceError(f"{chosen} has no memory of the scope {mem_scope!r}; expected 'global'.")
+    return chosen
