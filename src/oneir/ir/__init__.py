@@ -1,0 +1,61 @@
+"""What loops and graphs share: nodes, expressions, modules, passes.
+
+mod = IRModule({"main": func})
+mod = transform.Sequential([...])(mod)
+"""
+
+from . import transform as transform
+from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
+from .container import Array
+from .dtype import DataType
+from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr
+from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
+from .module import BaseFunc, IRModule
+from .node import Node
+from .op import Op, register_intrin_lowering, register_op_attr
+from .span import SequentialSpan, SourceMap, SourceName, Span
+from .structural import (
+    assert_structural_equal,
+    get_first_structural_mismatch,
+    structural_equal,
+    structural_hash,
+)
+from .type import FuncType, PointerType, PrimType, TensorMapType, TupleType, Type
+
+__all__ = [
+    "Array",
+    "Attrs",
+    "AttrsHolder",
+    "BaseExpr",
+    "BaseFunc",
+    "DataType",
+    "DictAttrs",
+    "DummyGlobalInfo",
+    "FuncType",
+    "GlobalInfo",
+    "GlobalVar",
+    "IRModule",
+    "Node",
+    "Op",
+    "PointerType",
+    "PrimExpr",
+    "PrimType",
+    "Range",
+    "RelaxExpr",
+    "SequentialSpan",
+    "SourceMap",
+    "SourceName",
+    "Span",
+    "TensorMapType",
+    "TupleType",
+    "Type",
+    "VDevice",
+    "assert_structural_equal",
+    "get_first_structural_mismatch",
+    "make_node",
+    "register_intrin_lowering",
+    "register_op_attr",
+    "structural_equal",
+    "structural_hash",
+    "transform",
+]

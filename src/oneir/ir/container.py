@@ -1,0 +1,77 @@
+"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and the empty mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Array(tuple[T, ...]):
+    """A tuple that slices to an `Array` and adds to, and compares with, lists and tuples on either side.
+
+    >>> Array([1, 2, 3])[:-1] + [4]
+    [1, 2, 4]
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: Any) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Array[T]: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Array(tuple.__getitem__(self, index))
+        return tuple.__getitem__(self, index if isinstance(index, int) else int(index))
+
+    def __add__(self, other: Iterable[Any]) -> Array[Any]:
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        return Array((*self, *other))
+
+    def __radd__(self, other: Iterable[Any]) -> Array[Any]:
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        return Array((*other, *self))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        return len(self) == len(other) and all(a is b or bool(a == b) for a, b in zip(self, other, strict=True))
+
+    def __ne__(self, other: object) -> bool:
+        result = self.__eq__(other)
+        return result if result is NotImplemented else not result
+
+    __hash__ = tuple.__hash__
+
+    def __repr__(self) -> str:
+        return "[" + ", ".join(map(repr, self)) + "]"
+
+
+def map_array(values: Array[Any], f: Callable[[Any], Any]) -> Array[Any]:
+    """`f` over every element; the identical array when every element came back identical."""
+    out = None
+    for i, value in enumerate(values):
+        new = f(value)
+        if out is not None:
+            out.append(new)
+        elif new is not value:
+            out = [*values[:i], new]
+    return values if out is None else Array(out)
+
+
+def map_mapping(values: Mapping[Any, Any], f: Callable[[Any], Any]) -> Mapping[Any, Any]:
+    """`f` over every value; the identical mapping when every value came back identical."""
+    out: dict[Any, Any] | None = None
+    for key, value in values.items():
+        new = f(value)
+        if new is not value:
+            out = dict(values) if out is None else out
+            out[key] = new
+    return values if out is None else out

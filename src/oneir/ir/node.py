@@ -1,0 +1,287 @@
+"""How a node is declared: a slotted class with typed fields, from which everything else derives.
+
+    class For(Stmt):
+        loop_var: Var = binder()
+        min: PrimExpr
+        extent: PrimExpr
+        kind: ForKind = attr()
+        body: Stmt
+
+The constructor is generated at once; visiting and mapping on first use; structural equality, hash and JSON read the
+field list. A field is one of
+
+- child: a node, an `Array` of nodes or a mapping to nodes; visited and mapped. The default for node-typed fields.
+- attr: plain data (numbers, strings, enumerations, containers of them, possibly with nodes inside); compared, not visited.
+- binder: what it holds defines variables for the other fields. Structural equality visits binders first.
+- derived: computed by `_derive` from the others; neither an argument nor compared.
+- meta: carried along, outside of equality (spans).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from .container import EMPTY, Array, map_array, map_mapping
+
+_MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
+_PLAIN = {"str", "int", "bool", "float", "bytes", "DataType", "None"}
+node_classes: dict[str, type[Node]] = {}
+"""Every node class by its type key, "tir.For" for instance; what JSON reads names back from."""
+
+
+class Field:
+    """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
+
+    __slots__ = ("convert", "default", "defines", "kind", "name", "shape")
+
+    def __init__(
+        self, kind: str, default: Any = _MISSING, convert: Callable[[Any], Any] | None = None, defines: bool = False
+    ):
+        self.name = ""
+        self.kind = kind
+        self.default = default
+        self.convert = convert
+        self.defines = defines
+        self.shape = "one"  # "one", "optional", "array", "optional array", "mapping"
+
+
+def child(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, defines: bool = False) -> Any:
+    """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it."""
+    return Field("child", default, convert, defines)
+
+
+def attr(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None) -> Any:
+    """A field of plain data."""
+    return Field("attr", default, convert)
+
+
+def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None) -> Any:
+    """A field whose variables are defined here."""
+    return Field("binder", default, convert)
+
+
+def derived() -> Any:
+    """A slot that `_derive` fills from the other fields."""
+    return Field("derived")
+
+
+def meta(default: Any = None) -> Any:
+    """A field outside of equality."""
+    return Field("meta", default)
+
+
+def _classify(annotation: str) -> Field:
+    words = set(re.findall(r"\w+", annotation))
+    return Field("attr" if words <= _PLAIN else "child")
+
+
+def _shape_of(annotation: str) -> str:
+    if annotation.startswith("Mapping["):
+        return "mapping"
+    optional = annotation.endswith("| None")
+    if annotation.startswith("Array["):
+        return "optional array" if optional else "array"
+    return "optional" if optional else "one"
+
+
+def as_array(value: Any) -> Array[Any]:
+    """Any iterable as an `Array`; a lone node becomes an array of one."""
+    if isinstance(value, Node):
+        return Array((value,))
+    return Array(value)
+
+
+@dataclass_transform(field_specifiers=(child, attr, binder, meta))
+class NodeMeta(type):
+    """Reads the declaration of a node class, lays out its slots and writes its constructor."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, shared: bool = False, key: str = ""
+    ):
+        own: dict[str, Field] = {}
+        slots = list(namespace.get("__slots__", ()))
+        for field_name, annotation in namespace.get("__annotations__", {}).items():
+            if annotation.startswith("ClassVar"):
+                continue
+            declared = namespace.pop(field_name, _MISSING)
+            if isinstance(declared, Field):
+                field = declared
+            else:
+                field = _classify(annotation)
+                field.default = declared
+            field.name, field.shape = field_name, _shape_of(annotation)
+            own[field_name] = field
+            if not any(field_name in base.__dict__ for parent in bases for base in parent.__mro__):
+                slots.append(field_name)
+        namespace["__slots__"] = tuple(slots)
+        cls: Any = super().__new__(mcs, name, bases, namespace)
+        inherited = {f.name: f for base in reversed(cls.__mro__[1:]) for f in base.__dict__.get("_own_fields", ())}
+        cls._own_fields = tuple(own.values())
+        merged = {**{name: f for name, f in inherited.items() if name not in own}, **own}
+        ordered = [f for f in merged.values() if f.kind != "meta"] + [f for f in merged.values() if f.kind == "meta"]
+        cls._fields = tuple(ordered)
+        cls._init_fields = tuple(f for f in ordered if f.kind != "derived")
+        cls._compared = tuple(
+            [f for f in ordered if f.kind == "binder"] + [f for f in ordered if f.kind in ("child", "attr")]
+        )
+        cls._shared = shared or any(getattr(base, "_shared", False) for base in bases)
+        cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
+        package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
+        cls.type_key = key or f"{package}.{name}"
+        node_classes[cls.type_key] = cls
+        cls._keyword_init = "__init__" in namespace or (cls.__dict__.get("_keyword_init", False) and not own)
+        if "__init__" not in namespace and (own or "_derive" in namespace or not bases):
+            _write_init(cls)
+        return cls
+
+
+def _compile(cls: Any, name: str, lines: list[str], scope: dict[str, Any]) -> None:
+    """Compiles one generated method and hangs it on the class."""
+    exec(compile("\n".join(lines), f"<{cls.__name__}.{name}>", "exec"), scope)
+    function = scope[name]
+    function.__qualname__ = f"{cls.__qualname__}.{name}"
+    function.__module__ = cls.__module__
+    setattr(cls, name, function)
+
+
+def _write_init(cls: Any) -> None:
+    scope: dict[str, Any] = {"Array": Array, "as_array": as_array, "EMPTY": EMPTY}
+    arguments, body = ["self"], []
+    for field in cls._init_fields:
+        name = field.name
+        if field.default is _MISSING:
+            arguments.append(name)
+        else:
+            scope[f"default_{name}"] = field.default
+            arguments.append(f"{name}=default_{name}")
+        value = name
+        if field.convert is not None:
+            scope[f"convert_{name}"] = field.convert
+            value = f"convert_{name}({name})"
+            if field.shape == "optional":
+                value = f"None if {name} is None else {value}"
+        elif field.shape == "array":
+            value = f"{name} if type({name}) is Array else as_array({name} or ())"
+        elif field.shape == "optional array":
+            value = f"{name} if {name} is None or type({name}) is Array else as_array({name})"
+        elif field.shape == "mapping":
+            value = f"{name} or EMPTY"
+        body.append(f"    self.{name} = {value}")
+    if hasattr(cls, "_derive"):
+        body.append("    self._derive()")
+    _compile(cls, "__init__", [f"def __init__({', '.join(arguments)}):", *(body or ["    pass"])], scope)
+
+
+def _visited(cls: Any) -> list[Field]:
+    return [f for f in cls._fields if f.kind in ("child", "binder")]
+
+
+def _write_visit(cls: Any) -> None:
+    """`_visit_children(f)`: calls `f` on every node held by a child or binder field, in the order of the fields.
+
+    Variables in binder fields are left out: they are definitions, not uses.
+    """
+    lines = ["def _visit_children(self, f):"]
+    for field in _visited(cls):
+        value = f"self.{field.name}"
+        guard = " if not e._is_variable" if field.kind == "binder" else ""
+        if field.shape in ("array", "mapping", "optional array"):
+            values = f"({value} or ())" if field.shape == "optional array" else value
+            values = f"{value}.values()" if field.shape == "mapping" else values
+            lines += [f"    for e in {values}:", f"        {'if not e._is_variable: ' if guard else ''}f(e)"]
+        else:
+            lines += [
+                f"    e = {value}",
+                f"    if isinstance(e, Node){' and not e._is_variable' if guard else ''}: f(e)",
+            ]
+    _compile(cls, "_visit_children", [*lines, "    return None"], {"Node": Node})
+
+
+def _write_map(cls: Any) -> None:
+    """`_map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
+    lines, changed = ["def _map_children(self, f):"], []
+    for field in _visited(cls):
+        name, keep = field.name, "not e._is_variable" if field.kind == "binder" else ""
+        lines.append(f"    e = self.{name}")
+        if field.shape in ("array", "mapping", "optional array"):
+            mapper = "map_mapping" if field.shape == "mapping" else "map_array"
+            function = "lambda v: v if v._is_variable else f(v)" if keep else "f"
+            none = "e if e is None else " if field.shape == "optional array" else ""
+            lines.append(f"    new_{name} = {none}{mapper}(e, {function}) if e else e")
+        else:
+            lines.append(f"    new_{name} = f(e) if isinstance(e, Node){' and ' + keep if keep else ''} else e")
+        changed.append(f"new_{name} is self.{name}")
+    if changed:
+        arguments = [
+            (f"{f.name}=" if cls._keyword_init else "")
+            + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
+            for f in cls._init_fields
+        ]
+        lines += [f"    if {' and '.join(changed)}: return self", f"    return cls({', '.join(arguments)})"]
+    else:
+        lines.append("    return self")
+    _compile(
+        cls, "_map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls}
+    )
+
+
+class Node(metaclass=NodeMeta):
+    """Base of everything in the IR: immutable by convention, compared by identity."""
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[Field, ...]]
+    _init_fields: ClassVar[tuple[Field, ...]]
+    _compared: ClassVar[tuple[Field, ...]]
+    _shared: ClassVar[bool]
+    _keyword_init: ClassVar[bool]
+    _is_variable: ClassVar[bool] = False
+    type_key: ClassVar[str]
+
+    def _visit_children(self, f: Callable[[Any], Any]) -> None:
+        _write_visit(type(self))
+        self._visit_children(f)
+
+    def _map_children(self, f: Callable[[Any], Any]) -> Any:
+        _write_map(type(self))
+        return self._map_children(f)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; the identical node if they are what it has."""
+        if all(getattr(self, name) is value for name, value in changes.items()):
+            return self
+        arguments = {f.name: getattr(self, f.name) for f in self._init_fields}
+        unknown = changes.keys() - arguments.keys()
+        if unknown:
+            raise TypeError(
+                f"{type(self).__name__} has no field {', '.join(sorted(unknown))}; it has {', '.join(arguments)}"
+            )
+        arguments.update(changes)
+        return type(self)(**arguments)
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are one object."""
+        return self is other
+
+    def __str__(self) -> str:
+        if "str" in _hooks:
+            return _hooks["str"](self)
+        arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self._compared)
+        return f"{type(self).__name__}({arguments})"
+
+    def __repr__(self) -> str:
+        return self.__str__()
+
+
+_hooks: dict[str, Callable[[Any], str]] = {}
+
+
+def set_node_printer(function: Callable[[Any], str]) -> None:
+    """Lets the script printer, which stands below this package, say how nodes print."""
+    _hooks["str"] = function
+
+
+def is_mapping(value: object) -> bool:
+    """Whether `value` is a mapping; asks for the common class first."""
+    return type(value) is dict or isinstance(value, Mapping)

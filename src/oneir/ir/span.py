@@ -1,0 +1,56 @@
+"""Where a node came from: source texts and spans within them."""
+
+from __future__ import annotations
+
+from .container import Array
+from .node import Node, attr
+
+
+class SourceName(Node, shared=True):
+    """The name of a source text, usually a file."""
+
+    name: str
+
+
+class Span(Node, shared=True):
+    """Lines and columns in a source, both counted from 1; `end_column` is the column after the last character."""
+
+    source_name: SourceName = attr()
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source_name.name}:{self.line}:{self.column}"
+
+
+class SequentialSpan(Node, shared=True):
+    """Several spans, for a node that was made from several others."""
+
+    spans: Array[Span] = attr(convert=Array)
+
+
+class SourceMap:
+    """The texts that spans point into, by source name."""
+
+    def __init__(self) -> None:
+        self.source_map: dict[str, str] = {}
+
+    def add(self, name: str, text: str) -> SourceName:
+        """Remembers a text and gives the name that spans use."""
+        self.source_map[name] = text
+        return SourceName(name)
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a source; read from disk when only its path is known; empty when there is none."""
+        text = self.source_map.get(name)
+        if text is None:
+            import linecache
+
+            return [line.rstrip("\n") for line in linecache.getlines(name)]
+        return text.splitlines()
+
+
+source_map = SourceMap()
+"""The texts of this process; parsers add to it and diagnostics quote from it."""

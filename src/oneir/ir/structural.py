@@ -1,0 +1,257 @@
+"""Structural equality and hash: the same program up to the names of its variables.
+
+Variables are matched where they are defined. At a difference the path to it is known: `<root>.body.seq[1].value`.
+The hash is a digest of the same walk, equal in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ..runtime.error import OneIRError
+from .expr import FloatImm
+from .node import Node
+from .op import Op
+from .operators import set_same_expr
+from .type import Type
+from .visitor import deep_recursion
+
+
+class StructuralMismatch(OneIRError, ValueError):
+    """Two structures that were expected to be equal and are not."""
+
+
+class _Comparison:
+    """One comparison of two structures; `path` leads to the first difference once there is one."""
+
+    def __init__(self, map_free_vars: bool):
+        self.map_free_vars = map_free_vars
+        self.left: dict[int, Any] = {}
+        self.right: dict[int, Any] = {}
+        self.path: list[str] = []
+        self.difference: tuple[Any, Any] | None = None
+
+    def _differ(self, a: Any, b: Any) -> bool:
+        self.difference = (a, b)
+        return False
+
+    def variables(self, a: Any, b: Any, binding: bool) -> bool:
+        known = self.left.get(id(a))
+        if known is not None or id(b) in self.right:
+            return known is b or self._differ(a, b)
+        if not (binding or self.map_free_vars):
+            return a is b or self._differ(a, b)
+        if type(a) is not type(b) or not self._same_type_of(a, b):
+            return self._differ(a, b)
+        self.left[id(a)] = b
+        self.right[id(b)] = a
+        return True
+
+    def _same_type_of(self, a: Any, b: Any) -> bool:
+        return all(
+            f.name == "name" or self.equal(getattr(a, f.name), getattr(b, f.name), f.defines) for f in a._compared
+        )
+
+    def shared(self, a: Any, b: Any, binding: bool) -> bool:
+        """Nodes that stand in several places, such as buffers, correspond one to one."""
+        known = self.left.get(id(a))
+        if known is not None or id(b) in self.right:
+            return known is b or self._differ(a, b)
+        if not self.fields(a, b, binding):
+            return False
+        self.left[id(a)] = b
+        self.right[id(b)] = a
+        return True
+
+    def fields(self, a: Any, b: Any, binding: bool) -> bool:
+        for field in a._compared:
+            x, y = getattr(a, field.name), getattr(b, field.name)
+            if x is y and not isinstance(x, (Node, tuple, Mapping)):
+                continue
+            inner = field.kind == "binder" or (binding and field.defines)
+            if not self.equal(x, y, inner):
+                self.path.append(f".{field.name}")
+                return False
+        return True
+
+    def equal(self, a: Any, b: Any, binding: bool = False) -> bool:
+        if isinstance(a, Node):
+            if type(a) is not type(b):
+                return self._differ(a, b)
+            if a._is_variable:
+                return self.variables(a, b, binding)
+            if isinstance(a, (Op, Type)):
+                return a == b or self._differ(a, b)
+            if isinstance(a, FloatImm):
+                same = a.dtype == b.dtype and (a.value == b.value or (math.isnan(a.value) and math.isnan(b.value)))
+                return same or self._differ(a, b)
+            if a._shared:
+                return self.shared(a, b, binding)
+            return self.fields(a, b, binding)
+        if isinstance(a, (tuple, list)):
+            return self.sequences(a, b, binding)
+        if isinstance(a, Mapping):
+            return self.mappings(a, b, binding)
+        if isinstance(a, np.ndarray) or hasattr(a, "__dlpack__"):
+            return same_array(a, b) or self._differ(a, b)
+        return (type(a) is type(b) and a == b) or self._differ(a, b)
+
+    def sequences(self, a: Any, b: Any, binding: bool) -> bool:
+        if not isinstance(b, (tuple, list)) or len(a) != len(b):
+            return self._differ(a, b)
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            if not self.equal(x, y, binding):
+                self.path.append(f"[{i}]")
+                return False
+        return True
+
+    def mappings(self, a: Any, b: Any, binding: bool) -> bool:
+        if not isinstance(b, Mapping) or len(a) != len(b):
+            return self._differ(a, b)
+        for key, value in a.items():
+            other = self.left.get(id(key), key) if isinstance(key, Node) else key
+            if other not in b:
+                self.path.append(f"[{key!r}]")
+                return self._differ(value, None)
+            if not self.equal(value, b[other], binding):
+                self.path.append(f"[{key!r}]")
+                return False
+        return True
+
+
+def same_array(a: Any, b: Any) -> bool:
+    """Whether two tensors have equal dtype, shape and bits."""
+    x, y = (np.ascontiguousarray(v.numpy() if hasattr(v, "numpy") else v) for v in (a, b))
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> tuple[bool, _Comparison]:
+    comparison = _Comparison(map_free_vars)
+    with deep_recursion():
+        return comparison.equal(lhs, rhs), comparison
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Whether two structures are the same up to the names of bound variables.
+
+    Free variables must be identical objects, or, with `map_free_vars`, correspond one to one.
+    """
+    return _compare(lhs, rhs, map_free_vars)[0]
+
+
+def get_first_structural_mismatch(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[str, str] | None:
+    """The paths to the first difference in either structure; None when they are equal."""
+    same, comparison = _compare(lhs, rhs, map_free_vars)
+    if same:
+        return None
+    path = "<root>" + "".join(reversed(comparison.path))
+    return path, path
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raises a `StructuralMismatch` that shows the first difference and both structures."""
+    same, comparison = _compare(lhs, rhs, map_free_vars)
+    if same:
+        return
+    path = "<root>" + "".join(reversed(comparison.path))
+    a, b = comparison.difference or (lhs, rhs)
+    raise StructuralMismatch(
+        f"the structures differ at {path}:\n  left:  {_brief(a)}\n  right: {_brief(b)}\n\n--- left ---\n{lhs}\n--- right ---\n{rhs}"
+    )
+
+
+def _brief(value: Any) -> str:
+    text = str(value).strip().replace("\n", "\n         ")
+    return text if len(text) < 400 else text[:400] + " ..."
+
+
+class _Digest:
+    """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition."""
+
+    def __init__(self, map_free_vars: bool):
+        self.map_free_vars = map_free_vars
+        self.tokens: list[str] = []
+        self.numbers: dict[int, int] = {}
+        self.arrays: list[bytes] = []
+
+    def add(self, value: Any, binding: bool = False) -> None:
+        tokens = self.tokens
+        if isinstance(value, Node):
+            if isinstance(value, Op):
+                tokens.append(f"op {value.name}")
+            elif value._is_variable or value._shared:
+                self.shared(value, binding)
+            else:
+                tokens.append(value.type_key)
+                self.fields(value, binding)
+        elif isinstance(value, (tuple, list)):
+            tokens.append(f"[{len(value)}")
+            for item in value:
+                self.add(item, binding)
+        elif isinstance(value, Mapping):
+            self.mapping(value, binding)
+        elif isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
+            array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
+            tokens.append(f"array {array.dtype} {array.shape} {hashlib.blake2b(array.tobytes()).hexdigest()}")
+        elif isinstance(value, float):
+            tokens.append("nan" if math.isnan(value) else (value + 0.0).hex())
+        elif isinstance(value, Enum):
+            tokens.append(f"{type(value).__name__}.{value.name}")
+        else:
+            tokens.append(f"{type(value).__name__} {value!r}")
+
+    def fields(self, node: Any, binding: bool) -> None:
+        for field in node._compared:
+            self.add(getattr(node, field.name), field.kind == "binder" or (binding and field.defines))
+
+    def shared(self, node: Any, binding: bool) -> None:
+        number = self.numbers.get(id(node))
+        if number is not None:
+            self.tokens.append(f"#{number}")
+            return
+        if node._is_variable and not (binding or self.map_free_vars):
+            self.tokens.append(f"free {node.name} {node.dtype}")
+            return
+        self.tokens.append(node.type_key)
+        for field in node._compared:
+            if not (node._is_variable and field.name == "name"):
+                self.add(getattr(node, field.name), field.kind == "binder" or (binding and field.defines))
+        self.numbers[id(node)] = len(self.numbers)
+
+    def mapping(self, value: Any, binding: bool) -> None:
+        self.tokens.append("{" + str(len(value)))
+        items = list(value.items())
+        if any(isinstance(key, Node) for key, _ in items):
+            # Keys are variables defined before (parameters), whose numbers order them.
+            items.sort(key=lambda item: self.numbers.get(id(item[0]), -1))
+        else:
+            items.sort(key=lambda item: str(item[0]))
+        for key, item in items:
+            self.add(key)
+            self.add(item, binding)
+
+
+def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
+    """A 16-byte digest; structurally equal values have equal digests, in every process."""
+    digest = _Digest(map_free_vars)
+    with deep_recursion():
+        digest.add(node)
+    return hashlib.blake2b("\0".join(digest.tokens).encode(), digest_size=16).digest()
+
+
+def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+    """The digest as a signed 64-bit integer."""
+    return int.from_bytes(structural_digest(node, map_free_vars)[:8], "little", signed=True)
+
+
+def _same_expr(a: Any, b: Any) -> bool:
+    return _Comparison(False).equal(a, b)
+
+
+set_same_expr(_same_expr)

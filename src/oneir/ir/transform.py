@@ -1,0 +1,284 @@
+"""Passes: named transformations of modules, run in a context of options and instruments.
+
+@module_pass(opt_level=0)
+def my_pass(mod, ctx):
+    return mod
+
+with PassContext(config={"tir.UnrollLoop": {"auto_max_step": 16}}, instruments=[PassTimingInstrument()]):
+    mod = Sequential([Simplify(), my_pass])(mod)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..runtime.error import NotRegistered, TypeMismatch
+from .module import IRModule
+
+_config_keys: dict[str, type | tuple[type, ...] | None] = {}
+
+
+def register_config_option(key: str, kind: type | tuple[type, ...] | None = None) -> None:
+    """Declares an option of `PassContext(config=...)`, with the type that its value must have."""
+    _config_keys[key] = kind
+
+
+class PassInfo:
+    """What a pass says of itself: its name, the level from which on it runs, the passes it needs."""
+
+    def __init__(self, opt_level: int, name: str, required: Sequence[str] = (), traceable: bool = False):
+        self.opt_level = opt_level
+        self.name = name
+        self.required = list(required)
+        self.traceable = traceable
+
+    def __repr__(self) -> str:
+        return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {self.required}"
+
+
+class PassContext:
+    """Options and instruments for the passes that run inside of `with`."""
+
+    _local = threading.local()
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        instruments: Sequence[Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        trace: Any = None,
+    ):
+        self.opt_level = opt_level
+        self.required_pass = list(required_pass or ())
+        self.disabled_pass = list(disabled_pass or ())
+        self.instruments = list(instruments or ())
+        self.config = dict(config or {})
+        self.trace = trace
+        for key, value in self.config.items():
+            self._check(key, value)
+
+    @staticmethod
+    def _check(key: str, value: Any) -> None:
+        if key not in _config_keys:
+            import difflib
+
+            near = difflib.get_close_matches(key, _config_keys, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise NotRegistered(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
+        kind = _config_keys[key]
+        if kind is not None and not isinstance(value, kind) and not isinstance(value, Mapping):
+            raise TypeMismatch(f"PassContext option {key!r} expects {kind}, found {value!r}")
+
+    def __enter__(self) -> PassContext:
+        stack = self._stack()
+        stack.append(self)
+        try:
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+        except BaseException:
+            stack.pop()
+            raise
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stack().pop()
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+
+    @classmethod
+    def _stack(cls) -> list[PassContext]:
+        stack = getattr(cls._local, "stack", None)
+        if stack is None:
+            stack = cls._local.stack = []
+        return stack
+
+    @classmethod
+    def current(cls) -> PassContext:
+        """The innermost context of this thread; one with default options when there is none."""
+        stack = cls._stack()
+        return stack[-1] if stack else _DEFAULT_CONTEXT
+
+    def override_instruments(self, instruments: Sequence[Any]) -> None:
+        """Replaces the instruments."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = list(instruments)
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+
+    def pass_enabled(self, info: PassInfo) -> bool:
+        """Whether a pass runs here."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+    @staticmethod
+    def list_configs() -> dict[str, Any]:
+        """All options and their types."""
+        return {
+            key: {"type": getattr(kind, "__name__", str(kind))}
+            for key, kind in sorted(_config_keys.items(), key=lambda i: i[0])
+        }
+
+
+_DEFAULT_CONTEXT = PassContext()
+
+
+class Pass:
+    """Base of passes; calling one transforms a module."""
+
+    info: PassInfo
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """The transformed module; the identical one when there is nothing to do."""
+        raise NotImplementedError
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Runs the pass: first the passes that it needs, then, between the instruments, the transformation."""
+        ctx = PassContext.current()
+        if not ctx.instruments:
+            return self._checked(mod, ctx)
+        for instrument in ctx.instruments:
+            if not instrument.should_run(mod, self.info):
+                return mod
+        for instrument in ctx.instruments:
+            instrument.run_before_pass(mod, self.info)
+        result = self._checked(mod, ctx)
+        for instrument in ctx.instruments:
+            instrument.run_after_pass(result, self.info)
+        return result
+
+    def _checked(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        result = self.transform_module(mod, ctx)
+        if not isinstance(result, IRModule):
+            raise TypeMismatch(f"the pass {self.info.name!r} must return an IRModule, found {type(result).__name__}")
+        return result
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.info.name})"
+
+
+class ModulePass(Pass):
+    """A pass over a whole module."""
+
+    def __init__(self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo):
+        self.transform = transform
+        self.info = info
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return self.transform(mod, ctx)
+
+
+class Sequential(Pass):
+    """Passes, one after the other; those that the context disables, or whose level is too high, are left out."""
+
+    def __init__(
+        self,
+        passes: Sequence[Pass] = (),
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] = (),
+        traceable: bool = False,
+    ):
+        for p in passes:
+            if not callable(p):
+                raise TypeMismatch(f"Sequential expects passes, found {p!r}")
+        self.passes = list(passes)
+        self.info = PassInfo(opt_level, name, required, traceable)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for p in self.passes:
+            if not hasattr(p, "info") or ctx.pass_enabled(p.info):
+                mod = p(mod)
+        return mod
+
+
+def _class_pass(cls: type, info: PassInfo, base: type, method: str) -> type:
+    """A pass class whose constructor builds an instance of `cls` and whose transformation is the instance's method."""
+
+    class PyPass(base):
+        def __init__(self, *args: Any, **kwargs: Any):
+            instance = cls(*args, **kwargs)
+            super().__init__(getattr(instance, method), info)
+            self._instance = instance
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._instance, name)
+
+    PyPass.__name__, PyPass.__qualname__, PyPass.__doc__ = cls.__name__, cls.__qualname__, cls.__doc__
+    PyPass.__module__ = cls.__module__
+    return PyPass
+
+
+def pass_decorator(base: type, method: str) -> Callable[..., Any]:
+    """The decorator that makes passes of the class `base` out of functions, and of classes with the given method."""
+
+    def decorate(
+        pass_func: Any = None,
+        opt_level: int = 0,
+        name: str | None = None,
+        required: Sequence[str] | None = None,
+        traceable: bool = False,
+    ) -> Any:
+        def create(target: Any) -> Any:
+            info = PassInfo(opt_level, name or target.__name__, required or (), traceable)
+            if isinstance(target, type):
+                if not hasattr(target, method):
+                    raise TypeMismatch(f"the pass class {target.__name__} must define {method}(self, ..., ctx)")
+                return _class_pass(target, info, base, method)
+            if not callable(target):
+                raise TypeMismatch(f"a pass is a function or a class, found {target!r}")
+            return base(target, info)
+
+        return create if pass_func is None else create(pass_func)
+
+    return decorate
+
+
+module_pass = pass_decorator(ModulePass, "transform_module")
+
+
+class _PrintIR(Pass):
+    def __init__(self, header: str):
+        self.header = header
+        self.info = PassInfo(0, "PrintIR")
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        print(f"{self.header}\n{mod.script()}" if self.header else mod.script())
+        return mod
+
+
+def PrintIR(header: str = "") -> Pass:
+    """A pass that prints the module and leaves it alone."""
+    return _PrintIR(header)
+
+
+def ApplyPassToFunction(
+    transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
+) -> Pass:
+    """A pass that applies another one only to the functions whose whole name matches a regular expression."""
+    import re
+
+    pattern = re.compile(func_name_regex)
+
+    def apply(mod: IRModule, ctx: PassContext) -> IRModule:
+        chosen = {var: func for var, func in mod.functions.items() if pattern.fullmatch(var.name_hint)}
+        if not chosen:
+            if error_if_no_function_matches_regex:
+                names = ", ".join(v.name_hint for v in mod.get_global_vars())
+                raise NotRegistered(f"no function of the module matches {func_name_regex!r}; it has {names}")
+            return mod
+        before = mod.replace(functions=chosen)
+        after = transform(before)
+        if after is before:
+            return mod
+        functions = {var: func for var, func in mod.functions.items() if var not in chosen}
+        return mod.replace(
+            functions={**functions, **after.functions}, attrs=after.attrs, global_infos=after.global_infos
+        )
+
+    return ModulePass(apply, PassInfo(0, "ApplyPassToFunction"))

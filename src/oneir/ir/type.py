@@ -1,0 +1,52 @@
+"""Types of values that are not tensors: what a pointer points to, what a function takes."""
+
+from __future__ import annotations
+
+from .container import Array
+from .dtype import DataType
+from .node import Node, attr
+
+
+class Type(Node):
+    """Base of all types. Types compare structurally: two spellings of one type are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(self) is type(other) and all(getattr(self, f.name) == getattr(other, f.name) for f in self._compared)
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, f.name) for f in self._compared)))
+
+
+class PrimType(Type):
+    """A scalar or vector value of one dtype."""
+
+    dtype: DataType = attr(convert=DataType)
+
+
+class PointerType(Type):
+    """The address of elements of `element_type` in the memory `storage_scope` ("" is global)."""
+
+    element_type: Type = attr()
+    storage_scope: str = ""
+
+
+class TupleType(Type):
+    """Several values; no fields means no value."""
+
+    fields: Array[Type] = attr(convert=Array)
+
+
+class FuncType(Type):
+    """A function from `arg_types` to `ret_type`."""
+
+    arg_types: Array[Type] = attr(convert=Array)
+    ret_type: Type = attr()
+
+
+class TensorMapType(Type):
+    """A descriptor of a tensor for hardware that copies tiles by itself."""
+
+
+VOID_TYPE = TupleType(())

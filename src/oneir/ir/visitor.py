@@ -1,0 +1,163 @@
+"""Walking over nodes and rewriting them.
+
+    class CountLoads(Visitor):
+        count = 0
+
+        def visit_BufferLoad(self, load):
+            self.count += 1
+            self.generic_visit(load)
+
+A method `visit_X` is called for nodes of class X and of its subclasses, unless those have a method of their own; without
+a method, the children are visited. A `Mapper` returns nodes, the identical ones where nothing changed.
+
+Nodes that stand in several places (a buffer, say) are visited once, and mapped to one new node everywhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from .node import Node
+
+_DEEP = 400_000
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Lets a walk go as deep as the tree it walks.
+
+    Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its own
+    counter stands in the way.
+    """
+    limit = sys.getrecursionlimit()
+    if limit >= _DEEP:
+        yield
+        return
+    sys.setrecursionlimit(_DEEP)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+class _Dispatch:
+    """Finds, once for each pair of visitor class and node class, the method that handles the node."""
+
+    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._handlers = {}
+
+    @classmethod
+    def _find_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        for base in node_class.__mro__:
+            method = getattr(cls, f"visit_{base.__name__}", None)
+            if method is not None:
+                break
+        else:
+            method = cls._default_handler(node_class)
+        cls._handlers[node_class] = method
+        return method
+
+    @classmethod
+    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        raise NotImplementedError
+
+
+class Visitor(_Dispatch):
+    """Visits a node and everything below it. Override `visit_X`; call `generic_visit` to go on below."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def __call__(self, node: Any) -> None:
+        """Visits a whole tree, however deep."""
+        with deep_recursion():
+            self.visit(node)
+
+    def visit(self, node: Any) -> None:
+        """Calls the method for the node's class."""
+        handler = self._handlers.get(type(node))
+        (handler or self._find_handler(type(node)))(self, node)
+
+    def generic_visit(self, node: Any) -> None:
+        """Visits the children of a node."""
+        node._visit_children(self.visit)
+
+    @classmethod
+    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        return Visitor._visit_shared if getattr(node_class, "_shared", False) else cls.generic_visit
+
+    def _visit_shared(self, node: Any) -> None:
+        if id(node) not in self._seen:
+            self._seen.add(id(node))
+            node._visit_children(self.visit)
+
+
+class Mapper(_Dispatch):
+    """Rebuilds a tree. Override `visit_X` to return another node; call `generic_visit` to map the children.
+
+    An unchanged node comes back as the identical object.
+    """
+
+    def __init__(self) -> None:
+        self._mapped: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, node: Any) -> Any:
+        """Maps a whole tree, however deep."""
+        with deep_recursion():
+            return self.visit(node)
+
+    def visit(self, node: Any) -> Any:
+        """Calls the method for the node's class."""
+        handler = self._handlers.get(type(node))
+        return (handler or self._find_handler(type(node)))(self, node)
+
+    def generic_visit(self, node: Any) -> Any:
+        """The node with its children mapped."""
+        return node._map_children(self.visit)
+
+    @classmethod
+    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        return Mapper._map_shared if getattr(node_class, "_shared", False) else cls.generic_visit
+
+    def _map_shared(self, node: Any) -> Any:
+        found = self._mapped.get(id(node))
+        if found is None:
+            # The original is kept too, so that its id stays its own while the mapper lives.
+            found = self._mapped[id(node)] = (node, node._map_children(self.visit))
+        return found[1]
+
+
+class _PostOrder(Visitor):
+    def __init__(self, f: Callable[[Any], None]):
+        super().__init__()
+        self.f = f
+
+    def visit(self, node: Any) -> None:
+        if node._shared:
+            if id(node) in self._seen and not node._is_variable:
+                return
+            self._seen.add(id(node))
+        node._visit_children(self.visit)
+        self.f(node)
+
+
+def post_order_visit(node: Node, f: Callable[[Any], None]) -> None:
+    """Calls `f` on every node below `node` and then on itself, children first."""
+    _PostOrder(f)(node)
+
+
+def pre_order_visit(node: Node, f: Callable[[Any], bool]) -> None:
+    """Calls `f` on `node` and what is below it, parents first; goes on below only where `f` returns true."""
+
+    def visit(child: Any) -> None:
+        if f(child):
+            child._visit_children(visit)
+
+    with deep_recursion():
+        visit(node)

@@ -1,0 +1,249 @@
+"""Buffers: typed, shaped views of memory.
+
+A = decl_buffer((128, 64), "float32", name="A")
+A[i, j]          # BufferLoad
+A[i, 0:16]       # BufferLoad of a Ramp: 16 elements
+A[0:4, 0:16]     # BufferRegion
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ir import operators as ops
+from ..ir.container import Array
+from ..ir.dtype import DataType
+from ..ir.expr import IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
+from ..ir.node import Node, attr, child, meta
+from ..ir.span import Span
+from ..ir.type import PointerType
+from ..runtime.error import InvalidValue
+from .expr import BufferLoad, expr_array, ramp_or_scalar
+
+DEFAULT_ALIGNMENT = 64
+"""Bytes to which a buffer's data is aligned unless it says otherwise."""
+
+
+class DataProducer(Node):
+    """Base of what a `ProducerLoad` reads."""
+
+
+class Buffer(Node, shared=True):
+    """A view of memory: the element at `indices` stands `elem_offset + sum(indices * strides)` elements after `data`.
+
+    Without strides the elements lie in row-major order. `data_alignment` is in bytes; `elem_offset` is a multiple of
+    `offset_factor` elements. `buffer_type` is "" or "auto_broadcast" (a dimension of extent 1 has stride 0).
+    """
+
+    data: Var = child(defines=True)
+    dtype: DataType = attr(convert=DataType)
+    shape: Array[PrimExpr] = child(convert=expr_array, defines=True)
+    strides: Array[PrimExpr] = child((), convert=lambda strides: expr_array(strides or ()), defines=True)
+    elem_offset: PrimExpr | None = child(None, defines=True)
+    name: str = meta("buffer")
+    data_alignment: int = DEFAULT_ALIGNMENT
+    offset_factor: int = 1
+    buffer_type: str = ""
+    axis_separators: Array[Any] = attr((), convert=lambda axes: Array(int(a) for a in axes or ()))
+    span: Span | None = meta()
+
+    def _derive(self) -> None:
+        if self.elem_offset is None:
+            index = self.shape[0].dtype if self.shape else "int32"
+            self.elem_offset = const(0, index if DataType(index).is_int else "int32")
+        else:
+            self.elem_offset = as_expr(self.elem_offset)
+        if self.strides and len(self.strides) != len(self.shape):
+            raise InvalidValue(f"buffer `{self.name}` has {len(self.shape)} dimensions but {len(self.strides)} strides")
+
+    def scope(self) -> str:
+        """The memory it lies in: "global", "shared", "local", ..."""
+        annotation = self.data.type_annotation
+        return (annotation.storage_scope or "global") if isinstance(annotation, PointerType) else "global"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def get_flattened_buffer(self) -> Buffer:
+        """The same memory in one dimension, or one for each group of axes between `axis_separators`."""
+        if len(self.shape) == 1 and not self.strides:
+            return self
+        groups = [0, *self.axis_separators, len(self.shape)]
+        shape = []
+        for begin, end in zip(groups, groups[1:], strict=False):
+            extent: Any = const(1, self.shape[begin].dtype) if begin < end else const(1, "int32")
+            if self.strides and begin < end and begin == 0 and len(groups) == 2:
+                extent = _strided_extent(self.shape, self.strides)
+            else:
+                for dim in self.shape[begin:end]:
+                    extent = extent * dim
+            shape.append(extent)
+        return self.replace(shape=Array(shape), strides=Array(), axis_separators=Array(range(1, len(shape))))
+
+    def offset_of(self, indices: Any) -> Array[PrimExpr]:
+        """Where the element at `indices` stands in the flattened buffer, `elem_offset` included."""
+        indices = expr_array(indices)
+        groups = [0, *self.axis_separators, len(self.shape)]
+        out = []
+        for begin, end in zip(groups, groups[1:], strict=False):
+            offset: Any = None
+            for axis in range(begin, end):
+                if self.strides:
+                    term = ops.multiply(indices[axis], self.strides[axis])
+                    offset = term if offset is None else ops.add(offset, term)
+                else:
+                    offset = (
+                        indices[axis]
+                        if offset is None
+                        else ops.add(ops.multiply(offset, self.shape[axis]), indices[axis])
+                    )
+            out.append(const(0, "int32") if offset is None else offset)
+        assert self.elem_offset is not None
+        if not (isinstance(self.elem_offset, IntImm) and self.elem_offset.value == 0):
+            out[-1] = ops.add(self.elem_offset, out[-1])
+        return Array(out)
+
+    def vload(self, begin: Any, dtype: str | None = None, predicate: Any = None) -> PrimExpr:
+        """A load of as many elements from `begin` on as `dtype` has lanes."""
+        return BufferLoad(self, self._vector_indices(begin, dtype), predicate)
+
+    def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
+        """A store of as many elements from `begin` on as `value` has lanes."""
+        from .stmt import BufferStore
+
+        value = as_expr(value)
+        return BufferStore(self, value, self._vector_indices(begin, value.dtype), predicate)
+
+    def _vector_indices(self, begin: Any, dtype: str | None) -> Array[PrimExpr]:
+        indices = list(expr_array(begin))
+        lanes = DataType(dtype).lanes // self.dtype.lanes if dtype else 1
+        indices[-1] = ramp_or_scalar(indices[-1], lanes)
+        return Array(indices)
+
+    def access_ptr(
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
+        extent: Any = None,
+    ) -> PrimExpr:
+        """A pointer to the data that says how it will be used: "r", "w" or "rw" (1, 2 or 3), from `offset` on."""
+        from .op import tvm_access_ptr, type_annotation
+
+        if isinstance(access_mask, str):
+            access_mask = sum({"r": 1, "w": 2}[c] for c in set(access_mask))
+        element = self.dtype.with_lanes(content_lanes)
+        size: Any = 1
+        for dim in self.shape:
+            size = ops.multiply(size, dim)
+        size = ops.subtract(size, offset) if extent is None else extent
+        begin = ops.add(self.elem_offset, offset)
+        if content_lanes != 1:
+            size, begin = ops.floordiv(size, content_lanes), ops.floordiv(begin, content_lanes)
+        return tvm_access_ptr(type_annotation(element), self.data, begin, size, access_mask)
+
+    def __getitem__(self, indices: Any) -> Any:
+        from .stmt import BufferRegion
+
+        items = indices if isinstance(indices, tuple) else tuple(indices) if isinstance(indices, list) else (indices,)
+        if not any(isinstance(item, slice) for item in items):
+            return BufferLoad(self, items)
+        vector = slice_as_vector(self, items)
+        if vector is not None:
+            return BufferLoad(self, vector)
+        return BufferRegion(self, slices_as_region(self, items))
+
+    def __call__(self, *indices: Any) -> Any:
+        return self[indices]
+
+    def __iter__(self) -> Any:
+        raise InvalidValue(f"buffer `{self.name}` cannot be iterated over; index it: {self.name}[i]")
+
+
+def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExpr:
+    """How many elements lie between the first and the last element, both included."""
+    last: Any = const(0, shape[0].dtype)
+    for dim, stride in zip(shape, strides, strict=True):
+        last = last + (dim - 1) * stride
+    return last + 1
+
+
+def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Indices whose last one is a slice with a step, as a ramp; None when the slices mean a region.
+
+    `A[i, 0:16:1]` and `A[i, 0:16:2]` are vectors; `A[i, 0:16]`, without a step, is a region.
+    """
+    last = items[-1]
+    if not isinstance(last, slice) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
+        return None
+    begin = 0 if last.start is None else last.start
+    end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
+    step = last.step
+    extent = ops.floordiv(ops.add(ops.subtract(end, begin), ops.subtract(step, 1)), step)
+    from ..ir.expr import Ramp
+
+    begin = as_expr(begin)
+    lanes = extent.value if isinstance(extent, IntImm) else extent
+    if lanes == 1:
+        return (*items[:-1], begin)
+    return (*items[:-1], Ramp(begin, ops.cast(begin.dtype, step), lanes))
+
+
+def slices_as_region(buffer: Buffer, items: tuple[Any, ...]) -> list[Range]:
+    """Indices and slices as the ranges that they cover; missing trailing ones cover everything."""
+    region = []
+    for axis, dim in enumerate(buffer.shape):
+        item = items[axis] if axis < len(items) else slice(None)
+        if isinstance(item, slice):
+            if item.step not in (None, 1):
+                raise InvalidValue(f"a region of buffer `{buffer.name}` cannot have the step {item.step}")
+            begin = const(0, dim.dtype) if item.start is None else item.start
+            region.append(Range(begin, dim if item.stop is None else item.stop))
+        elif isinstance(item, Range):
+            region.append(item)
+        else:
+            item = as_expr(item)
+            region.append(Range.from_min_extent(item, const(1, item.dtype)))
+    return region
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: str | None = None,
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "",
+    data_alignment: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Any = None,
+    span: Span | None = None,
+) -> Buffer:
+    """A buffer, with a data pointer of its own unless one is given.
+
+    A positive `offset_factor` without `elem_offset` makes the offset a variable, to be bound by what the buffer matches.
+    """
+    dtype = "float32" if dtype is None else dtype
+    shape = expr_array(shape)
+    if data is None:
+        data = Var(name, pointer_to(DataType(dtype), scope), span)
+    if elem_offset is None and offset_factor > 0:
+        elem_offset = Var(f"{name}_elem_offset", shape[0].dtype if shape else "int32")
+    return Buffer(
+        data,
+        dtype,
+        shape,
+        strides or (),
+        elem_offset,
+        name,
+        data_alignment if data_alignment > 0 else DEFAULT_ALIGNMENT,
+        offset_factor if offset_factor > 0 else 1,
+        buffer_type if buffer_type != "default" else "",
+        axis_separators or (),
+        span,
+    )

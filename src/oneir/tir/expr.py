@@ -1,0 +1,154 @@
+"""Expressions that only loops know: loads, iteration variables, reductions in tensor expressions, lane shuffles."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from ..ir.container import Array
+from ..ir.dtype import DataType
+from ..ir.expr import ExprOp, PrimExpr, Ramp, Range, Var, as_expr
+from ..ir.node import Node, attr, binder, child, meta
+from ..ir.span import Span
+from ..runtime.error import TypeMismatch
+
+if TYPE_CHECKING:
+    from .buffer import Buffer
+
+
+def expr_array(values: Any) -> Array[PrimExpr]:
+    """One expression or several, as an array of expressions."""
+    if isinstance(values, (ExprOp, int)):
+        return Array((as_expr(values),))
+    if type(values) is Array and all(isinstance(v, PrimExpr) for v in values):
+        return values
+    return Array(as_expr(v) for v in values)
+
+
+class IterVarType(IntEnum):
+    """How an iteration variable may run; named in TVMScript by `kind_names`."""
+
+    DataPar = 0
+    ThreadIndex = 1
+    CommReduce = 2
+    Ordered = 3
+    Opaque = 4
+    Unrolled = 5
+    Vectorized = 6
+    Parallelized = 7
+    Tensorized = 8
+
+
+class IterVar(ExprOp, Node, shared=True):
+    """A variable with the range it runs over and how: spatial (DataPar), reduction (CommReduce), a thread's index, ..."""
+
+    dom: Range | None = child(convert=lambda dom: dom if isinstance(dom, Range) else Range(*dom))
+    var: Var = binder(convert=lambda var: Var(var, "int32") if isinstance(var, str) else var)
+    iter_type: IterVarType = attr(convert=IterVarType)
+    thread_tag: str = ""
+    span: Span | None = meta()
+
+    DataPar = IterVarType.DataPar
+    ThreadIndex = IterVarType.ThreadIndex
+    CommReduce = IterVarType.CommReduce
+    Ordered = IterVarType.Ordered
+    DimInfo = IterVarType.Opaque
+    Unrolled = IterVarType.Unrolled
+    Vectorized = IterVarType.Vectorized
+    Parallelized = IterVarType.Parallelized
+    Tensorized = IterVarType.Tensorized
+
+    def __prim_expr__(self) -> PrimExpr:
+        return self.var
+
+    @property
+    def dtype(self) -> DataType:
+        """The variable's dtype."""
+        return self.var.dtype
+
+
+class BufferLoad(PrimExpr):
+    """An element of a buffer, or a vector of elements when the last index is a vector.
+
+    `predicate`, a bool vector, says which lanes are read; the others are 0.
+    """
+
+    buffer: Buffer
+    indices: Array[PrimExpr] = child(convert=expr_array)
+    predicate: PrimExpr | None = None
+
+    def _derive(self) -> None:
+        self.dtype = access_dtype(self.buffer, self.indices)
+
+
+class ProducerLoad(PrimExpr):
+    """An element of a tensor expression's output."""
+
+    producer: Any = attr()
+    indices: Array[PrimExpr] = child(convert=expr_array)
+
+    def _derive(self) -> None:
+        self.dtype = DataType(self.producer.dtype)
+
+
+class Shuffle(PrimExpr):
+    """The lanes named by `indices` out of all lanes of `vectors` laid end to end."""
+
+    vectors: Array[PrimExpr] = child(convert=expr_array)
+    indices: Array[PrimExpr] = child(convert=expr_array)
+
+    def _derive(self) -> None:
+        self.dtype = self.vectors[0].dtype.with_lanes(len(self.indices))
+
+
+class CommReducer(Node, shared=True):
+    """An associative, commutative combination: `result` over the variables `lhs` and `rhs`, and its neutral elements."""
+
+    lhs: Array[Var] = binder()
+    rhs: Array[Var] = binder()
+    result: Array[PrimExpr] = child(convert=expr_array)
+    identity_element: Array[PrimExpr] = child(convert=expr_array)
+    span: Span | None = meta()
+
+    def combine(self, lhs: Any, rhs: Any) -> Array[PrimExpr]:
+        """The combination of two tuples of values."""
+        from .stmt_functor import substitute
+
+        values = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}
+        return Array(substitute(r, values) for r in self.result)
+
+
+class Reduce(PrimExpr):
+    """The combination of `source` over `axis`, where `condition` holds; the `value_index`-th of a tuple of values."""
+
+    combiner: CommReducer
+    source: Array[PrimExpr] = child(convert=expr_array)
+    axis: Array[IterVar] = binder()
+    condition: PrimExpr = child(convert=as_expr)
+    value_index: int = attr()
+    init: Array[PrimExpr] = child((), convert=lambda init: expr_array(init or ()))
+
+    def _derive(self) -> None:
+        self.dtype = self.source[self.value_index].dtype
+
+
+def access_dtype(buffer: Buffer, indices: Array[PrimExpr]) -> DataType:
+    """The dtype of the elements of `buffer` at `indices`; only the last index may be a vector."""
+    if len(indices) != len(buffer.shape):
+        raise TypeMismatch(
+            f"buffer `{buffer.name}` has {len(buffer.shape)} dimensions, found {len(indices)} indices: {list(indices)}"
+        )
+    if not indices:
+        return buffer.dtype
+    for index in indices[:-1]:
+        if not index.dtype.is_scalar:
+            raise TypeMismatch(f"only the last index of buffer `{buffer.name}` may be a vector, found {index}")
+    last = indices[-1].dtype
+    if last.is_scalar:
+        return buffer.dtype
+    return buffer.dtype.with_lanes(buffer.dtype.lanes * last.lanes, last.scalable or buffer.dtype.scalable)
+
+
+def ramp_or_scalar(start: Any, extent: int, step: int = 1) -> PrimExpr:
+    """The index of a slice with known extent: a ramp, or the start alone when there is one element."""
+    return as_expr(start) if extent == 1 else Ramp(start, as_expr(step).astype(as_expr(start).dtype), extent)

@@ -1,0 +1,190 @@
+"""Index maps: how the indices of one layout follow from those of another.
+
+IndexMap.from_func(lambda i, j: [i, j // 4, j % 4])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.container import Array
+from ..ir.expr import PrimExpr, Var, as_expr
+from ..ir.node import Node, attr, binder, child
+from ..runtime.error import InvalidValue
+from .expr import expr_array
+from .stmt_functor import substitute
+
+
+class _Separator:
+    """Stands, in the result of a mapping function, between groups of axes that stay separate in flat memory."""
+
+    def __repr__(self) -> str:
+        return "IndexMap.AXIS_SEPARATOR"
+
+
+class IndexMap(Node):
+    """`final_indices` as expressions over `initial_indices`; `inverse_index_map` when it is known beforehand."""
+
+    initial_indices: Array[Var] = binder()
+    final_indices: Array[PrimExpr] = child(convert=expr_array)
+    inverse_index_map: Any = attr(None)
+
+    AXIS_SEPARATOR = _Separator()
+
+    @staticmethod
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Any = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> IndexMap:
+        """The map that a function of the indices describes; `ndim` is needed when the function takes `*indices`."""
+        index_map, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise InvalidValue("this mapping has axis separators; use IndexMap.from_func_with_separators")
+        return index_map
+
+    @staticmethod
+    def from_func_with_separators(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Any = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> tuple[IndexMap, list[int]]:
+        """The map, and the positions of the axis separators among its final indices."""
+        names: list[str] = []
+        star = None
+        for param in inspect.signature(mapping_function).parameters.values():
+            if param.kind == inspect.Parameter.VAR_POSITIONAL:
+                star = param.name
+            elif param.kind == inspect.Parameter.VAR_KEYWORD:
+                raise InvalidValue("the function of an index map cannot take **keywords")
+            else:
+                names.append(param.name)
+        if star is not None:
+            if ndim is None:
+                raise InvalidValue(f"the function of an index map takes *{star}: pass ndim, the number of indices")
+            names += [f"{star}_{i}" for i in range(len(names), ndim)]
+        initial = [Var(name, index_dtype) for name in names]
+        result = mapping_function(*initial)
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
+        separators, final = [], []
+        for item in items:
+            if isinstance(item, _Separator):
+                separators.append(len(final))
+            elif isinstance(item, (list, tuple)):
+                final += [as_expr(i) for i in item]
+            else:
+                final.append(as_expr(item))
+        if inverse_index_map is not None and not isinstance(inverse_index_map, IndexMap):
+            inverse_index_map = IndexMap.from_func(inverse_index_map, ndim=len(final), index_dtype=index_dtype)
+        return IndexMap(initial, final, inverse_index_map), separators
+
+    def map_indices(self, indices: Any) -> Array[PrimExpr]:
+        """The final indices for given initial ones."""
+        indices = expr_array(indices)
+        if len(indices) != len(self.initial_indices):
+            raise InvalidValue(f"the index map takes {len(self.initial_indices)} indices, found {len(indices)}")
+        values = dict(zip(self.initial_indices, indices, strict=True))
+        return Array(_simplify(substitute(f, values), {}) for f in self.final_indices)
+
+    def map_shape(self, shape: Any) -> Array[PrimExpr]:
+        """The shape of the final layout for a given initial shape."""
+        from ..arith import Analyzer
+
+        shape = expr_array(shape)
+        analyzer = Analyzer()
+        fresh = [v.copy_with_dtype(d.dtype) for v, d in zip(self.initial_indices, shape, strict=True)]
+        from ..ir.expr import Range
+
+        for var, dim in zip(fresh, shape, strict=True):
+            analyzer.bind(var, Range(dim))
+        final = self.map_indices(fresh)
+        dom_map = {var: Range(dim) for var, dim in zip(fresh, shape, strict=True)}
+        out = []
+        for index in final:
+            bounds = analyzer.int_set(index, _intervals(dom_map))
+            out.append(analyzer.simplify(bounds.max_value - bounds.min_value + 1))
+        return Array(out)
+
+    def map_ndarray(self, arr_src: Any) -> Any:
+        """The data of a tensor in the final layout, as a new tensor."""
+        import numpy as np
+
+        from ..runtime.tensor import tensor
+
+        source = arr_src.numpy() if hasattr(arr_src, "numpy") else np.asarray(arr_src)
+        shape = tuple(int(d) for d in self.map_shape(list(source.shape)))
+        grids = np.meshgrid(*[np.arange(d) for d in source.shape], indexing="ij")
+        values = dict(zip(self.initial_indices, grids, strict=True))
+        target = np.zeros(shape, dtype=source.dtype)
+        target[tuple(evaluate_on_arrays(f, values) for f in self.final_indices)] = source
+        return tensor(target)
+
+    def inverse(self, shape: Any) -> IndexMap:
+        """The map back, for a given initial shape; the map must be one to one."""
+        index_map, predicate = self.non_surjective_inverse(shape)
+        if getattr(predicate, "value", None) != 0:
+            raise InvalidValue(
+                f"the index map is not one to one over the shape {list(shape)}: indices are left over where {predicate}"
+            )
+        return index_map
+
+    def non_surjective_inverse(self, shape: Any) -> tuple[IndexMap, PrimExpr]:
+        """The map back, and where the final layout has elements that correspond to no initial one."""
+        from ..arith import inverse_index_map
+
+        return inverse_index_map(self, expr_array(shape))
+
+    def is_equivalent_to(self, other_map: IndexMap) -> bool:
+        """Whether two maps give equal final indices."""
+        if len(self.initial_indices) != len(other_map.initial_indices):
+            return False
+        mine, theirs = self.final_indices, other_map.map_indices(self.initial_indices)
+        return len(mine) == len(theirs) and all(
+            getattr(_simplify(a - b, {}), "value", None) == 0 for a, b in zip(mine, theirs, strict=True)
+        )
+
+
+def _simplify(expr: PrimExpr, ranges: dict[Var, Any]) -> PrimExpr:
+    from ..arith import Analyzer
+
+    analyzer = Analyzer()
+    for var, dom in ranges.items():
+        analyzer.bind(var, dom)
+    return analyzer.simplify(expr)
+
+
+def _intervals(dom_map: dict[Var, Any]) -> dict[Var, Any]:
+    from ..arith import IntervalSet
+
+    return {var: IntervalSet(dom.min, dom.min + dom.extent - 1) for var, dom in dom_map.items()}
+
+
+def evaluate_on_arrays(expr: PrimExpr, values: dict[Var, Any]) -> Any:
+    """The value of an integer expression whose variables are NumPy arrays."""
+    from ..ir import expr as e
+
+    binary: dict[type, Callable[[Any, Any], Any]] = {
+        e.Add: lambda a, b: a + b,
+        e.Sub: lambda a, b: a - b,
+        e.Mul: lambda a, b: a * b,
+        e.FloorDiv: lambda a, b: a // b,
+        e.FloorMod: lambda a, b: a % b,
+    }
+    if isinstance(expr, Var):
+        return values[expr]
+    if isinstance(expr, e.IntImm):
+        return expr.value
+    if isinstance(expr, e.Cast):
+        return evaluate_on_arrays(expr.value, values)
+    if type(expr) in binary:
+        node: Any = expr
+        return binary[type(expr)](evaluate_on_arrays(node.a, values), evaluate_on_arrays(node.b, values))
+    raise InvalidValue(f"expected an index expression of +, -, *, // and %, found {expr}")

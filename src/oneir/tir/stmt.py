@@ -1,0 +1,264 @@
+"""Statements: loops, stores, blocks and what surrounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from ..ir import operators as ops
+from ..ir.container import EMPTY, Array
+from ..ir.dtype import DataType
+from ..ir.expr import ExprOp, PrimExpr, Range, Var, as_expr
+from ..ir.node import Node, as_array, attr, binder, child, meta
+from ..ir.span import SequentialSpan, Span
+from ..runtime.error import TypeMismatch
+from .buffer import Buffer, slices_as_region
+from .expr import BufferLoad, IterVar, access_dtype, expr_array
+
+
+class Stmt(Node):
+    """Base of statements."""
+
+    span: Span | SequentialSpan | None = meta()
+
+
+class LetStmt(Stmt):
+    """`body` with `var` standing for `value`, which is computed once."""
+
+    var: Var = binder()
+    value: PrimExpr = child(convert=as_expr)
+    body: Stmt
+
+
+class AssertStmt(Stmt):
+    """Stops with `message` unless `condition` holds; then `body`."""
+
+    condition: PrimExpr = child(convert=ops.as_bool)
+    message: PrimExpr = child(convert=lambda m: ops.as_expr_array((m,))[0])
+    body: Stmt
+
+
+class ForKind(IntEnum):
+    """How the iterations of a loop run."""
+
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+
+class For(Stmt):
+    """`for loop_var in [min, min + extent)`; `kind` says how it runs."""
+
+    loop_var: Var = binder()
+    min: PrimExpr = child(convert=as_expr)
+    extent: PrimExpr = child(convert=as_expr)
+    kind: ForKind = attr(convert=ForKind)
+    body: Stmt
+    thread_binding: IterVar | None = None
+    annotations: Mapping[str, Any] = attr(EMPTY)
+
+    def _derive(self) -> None:
+        dtype = self.loop_var.dtype
+        if self.min.dtype is not dtype:
+            self.min = ops.cast(dtype, self.min)
+        if self.extent.dtype is not dtype:
+            self.extent = ops.cast(dtype, self.extent)
+
+
+class While(Stmt):
+    """`body` as long as `condition` holds."""
+
+    condition: PrimExpr = child(convert=ops.as_bool)
+    body: Stmt
+
+
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; with a bool vector `predicate`, only the lanes that it selects."""
+
+    buffer: Buffer
+    value: PrimExpr
+    indices: Array[PrimExpr] = child(convert=expr_array)
+    predicate: PrimExpr | None = None
+
+    def _derive(self) -> None:
+        wanted = access_dtype(self.buffer, self.indices)
+        value = self.value
+        if not isinstance(value, ExprOp):
+            value = ops.cast(wanted, as_expr(value))
+        value = as_expr(value)
+        if value.dtype is not wanted:
+            if not value.dtype.is_scalar and wanted.is_scalar:
+                raise TypeMismatch(
+                    f"cannot store {value.dtype} to one element of buffer `{self.buffer.name}` ({wanted}); "
+                    "index a vector of elements"
+                )
+            value = ops.cast(wanted, value)
+        self.value = value
+
+
+class BufferRealize(Stmt):
+    """`body` with memory for `buffer` in the given bounds."""
+
+    buffer: Buffer = binder()
+    bounds: Array[Range]
+    condition: PrimExpr = child(convert=ops.as_bool)
+    body: Stmt
+
+
+class Allocate(Stmt):
+    """`body` with fresh memory of `extents` elements behind `buffer_var`."""
+
+    buffer_var: Var = binder()
+    dtype: DataType = attr(convert=DataType)
+    extents: Array[PrimExpr] = child(convert=expr_array)
+    condition: PrimExpr = child(convert=ops.as_bool)
+    body: Stmt
+    annotations: Mapping[str, Any] = attr(EMPTY)
+
+
+class AllocateConst(Stmt):
+    """`body` with constant data behind `buffer_var`; `data` is a runtime tensor."""
+
+    buffer_var: Var = binder()
+    dtype: DataType = attr(convert=DataType)
+    extents: Array[PrimExpr] = child(convert=expr_array)
+    data: Any = attr()
+    body: Stmt
+    annotations: Mapping[str, Any] = attr(EMPTY)
+
+
+class DeclBuffer(Stmt):
+    """`body` with `buffer` as a view of memory that is there already."""
+
+    buffer: Buffer = binder()
+    body: Stmt
+
+
+class AttrStmt(Stmt):
+    """`body`, about which `attr_key` of `node` is `value`; a thread's extent, for instance."""
+
+    node: Any = child()
+    attr_key: str
+    value: PrimExpr = child(convert=lambda v: ops.as_expr_array((v,))[0])
+    body: Stmt
+
+
+class SeqStmt(Stmt):
+    """Two or more statements, one after the other."""
+
+    seq: Array[Stmt]
+
+    def __getitem__(self, index: int) -> Stmt:
+        return self.seq[index]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+class IfThenElse(Stmt):
+    """One of two statements; without `else_case`, one or none."""
+
+    condition: PrimExpr = child(convert=ops.as_bool)
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+class Evaluate(Stmt):
+    """Evaluates an expression for its effect."""
+
+    value: PrimExpr = child(convert=as_expr)
+
+
+class BufferRegion(ExprOp, Node):
+    """The part of a buffer that a range for each dimension covers."""
+
+    buffer: Buffer
+    region: Array[Range]
+
+    @staticmethod
+    def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
+        """The region of one element."""
+        return BufferRegion(buffer, [Range.from_min_extent(i, 1) for i in expr_array(indices)])
+
+    @staticmethod
+    def full(buffer: Buffer) -> BufferRegion:
+        """The region of all elements."""
+        return BufferRegion(buffer, [Range(d) for d in buffer.shape])
+
+    def __getitem__(self, indices: Any) -> Any:
+        return BufferRegion(
+            self.buffer, slices_as_region(self.buffer, indices if isinstance(indices, tuple) else (indices,))
+        )
+
+    def __prim_expr__(self) -> PrimExpr:
+        """The one-dimensional slice of known extent as a vector load."""
+        from .expr import ramp_or_scalar
+
+        indices: list[PrimExpr] = []
+        for axis, r in enumerate(self.region):
+            extent = getattr(r.extent, "value", None)
+            if extent is None or (extent != 1 and axis != len(self.region) - 1):
+                raise TypeMismatch(
+                    f"the region {self} is not a value: only a slice of known extent in the last dimension can be loaded"
+                )
+            indices.append(ramp_or_scalar(r.min, extent))
+        return BufferLoad(self.buffer, indices)
+
+
+class MatchBufferRegion(Node):
+    """`buffer` as a view of the region `source`."""
+
+    buffer: Buffer = binder()
+    source: BufferRegion
+
+
+class Block(Stmt):
+    """A computation over iteration variables, with what it reads and writes; the unit that schedules move.
+
+    `init` runs where every reduction variable is at its minimum, before the body.
+    """
+
+    iter_vars: Array[IterVar] = binder()
+    reads: Array[BufferRegion]
+    writes: Array[BufferRegion]
+    name_hint: str
+    body: Stmt
+    init: Stmt | None = None
+    alloc_buffers: Array[Buffer] = binder((), convert=as_array)
+    match_buffers: Array[MatchBufferRegion] = binder((), convert=as_array)
+    annotations: Mapping[str, Any] = attr(EMPTY)
+
+
+class BlockRealize(Stmt):
+    """One instance of a block: a value for each of its iteration variables; it runs where `predicate` holds."""
+
+    iter_values: Array[PrimExpr] = child(convert=expr_array)
+    predicate: PrimExpr = child(convert=ops.as_bool)
+    block: Block
+
+
+def stmt_seq(*args: Any) -> Stmt:
+    """Statements one after the other; expressions are evaluated."""
+    stmts = [Evaluate(a) if isinstance(a, (ExprOp, int)) else a for a in args]
+    return stmts[0] if len(stmts) == 1 else SeqStmt(stmts)
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """The statements that a statement runs one after the other."""
+    if isinstance(stmt, SeqStmt):
+        return [s for inner in stmt.seq for s in stmt_list(inner)]
+    return [stmt]
+
+
+def flat_seq(stmts: Any) -> Stmt:
+    """Statements one after the other, nested sequences spliced in and no-ops left out; a lone statement stays itself."""
+    flat = [s for stmt in stmts for s in stmt_list(stmt) if not is_no_op(s)]
+    return flat[0] if len(flat) == 1 else SeqStmt(flat) if flat else Evaluate(0)
+
+
+def is_no_op(stmt: Stmt) -> bool:
+    """Whether a statement only evaluates a constant."""
+    return isinstance(stmt, Evaluate) and hasattr(stmt.value, "value")

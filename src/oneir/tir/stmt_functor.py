@@ -1,0 +1,139 @@
+"""Substituting, renewing and transforming statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..ir.container import Array, map_array
+from ..ir.expr import Let, PrimExpr, Var, as_expr
+from ..ir.visitor import Mapper, post_order_visit, pre_order_visit
+from .buffer import Buffer
+from .expr import IterVar
+from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
+
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "substitute"]
+
+
+class _Substitute(Mapper):
+    def __init__(self, values: Mapping[Var, Any]):
+        super().__init__()
+        self.values = values
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
+
+
+def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
+    """The expression or statement with variables replaced; buffers whose shape or data changes are replaced everywhere."""
+    if not vmap:
+        return node
+    return _Substitute({var: v if isinstance(v, (PrimExpr, Buffer)) else as_expr(v) for var, v in vmap.items()})(node)
+
+
+class _Transform(Mapper):
+    def __init__(self, before: Callable | None, after: Callable | None, only: set[str] | None):
+        super().__init__()
+        self.before, self.after, self.only = before, after, only
+
+    def visit(self, node: Any) -> Any:
+        if self.only is not None and node.type_key not in self.only:
+            return super().visit(node)
+        new = self.before(node) if self.before else None
+        if new is None:
+            new = super().visit(node)
+        changed = self.after(new) if self.after else None
+        return new if changed is None else changed
+
+
+def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
+    """Rewrites a statement: `preorder(node)` may return a replacement before the children are looked at, `postorder(node)`
+    after; None keeps. `only_enable` limits both to node types such as "tir.For"."""
+    return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
+
+
+class _RenewDefs(Mapper):
+    """Gives everything that a function defines inside of it a new identity."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.new_vars: dict[Var, Var] = {}
+
+    def renew(self, var: Var) -> Var:
+        new = self.new_vars[var] = var.copy_with_name(var.name)
+        return new
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.new_vars.get(var, var)
+
+    def visit_For(self, node: For) -> Any:
+        return self.generic_visit(node.replace(loop_var=self.renew(node.loop_var)))
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        value = self.visit(node.value)
+        return node.replace(var=self.renew(node.var), value=value, body=self.visit(node.body))
+
+    def visit_Let(self, node: Let) -> Any:
+        value = self.visit(node.value)
+        return node.replace(var=self.renew(node.var), value=value, body=self.visit(node.body))
+
+    def visit_Allocate(self, node: Allocate) -> Any:
+        return self.generic_visit(node.replace(buffer_var=self.renew(node.buffer_var)))
+
+    def visit_AllocateConst(self, node: AllocateConst) -> Any:
+        return self.generic_visit(node.replace(buffer_var=self.renew(node.buffer_var)))
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Any:
+        return node.replace(buffer=self.renew_buffer(node.buffer), body=self.visit(node.body))
+
+    def visit_IterVar(self, node: IterVar) -> Any:
+        found = self._mapped.get(id(node))
+        if found is None:
+            dom = None if node.dom is None else self.visit(node.dom)
+            found = self._mapped[id(node)] = (node, IterVar(dom, self.renew(node.var), node.iter_type, node.thread_tag))
+        return found[1]
+
+    def renew_buffer(self, buffer: Buffer) -> Buffer:
+        """A new buffer; its data pointer is new too unless something around it defined the pointer."""
+        data = self.new_vars.get(buffer.data) or self.renew(buffer.data)
+        new = buffer.replace(
+            data=data,
+            shape=map_array(buffer.shape, self.visit),
+            strides=map_array(buffer.strides, self.visit),
+            elem_offset=self.visit(buffer.elem_offset),
+        )
+        self._mapped[id(buffer)] = (buffer, new)
+        return new
+
+    def visit_Block(self, node: Block) -> Any:
+        iter_vars = map_array(node.iter_vars, self.visit)
+        allocs = Array(self.renew_buffer(b) for b in node.alloc_buffers)
+        matches = []
+        for match in node.match_buffers:
+            source = self.visit(match.source)
+            for expr in (*match.buffer.shape, *match.buffer.strides, match.buffer.elem_offset):
+                if isinstance(expr, Var) and expr not in self.new_vars:
+                    self.renew(expr)
+            matches.append(match.replace(buffer=self.renew_buffer(match.buffer), source=source))
+        return node.replace(
+            iter_vars=iter_vars,
+            alloc_buffers=allocs,
+            match_buffers=Array(matches),
+            reads=map_array(node.reads, self.visit),
+            writes=map_array(node.writes, self.visit),
+            init=None if node.init is None else self.visit(node.init),
+            body=self.visit(node.body),
+        )
+
+
+def renew_defs(func: Any) -> Any:
+    """A copy of a function that shares no variable and no buffer with it."""
+    mapper = _RenewDefs()
+    params = Array(mapper.renew(p) for p in func.params)
+    buffers = {}
+    for param, buffer in func.buffer_map.items():
+        for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if isinstance(expr, Var) and expr not in mapper.new_vars:
+                mapper.renew(expr)
+        buffers[mapper.new_vars[param]] = mapper.renew_buffer(buffer)
+    return func.replace(params=params, buffer_map=buffers, body=mapper(func.body))
