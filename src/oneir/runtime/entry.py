@@ -21,6 +21,7 @@ import numpy as np
 from . import error as errors
 from .callback import take_exception
 from .dlpack import exchange_table
+from .dtype import dtype_name
 from .entry_code import MAX_EXCHANGES, NativeFunction, library, table
 from .packed import Code, Failure
 from .signature import Signature, explain
@@ -73,8 +74,10 @@ def _plain_arguments(signature: Signature, args: Sequence[object]) -> list[objec
 def _plain(arg: object) -> object:
     """`arg` as one of the kinds that native code takes without asking: an exact Tensor, int, float, bool, ..."""
     match arg:
-        case None | bool() | ctypes.c_void_p():
+        case None | bool():
             return arg
+        case ctypes.c_void_p():
+            return ctypes.c_void_p(arg.value)
         case int():
             if not -(1 << 63) <= arg < 1 << 63:
                 raise errors.InvalidValue(f"expected an integer of 64 bits, found {arg}")
@@ -83,10 +86,9 @@ def _plain(arg: object) -> object:
             return float(arg)
         case str():
             try:
-                arg.encode()
+                return arg.encode().decode()
             except UnicodeEncodeError as error:
                 raise errors.InvalidValue(f"expected text that UTF-8 can encode, found {arg!r}") from error
-            return str(arg)
         case Tensor():
             return borrow(ctypes.addressof(arg._record), owner=arg, read_only=not arg.writable)
         case np.ndarray():
@@ -106,16 +108,12 @@ def _plain(arg: object) -> object:
     )
 
 
-def _plain_scalar(scalar: np.generic) -> object:
-    if isinstance(scalar, np.bool_):
+def _plain_scalar(scalar: Any) -> object:
+    """A NumPy scalar, which ml_dtypes may have made."""
+    name = dtype_name(scalar.dtype)
+    if name == "bool":
         return bool(scalar)
-    if isinstance(scalar, np.integer):
-        return _plain(int(scalar))
-    value: Any = scalar
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise errors.TypeMismatch(f"expected a real number, found a {type(scalar).__name__}") from None
+    return _plain(int(scalar)) if "int" in name else float(scalar)
 
 
 def _learn_exchange(kind: type) -> None:

@@ -375,7 +375,9 @@ def as_array(value: object) -> np.ndarray:
         return from_dlpack(value)._view()
     array = np.asarray(value)
     if array.dtype == object:
-        raise TypeMismatch(f"A {type(value).__name__} cannot become a tensor: its items are not numbers of one shape.")
+        raise TypeMismatch(
+            f"Expected numbers, or lists of numbers of one shape, to make a tensor of; found {value!r:.80}."
+        )
     return array
 
 
