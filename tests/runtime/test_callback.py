@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from oneir.runtime import Tensor, list_global_func_names, register_func, remove_global_func, tensor
-from oneir.runtime.callback import call_packed_address
 from oneir.runtime.entry import make_entry
 from oneir.runtime.error import NotRegistered, TypeMismatch
 from oneir.runtime.llvm import compile_ir, link
 from oneir.runtime.signature import Param, Signature
 
 # Hands its own arguments to the packed function whose name is its context, and answers as that one does.
-FORWARD = f"""
-define i32 @forward(ptr %name, ptr %args, i32 %count, ptr %result) {{
-  %code = call i32 inttoptr (i64 {call_packed_address()} to ptr)(ptr %name, ptr %args, i32 %count, ptr %result)
+FORWARD = """
+define i32 @forward(ptr %name, ptr %args, i32 %count, ptr %result) {
+  %code = call i32 @oneir_call_packed(ptr %name, ptr %args, i32 %count, ptr %result)
   ret i32 %code
-}}
+}
+declare i32 @oneir_call_packed(ptr, ptr, i32, ptr)
 """
 NAME = ctypes.create_string_buffer(b"tests.callback")
 

@@ -12,6 +12,7 @@ import enum
 import gc
 import sys
 import threading
+import warnings
 import weakref
 from typing import NamedTuple
 
@@ -19,9 +20,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from oneir.runtime import Tensor, empty, from_dlpack, tensor
 from oneir.runtime.entry import make_entry
+from oneir.runtime.entry_code import library, table
 from oneir.runtime.error import (
     AssertionFailure,
     ExecutionError,
@@ -407,6 +410,22 @@ def test_unfit_arguments_are_named_before_native_code_runs(argument, kind, messa
         with pytest.raises(kind, match=rf"^argument 1 `B` of `probe`: .*{message}"):
             function(torch.ones(1), argument)
     assert not calls
+
+
+def test_fake_tensors_are_refused():
+    with FakeTensorMode():
+        fake = torch.zeros(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about the same
+        for _ in range(2):
+            with pytest.raises(InvalidValue, match=r"argument 0 .*found a tensor that has no memory"):
+                received(fake)
+    assert received(torch.zeros(0))[0].shape == [0]
+
+
+def test_numpy_arrays_go_the_fast_way():
+    library()
+    assert table.ndarray is np.ndarray
 
 
 def test_no_grad_does_not_change_what_is_refused():

@@ -98,7 +98,7 @@ def test_arrays_keep_the_memory_of_a_tensor_alive():
         t = tensor(np.full(1000, value))
         views.append(np.asarray(t))
         del t
-        gc.collect()
+    gc.collect()
     for value, view in enumerate(views):
         assert (view == value).all()
 

@@ -1,10 +1,10 @@
 """From native code to Python: how a compiled program calls a registered packed function.
 
-`call_packed_address()` is the address of a C function
+Native code calls a C function, known to the linker by its name and to others as `call_packed_address()`,
 
     int32_t oneir_call_packed(const char* name, const Value* args, int32_t num_args, Value* result)
 
-which any thread may call, without the GIL. If the Python function raises, the exception waits under a token until the
+from any thread, without the GIL. If the Python function raises, the exception waits under a token until the
 entry through which Python called the program raises it again (`Code.EXCEPTION`).
 """
 
@@ -16,6 +16,7 @@ import itertools
 from typing import Any
 
 from .error import InternalError, TypeMismatch
+from .llvm import add_symbol
 from .packed import READ_ONLY, Code, Value
 from .registry import get_global_func
 from .tensor import borrow
@@ -95,3 +96,6 @@ def call_packed_address() -> int:
     address = ctypes.cast(_call_packed, ctypes.c_void_p).value
     assert address is not None
     return address
+
+
+add_symbol("oneir_call_packed", call_packed_address)

@@ -391,7 +391,7 @@ unfit:
 }
 
 ; An object whose type offers DLPack's C exchange table -> the tensor in %slot. Returns 0; -1 for an unknown type; -2 when
-; `slow` has to look: at a tensor that requires a gradient, or one that DLPack cannot describe.
+; `slow` has to look: at a tensor that requires a gradient, one that DLPack cannot describe, one without memory.
 define internal i32 @from_exchange(ptr %object, ptr %type, ptr %slot) {
 start:
   %exchanges = getelementptr i8, ptr @oneir_entry_table, i64 $table_exchanges
@@ -428,7 +428,12 @@ answered:
 export:
   %code = call i32 %function(ptr %object, ptr %slot)
   %exported = icmp eq i32 %code, 0
-  br i1 %exported, label %done, label %failed
+  br i1 %exported, label %check.memory, label %failed
+
+check.memory:                                                ; tensors that only pretend have none
+  %data = load ptr, %slot + $tensor_data
+  %absent = icmp eq ptr %data, null
+  br i1 %absent, label %unfit, label %done
 
 done:
   ret i32 0

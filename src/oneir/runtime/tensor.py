@@ -41,11 +41,6 @@ class _Memory:
     __slots__ = ("__array_interface__", "tensor")
 
 
-@functools.lru_cache(maxsize=64)
-def _extents_type(ndim: int) -> type[ctypes.Array[ctypes.c_int64]]:
-    return ctypes.c_int64 * (2 * ndim)
-
-
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The strides, in items, of a row-major tensor without gaps."""
     strides = []
@@ -56,11 +51,29 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+class _Layout:
+    """A shape and strides as tuples, and as the arrays that a DLTensor points to; shared, and so never written."""
+
+    __slots__ = ("extents", "shape", "shape_address", "strides", "strides_address")
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.strides = strides
+        self.extents = (ctypes.c_int64 * (2 * len(shape)))(*shape, *strides)
+        self.shape_address = ctypes.addressof(self.extents)
+        self.strides_address = self.shape_address + 8 * len(shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> _Layout:
+    return _Layout(shape, compact_strides(shape) if strides is None else strides)
+
+
 class Tensor:
     """A dense array of one dtype on one device. Made by `tensor`, `empty` and `from_dlpack`."""
 
     # The entry of compiled functions finds `_record` by its place: see entry.py.
-    __slots__ = ("__weakref__", "_device", "_dtype", "_extents", "_owner", "_record", "_shape", "_strides")
+    __slots__ = ("__weakref__", "_device", "_dtype", "_layout", "_owner", "_record")
 
     def __init__(
         self,
@@ -75,37 +88,32 @@ class Tensor:
         byte_offset: int = 0,
     ) -> None:
         """A tensor over memory that exists already and lives as long as `owner`. Strides count items."""
-        strides = compact_strides(shape) if strides is None else strides
-        ndim = len(shape)
-        extents = _extents_type(ndim)(*shape, *strides)
-        place = ctypes.addressof(extents)
+        layout = _layout(shape, strides)
         self._record = Record(
             address,
             device.device_type,
             device.device_id,
-            ndim,
+            len(shape),
             *dlpack_dtype(dtype),
-            place,
-            place + 8 * ndim,
+            layout.shape_address,
+            layout.strides_address,
             byte_offset,
             READ_ONLY if read_only else 0,
         )
-        self._extents = extents
+        self._layout = layout
         self._owner = owner
-        self._shape = shape
-        self._strides = strides
         self._dtype = dtype
         self._device = device
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The extents of the dimensions."""
-        return self._shape
+        return self._layout.shape
 
     @property
     def strides(self) -> tuple[int, ...]:
         """The distances between neighbours along each dimension, in items."""
-        return self._strides
+        return self._layout.strides
 
     @property
     def dtype(self) -> str:
@@ -120,12 +128,12 @@ class Tensor:
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self._shape)
+        return len(self._layout.shape)
 
     @property
     def size(self) -> int:
         """The number of items."""
-        return math.prod(self._shape)
+        return math.prod(self._layout.shape)
 
     @property
     def nbytes(self) -> int:
@@ -144,10 +152,10 @@ class Tensor:
 
     def is_contiguous(self) -> bool:
         """Whether the items lie in row-major order without gaps."""
-        if 0 in self._shape:
+        if 0 in self._layout.shape:
             return True
         expected = 1
-        for extent, stride in zip(reversed(self._shape), reversed(self._strides), strict=True):
+        for extent, stride in zip(reversed(self._layout.shape), reversed(self._layout.strides), strict=True):
             if extent != 1 and stride != expected:
                 return False
             expected *= extent
@@ -167,14 +175,14 @@ class Tensor:
             raise DeviceError(f"The memory of a tensor on {self._device} cannot be read from here; copy it to the CPU.")
         dtype = numpy_dtype(self._dtype)
         if not self.address:
-            return np.empty(self._shape, dtype)
+            return np.empty(self._layout.shape, dtype)
         memory = _Memory()
         memory.tensor = self
         memory.__array_interface__ = {
             "version": 3,
             "data": (self.address, not self.writable),
-            "shape": self._shape,
-            "strides": tuple(stride * dtype.itemsize for stride in self._strides),
+            "shape": self._layout.shape,
+            "strides": tuple(stride * dtype.itemsize for stride in self._layout.strides),
             "typestr": dtype.str if dtype.isbuiltin == 1 else f"|V{dtype.itemsize}",
         }
         array = np.asarray(memory)
@@ -183,7 +191,7 @@ class Tensor:
     def copyto(self, target: Tensor | Device, mem_scope: str | None = None) -> Tensor:
         """Copy the values to `target`: a tensor of the same shape and dtype, or a device, on which one is made."""
         if isinstance(target, Device):
-            target = empty(self._shape, self._dtype, target, mem_scope)
+            target = empty(self._layout.shape, self._dtype, target, mem_scope)
         elif not isinstance(target, Tensor):
             raise TypeMismatch(f"copyto: expected a Tensor or a Device, found {type(target).__name__}.")
         if target.dtype != self._dtype:
@@ -194,8 +202,8 @@ class Tensor:
     def copyfrom(self, source: object) -> Tensor:
         """Copy the values of an array of the same shape, converting them to the dtype of this tensor."""
         array = source._view() if isinstance(source, Tensor) else as_array(source)
-        if array.shape != self._shape:
-            raise ShapeMismatch(f"copyfrom: expected an array of shape {self._shape}, found {array.shape}.")
+        if array.shape != self._layout.shape:
+            raise ShapeMismatch(f"copyfrom: expected an array of shape {self._layout.shape}, found {array.shape}.")
         self._writable_view("copyfrom")[...] = array
         return self
 
@@ -214,7 +222,7 @@ class Tensor:
         shape = _checked_shape(shape)
         dtype = self._dtype if dtype is None else dtype_name(dtype)
         if not self.is_contiguous():
-            raise ShapeMismatch(f"A view needs a contiguous tensor; this one has strides {self._strides}.")
+            raise ShapeMismatch(f"A view needs a contiguous tensor; this one has strides {self._layout.strides}.")
         needed = relative_byte_offset + math.prod(shape) * numpy_dtype(dtype).itemsize
         if relative_byte_offset < 0 or needed > self.nbytes:
             raise ShapeMismatch(
@@ -232,9 +240,9 @@ class Tensor:
         )
 
     def __len__(self) -> int:
-        if not self._shape:
+        if not self._layout.shape:
             raise TypeMismatch("A tensor without dimensions has no length.")
-        return self._shape[0]
+        return self._layout.shape[0]
 
     def __getitem__(self, index: Any) -> Any:
         """The part of the tensor that NumPy's indexing selects, sharing memory where NumPy's would; or one value."""
@@ -283,7 +291,7 @@ class Tensor:
         return str(self._view())
 
     def __repr__(self) -> str:
-        text = f"Tensor(shape={self._shape}, dtype={self._dtype}, device={self._device})"
+        text = f"Tensor(shape={self._layout.shape}, dtype={self._dtype}, device={self._device})"
         return f"{text}\n{self}" if self._device.device_type in _HOST_TYPES else text
 
 
@@ -326,11 +334,16 @@ def from_dlpack(ext_tensor: object) -> Tensor:
 
 
 def borrow(address: int, *, owner: object, read_only: bool) -> Tensor:
-    """A tensor over the memory of the DLTensor at `address`, which lives as long as `owner`."""
+    """A tensor over the memory of the DLTensor at `address`, which lives as long as `owner`.
+
+    Raises `InvalidValue` if there are items and no memory, `TypeMismatch` for a dtype that tensors cannot have.
+    """
     described = DLTensor.from_address(address)
     ndim = described.ndim
     shape = tuple((ctypes.c_int64 * ndim).from_address(described.shape)) if ndim else ()
     strides = tuple((ctypes.c_int64 * ndim).from_address(described.strides)) if ndim and described.strides else None
+    if not described.data and 0 not in shape:
+        raise InvalidValue("found a tensor that has no memory")
     return Tensor(
         described.data or 0,
         shape,
