@@ -60,7 +60,7 @@ def test_a_missing_function_is_named_with_the_remedy():
 
 
 def test_only_functions_and_text_are_taken(name):
-    with pytest.raises(TypeMismatch, match=r"Expected a function to register as 'tests.registry', found a int"):
+    with pytest.raises(TypeMismatch, match=r"Expected a function to register as 'tests.registry', found int"):
         register_func(name, 3)
-    with pytest.raises(TypeMismatch, match=r"Expected the name of a function, found a int"):
+    with pytest.raises(TypeMismatch, match=r"Expected the name of a function, found int"):
         register_func(3)

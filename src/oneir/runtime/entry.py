@@ -98,12 +98,11 @@ def _plain(arg: object) -> object:
         case bytes() | bytearray() | memoryview():
             return wrap_array(np.asarray(memoryview(arg)))
     if hasattr(arg, "__dlpack__"):
-        _learn_exchange(type(arg))
-        return from_dlpack(arg)
+        return arg if _learn_exchange(type(arg)) else from_dlpack(arg)
     if isinstance(arg, SupportsIndex):
         return _plain(operator.index(arg))
     raise errors.TypeMismatch(
-        f"expected a tensor, a number, a string or None, found a {type(arg).__name__}; "
+        f"expected a tensor, a number, a string or None, found {type(arg).__name__}; "
         "make an array of it first, as with numpy.array or tensor"
     )
 
@@ -116,22 +115,23 @@ def _plain_scalar(scalar: Any) -> object:
     return _plain(int(scalar)) if "int" in name else float(scalar)
 
 
-def _learn_exchange(kind: type) -> None:
-    """Let native code itself ask tensors of this type for their DLTensor, if the type offers a way."""
+def _learn_exchange(kind: type) -> bool:
+    """Let native code itself ask tensors of this type for their DLTensor; False if it knew or the type has no way."""
     exchange = exchange_table(kind)
     if not exchange:
-        return
+        return False
     # DLPackExchangeAPI: version, older table, three functions, then dltensor_from_py_object_no_sync.
     major = ctypes.c_uint32.from_address(exchange).value
     function = ctypes.c_void_p.from_address(exchange + 40).value
     with _lock:
         if major != 1 or not function or kind in _exchange_types or len(_exchange_types) == MAX_EXCHANGES:
-            return
+            return False
         place = 3 * len(_exchange_types)
         _exchange_types.append(kind)
         table.exchanges[place + 1] = function
         table.exchanges[place + 2] = id(_REQUIRES_GRAD) if hasattr(kind, "requires_grad") else None
         table.exchanges[place] = id(kind)  # last: from now on it is found
+        return True
 
 
 _REQUIRES_GRAD = sys.intern("requires_grad")

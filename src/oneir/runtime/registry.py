@@ -34,11 +34,11 @@ def register_func(name: Any, f: Callable[..., Any] | None = None, override: bool
     if callable(name):
         return register_func(name.__name__, name, override)
     if not isinstance(name, str):
-        raise TypeMismatch(f"Expected the name of a function, found a {type(name).__name__}.")
+        raise TypeMismatch(f"Expected the name of a function, found {type(name).__name__}.")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
-            raise TypeMismatch(f"Expected a function to register as {name!r}, found a {type(function).__name__}.")
+            raise TypeMismatch(f"Expected a function to register as {name!r}, found {type(function).__name__}.")
         if name in _functions and not override:
             raise InvalidValue(f"A function {name!r} is registered already; replace it with override=True.")
         _functions[name] = function

@@ -174,14 +174,14 @@ def _explain_memory(param: Param, tensor: Tensor) -> OneIRError | None:
 
 
 def _noun(arg: object) -> str:
-    return "None" if arg is None else f"a {type(arg).__name__}"
+    return "None" if arg is None else type(arg).__name__
 
 
 def _conversion(arg: object, dtype: str) -> str:
     if isinstance(arg, np.ndarray):
         return f"convert it with .astype({dtype!r})"
     if isinstance(arg, Tensor):
-        return f"convert it with tensor(x.numpy().astype({dtype!r}))"
+        return f"convert it with tensor(numpy.asarray(x).astype({dtype!r}))"
     return (
         f"convert it with .to(torch.{dtype})" if type(arg).__module__.startswith("torch") else f"convert it to {dtype}"
     )
