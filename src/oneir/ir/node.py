@@ -265,8 +265,9 @@ class Node(metaclass=NodeMeta):
         return self is other
 
     def __str__(self) -> str:
-        if "str" in _hooks:
-            return _hooks["str"](self)
+        text = _hooks["str"](self) if "str" in _hooks else None
+        if text is not None:
+            return text
         arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self._compared)
         return f"{type(self).__name__}({arguments})"
 
@@ -274,11 +275,11 @@ class Node(metaclass=NodeMeta):
         return self.__str__()
 
 
-_hooks: dict[str, Callable[[Any], str]] = {}
+_hooks: dict[str, Callable[[Any], str | None]] = {}
 
 
-def set_node_printer(function: Callable[[Any], str]) -> None:
-    """Lets the script printer, which stands below this package, say how nodes print."""
+def set_node_printer(function: Callable[[Any], str | None]) -> None:
+    """Lets the script printer, which stands below this package, say how nodes print; None leaves a node to its fields."""
     _hooks["str"] = function
 
 

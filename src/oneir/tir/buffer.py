@@ -240,10 +240,10 @@ def decl_buffer(
         shape,
         strides or (),
         elem_offset,
-        name,
         data_alignment if data_alignment > 0 else DEFAULT_ALIGNMENT,
         offset_factor if offset_factor > 0 else 1,
         buffer_type if buffer_type != "default" else "",
         axis_separators or (),
-        span,
+        name=name,
+        span=span,
     )

@@ -1,0 +1,114 @@
+"""Printing programs as TVMScript.
+
+    print(mod.script())            # the text
+    mod.show()                     # the same, coloured on a terminal
+    print(func.script(obj_to_underline=[block]))
+
+Importing this package lets functions, modules and all other nodes print themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from ...ir.expr import PrimExpr
+from ...ir.module import BaseFunc, IRModule, set_script_hooks
+from ...ir.node import Node, set_node_printer
+from ...ir.visitor import deep_recursion
+from ...runtime.error import UnsupportedError
+from . import ir as ir
+from . import tir_function as tir_function
+from . import values
+from .config import PrinterConfig
+from .core import Frame, Operation, Printer, find_handler, prints
+from .decorate import decorate
+
+__all__ = ["Frame", "Operation", "Printer", "PrinterConfig", "prints", "script", "show", "str_of"]
+
+_DIALECTS = (("ir", "ir_prefix"), ("tir", "tir_prefix"), ("relax", "relax_prefix"))
+_OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
+
+
+def script(node: Any, *, black_format: bool = False, **options: Any) -> str:
+    """A node as TVMScript; the options are the fields of `PrinterConfig`.
+
+    `black_format` formats the text with Black, which must be installed.
+    """
+    text = _print(node, PrinterConfig(**options))
+    return _black(text) if black_format else text
+
+
+def _print(node: Any, config: PrinterConfig) -> str:
+    p = Printer(config, node)
+    dialect = "" if isinstance(node, (BaseFunc, IRModule)) else "tir" if _is_loop_level(node) else ""
+    with deep_recursion(), Frame(p, None, p.frame.lines, "", dialect):
+        text = p.expr(node)
+    lines = p.frame.lines
+    if text is not None:
+        lines = [*(lines if config.verbose_expr else ()), str(text)]
+    if isinstance(node, (BaseFunc, IRModule)):
+        lines = [*_header(p), *lines]
+    front = ""
+    if p.metadata:
+        if config.show_meta:
+            from ...ir.json import save_json
+
+            front = f"metadata = tvm.ir.load_json({values.quoted(save_json(p.metadata))})\n"
+        elif text is None:
+            lines += ["", *([""] if isinstance(node, IRModule) else ()), _OMITTED]
+    return front + decorate(lines, config)
+
+
+def _is_loop_level(node: Any) -> bool:
+    return isinstance(node, PrimExpr) or (isinstance(node, Node) and node.type_key.startswith("tir."))
+
+
+def _header(p: Printer) -> list[str]:
+    """The comments that say what the prefixes stand for."""
+    imports = [
+        f"# from tvm.script import {name} as {getattr(p.config, prefix)}"
+        for name, prefix in _DIALECTS
+        if name in p.used_dialects
+    ]
+    return [*imports, ""] if imports else []
+
+
+def _black(text: str) -> str:
+    try:
+        import black
+    except ImportError:
+        raise UnsupportedError("black_format=True needs Black: pip install black") from None
+    return black.format_str(text, mode=black.FileMode(line_length=120)).rstrip()
+
+
+_THEMES = {None: "ansi_dark", "dark": "monokai", "light": "friendly", "ansi": "ansi_dark"}
+
+
+def show(node: Any, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+    """Prints a node as TVMScript, coloured on a terminal.
+
+    `style` is "light", "dark", "ansi" or the name of a Pygments style. Black formats the text when `black_format`, or
+    the environment variable `TVM_BLACK_FORMAT`, says so.
+    """
+    if black_format is None:
+        black_format = os.environ.get("TVM_BLACK_FORMAT", "0").lower() in ("1", "true", "on")
+    text = script(node, black_format=black_format, **options)
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    theme = _THEMES.get(style, style or "ansi_dark")
+    Console(soft_wrap=True).print(Syntax(text, "python", theme=theme, background_color="default"))
+
+
+def str_of(node: Any) -> str | None:
+    """The text of any node; None when nothing says how nodes of its class print."""
+    return _print(node, PrinterConfig()) if find_handler(type(node)) is not None else None
+
+
+set_script_hooks(script, show)
+set_node_printer(str_of)

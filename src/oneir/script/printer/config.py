@@ -1,0 +1,56 @@
+"""How TVMScript is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class PrinterConfig:
+    """The options of the printer.
+
+    Attributes
+    ----------
+    name: the name of the printed function or module, instead of its own.
+    show_meta: whether the objects that have no text are printed too, as JSON in front of the text.
+    ir_prefix, tir_prefix, relax_prefix: what the dialects are called.
+    module_alias: what functions of the graph call their module.
+    buffer_dtype, int_dtype, float_dtype: the dtypes that go without saying; "void" says that none does.
+    verbose_expr: whether the free variables of an expression are declared in front of it.
+    indent_spaces: the width of one step of indentation.
+    print_line_numbers: whether lines are numbered.
+    num_context_lines: how many lines around underlined ones are printed; all of them when negative.
+    syntax_sugar: whether `T.grid`, annotations of parameters and the implicit root block are used.
+    show_object_address: whether names carry the identity of what they name.
+    show_all_struct_info: whether graph bindings are annotated where the annotation could be inferred.
+    obj_to_underline: nodes to underline.
+    obj_to_annotate: nodes to write a comment at.
+    extra_config: options of dialects, by name.
+    """
+
+    name: str | None = None
+    show_meta: bool = False
+    ir_prefix: str = "I"
+    tir_prefix: str = "T"
+    relax_prefix: str = "R"
+    module_alias: str = "cls"
+    buffer_dtype: str = "float32"
+    int_dtype: str = "int32"
+    float_dtype: str = "void"
+    verbose_expr: bool = False
+    indent_spaces: int = 4
+    print_line_numbers: bool = False
+    num_context_lines: int = -1
+    syntax_sugar: bool = True
+    show_object_address: bool = False
+    show_all_struct_info: bool = True
+    obj_to_underline: Sequence[Any] = ()
+    obj_to_annotate: Mapping[Any, str] = field(default_factory=dict)
+    extra_config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.obj_to_underline = tuple(self.obj_to_underline or ())
+        self.obj_to_annotate = dict(self.obj_to_annotate or {})
+        self.extra_config = dict(self.extra_config or {})
