@@ -10,6 +10,7 @@ from .container import Array
 from .dtype import DataType
 from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
+from .json import load_json, save_json
 from .module import BaseFunc, IRModule
 from .node import Node
 from .op import Op, register_intrin_lowering, register_op_attr
@@ -52,9 +53,11 @@ __all__ = [
     "VDevice",
     "assert_structural_equal",
     "get_first_structural_mismatch",
+    "load_json",
     "make_node",
     "register_intrin_lowering",
     "register_op_attr",
+    "save_json",
     "structural_equal",
     "structural_hash",
     "transform",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.error import OneIRError
-from .expr import FloatImm
+from .expr import FloatImm, GlobalVar
 from .node import Node
 from .op import Op
 from .operators import set_same_expr
@@ -114,8 +114,12 @@ class _Comparison:
     def mappings(self, a: Any, b: Any, binding: bool) -> bool:
         if not isinstance(b, Mapping) or len(a) != len(b):
             return self._differ(a, b)
+        functions = {key.name_hint: key for key in b if isinstance(key, GlobalVar)}
         for key, value in a.items():
             other = self.left.get(id(key), key) if isinstance(key, Node) else key
+            if isinstance(key, GlobalVar) and key.name_hint in functions:
+                other = functions[key.name_hint]
+                self.left[id(key)], self.right[id(other)] = other, key
             if other not in b:
                 self.path.append(f"[{key!r}]")
                 return self._differ(value, None)
@@ -162,7 +166,8 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     path = "<root>" + "".join(reversed(comparison.path))
     a, b = comparison.difference or (lhs, rhs)
     raise StructuralMismatch(
-        f"the structures differ at {path}:\n  left:  {_brief(a)}\n  right: {_brief(b)}\n\n--- left ---\n{lhs}\n--- right ---\n{rhs}"
+        f"the structures differ at {path}:\n  left:  {_brief(a)}\n  right: {_brief(b)}\n\n"
+        f"--- left ---\n{lhs}\n--- right ---\n{rhs}"
     )
 
 
@@ -228,8 +233,8 @@ class _Digest:
         self.tokens.append("{" + str(len(value)))
         items = list(value.items())
         if any(isinstance(key, Node) for key, _ in items):
-            # Keys are variables defined before (parameters), whose numbers order them.
-            items.sort(key=lambda item: self.numbers.get(id(item[0]), -1))
+            # Keys are variables defined before (parameters), whose numbers order them, or names of functions.
+            items.sort(key=lambda item: (self.numbers.get(id(item[0]), -1), getattr(item[0], "name_hint", "")))
         else:
             items.sort(key=lambda item: str(item[0]))
         for key, item in items:
