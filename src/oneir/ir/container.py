@@ -1,4 +1,6 @@
-"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and the empty mapping."""
+"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and the empty
+mapping.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Data types: what one value, or one vector of values, is.
 
-A `DataType` is a `str` ("float32", "int8x16", "handle"), so it compares, prints and hashes as users write it; its parts are
+A `DataType` is a `str` ("float32", "int8x16", "handle"), so it compares, prints and hashes as users write it; its parts
+are
 parsed once, since every distinct spelling is interned.
 
     DataType("float32x8").bits    # 32
@@ -80,7 +81,9 @@ class DataType(str):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory: whole bytes a lane, except types below a byte, which are rounded up together."""
+        """Bytes of one element in memory: whole bytes a lane, except types below a byte, which are rounded up
+        together.
+        """
         return (
             (self.bits * self.lanes + 7) // 8
             if self.bits < 8 and self.code != "bool"
@@ -98,7 +101,7 @@ class DataType(str):
     def to_numpy(self) -> np.dtype:
         """The NumPy dtype of one lane; the types NumPy lacks come from ml_dtypes."""
         name = str(self.element)
-        if self.code in ("int", "uint", "float") and self.bits >= 8 or self.code == "bool":
+        if (self.code in ("int", "uint", "float") and self.bits >= 8) or self.code == "bool":
             return np.dtype(name)
         if self.code == "handle":
             return np.dtype("uint64")
@@ -133,7 +136,8 @@ def _parse(name: Any) -> DataType:
         code, bits, scalable, lanes = match[1], int(match[1][5]), bool(match[2]), int(match[3] or 1)
     else:
         raise OneIRError(
-            f'unknown dtype {name!r}: expected bool, int/uint/float/bfloat with a width ("int8", "bfloat16"), a float8 format '
+            f"unknown dtype {name!r}: expected bool, int/uint/float/bfloat with a width "
+            '("int8", "bfloat16"), a float8 format '
             f'("float8_e4m3fn"), handle or void, with an optional "xLANES"'
         )
     if lanes < 1 or (code in ("int", "uint", "float", "bfloat") and not 1 <= bits <= 128):

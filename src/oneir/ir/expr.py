@@ -414,7 +414,7 @@ class BinaryOpExpr(PrimExpr):
     b: PrimExpr
 
     def _derive(self) -> None:
-        a, b = _matched(self)
+        a, _b = _matched(self)
         self.dtype = a.dtype
 
 

@@ -56,8 +56,10 @@ def _sorted_functions(functions: Mapping[GlobalVar, BaseFunc]) -> list[tuple[Glo
 class IRModule(AttrsHolder, Node):
     """Functions indexed by `GlobalVar` or by name.
 
-    `IRModule({"main": func})` and `IRModule({GlobalVar("main"): func})` are the same. Two functions cannot share a name.
-    Passes return new modules; the methods `update*` and item assignment change this one, for the convenience of scripts.
+    `IRModule({"main": func})` and `IRModule({GlobalVar("main"): func})` are the same.
+    Two functions cannot share a name.
+    Passes return new modules; the methods `update*` and item assignment change this one, for the convenience of
+    scripts.
     """
 
     functions: Mapping[GlobalVar, BaseFunc] = binder(EMPTY)

@@ -11,7 +11,8 @@ The constructor is generated at once; visiting and mapping on first use; structu
 field list. A field is one of
 
 - child: a node, an `Array` of nodes or a mapping to nodes; visited and mapped. The default for node-typed fields.
-- attr: plain data (numbers, strings, enumerations, containers of them, possibly with nodes inside); compared, not visited.
+- attr: plain data (numbers, strings, enumerations, containers of them, possibly with nodes inside); compared, not
+visited.
 - binder: what it holds defines variables for the other fields. Structural equality visits binders first.
 - derived: computed by `_derive` from the others; neither an argument nor compared.
 - meta: carried along, outside of equality (spans).
@@ -279,7 +280,9 @@ _hooks: dict[str, Callable[[Any], str | None]] = {}
 
 
 def set_node_printer(function: Callable[[Any], str | None]) -> None:
-    """Lets the script printer, which stands below this package, say how nodes print; None leaves a node to its fields."""
+    """Lets the script printer, which stands below this package, say how nodes print; None leaves a node to its
+    fields.
+    """
     _hooks["str"] = function
 
 

@@ -19,7 +19,8 @@ _registry: dict[str, Op] = {}
 class Op(Node, shared=True):
     """A named operator. Create with `Op.register`, look up with `Op.get`; there is one object per name.
 
-    `arguments` are (name, description) pairs, `num_inputs` is -1 when the operator takes any number of arguments, `attrs`
+    `arguments` are (name, description) pairs, `num_inputs` is -1 when the operator takes any number of arguments,
+    `attrs`
     holds facts by key.
     """
 

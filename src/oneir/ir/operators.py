@@ -149,7 +149,7 @@ def _number_like(value: Any, dtype: DataType) -> Any:
     element = dtype.element
     if isinstance(value, float) and not element.is_float:
         return e.const(value, "float32")
-    if element.is_handle or isinstance(value, bool) and element.is_bool:
+    if element.is_handle or (isinstance(value, bool) and element.is_bool):
         return e.as_expr(value)
     if element.is_bool:
         return e.as_expr(int(value))
@@ -195,7 +195,7 @@ def wrap_int(value: int, dtype: DataType) -> int:
 
 def round_float(value: float, dtype: DataType) -> float:
     """A float rounded to what a dtype holds."""
-    if dtype.bits == 64 and dtype.code == "float" or not math.isfinite(value):
+    if (dtype.bits == 64 and dtype.code == "float") or not math.isfinite(value):
         return value
     with np.errstate(over="ignore"):
         return float(dtype.to_numpy().type(value))

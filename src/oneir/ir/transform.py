@@ -35,7 +35,7 @@ class PassInfo:
         self.traceable = traceable
 
     def __repr__(self) -> str:
-        return f"The meta data of the pass - pass name: {self.name}, opt_level: {self.opt_level}, required passes: {self.required}"
+        return f"PassInfo(name={self.name!r}, opt_level={self.opt_level}, required={self.required})"
 
 
 class PassContext:

@@ -8,6 +8,7 @@ A[0:4, 0:16]     # BufferRegion
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from ..ir import operators as ops
@@ -72,7 +73,7 @@ class Buffer(Node, shared=True):
             return self
         groups = [0, *self.axis_separators, len(self.shape)]
         shape = []
-        for begin, end in zip(groups, groups[1:], strict=False):
+        for begin, end in itertools.pairwise(groups):
             extent: Any = const(1, self.shape[begin].dtype) if begin < end else const(1, "int32")
             if self.strides and begin < end and begin == 0 and len(groups) == 2:
                 extent = _strided_extent(self.shape, self.strides)
@@ -87,7 +88,7 @@ class Buffer(Node, shared=True):
         indices = expr_array(indices)
         groups = [0, *self.axis_separators, len(self.shape)]
         out = []
-        for begin, end in zip(groups, groups[1:], strict=False):
+        for begin, end in itertools.pairwise(groups):
             offset: Any = None
             for axis in range(begin, end):
                 if self.strides:
@@ -226,7 +227,8 @@ def decl_buffer(
 ) -> Buffer:
     """A buffer, with a data pointer of its own unless one is given.
 
-    A positive `offset_factor` without `elem_offset` makes the offset a variable, to be bound by what the buffer matches.
+    A positive `offset_factor` without `elem_offset` makes the offset a variable, to be bound by what the buffer
+    matches.
     """
     dtype = "float32" if dtype is None else dtype
     shape = expr_array(shape)

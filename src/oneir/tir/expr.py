@@ -40,10 +40,12 @@ class IterVarType(IntEnum):
 
 
 class IterVar(ExprOp, Node, shared=True):
-    """A variable with the range it runs over and how: spatial (DataPar), reduction (CommReduce), a thread's index, ..."""
+    """A variable with the range it runs over and how: spatial (DataPar), reduction (CommReduce), a thread's index,
+    ...
+    """
 
     dom: Range | None = child(convert=lambda dom: dom if isinstance(dom, Range) else Range(*dom))
-    var: Var = binder(convert=lambda var: Var(var, "int32") if isinstance(var, str) else var)
+    var: Var = binder()
     iter_type: IterVarType = attr(convert=IterVarType)
     thread_tag: str = ""
     span: Span | None = meta()
@@ -57,6 +59,10 @@ class IterVar(ExprOp, Node, shared=True):
     Vectorized = IterVarType.Vectorized
     Parallelized = IterVarType.Parallelized
     Tensorized = IterVarType.Tensorized
+
+    def _derive(self) -> None:
+        if isinstance(self.var, str):
+            self.var = Var(self.var, "int32" if self.dom is None else self.dom.extent.dtype)
 
     def __prim_expr__(self) -> PrimExpr:
         return self.var
@@ -102,7 +108,9 @@ class Shuffle(PrimExpr):
 
 
 class CommReducer(Node, shared=True):
-    """An associative, commutative combination: `result` over the variables `lhs` and `rhs`, and its neutral elements."""
+    """An associative, commutative combination: `result` over the variables `lhs` and `rhs`, and its neutral
+    elements.
+    """
 
     lhs: Array[Var] = binder()
     rhs: Array[Var] = binder()

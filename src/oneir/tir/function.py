@@ -24,7 +24,8 @@ def _as_params(params: Any) -> Array[Any]:
 class PrimFunc(BaseFunc):
     """A function that reads and writes memory.
 
-    A parameter is a scalar or a handle; `buffer_map` says which handles are tensors and how these look. A `Buffer` among
+    A parameter is a scalar or a handle; `buffer_map` says which handles are tensors and how these look. A `Buffer`
+    among
     the parameters stands for a handle and its entry in `buffer_map`.
     """
 

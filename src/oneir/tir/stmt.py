@@ -202,7 +202,8 @@ class BufferRegion(ExprOp, Node):
             extent = getattr(r.extent, "value", None)
             if extent is None or (extent != 1 and axis != len(self.region) - 1):
                 raise TypeMismatch(
-                    f"the region {self} is not a value: only a slice of known extent in the last dimension can be loaded"
+                    f"the region {self} is not a value: "
+                    "only a slice of known extent in the last dimension can be loaded"
                 )
             indices.append(ramp_or_scalar(r.min, extent))
         return BufferLoad(self.buffer, indices)
@@ -254,7 +255,9 @@ def stmt_list(stmt: Stmt) -> list[Stmt]:
 
 
 def flat_seq(stmts: Any) -> Stmt:
-    """Statements one after the other, nested sequences spliced in and no-ops left out; a lone statement stays itself."""
+    """Statements one after the other, nested sequences spliced in and no-ops left out; a lone statement stays
+    itself.
+    """
     flat = [s for stmt in stmts for s in stmt_list(stmt) if not is_no_op(s)]
     return flat[0] if len(flat) == 1 else SeqStmt(flat) if flat else Evaluate(0)
 

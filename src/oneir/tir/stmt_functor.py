@@ -25,7 +25,9 @@ class _Substitute(Mapper):
 
 
 def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
-    """The expression or statement with variables replaced; buffers whose shape or data changes are replaced everywhere."""
+    """The expression or statement with variables replaced; buffers whose shape or data changes are replaced
+    everywhere.
+    """
     if not vmap:
         return node
     return _Substitute({var: v if isinstance(v, (PrimExpr, Buffer)) else as_expr(v) for var, v in vmap.items()})(node)
@@ -47,7 +49,8 @@ class _Transform(Mapper):
 
 
 def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
-    """Rewrites a statement: `preorder(node)` may return a replacement before the children are looked at, `postorder(node)`
+    """Rewrites a statement: `preorder(node)` may return a replacement before the children are looked at,
+    `postorder(node)`
     after; None keeps. `only_enable` limits both to node types such as "tir.For"."""
     return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
 

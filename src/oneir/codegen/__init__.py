@@ -1,0 +1,1 @@
+"""From lowered TensorIR to machine code: `llvm` for processors."""

@@ -1,0 +1,261 @@
+"""Functions as LLVM functions: parameters, the bodies of parallel loops, packed calls, errors.
+
+A parallel loop's body becomes a function of its own. What it uses from around it is found while it is emitted;
+each such
+value becomes a parameter, passed through a structure on the caller's stack. Pointers that alias nothing stay marked so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import expr as e
+from ...ir.dtype import INT64, DataType
+from ...ir.module import IRModule
+from ...ir.type import PointerType
+from ...runtime.error import CompileError
+from ...tir.function import PrimFunc
+from ...tir.stmt import AttrStmt, For
+from ...tir.transform.packed_fields import Layout, field_of
+from .expr import where
+from .intrinsics import _CALLS
+from .stmt import StmtEmitter, pointee
+from .types import literal, register_type
+from .writer import FunctionWriter, ModuleText
+
+_ERROR_CODE = 64
+"""The code, in a result value, of a static error record."""
+
+
+class FunctionEmitter(StmtEmitter):
+    """Emits one LLVM function. An inner one, for a scope outlined from `outer`, captures what it uses of it."""
+
+    def __init__(self, module: ModuleText, symbols: IRModule, name: str, outer: FunctionEmitter | None = None):
+        self.w = FunctionWriter(module)
+        self.symbols = symbols
+        self.name = name
+        self.outer = outer
+        self.values: dict[e.Var, str] = {}
+        self.captured: dict[e.Var, str] = {}
+        self.loops = []
+        self.data_variables = outer.data_variables if outer else set()
+        self.own_memory = outer.own_memory if outer else set()
+        self.unaliased: set[e.Var] = outer.unaliased if outer else set()
+        self.restrict: bool = outer.restrict if outer else False
+        self.result = "%result"
+
+    def lookup(self, var: e.Var) -> str:
+        found = self.values.get(var)
+        if found is not None:
+            return found
+        if self.outer is None:
+            raise CompileError(f"the variable `{var.name}` is used before it is defined{where(var)}")
+        value = self.outer.lookup(var)
+        if not value.startswith("%"):
+            self.values[var] = value
+            return value
+        parameter = self.values[var] = f"%capture{len(self.captured)}"
+        self.captured[var] = value
+        return parameter
+
+    def define(self, var: e.Var, value: str) -> None:
+        self.values[var] = value
+
+    def fail(self, kind: str, message: str) -> None:
+        w = self.w
+        record = w.module.error(kind, message)
+        w.emit(f"store i64 {_ERROR_CODE}, ptr {self.result}, align 8")
+        slot = w.value(f"getelementptr i8, ptr {self.result}, i64 8")
+        w.emit(f"store ptr {record}, ptr {slot}, align 8")
+        w.emit("ret i32 -1")
+
+    def propagate(self, code: str) -> None:
+        w = self.w
+        failed, fine = w.label("failed"), w.label("fine")
+        bad = w.value(f"icmp ne i32 {code}, 0")
+        w.branch(bad, failed, fine, likely=False)
+        w.start(failed)
+        w.emit(f"ret i32 {code}")
+        w.start(fine)
+
+    # -- scopes that become functions --
+
+    def _capture_parameters(self, inner: FunctionEmitter) -> list[str]:
+        """The parameters of an outlined function, one for each captured value."""
+        return [f"{register_type(var.dtype)} {self._facts(var)}{inner.values[var]}" for var in inner.captured]
+
+    def _facts(self, var: e.Var) -> str:
+        """What LLVM may assume of a pointer."""
+        noalias = "noalias " if var in self.unaliased or var in self.own_memory else ""
+        return f"{noalias}align {MEMORY_ALIGNMENT} " if var in self.own_memory else noalias
+
+    def compute_scope(self, node: AttrStmt) -> None:
+        symbol = f"{self.name}_compute_"
+        inner = FunctionEmitter(self.w.module, self.symbols, symbol, self)
+        inner.stmt(node.body)
+        if self.restrict:
+            self.unaliased.update(var for var in inner.captured if isinstance(var.type_annotation, PointerType))
+        inner.finish("internal", symbol, [*self._capture_parameters(inner), "ptr %result"])
+        arguments = [f"{register_type(v.dtype)} {value}" for v, value in inner.captured.items()]
+        code = self.w.value(f"call i32 @{symbol}({', '.join([*arguments, f'ptr {self.result}'])})")
+        self.propagate(code)
+
+    def parallel(self, node: For) -> None:
+        w, dtype = self.w, node.loop_var.dtype
+        symbol = f"{self.name}_parallel{w.module.number()}_"
+        begin, extent = self.expr(node.min), self.expr(node.extent)
+        inner = FunctionEmitter(w.module, self.symbols, symbol, self)
+        first = inner.lookup_value(begin, dtype) if begin.startswith("%") else begin
+        low, high = inner.cast("%from", INT64, dtype), inner.cast("%to", INT64, dtype)
+        start = inner.binary(e.Add, dtype, first, low)
+        stop = inner.binary(e.Add, dtype, first, high)
+        inner.loop(node.loop_var, start, stop, node.body, nonempty=False)
+        self._finish_parallel(inner, symbol)
+        environment = self._environment(inner)
+        count = self.cast(extent, dtype, INT64)
+        function = w.module.declare("oneir_parallel_for", "i32", "ptr, ptr, i64, i32")
+        self.propagate(w.value(f"call i32 {function}(ptr @{symbol}, ptr {environment}, i64 {count}, i32 0)"))
+
+    def lookup_value(self, value: str, dtype: DataType) -> str:
+        """Captures a value of the outer function that no variable holds."""
+        assert self.outer is not None
+        var = e.Var("value", dtype)
+        self.outer.define(var, value)
+        return self.lookup(var)
+
+    def _finish_parallel(self, inner: FunctionEmitter, symbol: str) -> None:
+        """Writes the loop's function, and the one that unpacks the captured values for it."""
+        parameters = [*self._capture_parameters(inner), "i64 %from", "i64 %to", "ptr %result"]
+        inner.finish("internal", f"{symbol}body", parameters)
+        lines, arguments = [], []
+        for i, var in enumerate([*inner.captured, None]):
+            llvm_type = "ptr" if var is None else register_type(var.dtype)
+            lines.append(f"  %slot{i} = getelementptr i8, ptr %environment, i64 {i * 64}")
+            lines.append(f"  %value{i} = load {llvm_type}, ptr %slot{i}, align 8")
+            arguments.append(f"{llvm_type} %value{i}")
+        arguments[-1:] = ["i64 %from", "i64 %to", arguments[-1]]
+        self.w.module.functions.append(
+            f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {_ATTRIBUTES} {{\n"
+            + "\n".join(lines)
+            + f"\n  %code = call i32 @{symbol}body({', '.join(arguments)})\n  ret i32 %code\n}}"
+        )
+
+    def _environment(self, inner: FunctionEmitter) -> str:
+        """The structure with the captured values, one in each slot of a cache line, and the result's address last."""
+        w = self.w
+        address = w.stack(f"[{(len(inner.captured) + 1) * 64} x i8]", 64)
+        values = [(register_type(var.dtype), value) for var, value in inner.captured.items()]
+        for i, (llvm_type, value) in enumerate([*values, ("ptr", self.result)]):
+            slot = w.value(f"getelementptr i8, ptr {address}, i64 {i * 64}")
+            w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
+        return address
+
+    def finish(self, linkage: str, symbol: str, parameters: list[str]) -> None:
+        """Closes the function and gives its text to the module."""
+        w = self.w
+        if w.reachable:
+            w.emit("ret i32 0")
+        else:
+            w.emit("unreachable")
+        w.module.functions.append(
+            f"define {linkage} i32 @{symbol}({', '.join(parameters)}) {_ATTRIBUTES} {{\n{w.body()}\n}}"
+        )
+
+    # -- calls between functions --
+
+    def call_function(self, node: e.Call) -> str:
+        callee = self.symbols.functions.get(node.op)
+        if not isinstance(callee, PrimFunc):
+            raise CompileError(
+                f"`{node.op.name_hint}` is not a function of the module that code is generated for{where(node)}"
+            )
+        if len(callee.params) != len(node.args):
+            raise CompileError(
+                f"`{node.op.name_hint}` takes {len(callee.params)} arguments, found {len(node.args)}{where(node)}"
+            )
+        arguments = []
+        for parameter, argument in zip(callee.params, node.args, strict=True):
+            value = self.expr(argument)
+            if argument.dtype is not parameter.dtype:
+                value = self.cast(value, argument.dtype, parameter.dtype)
+            arguments.append(f"{register_type(parameter.dtype)} {value}")
+        code = self.w.value(
+            f"call i32 @{function_symbol(node.op.name_hint, callee)}({', '.join([*arguments, f'ptr {self.result}'])})"
+        )
+        self.propagate(code)
+        return "poison"
+
+    # -- the packed convention --
+
+    def struct_get(self, node: e.Call) -> str:
+        address, field, is_address = self._field(node)
+        if is_address:
+            return address
+        dtype = DataType(field.dtype)
+        value = self.w.value(f"load {register_type(dtype)}, ptr {address}, align {dtype.itemsize}")
+        return self.cast(value, dtype, node.dtype)
+
+    def struct_set(self, node: e.Call) -> str:
+        address, field, _ = self._field(node)
+        dtype = DataType(field.dtype)
+        value = self.cast(self.expr(node.args[3]), node.args[3].dtype, dtype)
+        self.w.emit(f"store {register_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}")
+        return "0"
+
+    def _field(self, node: e.Call) -> tuple[str, Layout, bool]:
+        """The address of a structure's field."""
+        base, index, code = node.args[:3]
+        field = field_of(getattr(code, "value", -1))
+        if field is None:
+            raise CompileError(f"no structure has a field {code}: {node}{where(node)}")
+        layout, address, w = field.value, self.expr(base), self.w
+        if not (isinstance(index, e.IntImm) and index.value == 0):
+            address = w.pure(f"getelementptr [{layout.size} x i8], ptr {address}, i64 {self.index(index)}")
+        if layout.offset:
+            address = w.pure(f"getelementptr i8, ptr {address}, i64 {layout.offset}")
+        return address, layout, field.is_address
+
+    def stack_alloca(self, node: e.Call) -> str:
+        """Memory for values of the packed convention."""
+        kind, count = node.args[0].value, node.args[1]
+        if not isinstance(count, e.IntImm):
+            raise CompileError(f"memory on the stack needs a constant size, found {count}{where(node)}")
+        size = {"shape": 8, "array": 48, "arg_value": 16, "arg_tcode": 4}.get(kind)
+        if size is None:
+            raise CompileError(f"expected memory for shape, array, arg_value or arg_tcode, found {kind!r}{where(node)}")
+        return self.w.stack(f"[{size * max(1, count.value)} x i8]", 16)
+
+    def call_packed(self, node: e.Call) -> str:
+        """A call of a registered function: name, values on the stack, and which of them are arguments.
+
+        The value after the last argument receives the result.
+        """
+        name, stack, begin, end = node.args
+        w = self.w
+        values = self.expr(stack)
+        first = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(begin)}")
+        result = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(end)}")
+        count = self.cast(w.pure(f"sub i64 {self.index(end)}, {self.index(begin)}"), INT64, DataType("int32"))
+        function = w.module.declare("oneir_call_packed", "i32", "ptr, ptr, i32, ptr")
+        code = w.value(f"call i32 {function}(ptr {self.expr(name)}, ptr {first}, i32 {count}, ptr {result})")
+        failed, fine = w.label("failed"), w.label("fine")
+        w.branch(w.value(f"icmp ne i32 {code}, 0"), failed, fine, likely=False)
+        w.start(failed)
+        copy = w.module.declare("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
+        w.emit(f"call void {copy}(ptr {self.result}, ptr {result}, i64 16, i1 false)")
+        w.emit(f"ret i32 {code}")
+        w.start(fine)
+        if node.dtype == "void":
+            return "poison"
+        payload = w.pure(f"getelementptr i8, ptr {result}, i64 8")
+        wide = "float64" if node.dtype.is_float else "handle" if node.dtype.is_handle else "int64"
+        value = w.value(f"load {register_type(DataType(wide))}, ptr {payload}, align 8")
+        return self.cast(value, DataType(wide), node.dtype)
+
+
+_ATTRIBUTES = "nounwind"
+
+
+def function_symbol(name: str, func: PrimFunc) -> str:
+    """The symbol of a function in object code."""
+    return func.attrs.get("global_symbol", name)

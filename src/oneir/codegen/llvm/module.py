@@ -1,0 +1,44 @@
+"""A module of lowered functions as the text of one LLVM module."""
+
+from __future__ import annotations
+
+from ...ir.module import IRModule
+from ...ir.visitor import deep_recursion
+from ...tir.function import PrimFunc
+from .function import FunctionEmitter, function_symbol
+from .types import register_type
+from .writer import ModuleText
+
+
+def llvm_text(mod: IRModule) -> str:
+    """The LLVM IR of every function of a lowered module.
+
+    A function with a `global_symbol` is visible under that name, the others only inside. Every function takes,
+    after its
+    own parameters, the address of a result value in which it describes an error, and returns 0 when there was none;
+    functions lowered to the packed convention have these parameters already.
+    """
+    module = ModuleText()
+    with deep_recursion():
+        for var, func in mod.functions_items():
+            if isinstance(func, PrimFunc):
+                _emit(module, mod, function_symbol(var.name_hint, func), func)
+    return module.text()
+
+
+def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> None:
+    emitter = FunctionEmitter(module, mod, symbol)
+    emitter.restrict = bool(func.attrs.get("tir.noalias", False))
+    packed = func.attrs.get("calling_conv") == 1
+    parameters = []
+    for i, var in enumerate(func.params):
+        name = "%result" if packed and i == len(func.params) - 1 else f"%arg{i}"
+        emitter.define(var, name)
+        noalias = "noalias " if emitter.restrict and not packed and var.dtype.is_handle else ""
+        parameters.append(f"{register_type(var.dtype)} {noalias}{name}")
+        if noalias:
+            emitter.unaliased.add(var)
+    if not packed:
+        parameters.append("ptr %result")
+    emitter.stmt(func.body)
+    emitter.finish("" if "global_symbol" in func.attrs else "internal", symbol, parameters)

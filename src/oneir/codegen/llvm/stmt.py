@@ -1,0 +1,269 @@
+"""Statements as LLVM instructions: loops, stores, branches, memory, checks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ...ir import expr as e
+from ...ir.dtype import BOOL
+from ...ir.op import Op
+from ...runtime.error import CompileError
+from ...tir.stmt import (
+    Allocate,
+    AllocateConst,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .expr import alignment, is_contiguous, where
+from .intrinsics import CallEmitter
+from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
+
+MEMORY_ALIGNMENT = 64
+"""Bytes to which allocated memory is aligned."""
+
+
+class StmtEmitter(CallEmitter):
+    """Emits statements in order; `loops` holds, innermost last, where `continue` and `break` go."""
+
+    loops: list[tuple[str, str]]
+    _stmt_handlers: ClassVar[dict[type, Any]] = {}
+
+    def stmt(self, node: Any) -> None:
+        """Emits one statement; nothing when it cannot be reached."""
+        if not self.w.reachable:
+            return
+        handler = self._stmt_handlers.get(type(node))
+        if handler is None:
+            handler = getattr(type(self), f"stmt_{type(node).__name__}", None)
+            if handler is None:
+                raise CompileError(
+                    f"{type(node).__name__} must be lowered before code is generated; "
+                    f"run the TensorIR pipeline first{where(node)}"
+                )
+            StmtEmitter._stmt_handlers[type(node)] = handler
+        handler(self, node)
+
+    def parallel(self, node: For) -> None:
+        """Emits a loop whose iterations run on several threads."""
+        raise NotImplementedError
+
+    def compute_scope(self, node: AttrStmt) -> None:
+        """Emits the body of a packed function, as a function of its own."""
+        raise NotImplementedError
+
+    def fail(self, kind: str, message: str) -> None:
+        """Leaves the function with an error."""
+        raise NotImplementedError
+
+    # -- sequence and scope --
+
+    def stmt_SeqStmt(self, node: SeqStmt) -> None:
+        for inner in node.seq:
+            self.stmt(inner)
+
+    def stmt_Evaluate(self, node: Evaluate) -> None:
+        value = node.value
+        if isinstance(value, (e.IntImm, e.Var)):
+            return
+        if isinstance(value, e.Call) and isinstance(value.op, Op):
+            target = {"tir.continue_loop": 0, "tir.break_loop": 1}.get(value.op.name)
+            if target is not None:
+                if not self.loops:
+                    raise CompileError(f"{value.op.name} stands outside of a loop{where(node)}")
+                self.w.leave(f"br label %{self.loops[-1][target]}")
+                return
+        self.expr(value)
+
+    def stmt_LetStmt(self, node: LetStmt) -> None:
+        if not self.counts(node.value):
+            self.data_variables.add(node.var)
+        self.define(node.var, self.expr(node.value))
+        self.stmt(node.body)
+
+    def stmt_AttrStmt(self, node: AttrStmt) -> None:
+        if node.attr_key == "compute_scope":
+            self.compute_scope(node)
+        elif node.attr_key in ("thread_extent", "virtual_thread"):
+            raise CompileError(
+                f"a loop bound to {getattr(node.node, 'thread_tag', 'a thread')} cannot run on the CPU; "
+                f"use T.parallel{where(node)}"
+            )
+        else:
+            self.stmt(node.body)
+
+    def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
+        self.stmt(node.body)
+
+    def stmt_AssertStmt(self, node: AssertStmt) -> None:
+        w = self.w
+        holds, fails = w.label("holds"), w.label("fails")
+        w.branch(self.expr(node.condition), holds, fails, likely=True)
+        w.start(fails)
+        kind, message = "AssertionError", getattr(node.message, "value", str(node.message))
+        prefix = message.split(":", 1)[0]
+        if prefix.endswith("Error") and prefix.isidentifier():
+            kind, message = prefix, message[len(prefix) + 1 :].strip()
+        with w.scope():
+            self.fail(kind, message)
+        w.start(holds)
+        self.stmt(node.body)
+
+    # -- memory --
+
+    def stmt_Allocate(self, node: Allocate) -> None:
+        count = 1
+        for extent in node.extents:
+            if not isinstance(extent, e.IntImm):
+                raise CompileError(
+                    f"`{node.buffer_var.name}` has no constant size; "
+                    f"LowerTVMBuiltin gives it memory of the runtime{where(node)}"
+                )
+            count *= extent.value
+        element = memory_scalar(node.dtype)
+        self.own_memory.add(node.buffer_var)
+        self.define(
+            node.buffer_var, self.w.stack(f"[{max(1, count * node.dtype.lanes)} x {element}]", MEMORY_ALIGNMENT)
+        )
+        self.stmt(node.body)
+
+    own_memory: set[e.Var]
+
+    def stmt_AllocateConst(self, node: AllocateConst) -> None:
+        data = node.data.numpy() if hasattr(node.data, "numpy") else node.data
+        raw = data.tobytes()
+        name = f"@const.{len(self.w.module.globals)}"
+        text = "".join(f"\\{b:02X}" for b in raw)
+        self.w.module.globals.append(
+            f'{name} = private unnamed_addr constant [{len(raw)} x i8] c"{text}", align {MEMORY_ALIGNMENT}'
+        )
+        self.define(node.buffer_var, name)
+        self.stmt(node.body)
+
+    def stmt_BufferStore(self, node: BufferStore) -> None:
+        w, dtype = self.w, node.value.dtype
+        index = self.flat_index(node)
+        value = self.to_memory(self.expr(node.value), dtype)
+        llvm_type, align = memory_type(dtype), alignment(node.buffer.dtype)
+        if index.dtype.is_scalar:
+            w.emit(f"store {llvm_type} {value}, ptr {self.element_address(node.buffer, index)}, align {align}")
+            return
+        mask = None if node.predicate is None else self.expr(node.predicate)
+        if is_contiguous(index):
+            address = self.element_address(node.buffer, index.base)
+            if mask is None:
+                w.emit(f"store {llvm_type} {value}, ptr {address}, align {align}")
+                return
+            lanes = register_type(BOOL.with_lanes(dtype.lanes, dtype.scalable))
+            function = w.module.declare(
+                f"llvm.masked.store.{memory_suffix_of(dtype)}.p0", "void", f"{llvm_type}, ptr, {lanes}"
+            )
+            w.emit(f"call void {function}({llvm_type} {value}, ptr align {align} {address}, {lanes} {mask})")
+            return
+        self._scatter(node, index, value, mask)
+
+    def _scatter(self, node: BufferStore, index: e.PrimExpr, value: str, mask: str | None) -> None:
+        """Stores to a vector of indices; where two lanes meet, the later one stays."""
+        w, dtype = self.w, node.value.dtype
+        pointers, align = self.addresses(node.buffer, index), alignment(node.buffer.dtype)
+        if dtype.scalable or mask is not None:
+            lanes = register_type(BOOL.with_lanes(dtype.lanes, dtype.scalable))
+            mask = mask or self.splat(BOOL.with_lanes(dtype.lanes, dtype.scalable), "true")
+            llvm_type, pointer_type = memory_type(dtype), with_lanes("ptr", dtype)
+            scalable = "nx" if dtype.scalable else ""
+            name = f"llvm.masked.scatter.{memory_suffix_of(dtype)}.{scalable}v{dtype.lanes}p0"
+            function = w.module.declare(name, "void", f"{llvm_type}, {pointer_type}, {lanes}")
+            w.emit(
+                f"call void {function}({llvm_type} {value}, {pointer_type} align {align} {pointers}, {lanes} {mask})"
+            )
+            return
+        for i in range(dtype.lanes):
+            address = w.pure(f"extractelement {with_lanes('ptr', dtype)} {pointers}, i64 {i}")
+            item = w.pure(f"extractelement {memory_type(dtype)} {value}, i64 {i}")
+            w.emit(f"store {memory_scalar(dtype)} {item}, ptr {address}, align {align}")
+
+    # -- control --
+
+    def stmt_IfThenElse(self, node: IfThenElse) -> None:
+        w = self.w
+        then, end = w.label("then"), w.label("end")
+        other = w.label("else") if node.else_case is not None else end
+        w.branch(self.expr(node.condition), then, other)
+        w.start(then)
+        with w.scope():
+            self.stmt(node.then_case)
+        w.jump(end)
+        if node.else_case is not None:
+            w.start(other)
+            with w.scope():
+                self.stmt(node.else_case)
+            w.jump(end)
+        w.start(end)
+
+    def stmt_For(self, node: For) -> None:
+        if node.kind == ForKind.PARALLEL:
+            self.parallel(node)
+            return
+        if node.kind == ForKind.THREAD_BINDING:
+            raise CompileError(
+                f"the loop over `{node.loop_var.name}` is bound to a thread; the CPU has none{where(node)}"
+            )
+        outer, self.in_index = self.in_index, self.counts(node.min) and self.counts(node.extent)
+        begin = self.expr(node.min)
+        end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
+        self.in_index = outer
+        nonempty = isinstance(node.extent, e.IntImm) and node.extent.value > 0
+        self.loop(node.loop_var, begin, end, node.body, nonempty)
+
+    def _loop_end(self, node: For, begin: str) -> str:
+        if isinstance(node.min, e.IntImm) and isinstance(node.extent, e.IntImm):
+            return literal(node.loop_var.dtype, node.min.value + node.extent.value)
+        return self.binary(e.Add, node.loop_var.dtype, begin, self.expr(node.extent))
+
+    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool) -> None:
+        """A counted loop, tested at its end; tested before, too, unless it is known to run."""
+        w, llvm_type = self.w, register_type(var.dtype)
+        sign = "s" if var.dtype.code == "int" else "u"
+        head, step, done = w.label("loop"), w.label("step"), w.label("done")
+        if not nonempty:
+            w.branch(w.pure(f"icmp {sign}lt {llvm_type} {begin}, {end}"), head, done)
+        else:
+            w.jump(head)
+        before = w.block
+        w.start(head)
+        counter, following = w.name("i"), w.name("next")
+        w.emit(f"{counter} = phi {llvm_type} [{begin}, %{before}], [{following}, %{step}]")
+        self.define(var, counter)
+        self.loops.append((step, done))
+        with w.scope():
+            self.stmt(body)
+        self.loops.pop()
+        w.jump(step)
+        w.start(step)
+        w.emit(f"{following} = add n{sign}w {llvm_type} {counter}, 1")
+        again = w.value(f"icmp {sign}lt {llvm_type} {following}, {end}")
+        w.emit(f"br i1 {again}, label %{head}, label %{done}")
+        w.start(done)
+
+    def stmt_While(self, node: While) -> None:
+        w = self.w
+        head, body, done = w.label("while"), w.label("body"), w.label("done")
+        w.jump(head)
+        w.start(head)
+        self.loops.append((head, done))
+        with w.scope():
+            w.branch(self.expr(node.condition), body, done)
+            w.start(body)
+            self.stmt(node.body)
+        self.loops.pop()
+        w.jump(head)
+        w.start(done)

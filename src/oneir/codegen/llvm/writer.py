@@ -1,0 +1,142 @@
+"""Writing the text of one LLVM function: names, blocks, and values that need not be computed twice.
+
+Pure instructions are numbered by their text: the same operation on the same operands is written once in each scope in
+which its value is available. Scopes follow the structure of loops and branches, so what is found is always dominated by
+its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class ModuleText:
+    """What the functions of one LLVM module share: declarations, strings and other globals."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, str] = {}
+        self.globals: list[str] = []
+        self.functions: list[str] = []
+        self._count = 0
+        self._strings: dict[str, str] = {}
+        self._errors: dict[tuple[str, str], str] = {}
+
+    def number(self) -> int:
+        """A number that no other name of the module has."""
+        self._count += 1
+        return self._count
+
+    def declare(self, name: str, result: str, parameters: str, attributes: str = "") -> str:
+        """An external function; declared once. Gives the name to call it by."""
+        self.declarations.setdefault(name, f"declare {result} @{name}({parameters}) {attributes}".rstrip())
+        return f"@{name}"
+
+    def string(self, text: str) -> str:
+        """The address of a constant C string."""
+        found = self._strings.get(text)
+        if found is None:
+            data = text.encode() + b"\0"
+            body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+            found = self._strings[text] = f"@.str.{len(self._strings)}"
+            self.globals.append(f'{found} = private unnamed_addr constant [{len(data)} x i8] c"{body}"')
+        return found
+
+    def error(self, kind: str, message: str) -> str:
+        """The address of a static error record."""
+        found = self._errors.get((kind, message))
+        if found is None:
+            fields = f"{{ ptr {self.string(kind)}, ptr {self.string(message)} }}"
+            found = self._errors[kind, message] = f"@.error.{len(self._errors)}"
+            self.globals.append(f"{found} = private unnamed_addr constant {{ ptr, ptr }} {fields}")
+        return found
+
+    def text(self) -> str:
+        """The module."""
+        weights = ['!0 = !{!"branch_weights", i32 2000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 2000}']
+        return "\n".join([*self.globals, *self.declarations.values(), *self.functions, *weights]) + "\n"
+
+
+class FunctionWriter:
+    """Builds one function. `entry` holds what belongs to the first block: stack memory and captured values."""
+
+    def __init__(self, module: ModuleText):
+        self.module = module
+        self.entry: list[str] = []
+        self.lines: list[str] = []
+        self.cold: list[str] = []
+        self.block = "entry"
+        self.reachable = True
+        self._count = 0
+        self._known: list[dict[str, str]] = [{}]
+
+    def name(self, prefix: str = "v") -> str:
+        """A new local name."""
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def emit(self, text: str) -> None:
+        """An instruction without a value."""
+        self.lines.append(f"  {text}")
+
+    def value(self, text: str) -> str:
+        """An instruction with a value that must not be shared, such as a load."""
+        name = self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def pure(self, text: str) -> str:
+        """An instruction whose value depends on its operands alone."""
+        for scope in reversed(self._known):
+            found = scope.get(text)
+            if found is not None:
+                return found
+        name = self.value(text)
+        self._known[-1][text] = name
+        return name
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Values computed inside are not known after it."""
+        self._known.append({})
+        try:
+            yield
+        finally:
+            self._known.pop()
+
+    def stack(self, llvm_type: str, align: int) -> str:
+        """Memory for the whole function."""
+        name = self.name("stack")
+        self.entry.append(f"  {name} = alloca {llvm_type}, align {align}")
+        return name
+
+    def label(self, prefix: str) -> str:
+        """A new name for a block."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begins a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+        self.reachable = True
+
+    def jump(self, label: str) -> None:
+        """Ends the block by going to another."""
+        if self.reachable:
+            self.emit(f"br label %{label}")
+
+    def branch(self, condition: str, then: str, other: str, likely: bool | None = None) -> None:
+        """Ends the block by going to one of two."""
+        weight = "" if likely is None else ", !prof !0" if likely else ", !prof !1"
+        self.emit(f"br i1 {condition}, label %{then}, label %{other}{weight}")
+
+    def leave(self, text: str) -> None:
+        """Ends the block by leaving the function; what follows is never reached."""
+        self.emit(text)
+        self.start(self.label("dead"))
+        self.reachable = False
+
+    def body(self) -> str:
+        """The text between the function's braces."""
+        return "\n".join(["entry:", *self.entry, "  br label %begin", "begin:", *self.lines, *self.cold])

@@ -1,0 +1,208 @@
+"""Building: from a module of loops to functions that can be called.
+
+The work is one line each: lower, write LLVM IR, compile, link. Compiled code is kept on disk under a digest of the
+module's structure, the target, the options and the compiler itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ..ir.module import BaseFunc, IRModule
+from ..ir.structural import structural_digest
+from ..ir.transform import Pass, PassContext
+from ..runtime import object_cache
+from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
+from ..runtime.module import Module
+from ..runtime.signature import Signature
+from ..target.cpu import resolve
+from ..target.target import Target
+from ..tir.function import PrimFunc
+from ..tir.pipeline import get_tir_pipeline
+from ..tir.transform.make_packed_api import signature_of
+
+
+def build(
+    mod: PrimFunc | IRModule,
+    target: str | dict[str, Any] | Target | None = None,
+    pipeline: str | Pass | None = "default",
+) -> Module:
+    """Compiles loops to native code.
+
+    `mod` is a function, called "main" unless its `global_symbol` says otherwise, or a module of functions; those with a
+    `global_symbol` can be called from Python: `built["main"](a, b, c)`.
+    `target` is "llvm" (this machine) unless given or
+    entered as a context. `pipeline` lowers the module: the name of a registered pipeline, or a pass.
+    """
+    module, target = as_module(mod), as_target(target)
+    key = _cache_key(module, target, pipeline)
+    cached = object_cache.get(key) if key is not None else None
+    if cached is not None:
+        objects, signatures = _unpack(cached)
+    else:
+        text, signatures = lower_to_llvm(module, target, pipeline)
+        objects = [_compile(text, target)]
+        if key is not None:
+            object_cache.put(key, _pack(objects, signatures))
+    return Module.from_objects(objects, signatures, _Sources(module, target, pipeline))
+
+
+def compile(mod: PrimFunc | IRModule, target: Any = None, pipeline: str | Pass | None = "default") -> Module:
+    """Compiles any module; one of loops alone is built as `build` does."""
+    return build(mod, target, pipeline)
+
+
+def as_module(mod: Any) -> IRModule:
+    """A function or module as a module whose exported functions all have a `global_symbol`."""
+    if isinstance(mod, PrimFunc):
+        mod = IRModule(
+            {
+                mod.attrs.get("global_symbol", "main"): mod.with_attr(
+                    "global_symbol", mod.attrs.get("global_symbol", "main")
+                )
+            }
+        )
+    if not isinstance(mod, IRModule):
+        raise TypeMismatch(f"build expects a PrimFunc or an IRModule, found {type(mod).__name__}")
+    for var, func in mod.functions.items():
+        if not isinstance(func, PrimFunc):
+            kind = type(func).__name__ if isinstance(func, BaseFunc) else repr(func)
+            raise UnsupportedError(f"`{var.name_hint}` is a {kind}; only TensorIR functions can be built here")
+    if not any("global_symbol" in f.attrs for f in mod.functions.values()):
+        raise InvalidValue("the module has no function to call from outside: all are private")
+    return mod
+
+
+def as_target(target: Any) -> Target:
+    """The target given, else the one entered, else this machine."""
+    if target is None:
+        target = Target.current(allow_none=True) or "llvm"
+    target = target if isinstance(target, Target) else Target(target)
+    if target.kind.name != "llvm":
+        raise UnsupportedError(f'code for the target "{target.kind.name}" cannot be generated; use "llvm"')
+    return target
+
+
+def lower_to_llvm(mod: IRModule, target: Target, pipeline: str | Pass | None) -> tuple[str, dict[str, Signature]]:
+    """The LLVM IR of a module, and what its exported functions expect of their arguments."""
+    from ..codegen.llvm import llvm_text
+
+    signatures = {
+        func.attrs["global_symbol"]: signature_of(func)
+        for func in mod.functions.values()
+        if "global_symbol" in func.attrs
+    }
+    return llvm_text(lower(mod, target, pipeline)), signatures
+
+
+def lower(mod: IRModule, target: Target, pipeline: str | Pass | None = "default") -> IRModule:
+    """The module after the pipeline, ready for code generation."""
+    passes = get_tir_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    with target:
+        return mod if passes is None else passes(mod)
+
+
+def _compile(text: str, target: Target) -> bytes:
+    from ..runtime.llvm import compile_ir
+
+    triple, cpu, features = resolve(target)
+    return compile_ir(text, name="module", triple=triple, cpu=cpu, features=features, opt_level=opt_level(target))
+
+
+def opt_level(target: Target) -> int:
+    """LLVM's optimization level for a target."""
+    return int(target.attrs.get("opt-level", 3))
+
+
+class _Sources:
+    """The texts behind a built module, made again only when someone asks for them."""
+
+    def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None):
+        self.arguments = (mod, target, pipeline)
+
+    def __call__(self, fmt: str) -> str:
+        from ..runtime import llvm
+
+        text, _ = lower_to_llvm(*self.arguments)
+        if fmt == "ll-unoptimized":
+            return text
+        target = self.arguments[1]
+        triple, cpu, features = resolve(target)
+        options: dict[str, Any] = {
+            "name": "module",
+            "triple": triple,
+            "cpu": cpu,
+            "features": features,
+            "opt_level": opt_level(target),
+        }
+        if fmt in ("", "ll"):
+            return llvm.optimize(text, **options)
+        if fmt in ("asm", "s"):
+            return llvm.compile_to_assembly(text, **options)
+        raise InvalidValue(f'expected the format "ll", "ll-unoptimized" or "asm", found {fmt!r}')
+
+
+# -- the cache --
+
+
+def _cache_key(mod: IRModule, target: Target, pipeline: Any) -> str | None:
+    """Where compiled code of this module is kept; None when something about it has no digest."""
+    ctx = PassContext.current()
+    if not isinstance(pipeline, str) or ctx.instruments or ctx.disabled_pass or ctx.required_pass:
+        return None
+    if object_cache.cache_dir() is None:
+        return None
+    options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
+    names = ",".join(sorted(v.name_hint for v in mod.functions))
+    return object_cache.cache_key(
+        structural_digest(mod),
+        names,
+        _parameter_names(mod),
+        str(target),
+        *map(str, resolve(target)),
+        pipeline,
+        options,
+        _fingerprint(),
+    )
+
+
+def _parameter_names(mod: IRModule) -> str:
+    """The names of parameters, which the messages of refused calls show but equality does not see."""
+    parts = []
+    for var, func in mod.functions_items():
+        buffers = getattr(func, "buffer_map", {})
+        names = [buffers[p].name if p in buffers else p.name for p in func.params]
+        parts.append(f"{var.name_hint}({','.join(names)})")
+    return ";".join(parts)
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """A digest of the compiler's own files, so that code compiled by another state of it is not used."""
+    root = Path(__file__).parent.parent
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*.py")):
+        stat = path.stat()
+        digest.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _pack(objects: list[bytes], signatures: dict[str, Signature]) -> bytes:
+    header = json.dumps(
+        {"sizes": [len(o) for o in objects], "signatures": {n: s.to_json() for n, s in signatures.items()}}
+    )
+    return len(header.encode()).to_bytes(8, "little") + header.encode() + b"".join(objects)
+
+
+def _unpack(data: bytes) -> tuple[list[bytes], dict[str, Signature]]:
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    objects, position = [], 8 + size
+    for length in header["sizes"]:
+        objects.append(data[position : position + length])
+        position += length
+    return objects, {n: Signature.from_json(s) for n, s in header["signatures"].items()}

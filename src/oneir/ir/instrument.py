@@ -1,0 +1,149 @@
+"""Instruments: what watches passes run. Given to `PassContext(instruments=[...])`.
+
+with PassContext(instruments=[PassTimingInstrument(), DumpIR("stages")]):
+    mod = pipeline(mod)
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ..runtime.error import TypeMismatch
+from .module import IRModule
+from .transform import PassInfo
+
+
+class PassInstrument:
+    """Base of instruments; override what you need.
+
+    `should_run` may keep a pass from running; the other methods are told of what happens.
+    """
+
+    def enter_pass_ctx(self) -> None:
+        """Called when the context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """Called when the context is left."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """Whether the pass may run."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Called before each pass."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Called after each pass, with the transformed module."""
+
+
+def pass_instrument(pi_cls: type | None = None) -> Any:
+    """A class decorator: the class becomes an instrument; methods that it lacks do nothing."""
+
+    def decorate(cls: type) -> type:
+        if not isinstance(cls, type):
+            raise TypeMismatch(f"pass_instrument expects a class, found {cls!r}")
+        return (
+            cls
+            if issubclass(cls, PassInstrument)
+            else type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+        )
+
+    return decorate if pi_cls is None else decorate(pi_cls)
+
+
+class PassTimingInstrument(PassInstrument):
+    """Measures how long each pass takes; passes that run others contain their time."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, str, float]] = []
+        self._running: list[tuple[int, float]] = []
+
+    def enter_pass_ctx(self) -> None:
+        self.entries, self._running = [], []
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.entries.append((len(self._running), info.name, 0.0))
+        self._running.append((len(self.entries) - 1, time.perf_counter()))
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        index, start = self._running.pop()
+        depth, name, _ = self.entries[index]
+        self.entries[index] = (depth, name, time.perf_counter() - start)
+
+    def render(self) -> str:
+        """The times as text, one pass a line in microseconds, with their share of the whole."""
+        total = sum(seconds for depth, _, seconds in self.entries if depth == 0)
+        lines = [
+            f"{'  ' * depth}{name}: {seconds * 1e6:.0f}us ({seconds / total * 100 if total else 0:.2f}%)"
+            for depth, name, seconds in self.entries
+        ]
+        return "\n".join([*lines, f"total: {total * 1e6:.0f}us"])
+
+
+class _PrintIR(PassInstrument):
+    def __init__(self, before: bool):
+        self.before = before
+
+    def _print(self, when: str, mod: IRModule, info: PassInfo) -> None:
+        print(f"# --- IR {when} pass {info.name} ---\n{mod.script()}\n")
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if self.before:
+            self._print("before", mod, info)
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if not self.before:
+            self._print("after", mod, info)
+
+
+class PrintBeforeAll(_PrintIR):
+    """Prints the module before each pass."""
+
+    def __init__(self) -> None:
+        super().__init__(before=True)
+
+
+class PrintAfterAll(_PrintIR):
+    """Prints the module after each pass."""
+
+    def __init__(self) -> None:
+        super().__init__(before=False)
+
+
+class PassPrintingInstrument(PassInstrument):
+    """Prints the module before and after the passes of the given names."""
+
+    def __init__(self, print_before_pass_names: list[str], print_after_pass_names: list[str]):
+        self.before = set(print_before_pass_names)
+        self.after = set(print_after_pass_names)
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if info.name in self.before:
+            print(f"# Print IR before: {info.name}\n{mod.script()}\n")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        if info.name in self.after:
+            print(f"# Print IR after: {info.name}\n{mod.script()}\n")
+
+
+class DumpIR(PassInstrument):
+    """Writes the module after each pass to a file of its own, `000_PassName.py`, in the given directory."""
+
+    def __init__(self, dump_dir: str | Path, refresh: bool = False):
+        self.directory = Path(dump_dir)
+        self.refresh = refresh
+        self.counter = 0
+
+    def enter_pass_ctx(self) -> None:
+        self.counter = 0
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if self.refresh:
+            for old in self.directory.glob("[0-9][0-9][0-9]_*.py"):
+                old.unlink()
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        name = "".join(c if c.isalnum() or c in "._-" else "_" for c in info.name)
+        (self.directory / f"{self.counter:03d}_{name}.py").write_text(mod.script(show_meta=True) + "\n")
+        self.counter += 1

@@ -1,0 +1,324 @@
+"""Tensor expressions as a TensorIR function: a nest of loops and a block for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..arith import Analyzer
+from ..ir.container import Array
+from ..ir.dtype import DataType
+from ..ir.expr import PrimExpr, Range, Select, Var, as_expr, const
+from ..ir.visitor import Mapper, deep_recursion
+from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
+from ..tir.analysis.block_access_region import complete_regions
+from ..tir.buffer import Buffer, decl_buffer
+from ..tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
+from ..tir.function import PrimFunc
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, SeqStmt, Stmt, flat_seq
+from ..tir.stmt_functor import substitute
+from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+
+
+def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None) -> PrimFunc:
+    """A function over the given tensors and variables, in that order; the tensors that they need in between are local.
+
+    Every placeholder that is read must be among `ops`. `index_dtype_override` ("int32" or "int64") converts shapes and
+    indices.
+    """
+    items = [op.output(0) if isinstance(op, Operation) else op for op in ops]
+    with deep_recursion():
+        func = _Builder(items).build()
+        if index_dtype_override is not None:
+            func = convert_index_dtype(func, index_dtype_override)
+    return func
+
+
+class _Builder:
+    def __init__(self, items: list[Any]):
+        for item in items:
+            if not isinstance(item, (Tensor, Var)):
+                raise TypeMismatch(f"create_prim_func expects tensors and variables, found {item!r}")
+        self.items = items
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.names: dict[str, int] = {}
+        self.allocated: list[Buffer] = []
+        self.analyzer = Analyzer()
+        self.attrs: dict[str, Any] = {}
+        for item in items:
+            if isinstance(item, Tensor):
+                self.buffers[item] = decl_buffer(item.shape, item.dtype, self.unique(buffer_name(item)))
+
+    def unique(self, name: str) -> str:
+        """A name that no other buffer or block has."""
+        count = self.names.get(name)
+        self.names[name] = 0 if count is None else count + 1
+        return name if count is None else self.unique(f"{name}_{count + 1}")
+
+    def build(self) -> PrimFunc:
+        stmts = [self.statement(op) for op in self.operations()]
+        root = Block((), (), (), "root", flat_seq(stmts), alloc_buffers=Array(self.allocated))
+        params = [self.buffers[item] if isinstance(item, Tensor) else item for item in self.items]
+        attrs = {"global_symbol": "main", "tir.noalias": True, **self.attrs}
+        return PrimFunc(params, complete_regions(BlockRealize((), True, root)), attrs=attrs)
+
+    def operations(self) -> list[Operation]:
+        """The operations behind the outputs, each after those that it reads."""
+        order: dict[Operation, None] = {}
+
+        def visit(op: Operation) -> None:
+            if op not in order:
+                for tensor in op.input_tensors:
+                    visit(tensor.op)
+                order[op] = None
+
+        for item in self.items:
+            if isinstance(item, Tensor):
+                visit(item.op)
+        return list(order)
+
+    def buffer_of(self, tensor: Tensor) -> Buffer:
+        """The buffer of a tensor: a parameter's, or local memory."""
+        # Two `output(i)` objects of one operation are one tensor.
+        found = next(
+            (b for t, b in self.buffers.items() if t.op is tensor.op and t.value_index == tensor.value_index), None
+        )
+        if found is None:
+            found = decl_buffer(tensor.shape, tensor.dtype, self.unique(buffer_name(tensor)))
+            self.allocated.append(found)
+            self.buffers[tensor] = found
+        return found
+
+    def statement(self, op: Operation) -> Stmt:
+        if isinstance(op, PlaceholderOp):
+            if not any(isinstance(i, Tensor) and i.op is op for i in self.items):
+                raise InvalidValue(
+                    f"the placeholder `{op.name}` is read but not among the arguments; add it to the list"
+                )
+            return SeqStmt(())
+        for index in self.layout_free(op):
+            self.attrs.setdefault("layout_free_buffers", [])
+            if index not in self.attrs["layout_free_buffers"]:
+                self.attrs["layout_free_buffers"].append(index)
+        if isinstance(op, ComputeOp):
+            return self.compute(op)
+        if isinstance(op, ExternOp):
+            return self.extern(op)
+        raise UnsupportedError(
+            f"{type(op).__name__} `{op.name}` cannot become a TensorIR function; write the loop in TVMScript"
+        )
+
+    def layout_free(self, op: Operation) -> list[int]:
+        """The positions of the arguments whose layout the operation leaves open."""
+        tensors = op.attrs.get("layout_free_placeholders", ())
+        return [i for i, item in enumerate(self.items) if any(item is t for t in tensors)]
+
+    # -- computes --
+
+    def compute(self, op: ComputeOp) -> Stmt:
+        if isinstance(op.body[0], Reduce):
+            return self.nest(op, [op.output(i) for i in range(op.num_outputs)])
+        return flat_seq([self.nest(op, [op.output(i)]) for i in range(op.num_outputs)])
+
+    def nest(self, op: ComputeOp, outputs: list[Tensor]) -> Stmt:
+        """The loops and the block that compute some outputs."""
+        axes = [*op.axis, *op.reduce_axis]
+        values: dict[Var, Any] = {}
+        block_vars, loop_vars = [], []
+        for iv in axes:
+            assert iv.dom is not None
+            var = Var(f"v_{iv.var.name}", iv.var.dtype)
+            dom = Range(substitute(iv.dom.min, values), extent=substitute(iv.dom.extent, values))
+            block_vars.append(IterVar(dom, var, iv.iter_type))
+            loop_vars.append(Var(iv.var.name, iv.var.dtype))
+            values[iv.var] = var
+        indices = Array(block_vars[i].var for i in range(len(op.axis)))
+        buffers = [self.buffer_of(t) for t in outputs]
+        bodies = [op.body[t.value_index] for t in outputs]
+        init = None
+        if isinstance(bodies[0], Reduce):
+            init, body = self.reduction(op, bodies[0], buffers, indices, values)
+        else:
+            body = BufferStore(buffers[0], self.loads(bodies[0], values), indices)
+        name = self.block_name(op, outputs)
+        annotations = {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}
+        block = Block(block_vars, (), (), name, body, init, annotations=annotations)
+        stmt: Stmt = BlockRealize(loop_vars, True, block)
+        if not loop_vars:
+            return stmt
+        for loop_var, iv in zip(reversed(loop_vars), reversed(axes), strict=True):
+            assert iv.dom is not None
+            stmt = For(loop_var, iv.dom.min, iv.dom.extent, ForKind.SERIAL, stmt)
+        return stmt
+
+    def block_name(self, op: ComputeOp, outputs: list[Tensor]) -> str:
+        return op.name if len(outputs) == op.num_outputs else buffer_name(outputs[0])
+
+    def reduction(
+        self, op: ComputeOp, reduce: Reduce, buffers: list[Buffer], indices: Array[PrimExpr], values: dict[Var, Any]
+    ) -> tuple[Stmt, Stmt]:
+        """The initialisation and the update of a reduction."""
+        reducer = reduce.combiner
+        start = reduce.init or reducer.identity_element
+        init = [BufferStore(b, self.loads(v, values), indices) for b, v in zip(buffers, start, strict=True)]
+        lhs = [BufferLoad(b, indices) for b in buffers]
+        condition = self.loads(reduce.condition, values)
+        rhs = [self.loads(s, values) for s in reduce.source]
+        if getattr(condition, "value", None) != 1:
+            rhs = [Select(condition, r, i) for r, i in zip(rhs, reducer.identity_element, strict=True)]
+        results = reducer.combine(lhs, rhs)
+        if len(results) == 1:
+            return init[0], BufferStore(buffers[0], results[0], indices)
+        temporaries = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+        body: Stmt = SeqStmt([BufferStore(b, t, indices) for b, t in zip(buffers, temporaries, strict=True)])
+        for temporary, result in zip(reversed(temporaries), reversed(results), strict=True):
+            body = LetStmt(temporary, result, body)
+        return SeqStmt(init), body
+
+    def loads(self, expr: PrimExpr, values: dict[Var, Any]) -> PrimExpr:
+        """An expression with loads of buffers in the place of loads of tensors, and block variables for the axes."""
+        return self.analyzer.simplify(_Loads(self, values)(expr))
+
+    # -- statements written by hand --
+
+    def extern(self, op: ExternOp) -> Stmt:
+        assert op.body is not None
+        values: dict[Var, Any] = {}
+        inputs = [self.buffer_of(t) for t in op.inputs]
+        outputs = [self.buffer_of(op.output(i)) for i in range(op.num_outputs)]
+        replaced: dict[Buffer, Buffer] = {}
+        for placeholder, buffer in [
+            *zip(op.input_placeholders, inputs, strict=True),
+            *zip(op.output_placeholders, outputs, strict=True),
+        ]:
+            replaced[placeholder] = buffer
+            values[placeholder.data] = buffer.data
+            for old, new in zip(placeholder.shape, buffer.shape, strict=True):
+                if isinstance(old, Var):
+                    values[old] = new
+        body = _ReplaceBuffers(replaced, values)(op.body)
+        block = Block(
+            (),
+            [b[tuple(slice(None) for _ in b.shape)] for b in inputs],
+            [b[tuple(slice(None) for _ in b.shape)] for b in outputs],
+            op.name,
+            body,
+        )
+        return BlockRealize((), True, block)
+
+
+class _Loads(Mapper):
+    def __init__(self, builder: _Builder, values: dict[Var, Any]):
+        super().__init__()
+        self.builder, self.values = builder, values
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
+
+    def visit_ProducerLoad(self, node: ProducerLoad) -> Any:
+        return BufferLoad(self.builder.buffer_of(node.producer), [self.visit(i) for i in node.indices])
+
+
+class _ReplaceBuffers(Mapper):
+    def __init__(self, buffers: dict[Buffer, Buffer], values: dict[Var, Any]):
+        super().__init__()
+        self.buffers, self.values = buffers, values
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        return self.buffers.get(buffer) or self._map_shared(buffer)
+
+
+def buffer_name(tensor: Tensor) -> str:
+    """The name of a tensor's buffer."""
+    return tensor.op.name if tensor.op.num_outputs == 1 else f"{tensor.op.name}_v{tensor.value_index}"
+
+
+class _ConvertIndices(Mapper):
+    """Gives loop variables, block variables, shapes and index constants another integer dtype."""
+
+    def __init__(self, dtype: DataType):
+        super().__init__()
+        self.dtype = dtype
+        self.new_vars: dict[Var, Var] = {}
+        self.indexing = False
+
+    def variable(self, var: Var) -> Var:
+        if not var.dtype.is_index:
+            return var
+        return self.new_vars.setdefault(var, var.copy_with_dtype(self.dtype))
+
+    def index(self, expr: Any) -> Any:
+        outer, self.indexing = self.indexing, True
+        new = self.visit(as_expr(expr))
+        self.indexing = outer
+        return new.astype(self.dtype) if new.dtype.is_index else new
+
+    def visit_Var(self, var: Var) -> Any:
+        new = self.new_vars.get(var)
+        if new is None:
+            return var
+        return new if self.indexing else new.astype(var.dtype)
+
+    def visit_IntImm(self, node: Any) -> Any:
+        return const(node.value, self.dtype) if self.indexing and node.dtype.is_index else node
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        found = self._mapped.get(id(buffer))
+        if found is None:
+            new = buffer.replace(
+                shape=Array(self.index(d) for d in buffer.shape),
+                strides=Array(self.index(s) for s in buffer.strides),
+                elem_offset=self.index(buffer.elem_offset),
+            )
+            found = self._mapped[id(buffer)] = (buffer, new)
+        return found[1]
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        return node.replace(buffer=self.visit(node.buffer), indices=Array(self.index(i) for i in node.indices))
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        return node.replace(
+            buffer=self.visit(node.buffer),
+            value=self.visit(node.value),
+            indices=Array(self.index(i) for i in node.indices),
+        )
+
+    def visit_Range(self, node: Range) -> Any:
+        return Range(min=self.index(node.min), extent=self.index(node.extent))
+
+    def visit_IterVar(self, node: IterVar) -> Any:
+        found = self._mapped.get(id(node))
+        if found is None:
+            new = node.replace(dom=None if node.dom is None else self.visit(node.dom), var=self.variable(node.var))
+            found = self._mapped[id(node)] = (node, new)
+        return found[1]
+
+    def visit_For(self, node: For) -> Any:
+        return node.replace(
+            loop_var=self.variable(node.loop_var),
+            min=self.index(node.min),
+            extent=self.index(node.extent),
+            body=self.visit(node.body),
+        )
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Any:
+        return node.replace(
+            iter_values=Array(self.index(v) for v in node.iter_values),
+            predicate=self.visit(node.predicate),
+            block=self.visit(node.block),
+        )
+
+
+def convert_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
+    """The function with indices and shapes of another integer dtype."""
+    mapper = _ConvertIndices(DataType(dtype))
+    for buffer in func.buffer_map.values():
+        for dim in buffer.shape:
+            if isinstance(dim, Var):
+                mapper.variable(dim)
+    params = Array(mapper.variable(p) for p in func.params)
+    buffers = {p: mapper(b) for p, b in func.buffer_map.items()}
+    return func.replace(params=params, buffer_map=buffers, body=mapper(func.body))

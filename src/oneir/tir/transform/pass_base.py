@@ -1,0 +1,41 @@
+"""Passes over the TensorIR functions of a module.
+
+    @prim_func_pass(opt_level=0)
+    def my_pass(func, mod, ctx):
+        return func.with_body(...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, pass_decorator
+from ..function import PrimFunc
+
+
+class PrimFuncPass(Pass):
+    """A pass over one function at a time; a function for which None comes back is left out of the module."""
+
+    def __init__(self, transform: Callable[[PrimFunc, IRModule, PassContext], PrimFunc | None], info: PassInfo):
+        self.transform = transform
+        self.info = info
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        functions: dict[Any, Any] = {}
+        changed = False
+        for var, func in mod.functions.items():
+            new = self.transform(func, mod, ctx) if isinstance(func, PrimFunc) else func
+            changed = changed or new is not func
+            if new is not None:
+                functions[var] = new
+        return mod.replace(functions=functions) if changed else mod
+
+
+prim_func_pass = pass_decorator(PrimFuncPass, "transform_function")
+
+
+def function_pass(transform: Callable[[PrimFunc], PrimFunc | None], name: str, required: Sequence[str] = ()) -> PrimFuncPass:
+    """The pass `name` that transforms each function by itself."""
+    return PrimFuncPass(lambda func, mod, ctx: transform(func), PassInfo(0, name, required))
