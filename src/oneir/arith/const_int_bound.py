@@ -1,0 +1,334 @@
+"""Constant bounds of integer expressions: `const_int_bound(i * 4 + j)` with i, j in [0, 4) is [0, 15].
+
+Bounds are pairs (low, high) of Python ints. `POS_INF` and `NEG_INF` stand for infinity and are what every larger
+value becomes. Arithmetic on int32 and int64 is assumed not to overflow; a result of another dtype that may wrap
+is only known to be a value of its dtype. The bounds of a vector hold for every lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ..ir import expr as e
+from ..ir.dtype import DataType
+from ..ir.node import Node, attr
+from ..ir.op import Op
+from .pattern import same
+
+if TYPE_CHECKING:
+    from .analyzer import Analyzer
+
+POS_INF = (1 << 63) - 1
+NEG_INF = -POS_INF
+Bounds = tuple[int, int]
+EVERYTHING: Bounds = (NEG_INF, POS_INF)
+_BOOL: Bounds = (0, 1)
+
+
+class ConstIntBound(Node):
+    """The integers from `min_value` to `max_value`, both included."""
+
+    POS_INF: ClassVar[int] = POS_INF
+    NEG_INF: ClassVar[int] = NEG_INF
+    min_value: int = attr()
+    max_value: int = attr()
+
+
+_dtype_bounds: dict[DataType, tuple[Bounds, bool]] = {}
+
+
+def _dtype_info(dtype: DataType) -> tuple[Bounds, bool]:
+    """The values of a dtype, and whether its arithmetic wraps."""
+    found = _dtype_bounds.get(dtype)
+    if found is None:
+        if dtype.code == "int":
+            bounds = (clip(-(1 << (dtype.bits - 1))), clip((1 << (dtype.bits - 1)) - 1))
+        elif dtype.code in ("uint", "bool"):
+            bounds = (0, clip((1 << dtype.bits) - 1))
+        else:
+            bounds = EVERYTHING
+        found = _dtype_bounds[dtype] = (bounds, (dtype.is_int or dtype.is_bool) and not is_index_like(dtype))
+    return found
+
+
+def dtype_bounds(dtype: DataType) -> Bounds:
+    """The values that a dtype holds."""
+    return _dtype_info(dtype)[0]
+
+
+def is_index_like(dtype: DataType) -> bool:
+    """Whether arithmetic of the dtype, scalar or vector, is assumed not to overflow."""
+    return dtype.code == "int" and dtype.bits >= 32
+
+
+def clip(value: int) -> int:
+    """A value beyond infinity becomes infinity."""
+    return NEG_INF if value < NEG_INF else POS_INF if value > POS_INF else value
+
+
+def add_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The bounds of a sum."""
+    low = NEG_INF if a[0] == NEG_INF or b[0] == NEG_INF else clip(a[0] + b[0])
+    high = POS_INF if a[1] == POS_INF or b[1] == POS_INF else clip(a[1] + b[1])
+    return low, high
+
+
+def scale_bounds(a: Bounds, factor: int) -> Bounds:
+    """The bounds of a multiple."""
+    if factor >= 0:
+        return clip(a[0] * factor), clip(a[1] * factor)
+    return clip(a[1] * factor), clip(a[0] * factor)
+
+
+def union_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The smallest bounds that hold both."""
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def intersect_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The values in both; of disjoint bounds, which only contradictory conditions make, the first."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else a
+
+
+def _multiply(a: Bounds, b: Bounds) -> Bounds:
+    products = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
+    return clip(min(products)), clip(max(products))
+
+
+def floordiv_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The bounds of a quotient rounded down."""
+    if b[0] > 0:
+        return _quotient(a[0], b, low=True), _quotient(a[1], b, low=False)
+    if a[0] >= 0 and b[0] >= 0:
+        return 0, a[1]
+    largest = max(abs(a[0]), abs(a[1]))
+    return -largest, largest
+
+
+def _quotient(value: int, b: Bounds, low: bool) -> int:
+    """The least (or greatest) value // d for d in b, all positive."""
+    if value == (NEG_INF if low else POS_INF):
+        return value
+    if low == (value >= 0):
+        return value // b[1] if b[1] != POS_INF else (0 if value >= 0 else -1)
+    return value // b[0]
+
+
+def _truncate(value: int, divisor: int, infinity: int) -> int:
+    if value == infinity:
+        return value
+    return value // divisor if value >= 0 else -(-value // divisor)
+
+
+def floormod_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The bounds of a remainder with the sign of the divisor."""
+    if b[0] > 0:
+        if a[0] >= 0:
+            return a if a[1] < b[0] else (0, min(a[1], b[1] - 1 if b[1] != POS_INF else POS_INF))
+        if b[0] == b[1] and a[0] != NEG_INF and a[1] != POS_INF and a[0] // b[0] == a[1] // b[0]:
+            return a[0] % b[0], a[1] % b[0]
+        return 0, b[1] - 1 if b[1] != POS_INF else POS_INF
+    if a[0] >= 0 and b[0] >= 0:
+        return 0, a[1]
+    return min(a[0], clip(b[0] + 1), 0), max(a[1], clip(b[1] - 1), 0)
+
+
+class BoundAnalyzer:
+    """What an analyzer knows of constant bounds."""
+
+    def __init__(self, analyzer: Analyzer):
+        self.analyzer = analyzer
+        self.variables: dict[e.Var, Bounds] = {}
+        self.facts: list[tuple[e.PrimExpr, Bounds]] = []
+        """Bounds of composite expressions, from conditions known to hold."""
+        self.memo: dict[int, tuple[e.PrimExpr, Bounds]] = {}
+
+    def __call__(self, expr: e.PrimExpr) -> Bounds:
+        """The bounds of an expression."""
+        kind = type(expr)
+        if kind is e.IntImm:
+            value = expr.value
+            return (value, value) if NEG_INF < value < POS_INF else (clip(value), clip(value))
+        if expr._is_variable:
+            found = self.variables.get(expr)
+            if found is not None:
+                return found
+            low, high = dtype_bounds(expr.dtype)
+            return (max(low, 0), high) if isinstance(expr, e.SizeVar) else (low, high)
+        known = self.memo.get(id(expr))
+        if known is not None:
+            return known[1]
+        handler = _HANDLERS.get(kind)
+        (low, high), wraps = _dtype_info(expr.dtype)
+        if handler is None:
+            bounds = (low, high)
+        else:
+            bounds = handler(self, expr)
+            if wraps and (bounds[0] < low or bounds[1] > high):
+                bounds = (low, high)
+        for fact, limits in self.facts:
+            if type(fact) is kind and same(fact, expr):
+                bounds = intersect_bounds(bounds, limits)
+        self.memo[id(expr)] = (expr, bounds)
+        return bounds
+
+    def _add(self, expr: Any) -> Bounds:
+        return add_bounds(self(expr.a), self(expr.b))
+
+    def _sub(self, expr: Any) -> Bounds:
+        low, high = self(expr.b)
+        return add_bounds(self(expr.a), (-high, -low))
+
+    def _mul(self, expr: Any) -> Bounds:
+        return _multiply(self(expr.a), self(expr.b))
+
+    def _floordiv(self, expr: Any) -> Bounds:
+        return floordiv_bounds(self(expr.a), self(expr.b))
+
+    def _floormod(self, expr: Any) -> Bounds:
+        divisor = self(expr.b)
+        bounds = floormod_bounds(self(expr.a), divisor)
+        if divisor[0] == divisor[1] > 1 and bounds == (0, divisor[1] - 1):
+            # What is known modulo a common factor narrows both ends: (4 * x + 1) % 8 is 1 or 5.
+            coeff, base = self.analyzer.modular(expr.a)
+            step = math.gcd(coeff, divisor[1])
+            return base % step, divisor[1] - step + base % step
+        return bounds
+
+    def _truncdiv(self, expr: Any) -> Bounds:
+        if not expr.dtype.is_int:
+            return EVERYTHING
+        a, b = self(expr.a), self(expr.b)
+        if b[0] == b[1] > 0:
+            return _truncate(a[0], b[0], NEG_INF), _truncate(a[1], b[0], POS_INF)
+        if a[0] >= 0 and b[0] >= 0:
+            return floordiv_bounds(a, b)
+        largest = max(abs(a[0]), abs(a[1]))
+        return -largest, largest
+
+    def _truncmod(self, expr: Any) -> Bounds:
+        if not expr.dtype.is_int:
+            return EVERYTHING
+        a, b = self(expr.a), self(expr.b)
+        low, high = min(a[0], 0), max(a[1], 0)
+        if b[0] > 0 or b[1] < 0:
+            largest = max(abs(b[0]), abs(b[1])) - 1
+            low, high = max(low, -largest), min(high, largest)
+            if a[0] >= 0 and a[1] < min(abs(b[0]), abs(b[1])):
+                return a
+        return low, high
+
+    def _min(self, expr: Any) -> Bounds:
+        a, b = self(expr.a), self(expr.b)
+        return min(a[0], b[0]), min(a[1], b[1])
+
+    def _max(self, expr: Any) -> Bounds:
+        a, b = self(expr.a), self(expr.b)
+        return max(a[0], b[0]), max(a[1], b[1])
+
+    def _truth(self, expr: Any) -> Bounds:
+        return _BOOL
+
+    def _select(self, expr: Any) -> Bounds:
+        return union_bounds(self(expr.true_value), self(expr.false_value))
+
+    def _cast(self, expr: Any) -> Bounds:
+        everything = dtype_bounds(expr.dtype)
+        source = expr.value.dtype
+        if expr.dtype.is_bool or not (source.is_int or source.is_bool):
+            return everything
+        low, high = self(expr.value)
+        return (low, high) if low >= everything[0] and high <= everything[1] else everything
+
+    def _ramp(self, expr: Any) -> Bounds:
+        if not isinstance(expr.lanes, int):
+            return dtype_bounds(expr.dtype)
+        return add_bounds(self(expr.base), _multiply(self(expr.stride), (0, expr.lanes - 1)))
+
+    def _broadcast(self, expr: Any) -> Bounds:
+        return self(expr.value)
+
+    def _let(self, expr: Any) -> Bounds:
+        self.variables.setdefault(expr.var, self(expr.value))
+        return self(expr.body)
+
+    def _call(self, expr: Any) -> Bounds:
+        rule = _CALLS.get(expr.op.name) if isinstance(expr.op, Op) else None
+        return dtype_bounds(expr.dtype) if rule is None else rule(self, expr, *expr.args)
+
+    def _likely(self, call: Any, condition: Any) -> Bounds:
+        return self(condition)
+
+    def _if_then_else(self, call: Any, condition: Any, yes: Any, no: Any) -> Bounds:
+        return union_bounds(self(yes), self(no))
+
+    def _shift_right(self, call: Any, value: Any, count: Any) -> Bounds:
+        amount = count.value if isinstance(count, e.IntImm) else -1
+        if 0 <= amount < call.dtype.bits:
+            return floordiv_bounds(self(value), (1 << amount, 1 << amount))
+        low, high = self(value)
+        return min(low, -1) if low < 0 else 0, max(high, 0)
+
+    def _shift_left(self, call: Any, value: Any, count: Any) -> Bounds:
+        amount = count.value if isinstance(count, e.IntImm) else -1
+        if 0 <= amount < call.dtype.bits:
+            return scale_bounds(self(value), 1 << amount)
+        return dtype_bounds(call.dtype)
+
+    def _bitwise_and(self, call: Any, a: Any, b: Any) -> Bounds:
+        highs = [high for low, high in (self(a), self(b)) if low >= 0]
+        return (0, min(highs)) if highs else dtype_bounds(call.dtype)
+
+    def _bitwise_or(self, call: Any, a: Any, b: Any) -> Bounds:
+        x, y = self(a), self(b)
+        if x[0] < 0 or y[0] < 0:
+            return dtype_bounds(call.dtype)
+        return 0, (1 << max(x[1].bit_length(), y[1].bit_length())) - 1
+
+    def _abs(self, call: Any, value: Any) -> Bounds:
+        low, high = self(value)
+        return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+
+    def _bit_count(self, call: Any, value: Any) -> Bounds:
+        return 0, value.dtype.bits
+
+    def _vscale(self, call: Any) -> Bounds:
+        return 1, dtype_bounds(call.dtype)[1]
+
+
+_HANDLERS: dict[type, Callable[[BoundAnalyzer, Any], Bounds]] = {
+    e.Add: BoundAnalyzer._add,
+    e.Sub: BoundAnalyzer._sub,
+    e.Mul: BoundAnalyzer._mul,
+    e.FloorDiv: BoundAnalyzer._floordiv,
+    e.FloorMod: BoundAnalyzer._floormod,
+    e.Div: BoundAnalyzer._truncdiv,
+    e.Mod: BoundAnalyzer._truncmod,
+    e.Min: BoundAnalyzer._min,
+    e.Max: BoundAnalyzer._max,
+    e.Select: BoundAnalyzer._select,
+    e.Cast: BoundAnalyzer._cast,
+    e.Ramp: BoundAnalyzer._ramp,
+    e.Broadcast: BoundAnalyzer._broadcast,
+    e.Let: BoundAnalyzer._let,
+    e.Call: BoundAnalyzer._call,
+}
+for _comparison in (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or, e.Not):
+    _HANDLERS[_comparison] = BoundAnalyzer._truth
+
+_CALLS: dict[str, Callable[..., Bounds]] = {
+    "tir.likely": BoundAnalyzer._likely,
+    "tir.if_then_else": BoundAnalyzer._if_then_else,
+    "tir.shift_right": BoundAnalyzer._shift_right,
+    "tir.shift_left": BoundAnalyzer._shift_left,
+    "tir.bitwise_and": BoundAnalyzer._bitwise_and,
+    "tir.bitwise_or": BoundAnalyzer._bitwise_or,
+    "tir.bitwise_xor": BoundAnalyzer._bitwise_or,
+    "tir.abs": BoundAnalyzer._abs,
+    "tir.clz": BoundAnalyzer._bit_count,
+    "tir.popcount": BoundAnalyzer._bit_count,
+    "tir.vscale": BoundAnalyzer._vscale,
+}

@@ -1,0 +1,54 @@
+"""What follows from a condition that is known to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..ir import expr as e
+from ..ir.op import Op
+
+
+def conjuncts(condition: Any) -> Iterator[Any]:
+    """The conditions that hold when a condition does: the parts of a conjunction, what `likely` wraps."""
+    pending = [condition]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, e.And):
+            pending += [part.b, part.a]
+        elif isinstance(part, e.Call) and isinstance(part.op, Op) and part.op.name == "tir.likely":
+            pending.append(part.args[0])
+        else:
+            yield part
+
+
+def without_likely(condition: Any) -> Any:
+    """The condition that `likely` wraps."""
+    while isinstance(condition, e.Call) and isinstance(condition.op, Op) and condition.op.name == "tir.likely":
+        condition = condition.args[0]
+    return condition
+
+
+def non_positive(condition: Any) -> Iterator[tuple[Any, Any, int]]:
+    """A comparison as (a, b, c), each saying that a - b + c <= 0."""
+    match condition:
+        case e.LT(a=a, b=b):
+            yield a, b, 1
+        case e.LE(a=a, b=b):
+            yield a, b, 0
+        case e.GT(a=a, b=b):
+            yield b, a, 1
+        case e.GE(a=a, b=b):
+            yield b, a, 0
+        case e.EQ(a=a, b=b):
+            yield a, b, 0
+            yield b, a, 0
+
+
+def residue(condition: Any) -> tuple[e.Var, int, int] | None:
+    """A condition `x % c == d` on a variable, as (x, c, d)."""
+    match condition:
+        case e.EQ(a=e.FloorMod(a=e.Var() as variable, b=e.IntImm(value=divisor)), b=e.IntImm(value=rest)):
+            if divisor > 0 and 0 <= rest < divisor:
+                return variable, divisor, rest
+    return None

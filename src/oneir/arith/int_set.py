@@ -1,0 +1,443 @@
+"""Sets of integers with symbolic bounds: `int_set(i * 4 + j)` over i in [0, n), j in [0, 4) is [0, n * 4 - 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..ir import expr as e
+from ..ir import operators as ops
+from ..ir.expr import PrimExpr, Range, Var
+from ..ir.node import Node
+from ..ir.op import Op
+from ..runtime.error import TypeMismatch, UnsupportedError
+
+if TYPE_CHECKING:
+    from .analyzer import Analyzer
+
+_POS_INF = Var("pos_inf", "handle")
+_NEG_INF = Var("neg_inf", "handle")
+
+
+def pos_inf() -> Var:
+    """The bound of a set that has none above."""
+    return _POS_INF
+
+
+def neg_inf() -> Var:
+    """The bound of a set that has none below."""
+    return _NEG_INF
+
+
+def is_infinite(bound: PrimExpr) -> bool:
+    """Whether a bound is no number."""
+    return bound is _POS_INF or bound is _NEG_INF
+
+
+class IntSet(Node):
+    """A set of integers."""
+
+    def is_nothing(self) -> bool:
+        """Whether the set is known to be empty."""
+        return False
+
+    def is_everything(self) -> bool:
+        """Whether nothing is known of the set."""
+        return False
+
+    @staticmethod
+    def vector(vec: Any) -> IntervalSet:
+        """The values of the lanes of a vector expression."""
+        from .analyzer import Analyzer
+
+        result = Analyzer().int_set(vec, {})
+        assert isinstance(result, IntervalSet)
+        return result
+
+    @staticmethod
+    def single_point(point: Any) -> IntervalSet:
+        """The set of one value."""
+        value = e.as_expr(point)
+        return IntervalSet(value, value)
+
+
+class IntervalSet(IntSet):
+    """The integers from `min_value` to `max_value`, both included; a bound may be `neg_inf()` or `pos_inf()`."""
+
+    min_value: PrimExpr
+    max_value: PrimExpr
+
+    def __init__(self, min_value: Any, max_value: Any):
+        self.min_value, self.max_value = e.as_expr(min_value), e.as_expr(max_value)
+
+    def is_nothing(self) -> bool:
+        return self.min_value is _POS_INF or self.max_value is _NEG_INF
+
+    def is_everything(self) -> bool:
+        return self.min_value is _NEG_INF and self.max_value is _POS_INF
+
+    def is_single_point(self) -> bool:
+        """Whether both bounds are the same expression."""
+        return self.min_value is self.max_value or (
+            not self.is_everything() and not self.is_nothing() and ops.same_expr(self.min_value, self.max_value)
+        )
+
+
+class PresburgerSet(IntSet):
+    """A union of polyhedra; the name exists, sets of this kind are not supported."""
+
+    def __init__(self, *constraints: Any):
+        raise UnsupportedError("sets described by Presburger formulas are not supported; use IntervalSet")
+
+
+EVERYTHING = IntervalSet(_NEG_INF, _POS_INF)
+NOTHING = IntervalSet(_POS_INF, _NEG_INF)
+
+
+def as_int_set(value: Any) -> IntSet:
+    """A set given as such, as a `Range`, or as one value."""
+    if isinstance(value, IntSet):
+        return value
+    if isinstance(value, Range):
+        return IntervalSet(value.min, value.min + value.extent - 1)
+    if isinstance(value, (e.ExprOp, int)):
+        return IntSet.single_point(value)
+    raise TypeMismatch(f"expected an IntSet, a Range or an expression, found {type(value).__name__}")
+
+
+class IntSetEvaluator:
+    """Evaluates an expression over sets; all bounds it makes are simplified."""
+
+    def __init__(self, analyzer: Analyzer, domains: Mapping[Var, IntSet]):
+        self.analyzer, self.domains = analyzer, domains
+        self.entered: list[Var] = []
+        self.memo: dict[int, tuple[PrimExpr, IntervalSet]] = {}
+
+    def __call__(self, expr: PrimExpr) -> IntervalSet:
+        """The interval of an expression."""
+        if isinstance(expr, e.IntImm):
+            return IntervalSet(expr, expr)
+        if isinstance(expr, Var):
+            return self._variable(expr)
+        known = self.memo.get(id(expr))
+        if known is None or self.entered:
+            handler = _HANDLERS.get(type(expr))
+            if handler is None or not (expr.dtype.is_int or expr.dtype.is_bool):
+                result = self._opaque(expr)
+            else:
+                result = handler(self, expr)
+            known = self.memo[id(expr)] = (expr, result)
+        return known[1]
+
+    def _variable(self, var: Var) -> IntervalSet:
+        found = self.domains.get(var)
+        if not isinstance(found, IntervalSet) or var in self.entered:
+            return IntervalSet(var, var)
+        if found.is_nothing():
+            return found
+        # The bounds of a variable may hold other variables of the map.
+        self.entered.append(var)
+        low = found.min_value if is_infinite(found.min_value) else self(found.min_value).min_value
+        high = found.max_value if is_infinite(found.max_value) else self(found.max_value).max_value
+        self.entered.pop()
+        return IntervalSet(low, high)
+
+    def _opaque(self, expr: Any) -> IntervalSet:
+        """An expression whose value does not depend on the variables is a point; else nothing is known."""
+        return EVERYTHING if self._depends(expr) else IntervalSet(expr, expr)
+
+    def _depends(self, expr: Any) -> bool:
+        pending = [expr]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, Var):
+                if node in self.domains:
+                    return True
+            elif isinstance(node, PrimExpr):
+                node._visit_children(pending.append)
+        return False
+
+    def _simple(self, expr: Any) -> PrimExpr:
+        analyzer = self.analyzer
+        return analyzer.canonical.visit(analyzer.rewriter.visit(expr))
+
+    def _of(self, cls: type, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        return self._simple(cls(a, b))
+
+    def _operands(self, expr: Any) -> tuple[IntervalSet, IntervalSet] | IntervalSet:
+        """The sets of both operands; the set of the whole where that is already decided."""
+        a, b = self(expr.a), self(expr.b)
+        if a.is_nothing() or b.is_nothing():
+            return NOTHING
+        if a.is_single_point() and b.is_single_point():
+            if a.min_value is expr.a and b.min_value is expr.b:
+                return IntervalSet(expr, expr)
+            return IntSet.single_point(self._of(type(expr), a.min_value, b.min_value))
+        return a, b
+
+    def _add(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        low = self._end(e.Add, a.min_value, b.min_value, _NEG_INF)
+        return IntervalSet(low, self._end(e.Add, a.max_value, b.max_value, _POS_INF))
+
+    def _sub(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        low = self._end(e.Sub, a.min_value, b.max_value, _NEG_INF)
+        return IntervalSet(low, self._end(e.Sub, a.max_value, b.min_value, _POS_INF))
+
+    def _end(self, cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr) -> PrimExpr:
+        """One bound of a result; the given infinity where either part is infinite."""
+        return infinity if is_infinite(a) or is_infinite(b) else self._of(cls, a, b)
+
+    def _mul(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        if a.is_single_point():
+            a, b = b, a
+        if b.is_single_point():
+            return self._scaled(a, b.min_value)
+        return self._constant(expr)
+
+    def _scaled(self, a: IntervalSet, factor: PrimExpr) -> IntervalSet:
+        low, high = self.analyzer.bounds(factor)
+        if low == high == 0:
+            return IntSet.single_point(factor)
+        if low >= 0:
+            return IntervalSet(
+                self._end(e.Mul, a.min_value, factor, _NEG_INF), self._end(e.Mul, a.max_value, factor, _POS_INF)
+            )
+        if high <= 0:
+            return IntervalSet(
+                self._end(e.Mul, a.max_value, factor, _NEG_INF), self._end(e.Mul, a.min_value, factor, _POS_INF)
+            )
+        return EVERYTHING
+
+    def _constant(self, expr: PrimExpr) -> IntervalSet:
+        """Constant bounds of an expression whose variables run over sets of constant bounds."""
+        from .analyzer import Analyzer
+        from .const_int_bound import NEG_INF, POS_INF
+
+        inner = Analyzer()
+        for variable, values in self.domains.items():
+            if isinstance(values, IntervalSet) and not is_infinite(values.min_value):
+                low = self.analyzer.bounds(values.min_value)[0]
+                high = POS_INF if is_infinite(values.max_value) else self.analyzer.bounds(values.max_value)[1]
+                if low <= high:
+                    inner.bounds.variables[variable] = (low, high)
+        for variable, known in self.analyzer.bounds.variables.items():
+            inner.bounds.variables.setdefault(variable, known)
+        low, high = inner.bounds(expr)
+        limits = self.analyzer.bounds_of_dtype(expr.dtype)
+        return IntervalSet(
+            e.IntImm(expr.dtype, low) if low > max(limits[0], NEG_INF) else _NEG_INF,
+            e.IntImm(expr.dtype, high) if high < min(limits[1], POS_INF) else _POS_INF,
+        )
+
+    def _floordiv(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        if not b.is_single_point() or self.analyzer.bounds(b.min_value)[0] <= 0:
+            return self._constant(expr)
+        divisor = b.min_value
+        low = self._end(e.FloorDiv, a.min_value, divisor, _NEG_INF)
+        return IntervalSet(low, self._end(e.FloorDiv, a.max_value, divisor, _POS_INF))
+
+    def _truncdiv(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        if not b.is_single_point() or self.analyzer.bounds(b.min_value)[0] <= 0:
+            return self._constant(expr)
+        low = self._end(e.Div, a.min_value, b.min_value, _NEG_INF)
+        return IntervalSet(low, self._end(e.Div, a.max_value, b.min_value, _POS_INF))
+
+    def _floormod(self, expr: Any) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+        if not b.is_single_point() or self.analyzer.bounds(b.min_value)[0] <= 0:
+            return self._constant(expr)
+        divisor = b.min_value
+        if not is_infinite(a.min_value) and not is_infinite(a.max_value):
+            analyzer = self.analyzer
+            first, last = self._of(e.FloorDiv, a.min_value, divisor), self._of(e.FloorDiv, a.max_value, divisor)
+            if analyzer.difference(first, last) == (0, 0):
+                # The whole interval lies between two multiples of the divisor.
+                offset = e.Mul(first, divisor)
+                return IntervalSet(self._of(e.Sub, a.min_value, offset), self._of(e.Sub, a.max_value, offset))
+        return IntervalSet(e.const(0, expr.dtype), self._simple(divisor - 1))
+
+    def _min(self, expr: Any) -> IntervalSet:
+        return self._extreme(expr, e.Min, _NEG_INF, _POS_INF)
+
+    def _max(self, expr: Any) -> IntervalSet:
+        return self._extreme(expr, e.Max, _POS_INF, _NEG_INF)
+
+    def _extreme(self, expr: Any, cls: type, winning: PrimExpr, losing: PrimExpr) -> IntervalSet:
+        operands = self._operands(expr)
+        if isinstance(operands, IntervalSet):
+            return operands
+        a, b = operands
+
+        def pick(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+            if x is winning or y is winning:
+                return winning
+            return y if x is losing else x if y is losing else self._of(cls, x, y)
+
+        return IntervalSet(pick(a.min_value, b.min_value), pick(a.max_value, b.max_value))
+
+    def _comparison(self, expr: Any) -> IntervalSet:
+        """A truth value: a point where the sets decide it, else either."""
+        if not self._depends(expr):
+            return IntervalSet(expr, expr)
+        a, b = self(expr.a), self(expr.b)
+        ends = (a.min_value, a.max_value, b.min_value, b.max_value)
+        if not (any_infinite(ends) or a.is_nothing() or b.is_nothing()) and type(expr) is not e.EQ:
+            kind = type(expr)
+            if kind in (e.GT, e.GE):
+                kind, a, b = (e.LT if kind is e.GT else e.LE), b, a
+            if kind in (e.LT, e.LE):
+                if _is_true(self._of(kind, a.max_value, b.min_value)):
+                    return IntSet.single_point(e.IntImm("bool", 1))
+                contrary = e.LE if kind is e.LT else e.LT
+                if _is_true(self._of(contrary, b.max_value, a.min_value)):
+                    return IntSet.single_point(e.IntImm("bool", 0))
+        return IntervalSet(e.IntImm("bool", 0), e.IntImm("bool", 1))
+
+    def _select(self, expr: Any) -> IntervalSet:
+        return union([self(expr.true_value), self(expr.false_value)], self.analyzer)
+
+    def _cast(self, expr: Any) -> IntervalSet:
+        value = expr.value
+        if not (value.dtype.is_int or value.dtype.is_bool) or not expr.dtype.is_int:
+            return self._opaque(expr)
+        inner = self(value)
+        if inner.is_nothing() or (inner.min_value is value and inner.max_value is value):
+            return inner if inner.is_nothing() else IntervalSet(expr, expr)
+        low, high = self.analyzer.bounds_of_dtype(expr.dtype)
+        source = self.analyzer.bounds_of_dtype(value.dtype)
+        if source[0] < low or source[1] > high:
+            ends = (inner.min_value, inner.max_value)
+            if any_infinite(ends) or self.analyzer.bounds(ends[0])[0] < low or self.analyzer.bounds(ends[1])[1] > high:
+                return EVERYTHING
+        return IntervalSet(
+            *(
+                x if is_infinite(x) else self._simple(ops.cast(expr.dtype, x))
+                for x in (inner.min_value, inner.max_value)
+            )
+        )
+
+    def _ramp(self, expr: Any) -> IntervalSet:
+        base = self(expr.base)
+        if not (isinstance(expr.stride, e.IntImm) and isinstance(expr.lanes, int)) or base.is_nothing():
+            return base if base.is_nothing() else EVERYTHING
+        span = e.const(expr.stride.value * (expr.lanes - 1), expr.base.dtype)
+        low, high = base.min_value, base.max_value
+        if span.value >= 0:
+            return IntervalSet(low, self._end(e.Add, high, span, _POS_INF))
+        return IntervalSet(self._end(e.Add, low, span, _NEG_INF), high)
+
+    def _broadcast(self, expr: Any) -> IntervalSet:
+        return self(expr.value)
+
+    def _call(self, call: Any) -> IntervalSet:
+        name = call.op.name if isinstance(call.op, Op) else ""
+        if name == "tir.likely":
+            return self(call.args[0])
+        if name == "tir.if_then_else":
+            return union([self(call.args[1]), self(call.args[2])], self.analyzer)
+        if name in ("tir.shift_left", "tir.shift_right") and isinstance(call.args[1], e.IntImm):
+            count = call.args[1].value
+            if 0 <= count < call.dtype.bits - 1:
+                factor = e.const(1 << count, call.dtype)
+                return self((e.Mul if name == "tir.shift_left" else e.FloorDiv)(call.args[0], factor))
+        if not self._depends(call):
+            return IntervalSet(call, call)
+        return self._constant(call)
+
+    def _let(self, expr: Any) -> IntervalSet:
+        inner = IntSetEvaluator(self.analyzer, {**self.domains, expr.var: self(expr.value)})
+        return inner(expr.body)
+
+
+def any_infinite(bounds: tuple[PrimExpr, ...]) -> bool:
+    """Whether one of several bounds is no number."""
+    return any(is_infinite(b) for b in bounds)
+
+
+def _is_true(condition: PrimExpr) -> bool:
+    return isinstance(condition, e.IntImm) and condition.value != 0
+
+
+def union(sets: list[IntervalSet], analyzer: Analyzer) -> IntervalSet:
+    """The smallest interval that holds all sets."""
+    result = NOTHING
+    for other in sets:
+        if result.is_nothing() or other.is_nothing():
+            result = other if result.is_nothing() else result
+            continue
+        low = _outer(e.Min, result.min_value, other.min_value, _NEG_INF, analyzer)
+        result = IntervalSet(low, _outer(e.Max, result.max_value, other.max_value, _POS_INF, analyzer))
+    return result
+
+
+def _outer(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    if a is infinity or b is infinity:
+        return infinity
+    return a if a is b else analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
+
+
+def intersect(sets: list[IntervalSet], analyzer: Analyzer) -> IntervalSet:
+    """The values in all of several intervals."""
+    result = EVERYTHING
+    for other in sets:
+        if result.is_nothing() or other.is_nothing():
+            return NOTHING
+        low = _inner(e.Max, result.min_value, other.min_value, _NEG_INF, analyzer)
+        high = _inner(e.Min, result.max_value, other.max_value, _POS_INF, analyzer)
+        if not is_infinite(low) and not is_infinite(high) and analyzer.difference(high, low)[1] < 0:
+            return NOTHING
+        result = IntervalSet(low, high)
+    return result
+
+
+def _inner(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    if a is infinity or b is infinity:
+        return b if a is infinity else a
+    return a if a is b else analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
+
+
+_HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntervalSet]] = {
+    e.Add: IntSetEvaluator._add,
+    e.Sub: IntSetEvaluator._sub,
+    e.Mul: IntSetEvaluator._mul,
+    e.FloorDiv: IntSetEvaluator._floordiv,
+    e.FloorMod: IntSetEvaluator._floormod,
+    e.Div: IntSetEvaluator._truncdiv,
+    e.Min: IntSetEvaluator._min,
+    e.Max: IntSetEvaluator._max,
+    e.Select: IntSetEvaluator._select,
+    e.Cast: IntSetEvaluator._cast,
+    e.Ramp: IntSetEvaluator._ramp,
+    e.Broadcast: IntSetEvaluator._broadcast,
+    e.Call: IntSetEvaluator._call,
+    e.Let: IntSetEvaluator._let,
+    e.EQ: IntSetEvaluator._comparison,
+    e.NE: IntSetEvaluator._comparison,
+    e.LT: IntSetEvaluator._comparison,
+    e.LE: IntSetEvaluator._comparison,
+    e.GT: IntSetEvaluator._comparison,
+    e.GE: IntSetEvaluator._comparison,
+}

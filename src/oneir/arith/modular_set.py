@@ -1,0 +1,155 @@
+"""What is known of an integer expression modulo a constant: `modular_set(4 * x + 1)` is coeff 4, base 1.
+
+A pair (coeff, base) says that the value is `coeff * k + base` for some integer k; coeff 0 says that it is `base`. Ring operations that
+wrap keep what is known modulo powers of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..ir import expr as e
+from ..ir.node import Node, attr
+from ..ir.op import Op
+from .const_int_bound import dtype_bounds, is_index_like
+
+Congruence = tuple[int, int]
+ANYTHING: Congruence = (1, 0)
+
+
+class ModularSet(Node):
+    """The integers `coeff * k + base`."""
+
+    coeff: int = attr()
+    base: int = attr()
+
+
+def reduced(coeff: int, base: int) -> Congruence:
+    """With the base brought to [0, coeff)."""
+    return (coeff, base % coeff) if coeff else (0, base)
+
+
+def union(a: Congruence, b: Congruence) -> Congruence:
+    """What holds for the values of either."""
+    return reduced(math.gcd(a[0], b[0], a[1] - b[1]), a[1])
+
+
+class ModularAnalyzer:
+    """What an analyzer knows of remainders."""
+
+    def __init__(self):
+        self.variables: dict[e.Var, Congruence] = {}
+        self.memo: dict[int, tuple[e.PrimExpr, Congruence]] = {}
+
+    def __call__(self, expr: e.PrimExpr) -> Congruence:
+        """The congruence of an expression."""
+        if type(expr) is e.IntImm:
+            return 0, expr.value
+        if expr._is_variable:
+            return self.variables.get(expr, ANYTHING)
+        known = self.memo.get(id(expr))
+        if known is not None:
+            return known[1]
+        handler = _HANDLERS.get(type(expr))
+        result = ANYTHING if handler is None else handler(self, expr)
+        self.memo[id(expr)] = (expr, result)
+        return result
+
+    def _ring(self, expr: Any, coeff: int, base: int) -> Congruence:
+        if not is_index_like(expr.dtype):
+            if not expr.dtype.is_int:
+                return ANYTHING
+            coeff = math.gcd(coeff, 1 << expr.dtype.bits)
+        return reduced(coeff, base)
+
+    def _add(self, expr: Any) -> Congruence:
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        return self._ring(expr, math.gcd(p, q), a + b)
+
+    def _sub(self, expr: Any) -> Congruence:
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        return self._ring(expr, math.gcd(p, q), a - b)
+
+    def _mul(self, expr: Any) -> Congruence:
+        # (p x + a) (q y + b) = p q x y + p b x + q a y + a b
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        return self._ring(expr, math.gcd(p * q, p * b, q * a), a * b)
+
+    def _floordiv(self, expr: Any) -> Congruence:
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        if q == 0 and b > 0 and p % b == 0:
+            # (p x + a) // b = (p // b) x + a // b
+            return reduced(p // b, a // b)
+        return ANYTHING
+
+    def _floormod(self, expr: Any) -> Congruence:
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        # The remainder differs from the dividend by a multiple of the divisor.
+        coeff = math.gcd(p, q, b)
+        if q == 0 and b and p % b == 0:
+            return 0, a % b
+        return reduced(coeff, a)
+
+    def _truncmod(self, expr: Any) -> Congruence:
+        if not expr.dtype.is_int:
+            return ANYTHING
+        (p, a), (q, b) = self(expr.a), self(expr.b)
+        return reduced(math.gcd(p, q, b), a)
+
+    def _either(self, expr: Any) -> Congruence:
+        return union(self(expr.a), self(expr.b))
+
+    def _select(self, expr: Any) -> Congruence:
+        return union(self(expr.true_value), self(expr.false_value))
+
+    def _cast(self, expr: Any) -> Congruence:
+        source = expr.value.dtype
+        if expr.dtype.is_bool or not (source.is_int or source.is_bool):
+            return ANYTHING
+        coeff, base = self(expr.value)
+        inner, outer = dtype_bounds(source), dtype_bounds(expr.dtype)
+        if outer[0] <= inner[0] and inner[1] <= outer[1] and expr.dtype.bits >= source.bits:
+            return coeff, base
+        return reduced(math.gcd(coeff, 1 << expr.dtype.bits), base)
+
+    def _broadcast(self, expr: Any) -> Congruence:
+        return self(expr.value)
+
+    def _ramp(self, expr: Any) -> Congruence:
+        (p, a), (q, b) = self(expr.base), self(expr.stride)
+        return self._ring(expr, math.gcd(p, q, b), a)
+
+    def _let(self, expr: Any) -> Congruence:
+        self.variables.setdefault(expr.var, self(expr.value))
+        return self(expr.body)
+
+    def _call(self, expr: Any) -> Congruence:
+        name = expr.op.name if isinstance(expr.op, Op) else ""
+        if name == "tir.if_then_else":
+            return union(self(expr.args[1]), self(expr.args[2]))
+        if name == "tir.shift_left" and isinstance(expr.args[1], e.IntImm):
+            count = expr.args[1].value
+            if 0 <= count < expr.dtype.bits:
+                coeff, base = self(expr.args[0])
+                return self._ring(expr, coeff << count, base << count)
+        return ANYTHING
+
+
+_HANDLERS: dict[type, Callable[[ModularAnalyzer, Any], Congruence]] = {
+    e.Add: ModularAnalyzer._add,
+    e.Sub: ModularAnalyzer._sub,
+    e.Mul: ModularAnalyzer._mul,
+    e.FloorDiv: ModularAnalyzer._floordiv,
+    e.FloorMod: ModularAnalyzer._floormod,
+    e.Mod: ModularAnalyzer._truncmod,
+    e.Min: ModularAnalyzer._either,
+    e.Max: ModularAnalyzer._either,
+    e.Select: ModularAnalyzer._select,
+    e.Cast: ModularAnalyzer._cast,
+    e.Broadcast: ModularAnalyzer._broadcast,
+    e.Ramp: ModularAnalyzer._ramp,
+    e.Let: ModularAnalyzer._let,
+    e.Call: ModularAnalyzer._call,
+}

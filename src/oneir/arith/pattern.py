@@ -1,0 +1,277 @@
+"""Rewrite rules written as the identities that they are, compiled to Python functions.
+
+    "x - (x // y) * y -> x % y"
+    "(x * c1) // c2 -> x * (c1 // c2) where c2 > 0 and c1 % c2 == 0"
+
+In a pattern `x`, `y`, `z`, `w` stand for any expression, the same name for the same expression; `c1` to `c4` stand for integer
+constants. On the right, arithmetic between constants is done at once and everything else is built by the simplifier, so
+it arrives simplified. After `where` stands a Python expression over the constants and the simplifier's questions: `lo(x)`,
+`hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and `x + c1` also matches
+`x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..ir import expr as e
+from ..ir.operators import same_expr
+from ..runtime.error import InternalError
+
+CLASSES: dict[type, type] = {
+    ast.Add: e.Add,
+    ast.Sub: e.Sub,
+    ast.Mult: e.Mul,
+    ast.FloorDiv: e.FloorDiv,
+    ast.Mod: e.FloorMod,
+    ast.Lt: e.LT,
+    ast.LtE: e.LE,
+    ast.Eq: e.EQ,
+    ast.NotEq: e.NE,
+    ast.And: e.And,
+    ast.Or: e.Or,
+    ast.Not: e.Not,
+}
+FUNCTIONS = {"min": e.Min, "max": e.Max, "truncdiv": e.Div, "truncmod": e.Mod, "select": e.Select}
+FIELDS = {e.Not: ("a",), e.Select: ("condition", "true_value", "false_value")}
+COMMUTATIVE = {e.Add, e.Mul, e.Min, e.Max, e.EQ, e.NE, e.And, e.Or}
+
+_QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "whole"}
+
+# A parsed pattern: a name, a number, or a node class with its operands.
+Term = str | int | bool | tuple[Any, ...]
+
+
+class Asked(str):
+    """A number that the simplifier is asked for when a rule applies: `lo(x)`, `remainder(x, c1)`."""
+
+
+class Overflow(Exception):
+    """A constant computed by a rule that does not fit its dtype."""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two expressions are the same structure; quick where they differ near the root."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is e.IntImm:
+        return a.value == b.value and a.dtype is b.dtype
+    if isinstance(a, e.BinaryOpExpr):
+        return a.dtype is b.dtype and same(a.a, b.a) and same(a.b, b.b)
+    if isinstance(a, e.Var):
+        return False
+    return same_expr(a, b)
+
+
+def fitting(value: int, dtype: Any) -> Any:
+    """The constant, where it fits the dtype; `Overflow` where not."""
+    bits = dtype.bits
+    low, high = (-(1 << (bits - 1)), 1 << (bits - 1)) if dtype.code == "int" else (0, 1 << bits)
+    if not low <= value < high:
+        raise Overflow
+    return e.const(value, dtype)
+
+
+def parse_term(node: ast.expr) -> Term:
+    """One side of a rule, from Python's syntax tree."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Constant(value=value) if isinstance(value, int):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if isinstance(value, int):
+            return -value
+        case ast.UnaryOp(op=ast.Not(), operand=a):
+            return (e.Not, parse_term(a))
+        case ast.BinOp(left=a, op=op, right=b):
+            return (CLASSES[type(op)], parse_term(a), parse_term(b))
+        case ast.Compare(left=a, ops=[op], comparators=[b]):
+            return (CLASSES[type(op)], parse_term(a), parse_term(b))
+        case ast.BoolOp(op=op, values=[a, b]):
+            return (CLASSES[type(op)], parse_term(a), parse_term(b))
+        case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
+            return Asked(f"s.{ast.unparse(node)}")
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return (FUNCTIONS[name], *(parse_term(a) for a in args))
+    raise InternalError(f"not part of a rewrite rule: {ast.unparse(node)}")
+
+
+def is_constant(term: Term) -> bool:
+    """Whether a term is known as a number once the pattern has matched."""
+    if isinstance(term, tuple):
+        return all(is_constant(t) for t in term[1:])
+    return not isinstance(term, str) or isinstance(term, Asked) or term.lstrip("-")[0] == "c"
+
+
+def variants(term: Term) -> Iterator[Term]:
+    """A pattern in all orders of its commutative operands, constants last, and with `x - c` for `x + c`."""
+    if not isinstance(term, tuple):
+        yield term
+        return
+    head, *operands = term
+    for chosen in itertools.product(*(list(variants(t)) for t in operands)):
+        if head is e.Add and is_constant(chosen[1]) and isinstance(chosen[1], str):
+            yield (head, *chosen)
+            yield (e.Sub, chosen[0], "-" + chosen[1])
+        elif head in COMMUTATIVE and not any(is_constant(t) for t in chosen):
+            yield (head, *chosen)
+            yield (head, *reversed(chosen))
+        else:
+            yield (head, *chosen)
+
+
+def renamed(term: Term, names: dict[str, str]) -> Term:
+    """The pattern with its names numbered by first use: equal for patterns that match the same things."""
+    if isinstance(term, tuple):
+        return (term[0], *(renamed(t, names) for t in term[1:]))
+    if isinstance(term, str) and not isinstance(term, Asked):
+        sign, name = ("-", term[1:]) if term[0] == "-" else ("", term)
+        return sign + names.setdefault(name, f"{name[0] if name[0] == 'c' else 'v'}{len(names)}")
+    return term
+
+
+class Rule:
+    """One rule in one order of its operands."""
+
+    __slots__ = ("_function", "condition", "pattern", "replacement", "text")
+
+    def __init__(self, text: str, pattern: tuple[Any, ...], replacement: Term, condition: str):
+        self.text, self.pattern, self.replacement, self.condition = text, pattern, replacement, condition
+        self._function: Callable[..., Any] | None = None
+
+    @property
+    def root(self) -> type:
+        """The node class that the rule rewrites."""
+        return self.pattern[0]
+
+    def may_match(self, classes: tuple[type, ...]) -> bool:
+        """Whether operands of these classes can match."""
+        return all(_may_be(term, found) for term, found in zip(self.pattern[1:], classes, strict=True))
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """`f(simplifier, dtype, *operands)`: the replacement, or None."""
+        if self._function is None:
+            self._function = _compile(self)
+        return self._function
+
+
+def _may_be(term: Term, found: type) -> bool:
+    if isinstance(term, tuple):
+        return found is term[0]
+    if isinstance(term, str) and not is_constant(term):
+        return True
+    return found is e.IntImm
+
+
+def parse_rules(table: str) -> list[Rule]:
+    """The rules of a table: one a line; empty lines and what follows a `#` are left out."""
+    rules = []
+    for line in table.splitlines():
+        text = line.split("#")[0].strip()
+        if not text:
+            continue
+        identity, _, condition = text.partition(" where ")
+        left, _, right = identity.partition("->")
+        pattern = parse_term(ast.parse(left.strip(), mode="eval").body)
+        assert isinstance(pattern, tuple)
+        replacement = parse_term(ast.parse(right.strip(), mode="eval").body)
+        seen: set[Term] = set()
+        for variant in variants(pattern):
+            if variant[0] is not pattern[0]:  # A difference with a constant reaches the rules as a sum.
+                continue
+            names: dict[str, str] = {}
+            key = (renamed(variant, names), renamed(replacement, names), condition and tuple(names))
+            if key not in seen:
+                seen.add(key)
+                rules.append(Rule(text, variant, replacement, condition.strip()))
+    return rules
+
+
+def _compile(rule: Rule) -> Callable[..., Any]:
+    """Writes the rule as straight-line Python: cheap checks of classes first, then equality of repeated names."""
+    fields = FIELDS.get(rule.root, ("a", "b"))
+    checks: list[str] = []
+    equalities: list[str] = []
+    bound: set[str] = set()
+
+    def match(term: Term, path: str, known: bool) -> None:
+        if isinstance(term, tuple):
+            if not known:
+                checks.append(f"if type({path}) is not {term[0].__name__}: return None")
+            for field, operand in zip(FIELDS.get(term[0], ("a", "b")), term[1:], strict=True):
+                match(operand, f"{path}.{field}", False)
+        elif isinstance(term, str) and not is_constant(term):
+            if term in bound:
+                equalities.append(f"if not same({term}, {path}): return None")
+            else:
+                bound.add(term)
+                checks.append(f"{term} = {path}")
+        else:
+            if not known:
+                checks.append(f"if type({path}) is not IntImm: return None")
+            if isinstance(term, str):
+                sign, name = ("-", term[1:]) if term[0] == "-" else ("", term)
+                if name in bound:
+                    checks.append(f"if {name} != {sign}{path}.value: return None")
+                else:
+                    bound.add(name)
+                    checks.append(f"{name} = {sign}{path}.value")
+            else:
+                checks.append(f"if {path}.value != {int(term)}: return None")
+
+    for field, term in zip(fields, rule.pattern[1:], strict=True):
+        match(term, f"_{field}", True)
+    if rule.condition:
+        equalities.append(f"if not ({_condition(rule.condition)}): return None")
+    body, constant = _build(rule.replacement)
+    result = f"fitting({body}, dtype)" if constant else body
+    lines = [f"def rule(s, dtype, {', '.join('_' + f for f in fields)}):"]
+    lines += [f"    {line}" for line in [*checks, *equalities, f"return {result}"]]
+    scope: dict[str, Any] = {c.__name__: c for c in [*CLASSES.values(), *FUNCTIONS.values(), e.IntImm]}
+    scope.update(same=same, fitting=fitting)
+    exec(compile("\n".join(lines), f"<{rule.text}>", "exec"), scope)
+    return scope["rule"]
+
+
+def _condition(text: str) -> str:
+    """The condition with its questions asked of the simplifier `s`."""
+    tree = ast.parse(text, mode="eval")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _QUESTIONS:
+            node.func.id = f"s.{node.func.id}"
+    return ast.unparse(tree)
+
+
+_PYTHON = {
+    cls: symbol for symbol, cls in (("+", e.Add), ("-", e.Sub), ("*", e.Mul), ("//", e.FloorDiv), ("%", e.FloorMod))
+}
+_PYTHON_FUNCTION = {e.Min: "min", e.Max: "max"}
+
+
+def _build(term: Term) -> tuple[str, bool]:
+    """Python text that makes a replacement, and whether it makes a number rather than an expression."""
+    if not isinstance(term, tuple):
+        return str(term), is_constant(term)
+    head, *operands = term
+    parts = [_build(t) for t in operands]
+    texts = [text for text, _ in parts]
+    if all(constant for _, constant in parts):
+        if head in _PYTHON:
+            return f"({texts[0]} {_PYTHON[head]} {texts[1]})", True
+        if head in _PYTHON_FUNCTION:
+            return f"{_PYTHON_FUNCTION[head]}({', '.join(texts)})", True
+    if head in (e.Not, e.Select):
+        return f"s.make_{head.__name__.lower()}({', '.join(texts)})", False
+    (a, a_constant), (b, b_constant) = parts
+    if a_constant:
+        return f"s.with_constant_left({head.__name__}, {a}, {b})", False
+    if b_constant:
+        return f"s.with_constant({head.__name__}, {a}, {b})", False
+    return f"s.binary({head.__name__}, {a}, {b})", False

@@ -1,0 +1,106 @@
+"""Bounds of differences: how `a < b` is decided when a and b share variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ir import expr as e
+from .canonical_simplify import Sum, Term
+from .const_int_bound import NEG_INF, POS_INF, Bounds, clip
+from .pattern import same
+
+if TYPE_CHECKING:
+    from .analyzer import Analyzer
+
+_STEPS = 6
+"""How many times one sum may be replaced by a bound of it."""
+
+
+class Prover:
+    """Bounds sums through bounds of their terms, symbolic ranges of variables and known comparisons."""
+
+    def __init__(self, analyzer: Analyzer):
+        self.analyzer = analyzer
+        self.facts: list[Sum] = []
+        """Sums known not to be positive."""
+        self.ranges: dict[e.Var, tuple[Sum, Sum]] = {}
+        """The least and the greatest value of variables that run over symbolic ranges."""
+        self.memo: dict[tuple[int, int], tuple[Any, Any, Bounds]] = {}
+
+    def difference(self, a: Any, b: Any) -> Bounds:
+        """Bounds of a - b."""
+        if a is b:
+            return 0, 0
+        bounds = self.analyzer.bounds
+        x, y = bounds(a), bounds(b)
+        low = NEG_INF if x[0] == NEG_INF or y[1] == POS_INF else x[0] - y[1]
+        high = POS_INF if x[1] == POS_INF or y[0] == NEG_INF else x[1] - y[0]
+        if low > 0 or high < 0 or low == high == 0:
+            return low, high
+        if not a.dtype.is_index:
+            return (0, 0) if same(a, b) else (low, high)
+        known = self.memo.get((id(a), id(b)))
+        if known is not None:
+            return known[2]
+        canonical = self.analyzer.canonical
+        total = Sum()
+        total.add_sum(canonical.sum_of(a))
+        total.add_sum(canonical.sum_of(b), -1)
+        canonical.join_digits(total)
+        high = min(high, self.upper(total, _STEPS))
+        low = max(low, clip(-self.upper(total.times(-1), _STEPS))) if high >= 0 else low
+        self.memo[(id(a), id(b))] = (a, b, (low, high))
+        return low, high
+
+    def upper(self, total: Sum, steps: int) -> int:
+        """An upper bound of a sum; what is below zero is not made any smaller."""
+        best = self.analyzer.canonical.sum_bounds(total)[1]
+        if best < 0 or not steps or not total.terms:
+            return best
+        for fact in self.facts:
+            if any(place in total.terms for place in fact.terms):
+                rest = Sum()
+                rest.add_sum(total)
+                rest.add_sum(fact, -1)
+                best = min(best, self._upper_of_rest(rest, total, steps))
+                if best < 0:
+                    return best
+        for place, term in total.terms.items():
+            for bound in self._above(term):
+                rest = Sum()
+                rest.add_sum(total)
+                del rest.terms[place]
+                rest.add_sum(bound)
+                self.analyzer.canonical.join_digits(rest)
+                best = min(best, self.upper(rest, steps - 1))
+                if best < 0:
+                    return best
+        return best
+
+    def _upper_of_rest(self, rest: Sum, total: Sum, steps: int) -> int:
+        # A known comparison helps where it takes terms away; several are tried only when that is asked for.
+        from .analyzer import Extension
+
+        if Extension.TransitivelyProveInequalities in self.analyzer.extensions or len(rest.terms) < len(total.terms):
+            return self.upper(rest, steps - 1)
+        return self.analyzer.canonical.sum_bounds(rest)[1]
+
+    def _above(self, term: Term) -> list[Sum]:
+        """Sums that are at least a term."""
+        index, canonical = term.index, self.analyzer.canonical
+        if term.upper is not None:
+            return []
+        if term.lower != 1:
+            ratio, odd = divmod(term.scale, term.lower)
+            if odd:
+                return []
+            # x // l * (l * r) = (x - x % l) * r
+            bound = canonical.sum_of(index).times(ratio)
+            bound.add(canonical.key(index), Term(index, 1, term.lower, -ratio))
+            return [bound]
+        if isinstance(index, e.Var):
+            limits = self.ranges.get(index)
+            return [] if limits is None else [limits[1 if term.scale > 0 else 0].times(term.scale)]
+        if type(index) is e.Min and term.scale > 0 or type(index) is e.Max and term.scale < 0:
+            return [canonical.sum_of(x).times(term.scale) for x in (index.a, index.b)]
+        return []
