@@ -398,7 +398,7 @@ def clz(x: Any, span: Any = None) -> PrimExpr:
     return Call("int32", "tir.clz", [x], span)
 
 
-register("reinterpret", PURE, num_inputs=1)
+register("reinterpret", PURE, num_inputs=1, TVectorizable=True)
 
 
 def reinterpret(dtype: str, value: Any, span: Any = None) -> PrimExpr:
@@ -467,7 +467,7 @@ def nan(dtype: str, span: Any = None) -> PrimExpr:
 # -- choice and truth --
 
 register("if_then_else", PURE, num_inputs=3)
-register("likely", CallEffectKind.ExprAnnotation, num_inputs=1)
+register("likely", CallEffectKind.ExprAnnotation, num_inputs=1, TVectorizable=True)
 register("vscale", PURE, num_inputs=0)
 register("undef", READ, num_inputs=0)
 register("assume", CallEffectKind.EmbedInfo, num_inputs=1)
@@ -557,7 +557,7 @@ def break_loop(span: Any = None) -> PrimExpr:
 register("call_extern", OPAQUE, script_dtype_first=True)
 register("call_pure_extern", PURE, script_dtype_first=True)
 register("call_llvm_intrin", OPAQUE, script_dtype_first=True)
-register("call_llvm_pure_intrin", PURE, script_dtype_first=True)
+register("call_llvm_pure_intrin", PURE, script_dtype_first=True, TVectorizable=True)
 for _name in ("tvm_call_packed", "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered"):
     register(_name, OPAQUE, script_name=_name.removeprefix("tvm_"))
 

@@ -12,7 +12,7 @@ from .buffer import Buffer
 from .expr import IterVar
 from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
 
-__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "substitute"]
+__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "renew_stmt", "substitute"]
 
 
 class _Substitute(Mapper):
@@ -127,6 +127,11 @@ class _RenewDefs(Mapper):
             init=None if node.init is None else self.visit(node.init),
             body=self.visit(node.body),
         )
+
+
+def renew_stmt(stmt: Any) -> Any:
+    """A copy of a statement that shares nothing that it defines with it."""
+    return _RenewDefs()(stmt)
 
 
 def renew_defs(func: Any) -> Any:

@@ -1,18 +1,22 @@
 """Passes over the TensorIR functions of a module.
 
-    @prim_func_pass(opt_level=0)
-    def my_pass(func, mod, ctx):
-        return func.with_body(...)
+@prim_func_pass(opt_level=0)
+def my_pass(func, mod, ctx):
+    return func.with_body(...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, pass_decorator
+from ...runtime.error import NotRegistered
 from ..function import PrimFunc
+
+Config = TypeVar("Config")
 
 
 class PrimFuncPass(Pass):
@@ -36,6 +40,21 @@ class PrimFuncPass(Pass):
 prim_func_pass = pass_decorator(PrimFuncPass, "transform_function")
 
 
-def function_pass(transform: Callable[[PrimFunc], PrimFunc | None], name: str, required: Sequence[str] = ()) -> PrimFuncPass:
+def function_pass(
+    transform: Callable[[PrimFunc], PrimFunc | None], name: str, required: Sequence[str] = ()
+) -> PrimFuncPass:
     """The pass `name` that transforms each function by itself."""
     return PrimFuncPass(lambda func, mod, ctx: transform(func), PassInfo(0, name, required))
+
+
+def config_option(ctx: PassContext, key: str, config_class: type[Config]) -> Config:
+    """The options of a pass: the context's `config[key]`, an object or a mapping to its fields; else the defaults."""
+    value = ctx.config.get(key)
+    if isinstance(value, config_class):
+        return value
+    values = dict(value or {})
+    known = [field.name for field in fields(config_class)]
+    for name in values:
+        if name not in known:
+            raise NotRegistered(f"the option {key!r} has no field {name!r}; it has {', '.join(known)}")
+    return config_class(**values)

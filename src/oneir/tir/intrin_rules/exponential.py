@@ -1,0 +1,160 @@
+"""exp, exp2, exp10, sigmoid, tanh, sinh, cosh, erf.
+
+e^x = 2^k * e^r with k = round(x / ln 2) and |r| <= ln(2) / 2, where a polynomial serves.
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import PrimExpr
+from .formula import (
+    ROUNDER,
+    ROUNDER_BITS,
+    Formula,
+    at_most,
+    bits_of,
+    c_function,
+    clamp,
+    flip_sign,
+    float_of,
+    float_rule,
+    fma,
+    horner,
+    magnitude,
+    power_of_two,
+    round_to_int,
+    scale,
+    select,
+    splat,
+    with_sign,
+)
+
+LOG2_E = 1.4426950408889634
+LN2_HIGH, LN2_LOW = 0.693145751953125, 1.428606765330187e-06
+"""ln 2 in two parts; the first has 17 bits, so that its product with a small whole number is exact."""
+LOG2_10 = 3.321928094887362
+LOG10_2_HIGH, LOG10_2_LOW = 0.301025390625, 4.605039066518657e-06
+LN10_HIGH, LN10_LOW = 2.3025851249694824, -3.1975435632602967e-08
+
+_EXP = (0.5, 0.1666651964187622, 0.041666414588689804, 0.008368822745978832, 0.0013939512427896261)
+"""(e^r - 1 - r) / r²"""
+_EXPM1 = (
+    *(0.5, 0.1666666716337204, 0.04166648909449577, 0.008333208039402962, 0.0013932674191892147),
+    0.00019944262749049813,
+)
+"""The same with one more term, for where 1 is subtracted again."""
+_EXP2 = (
+    *(0.6931471824645996, 0.24022650718688965, 0.05550359562039375, 0.009618062525987625, 0.0013390989042818546),
+    0.0001546288258396089,
+)
+"""(2^r - 1) / r"""
+_ERF_SMALL = (
+    *(0.12837916612625122, -0.3761262595653534, 0.11283578723669052, -0.026853347197175026, 0.005187162198126316),
+    *(-0.0007997853099368513, 7.806903886375949e-05),
+)
+"""(erf(x) - x) / x in x², for |x| <= 1"""
+_ERF_LARGE = (
+    *(-1.128596544265747, -0.6354237794876099, -0.10564330220222473, 0.02306523360311985, -0.00316612864844501),
+    *(0.0001331448438577354, 2.9508590159821324e-05, -3.6430217278393684e-06),
+)
+"""log(1 - erf(a)) / a, for 1 <= a <= 4"""
+
+
+def _reduce(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """r and k of x = k ln 2 + r."""
+    z = f.let(fma(x, LOG2_E, ROUNDER), "z")
+    n = f.let(z - ROUNDER, "n")
+    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    return f.let(r, "r"), f.let(bits_of(z) - ROUNDER_BITS, "k")
+
+
+def exp_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """p and k of e^x = p * 2^k, p within [0.7, 1.42]."""
+    r, k = _reduce(f, x)
+    return f.let(fma(r * r, horner(r, _EXP), r) + 1.0, "p"), k
+
+
+def expm1_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    """p and k of e^x = (1 + p) * 2^k."""
+    r, k = _reduce(f, x)
+    return f.let(fma(r * r, horner(r, _EXPM1), r), "p"), k
+
+
+def exp2_fraction(r: PrimExpr) -> PrimExpr:
+    """2^r for |r| <= 1/2."""
+    return fma(horner(r, _EXP2), r, 1.0)
+
+
+@float_rule("exp")
+def exp(f: Formula, x: PrimExpr) -> PrimExpr:
+    """e^x; the clamp keeps 2^k within two factors and still overflows and underflows."""
+    p, k = exp_parts(f, clamp(f, x, -105.0, 89.0))
+    return scale(f, p, k)
+
+
+@float_rule("exp2")
+def exp2(f: Formula, x: PrimExpr) -> PrimExpr:
+    """2^x"""
+    x = clamp(f, x, -151.0, 129.0)
+    n, k = round_to_int(f, x)
+    r = f.let(x - n, "r")
+    return scale(f, f.let(exp2_fraction(r), "p"), k)
+
+
+@float_rule("exp10", lambda x: c_function("pow")(splat(10.0, x), x))
+def exp10(f: Formula, x: PrimExpr) -> PrimExpr:
+    """10^x = 2^k * e^(r ln 10) with x = k log10(2) + r."""
+    x = clamp(f, x, -46.0, 39.0)
+    z = f.let(fma(x, LOG2_10, ROUNDER), "z")
+    n = f.let(z - ROUNDER, "n")
+    r = f.let(fma(n, -LOG10_2_LOW, fma(n, -LOG10_2_HIGH, x)), "r")
+    s = f.let(fma(r, LN10_HIGH, r * LN10_LOW), "s")
+    p = f.let(fma(s * s, horner(s, _EXPM1), s) + 1.0, "p")
+    return scale(f, p, f.let(bits_of(z) - ROUNDER_BITS, "k"))
+
+
+@float_rule("sigmoid", lambda x: 1.0 / (1.0 + c_function("exp")(x * -1.0)))
+def sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
+    """2^-64 / (2^-64 + e^-x 2^-64): every factor stays normal, and the division grades the denormal results."""
+    p, k = exp_parts(f, flip_sign(clamp(f, x, -105.0, 40.0)))
+    small = 2.0**-64
+    return small / fma(p, power_of_two(k - 64), small)
+
+
+@float_rule("tanh")
+def tanh(f: Formula, x: PrimExpr) -> PrimExpr:
+    """em / (em + 2) with em = e^(2|x|) - 1."""
+    a = at_most(f, f.let(magnitude(x), "a"), 10.0)
+    p, k = expm1_parts(f, f.let(a + a))
+    s = f.let(power_of_two(k), "s")
+    em = f.let(fma(p, s, s - 1.0), "em")
+    return with_sign(em / (em + 2.0), x)
+
+
+@float_rule("sinh")
+def sinh(f: Formula, x: PrimExpr) -> PrimExpr:
+    """2h + 2 h / (4h + 1) with h = (e^|x| - 1) / 4, which stays finite up to the clamp."""
+    a = f.let(magnitude(x), "a")
+    p, k = expm1_parts(f, at_most(f, a, 89.5))
+    s = f.let(power_of_two(k - 2), "s")
+    h = f.let(fma(p, s, s - 0.25), "h")
+    q = f.let(h / fma(h, 4.0, 1.0), "q")
+    return with_sign(select(a < 1e-4, a, fma(h, 2.0, q + q)), x)
+
+
+@float_rule("cosh")
+def cosh(f: Formula, x: PrimExpr) -> PrimExpr:
+    """2e + 1 / (8e) with e = e^|x| / 4."""
+    p, k = exp_parts(f, at_most(f, f.let(magnitude(x), "a"), 89.5))
+    e = f.let(p * power_of_two(k - 2), "e")
+    return fma(e, 2.0, 0.125 / e)
+
+
+@float_rule("erf")
+def erf(f: Formula, x: PrimExpr) -> PrimExpr:
+    """A polynomial up to 1; above, 1 - e^q(|x|), which is 1 from 4 on."""
+    a = f.let(magnitude(x), "a")
+    small = fma(x, horner(at_most(f, f.let(x * x), 1.0), _ERF_SMALL), x)
+    c = at_most(f, a, 4.0)
+    p, k = exp_parts(f, f.let(horner(c, _ERF_LARGE) * c))
+    tail = float_of(bits_of(p) + (k << 23))
+    return select(a > 1.0, with_sign(1.0 - tail, x), small)

@@ -1,0 +1,91 @@
+"""LowerIntrin: writes calls, and divisions, in the arithmetic that code generation emits.
+
+How a call is written is a fact of its operator, registered for the target's kind or for all:
+"llvm.FLowerIntrinsic", "default.FLowerIntrinsic". The rules for mathematics stand in `tir.intrin_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.expr import Broadcast, Call, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Ramp
+from ...ir.op import Op
+from ...ir.transform import Pass
+from ...runtime.error import InvalidValue
+from .. import intrin_rules as intrin_rules  # registers the rules
+from ..function import PrimFunc
+from .analyzed import AnalyzedMapper
+from .pass_base import function_pass
+
+
+class _Lower(AnalyzedMapper):
+    def __init__(self, target_kind: str):
+        super().__init__()
+        self.keys = (f"{target_kind}.FLowerIntrinsic", "default.FLowerIntrinsic")
+
+    def rule_of(self, call: Call) -> Callable[[Call], PrimExpr] | None:
+        if isinstance(call.op, Op):
+            for key in self.keys:
+                rule = call.op.attrs.get(key)
+                if rule is not None:
+                    return rule
+        return None
+
+    def visit_Call(self, call: Call) -> Any:
+        rule = self.rule_of(call)
+        lowered = call if rule is None else rule(call)
+        if lowered is call:
+            return super().visit_Call(call)
+        # A rule may use calls that have rules themselves. Its operands are lowered here too, and only here.
+        return self.visit(lowered)
+
+    def visit_FloorDiv(self, node: FloorDiv) -> Any:
+        node = self.generic_visit(node)
+        shift = _shift_of(node.b)
+        if shift is not None:
+            return ops.shift_right(node.a, shift)  # a // 2^s -> a >> s
+        return Div(node.a, node.b) if self.both_non_negative(node) else node  # a, b >= 0: a // b -> truncdiv(a, b)
+
+    def visit_FloorMod(self, node: FloorMod) -> Any:
+        node = self.generic_visit(node)
+        shift = _shift_of(node.b)
+        if shift is not None:
+            return ops.bitwise_and(node.a, (1 << shift) - 1)  # a % 2^s -> a & (2^s - 1)
+        return Mod(node.a, node.b) if self.both_non_negative(node) else node  # a, b >= 0: a % b -> truncmod(a, b)
+
+    def both_non_negative(self, node: Any) -> bool:
+        return node.dtype.is_uint or (self.non_negative(node.b) and self.non_negative(node.a))
+
+    def non_negative(self, x: PrimExpr) -> bool:
+        if isinstance(x, Ramp):
+            return self.non_negative(x.base) and self.non_negative(x.stride)
+        if isinstance(x, Broadcast):
+            return self.non_negative(x.value)
+        return x.dtype.is_scalar and self.analyzer.const_int_bound(x).min_value >= 0
+
+
+def _shift_of(divisor: PrimExpr) -> int | None:
+    """s of a divisor 2^s."""
+    if isinstance(divisor, Broadcast):
+        divisor = divisor.value
+    if isinstance(divisor, IntImm) and divisor.value > 0 and divisor.value & (divisor.value - 1) == 0:
+        return divisor.value.bit_length() - 1
+    return None
+
+
+def lower_intrin(func: PrimFunc) -> PrimFunc:
+    """The function with every call lowered that has a rule for the function's target."""
+    target: Any = func.get_attr("target")
+    if target is None:
+        raise InvalidValue(
+            f"LowerIntrin expects a function with a target, but {func.get_attr('global_symbol', 'the function')!r} has "
+            "none: run BindTarget first"
+        )
+    return func.with_body(_Lower(target.kind.name)(func.body))
+
+
+def LowerIntrin() -> Pass:
+    """Writes calls as the target's rules say, and divisions of known sign as shifts, masks and truncating divisions."""
+    return function_pass(lower_intrin, "tir.LowerIntrin")

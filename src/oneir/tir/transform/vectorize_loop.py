@@ -1,0 +1,485 @@
+"""VectorizeLoop: a loop marked as vectorized becomes statements over vectors.
+
+    for v in T.vectorized(4):          C[i * 4 : i * 4 + 4] =
+        C[i * 4 + v] = A[v] + 1.0  ->      A[0:4] + T.Broadcast(1.0, 4)
+
+The loop variable becomes a ramp, and everything that depends on it a vector. Under a condition that differs between
+lanes, loads and stores carry it as their predicate. What has no vector form (a call of a C function, a sum into one
+element, an inner loop whose extent differs between lanes) stays a scalar statement in a serial loop over the lanes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...ir.container import Array, map_array
+from ...ir.expr import (
+    Add,
+    And,
+    BinaryOpExpr,
+    Broadcast,
+    Call,
+    CallEffectKind,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    const,
+)
+from ...ir.op import Op
+from ...ir.transform import Pass
+from ...ir.visitor import Mapper, post_order_visit
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..intrin_rules.formula import Formula, any_lane
+from ..op import effect_of, if_then_else
+from ..stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from ..stmt_functor import substitute
+from .analyzed import IF_THEN_ELSE
+from .pass_base import function_pass
+
+MAX_LANES = 128
+"""A longer loop is split: vectors of thousands of lanes would take minutes to compile and run no faster."""
+LIKELY = ops.as_op("tir.likely")
+_KEPT = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.ReadState)
+
+
+class _NotVectorizable(Exception):
+    """The statement at hand has no vector form."""
+
+
+def _is_vector(x: Any) -> bool:
+    return not x.dtype.is_scalar
+
+
+class _Vectorizer(Mapper):
+    """The vector form of the body of one loop, whose variable is `var`; `loop` says over what it runs.
+
+    `mask` is the condition under which the current statement runs in each lane, None where it runs in all.
+    """
+
+    def __init__(self, loop: For, lanes: Any, analyzer: Analyzer):
+        super().__init__()
+        self.loop = loop
+        self.lanes = lanes
+        self.analyzer = analyzer
+        self.index = Ramp(loop.min, const(1, loop.min.dtype), lanes)
+        self.vectors: dict[Var, Var] = {}
+        self.widened: dict[Var, Allocate] = {}
+        self.mask: PrimExpr | None = None
+        self.uniform_load = False
+
+    # -- statements --
+
+    def visit(self, node: Any) -> Any:
+        if not isinstance(node, Stmt):
+            return super().visit(node)
+        try:
+            return super().visit(node)
+        except _NotVectorizable:
+            if self.mask is not None or self.refers_to_vectors(node):
+                raise
+            return self.serial(node)
+
+    def refers_to_vectors(self, node: Stmt) -> bool:
+        """Whether a statement uses what exists only as a vector, so that what defines it must be made serial too."""
+        found = False
+
+        def check(n: Any) -> None:
+            nonlocal found
+            found = found or (n._is_variable and (n in self.vectors or n in self.widened))
+
+        if self.vectors or self.widened:
+            post_order_visit(node, check)
+        return found
+
+    def serial(self, body: Stmt) -> Stmt:
+        var = self.loop.loop_var.copy_with_name(self.loop.loop_var.name)
+        body = substitute(body, {self.loop.loop_var: var})
+        return For(var, self.loop.min, self.loop.extent, ForKind.SERIAL, body)
+
+    def generic_stmt(self, node: Any) -> Any:
+        raise _NotVectorizable
+
+    visit_Stmt = generic_stmt
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Any:
+        return self.generic_visit(node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Any:
+        return node.replace(buffer=self.visit(node.buffer), body=self.visit(node.body))
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Any:
+        return node.replace(value=self.uniform(node.value), body=self.visit(node.body))
+
+    def visit_AssertStmt(self, node: AssertStmt) -> Any:
+        return node.replace(condition=self.uniform(node.condition), body=self.visit(node.body))
+
+    def visit_Evaluate(self, node: Evaluate) -> Any:
+        if isinstance(node.value, Call) and effect_of(node.value) not in _KEPT:
+            raise _NotVectorizable
+        return node.replace(value=self.uniform(node.value))
+
+    def uniform(self, expr: PrimExpr) -> PrimExpr:
+        """An expression that must be the same in all lanes."""
+        new = self.visit(expr)
+        if _is_vector(new):
+            raise _NotVectorizable
+        return new
+
+    def visit_For(self, node: For) -> Any:
+        low, extent = self.uniform(node.min), self.uniform(node.extent)
+        return node.replace(min=low, extent=extent, body=self.visit(node.body))
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        value = self.visit(node.value)
+        return node.replace(value=value, var=self.bound(node.var, value), body=self.visit(node.body))
+
+    def bound(self, var: Var, value: PrimExpr) -> Var:
+        """The variable for a value: another one when the value has become a vector."""
+        if value.dtype is var.dtype:
+            return var
+        if var.dtype.is_handle:
+            raise _NotVectorizable
+        new = self.vectors[var] = Var(var.name, value.dtype)
+        return new
+
+    def visit_Allocate(self, node: Allocate) -> Any:
+        if any(_is_vector(self.visit(e)) for e in node.extents) or _is_vector(self.visit(node.condition)):
+            raise _NotVectorizable
+        if not node.dtype.is_scalar:
+            raise _NotVectorizable
+        self.widened[node.buffer_var] = node
+        lanes = ops.cast(node.extents[-1].dtype, ops.as_expr_array((self.lanes,))[0])
+        extents = Array((*node.extents[:-1], node.extents[-1] * lanes)) if len(node.extents) == 1 else None
+        return node.replace(extents=extents or Array((*node.extents, lanes)), body=self.visit(node.body))
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        """A buffer as it is; one in memory that is allocated in the loop, with a copy of each element for each lane."""
+        found = self._mapped.get(id(buffer))
+        if found is None:
+            new = buffer
+            if buffer.data in self.widened:
+                if buffer.strides or not (isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0):
+                    raise _NotVectorizable
+                lanes = ops.as_expr_array((self.lanes,))[0]
+                if len(buffer.shape) == 1:
+                    shape = (buffer.shape[0] * ops.cast(buffer.shape[0].dtype, lanes),)
+                else:
+                    shape = (*buffer.shape, lanes)
+                new = buffer.replace(shape=Array(shape))
+            found = self._mapped[id(buffer)] = (buffer, new)
+        return found[1]
+
+    def access(self, node: BufferLoad | BufferStore) -> tuple[Buffer, Array[PrimExpr]]:
+        """The buffer and the indices of an access."""
+        if not node.buffer.dtype.is_scalar or node.predicate is not None:
+            raise _NotVectorizable
+        buffer, indices = self.visit(node.buffer), map_array(node.indices, self.visit)
+        if buffer is not node.buffer:
+            index = indices[-1]
+            lane = Ramp(const(0, index.dtype.element), 1, self.lanes)
+            if len(indices) == 1:
+                count = ops.cast(index.dtype.element, ops.as_expr_array((self.lanes,))[0])
+                indices = Array((self.add(self.multiply(index, count), lane),))
+            else:
+                indices = Array((*indices, lane))
+        if any(_is_vector(index) for index in indices[:-1]):
+            raise _NotVectorizable
+        return buffer, indices
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        buffer, indices = self.access(node)
+        value = self.visit(node.value)
+        if indices and _is_vector(indices[-1]):
+            return BufferStore(buffer, self.widen(value), indices, self.mask, node.span)
+        if _is_vector(value) or self.mask is not None or _reads(node.value, buffer.data):
+            raise _NotVectorizable
+        return node
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Any:
+        condition = self.visit(node.condition)
+        if not _is_vector(condition):
+            else_case = None if node.else_case is None else self.visit(node.else_case)
+            return node.replace(condition=condition, then_case=self.visit(node.then_case), else_case=else_case)
+        if isinstance(condition, Call) and condition.op is LIKELY:
+            condition = condition.args[0]
+        held = Var("mask", condition.dtype) if _reads(condition) else condition
+        cases = [self.masked(held, node.then_case)]
+        if node.else_case is not None:
+            cases.append(self.masked(Not(held), node.else_case))
+        body = cases[0] if len(cases) == 1 else SeqStmt(cases)
+        return body if held is condition else LetStmt(held, condition, body)
+
+    def masked(self, condition: PrimExpr, body: Any) -> Any:
+        """A statement or value that counts only in the lanes where `condition` holds.
+
+        A load that is the same in all lanes has no lane to be masked in; it is not done when no lane asks for it.
+        """
+        outer, outer_uniform = self.mask, self.uniform_load
+        self.mask, self.uniform_load = condition if outer is None else And(outer, condition), False
+        try:
+            new = self.visit(body)
+            if self.uniform_load:
+                f = Formula()
+                some = any_lane(f, self.mask)
+                if some is None:
+                    raise _NotVectorizable
+                some = f.close(some)
+                if isinstance(new, Stmt):
+                    new = IfThenElse(some, new)
+                else:
+                    new = if_then_else(some, new, ops.cast(new.dtype, const(0, new.dtype.element)))
+        finally:
+            self.mask, self.uniform_load = outer, outer_uniform
+        return new
+
+    # -- expressions --
+
+    def widen(self, x: PrimExpr) -> PrimExpr:
+        return x if _is_vector(x) else Broadcast(x, self.lanes)
+
+    def visit_Var(self, var: Var) -> Any:
+        if var is self.loop.loop_var:
+            return self.index
+        if not var.dtype.is_scalar:
+            raise _NotVectorizable
+        return self.vectors.get(var, var)
+
+    def visit_PrimExpr(self, node: PrimExpr) -> Any:
+        raise _NotVectorizable
+
+    def visit_ConstExpr(self, node: Any) -> Any:
+        return node
+
+    def visit_BinaryOpExpr(self, node: BinaryOpExpr) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if _is_vector(a) or _is_vector(b):
+            return type(node)(self.widen(a), self.widen(b))
+        return node.replace(a=a, b=b)
+
+    def add(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a + b where at least one is a vector; a ramp where both are ramps or scalars."""
+        if isinstance(a, Ramp) and isinstance(b, Ramp):
+            return Ramp(ops.add(a.base, b.base), ops.add(a.stride, b.stride), self.lanes)
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, Ramp) and not _is_vector(y):
+                base = ops.add(x.base, y) if x is a else ops.add(y, x.base)
+                return Ramp(base, x.stride, self.lanes)
+        return Add(self.widen(a), self.widen(b))
+
+    def multiply(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a * b; a ramp where one is a ramp and one a scalar."""
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, Ramp) and not _is_vector(y):
+                return Ramp(ops.multiply(x.base, y), ops.multiply(x.stride, y), self.lanes)
+        if not _is_vector(a) and not _is_vector(b):
+            return ops.multiply(a, b)
+        return Mul(self.widen(a), self.widen(b))
+
+    def visit_Add(self, node: Add) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        return self.add(a, b) if _is_vector(a) or _is_vector(b) else node.replace(a=a, b=b)
+
+    def visit_Sub(self, node: Sub) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if isinstance(a, Ramp) and not _is_vector(b):
+            return Ramp(ops.subtract(a.base, b), a.stride, self.lanes)
+        if isinstance(b, Ramp) and not _is_vector(a):
+            return Ramp(ops.subtract(a, b.base), ops.negative(b.stride), self.lanes)
+        if isinstance(a, Ramp) and isinstance(b, Ramp):
+            return Ramp(ops.subtract(a.base, b.base), ops.subtract(a.stride, b.stride), self.lanes)
+        if _is_vector(a) or _is_vector(b):
+            return Sub(self.widen(a), self.widen(b))
+        return node.replace(a=a, b=b)
+
+    def visit_Mul(self, node: Mul) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        return self.multiply(a, b) if _is_vector(a) or _is_vector(b) else node.replace(a=a, b=b)
+
+    def within_one_quotient(self, a: PrimExpr, b: PrimExpr) -> bool:
+        """Whether all lanes of the ramp a have the same quotient by the constant b."""
+        if not (isinstance(a, Ramp) and isinstance(b, IntImm) and b.value > 0 and isinstance(self.lanes, int)):
+            return False
+        first = self.analyzer.simplify(ops.floormod(a.base, b))
+        if not (isinstance(first, IntImm) and isinstance(a.stride, IntImm)):
+            return False
+        return 0 <= first.value + a.stride.value * (self.lanes - 1) < b.value
+
+    def visit_FloorDiv(self, node: FloorDiv) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if self.within_one_quotient(a, b):
+            return self.analyzer.simplify(ops.floordiv(a.base, b))
+        if _is_vector(a) or _is_vector(b):
+            return FloorDiv(self.widen(a), self.widen(b))
+        return node.replace(a=a, b=b)
+
+    def visit_FloorMod(self, node: FloorMod) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if self.within_one_quotient(a, b):
+            return Ramp(self.analyzer.simplify(ops.floormod(a.base, b)), a.stride, self.lanes)
+        if _is_vector(a) or _is_vector(b):
+            return FloorMod(self.widen(a), self.widen(b))
+        return node.replace(a=a, b=b)
+
+    def visit_And(self, node: And) -> Any:
+        return self.short_circuit(node, lambda a: a)
+
+    def visit_Or(self, node: Or) -> Any:
+        return self.short_circuit(node, Not)
+
+    def short_circuit(self, node: And | Or, needed: Any) -> Any:
+        """The second operand is loaded only where the first leaves it to decide."""
+        a = self.visit(node.a)
+        b = self.masked(needed(a), node.b) if _is_vector(a) and _reads(node.b) else self.visit(node.b)
+        if _is_vector(a) or _is_vector(b):
+            return type(node)(self.widen(a), self.widen(b))
+        return node.replace(a=a, b=b)
+
+    def visit_Not(self, node: Not) -> Any:
+        return node.replace(a=self.visit(node.a))
+
+    def visit_Cast(self, node: Cast) -> Any:
+        value = self.visit(node.value)
+        if value is node.value:
+            return node
+        return Cast(node.dtype.with_lanes(value.dtype.lanes, value.dtype.scalable), value)
+
+    def visit_Select(self, node: Select) -> Any:
+        condition = self.visit(node.condition)
+        a, b = self.visit(node.true_value), self.visit(node.false_value)
+        if any(_is_vector(x) for x in (condition, a, b)):
+            a, b = self.widen(a), self.widen(b)
+        return node.replace(condition=condition, true_value=a, false_value=b)
+
+    def visit_Let(self, node: Let) -> Any:
+        value = self.visit(node.value)
+        return node.replace(value=value, var=self.bound(node.var, value), body=self.visit(node.body))
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        buffer, indices = self.access(node)
+        if indices and _is_vector(indices[-1]):
+            return BufferLoad(buffer, indices, self.mask, node.span)
+        self.uniform_load = self.uniform_load or self.mask is not None
+        return node.replace(indices=indices)
+
+    def visit_Call(self, node: Call) -> Any:
+        if node.op is IF_THEN_ELSE:
+            return self.choose(node)
+        args = map_array(node.args, self.visit)
+        if args is node.args and effect_of(node) in _KEPT and node.dtype.is_scalar:
+            return node
+        if not (isinstance(node.op, Op) and _is_elementwise(node.op) and node.dtype.is_scalar):
+            raise _NotVectorizable
+        if not any(_is_vector(a) for a in args):
+            return node.replace(args=args)
+        wide = [a if a.dtype.is_handle else self.widen(a) for a in args]
+        dtype = node.dtype.with_lanes(*next((a.dtype.lanes, a.dtype.scalable) for a in args if _is_vector(a)))
+        return Call(dtype, node.op, wide, node.span)
+
+    def choose(self, node: Call) -> Any:
+        condition = self.visit(node.args[0])
+        if not _is_vector(condition):
+            a, b = self.visit(node.args[1]), self.visit(node.args[2])
+            if _is_vector(a) or _is_vector(b):
+                return Call(self.widen(a).dtype, node.op, (condition, self.widen(a), self.widen(b)), node.span)
+            return node.replace(args=Array((condition, a, b)))
+        if isinstance(condition, Call) and condition.op is LIKELY:
+            condition = condition.args[0]
+        a = self.masked(condition, node.args[1])
+        b = self.masked(Not(condition), node.args[2])
+        return Select(condition, self.widen(a), self.widen(b), node.span)
+
+
+def _is_elementwise(op: Op) -> bool:
+    return op.has_attr("reference") or bool(op.get_attr("TVectorizable"))
+
+
+def _reads(node: PrimExpr, data: Var | None = None) -> bool:
+    """Whether an expression loads from a buffer, or from the memory `data`, or calls what may."""
+    found = False
+
+    def check(n: Any) -> None:
+        nonlocal found
+        if isinstance(n, BufferLoad):
+            found = found or data is None or n.buffer.data is data
+        elif isinstance(n, Call):
+            found = found or effect_of(n) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
+
+    post_order_visit(node, check)
+    return found
+
+
+class _VectorizeLoops(Mapper):
+    def __init__(self, enabled: bool):
+        super().__init__()
+        self.enabled = enabled
+        self.analyzer = Analyzer()
+
+    def visit_For(self, node: For) -> Any:
+        node = self.generic_visit(node)
+        if node.kind is not ForKind.VECTORIZED:
+            return node
+        extent = node.extent
+        if self.enabled and isinstance(extent, IntImm):
+            if extent.value == 1:
+                return substitute(node.body, {node.loop_var: node.min})
+            if 1 < extent.value <= MAX_LANES:
+                return _Vectorizer(node, extent.value, self.analyzer).visit(node.body)
+            if extent.value > MAX_LANES:
+                return self.split(node, extent.value)
+        factor = ops.vscale_multiple(extent) if self.enabled else None
+        if factor is not None:
+            return _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer).visit(node.body)
+        return node.replace(kind=ForKind.SERIAL)
+
+    def split(self, node: For, extent: int) -> Stmt:
+        """A serial loop over vectors, of a power of two of lanes if possible; serial where only tiny ones divide it."""
+        lanes = next((n for n in (64, 32, 16, 8, *range(63, 3, -1)) if extent % n == 0), None)
+        if lanes is None:
+            return node.replace(kind=ForKind.SERIAL)
+        var = node.loop_var
+        outer, inner = var.copy_with_name(f"{var.name}_0"), var.copy_with_name(f"{var.name}_1")
+        index = ops.add(node.min, ops.add(ops.multiply(outer, lanes), inner))
+        zero, count = const(0, var.dtype), const(lanes, var.dtype)
+        loop = For(inner, zero, count, ForKind.VECTORIZED, substitute(node.body, {var: index}))
+        body = _Vectorizer(loop, lanes, self.analyzer).visit(loop.body)
+        return For(outer, zero, const(extent // lanes, var.dtype), ForKind.SERIAL, body)
+
+
+def vectorize_loops(func: PrimFunc, enabled: bool = True) -> PrimFunc:
+    """The function with vectorized loops written as vectors; as serial loops where `enabled` is false.
+
+    A loop whose extent is neither a constant nor a multiple of vscale becomes a serial loop.
+    """
+    return func.with_body(_VectorizeLoops(enabled)(func.body))
+
+
+def VectorizeLoop(enable_vectorize: bool = True) -> Pass:
+    """Turns vectorized loops into vector statements, or, when not enabled, into serial loops."""
+    return function_pass(lambda func: vectorize_loops(func, enable_vectorize), "tir.VectorizeLoop")
