@@ -7,8 +7,6 @@ value becomes a parameter, passed through a structure on the caller's stack. Poi
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...ir import expr as e
 from ...ir.dtype import INT64, DataType
 from ...ir.module import IRModule
@@ -18,9 +16,8 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
 from ...tir.transform.packed_fields import Layout, field_of
 from .expr import where
-from .intrinsics import _CALLS
-from .stmt import StmtEmitter, pointee
-from .types import literal, register_type
+from .stmt import MEMORY_ALIGNMENT, StmtEmitter
+from .types import register_type
 from .writer import FunctionWriter, ModuleText
 
 _ERROR_CODE = 64

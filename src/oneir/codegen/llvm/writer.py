@@ -65,7 +65,7 @@ class FunctionWriter:
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.cold: list[str] = []
-        self.block = "entry"
+        self.block = "begin"
         self.reachable = True
         self._count = 0
         self._known: list[dict[str, str]] = [{}]

@@ -19,16 +19,17 @@ class Layout(NamedTuple):
 
 
 class Field(Enum):
-    """Fields of a `DLTensor` (48 bytes), of a packed `Value` (16 bytes), and of plain arrays of int64."""
+    """Fields of a `DLTensor` (48 bytes), of a packed `Value` (16 bytes), and of plain arrays of int64.
+
+    `TENSOR_DTYPE` is the dtype's code, bits and lanes in one: code + bits * 2**8 + lanes * 2**16.
+    """
 
     TENSOR_ADDRESS = Layout(0, 0, "handle", 48)
     TENSOR_DATA = Layout(1, 0, "handle", 48)
     TENSOR_DEVICE_TYPE = Layout(2, 8, "int32", 48)
     TENSOR_DEVICE_ID = Layout(3, 12, "int32", 48)
     TENSOR_NDIM = Layout(4, 16, "int32", 48)
-    TENSOR_TYPE_CODE = Layout(5, 20, "uint8", 48)
-    TENSOR_TYPE_BITS = Layout(6, 21, "uint8", 48)
-    TENSOR_TYPE_LANES = Layout(7, 22, "uint16", 48)
+    TENSOR_DTYPE = Layout(5, 20, "uint32", 48)
     TENSOR_SHAPE = Layout(8, 24, "handle", 48)
     TENSOR_STRIDES = Layout(9, 32, "handle", 48)
     TENSOR_BYTE_OFFSET = Layout(10, 40, "uint64", 48)

@@ -1,0 +1,45 @@
+"""ConvertBlocksToOpaque: the values bound to a block's variables take the place of the variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.container import Array, map_array
+from ...ir.expr import Var
+from ...ir.visitor import Mapper
+from ...runtime.error import WellFormedError
+from ..function import PrimFunc
+from ..stmt import BlockRealize
+from .pass_base import PrimFuncPass, function_pass
+
+
+class _Opaque(Mapper):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[Var, Any] = {}
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> BlockRealize:
+        block = realize.block
+        if block.init is not None:
+            raise WellFormedError(f"block `{block.name_hint}` still has an init; run LowerInitBlock first")
+        values = map_array(realize.iter_values, self.visit)
+        self.values.update((iv.var, value) for iv, value in zip(block.iter_vars, values, strict=True))
+        # The predicate is written in terms of the loops around the block.
+        predicate = self.visit(realize.predicate)
+        block = self.generic_visit(block.replace(iter_vars=Array()) if block.iter_vars else block)
+        if block is realize.block and predicate is realize.predicate:
+            return realize
+        return realize.replace(iter_values=Array(), predicate=predicate, block=block)
+
+
+def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
+    """The function with blocks that have no variables of their own."""
+    return func.with_body(_Opaque()(func.body))
+
+
+def ConvertBlocksToOpaque() -> PrimFuncPass:
+    """Substitutes the values bound to block variables, so that every block is opaque."""
+    return function_pass(convert_blocks_to_opaque, "tir.ConvertBlocksToOpaque")

@@ -1,0 +1,83 @@
+"""FlattenBuffer: every access becomes one to flat memory, its offset computed from strides and shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.container import Array
+from ...ir.expr import PrimExpr
+from ...ir.visitor import Mapper
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..stmt import Allocate, BufferStore, DeclBuffer, Stmt
+from .pass_base import PrimFuncPass, function_pass
+
+
+class _Flatten(Mapper):
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat: dict[Buffer, Buffer] = {}
+
+    def flat_buffer(self, buffer: Buffer) -> Buffer:
+        """The one-dimensional view of the buffer's memory, from its data pointer on."""
+        found = self.flat.get(buffer)
+        if found is None:
+            mapped = self._map_shared(buffer)
+            found = self.flat[buffer] = flattened(mapped)
+        return found
+
+    def indices(self, node: Any) -> Array[PrimExpr]:
+        return self._map_shared(node.buffer).offset_of(Array(self.visit(i) for i in node.indices))
+
+    def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
+        flat = self.flat_buffer(node.buffer)
+        if flat is node.buffer:
+            return self.generic_visit(node)
+        predicate = None if node.predicate is None else self.visit(node.predicate)
+        return BufferLoad(flat, self.indices(node), predicate, node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        flat = self.flat_buffer(node.buffer)
+        if flat is node.buffer:
+            return self.generic_visit(node)
+        predicate = None if node.predicate is None else self.visit(node.predicate)
+        return BufferStore(flat, self.visit(node.value), self.indices(node), predicate, node.span)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        return node.replace(buffer=self.flat_buffer(node.buffer), body=self.visit(node.body))
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        node = self.generic_visit(node)
+        if len(node.extents) == 1:
+            return node
+        total: Any = 1
+        for extent in node.extents:
+            total = extent * total
+        return node.replace(extents=Array((total,)) if node.extents else Array((1,)))
+
+
+def flattened(buffer: Buffer) -> Buffer:
+    """The buffer's memory in one dimension (or one for each group of axes), with offset 0."""
+    if len(buffer.shape) == 1 and not buffer.strides and getattr(buffer.elem_offset, "value", None) == 0:
+        return buffer
+    flat = buffer.get_flattened_buffer()
+    zero = getattr(flat.elem_offset, "value", None) == 0
+    shape = flat.shape if zero else Array([*flat.shape[:-1], flat.shape[-1] + flat.elem_offset])
+    return flat.replace(shape=shape or Array((1,)), elem_offset=None, offset_factor=1)
+
+
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
+    """The function with flat accesses; parameters keep their shapes, and are declared flat inside."""
+    mapper = _Flatten()
+    body = mapper(func.body)
+    for buffer in reversed(func.buffer_map.values()):
+        flat = mapper.flat_buffer(buffer)
+        if flat is not buffer:
+            body = DeclBuffer(flat, body)
+    return func.with_body(body)
+
+
+def FlattenBuffer() -> PrimFuncPass:
+    """Makes every buffer one-dimensional, or as many dimensions as its axis separators say."""
+    return function_pass(flatten_buffer, "tir.FlattenBuffer")

@@ -1,0 +1,84 @@
+"""LowerOpaqueBlock: opaque blocks become plain statements; what they allocate becomes allocations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.dtype import BOOL
+from ...ir.expr import IntImm, Var
+from ...ir.visitor import Mapper
+from ...runtime.error import WellFormedError
+from ..buffer import Buffer
+from ..expr import IterVar
+from ..function import PrimFunc
+from ..stmt import Allocate, AttrStmt, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, Stmt
+from .pass_base import PrimFuncPass, function_pass
+
+
+class _LowerOpaque(Mapper):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[Var, Any] = {}
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Stmt:
+        block = realize.block
+        if block.iter_vars or block.init is not None or block.match_buffers:
+            raise WellFormedError(
+                f"block `{block.name_hint}` is not opaque; "
+                "run LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer first"
+            )
+        body = self.visit(block.body)
+        for buffer in reversed(block.alloc_buffers):
+            body = allocation(self.visit(buffer), body)
+        predicate = self.visit(realize.predicate)
+        if not (isinstance(predicate, IntImm) and predicate.value):
+            body = IfThenElse(predicate, body)
+        return body
+
+    def visit_For(self, loop: For) -> Stmt:
+        pragmas = {k: v for k, v in loop.annotations.items() if k.startswith("pragma_")}
+        kept = {k: v for k, v in loop.annotations.items() if k not in pragmas}
+        if loop.kind == ForKind.THREAD_BINDING:
+            return self._pragmas(loop, pragmas, self.thread(loop))
+        unit = isinstance(loop.extent, IntImm) and loop.extent.value == 1 and not kept
+        if unit and loop.kind in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED):
+            self.values[loop.loop_var] = self.visit(loop.min)
+            return self._pragmas(loop, pragmas, self.visit(loop.body))
+        loop = self.generic_visit(loop)
+        if pragmas:
+            loop = loop.replace(annotations=kept)
+        return self._pragmas(loop, pragmas, loop)
+
+    def thread(self, loop: For) -> Stmt:
+        """A loop bound to a thread as the attribute that launches it."""
+        binding = loop.thread_binding
+        assert binding is not None
+        thread = IterVar(None, loop.loop_var, IterVar.ThreadIndex, binding.thread_tag)
+        return AttrStmt(thread, "thread_extent", self.visit(loop.extent), self.visit(loop.body))
+
+    def _pragmas(self, loop: For, pragmas: dict[str, Any], body: Stmt) -> Stmt:
+        for key, value in reversed(pragmas.items()):
+            body = AttrStmt(loop.loop_var, key, value, body)
+        return body
+
+
+def allocation(buffer: Buffer, body: Stmt) -> Stmt:
+    """`body` with memory for a buffer around it."""
+    if buffer.strides:
+        extents = buffer.get_flattened_buffer().shape
+    else:
+        extents = buffer.shape
+    return Allocate(buffer.data, buffer.dtype, extents, IntImm(BOOL, 1), DeclBuffer(buffer, body))
+
+
+def lower_opaque_block(func: PrimFunc) -> PrimFunc:
+    """The function without blocks."""
+    return func.with_body(_LowerOpaque()(func.body))
+
+
+def LowerOpaqueBlock() -> PrimFuncPass:
+    """Replaces opaque blocks by their bodies, with allocations, conditions and pragmas as statements."""
+    return function_pass(lower_opaque_block, "tir.LowerOpaqueBlock")

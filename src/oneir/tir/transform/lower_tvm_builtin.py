@@ -1,0 +1,172 @@
+"""LowerTVMBuiltin: memory that does not fit the stack, and arguments of packed calls, in terms of simpler calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.op import Op
+from ...ir.visitor import Mapper
+from ...runtime.dtype import dlpack_dtype
+from ...runtime.packed import Code
+from ..function import PrimFunc
+from ..op import isnullptr, tvm_stack_alloca, tvm_struct_set
+from ..stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, flat_seq
+from .packed_fields import Field
+from .pass_base import PrimFuncPass, function_pass
+
+STACK_LIMIT = 16 * 1024
+"""Bytes up to which an allocation of constant size lies on the stack: two register tiles' worth of cache, and far below
+the megabyte that a worker thread has."""
+
+
+class _Lower(Mapper):
+    """Rewrites allocations and packed calls; `stack` collects what the innermost scope needs on its stack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: list[Stmt] = []
+        self.stack: list[tuple[Var, PrimExpr]] = []
+
+    # -- scopes: what is put on the stack is put there once, not in every iteration --
+
+    def scope(self, body: Stmt) -> Stmt:
+        outer, self.stack = self.stack, []
+        body = self.visit(body)
+        for var, memory in reversed(self.stack):
+            body = LetStmt(var, memory, body)
+        self.stack = outer
+        return body
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.kind == ForKind.PARALLEL:
+            return loop.replace(min=self.visit(loop.min), extent=self.visit(loop.extent), body=self.scope(loop.body))
+        return self.generic_visit(loop)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key == "compute_scope":
+            body = self.scope(node.body)
+            return node if body is node.body else node.replace(body=body)
+        return self.generic_visit(node)
+
+    # -- statements that contain packed calls: their arguments are written just before --
+
+    def visit_Evaluate(self, node: Evaluate) -> Stmt:
+        return self._with_preparation(node)
+
+    def visit_BufferStore(self, node: Any) -> Stmt:
+        return self._with_preparation(node)
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        outer, self.before = self.before, []
+        value = self.visit(node.value)
+        prepared, self.before = self.before, outer
+        node = node.replace(value=value, body=self.visit(node.body))
+        return flat_seq([*prepared, node]) if prepared else node
+
+    def _with_preparation(self, node: Any) -> Stmt:
+        outer, self.before = self.before, []
+        node = self.generic_visit(node)
+        prepared, self.before = self.before, outer
+        return flat_seq([*prepared, node]) if prepared else node
+
+    # -- memory --
+
+    def visit_Allocate(self, node: Allocate) -> Stmt:
+        node = self.generic_visit(node)
+        size: Any = const(node.dtype.itemsize, "int64")
+        for extent in node.extents:
+            size = ops.multiply(size, ops.cast("int64", extent))
+        if isinstance(size, IntImm) and size.value <= STACK_LIMIT:
+            return node
+        device = [const(1), const(0)]
+        code, bits, _ = dlpack_dtype(node.dtype.element)
+        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*device, size, const(code), const(bits)])
+        free = Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*device, node.buffer_var]))
+        missing = AssertStmt(
+            ops.logical_not(isnullptr(node.buffer_var)),
+            f"RuntimeError: no memory is left for `{node.buffer_var.name}`",
+            flat_seq([node.body, free]),
+        )
+        return LetStmt(node.buffer_var, memory, missing)
+
+    # -- packed calls --
+
+    def visit_Call(self, node: Call) -> Any:
+        node = self.generic_visit(node)
+        name = node.op.name if isinstance(node.op, Op) else ""
+        if name in ("tir.tvm_call_packed", "tir.tvm_call_cpacked"):
+            return self.packed_call(node, name)
+        if name == "tir.tvm_stack_make_shape":
+            return self.make_shape(node)
+        if name == "tir.tvm_stack_make_array":
+            return self.make_array(node)
+        return node
+
+    def memory(self, kind: str, count: int) -> Var:
+        var = Var(f"stack_{kind}", "handle")
+        self.stack.append((var, tvm_stack_alloca(kind, count)))
+        return var
+
+    def put(self, target: Var, index: int, field: Field, value: Any) -> None:
+        self.before.append(Evaluate(tvm_struct_set(target, index, field.code, value)))
+
+    def packed_call(self, node: Call, name: str) -> PrimExpr:
+        callee, *args = node.args
+        values = self.memory("arg_value", len(args) + 1)
+        for i, arg in enumerate(args):
+            code, field, value = packed_argument(arg)
+            self.put(values, i, Field.VALUE_CODE, const(int(code)))
+            self.put(values, i, Field.VALUE_FLAGS, const(0))
+            self.put(values, i, field, value)
+        return Call(node.dtype, f"{name}_lowered", [callee, values, const(0), const(len(args))], node.span)
+
+    def make_shape(self, node: Call) -> Var:
+        shape = self.memory("shape", len(node.args))
+        for i, extent in enumerate(node.args):
+            self.put(shape, i, Field.INT64_ELEMENT, ops.cast("int64", extent))
+        return shape
+
+    def make_array(self, node: Call) -> Var:
+        data, shape, strides, ndim, element, offset = node.args
+        array = self.memory("array", 1)
+        code, bits, lanes = dlpack_dtype(element.dtype)
+        null = Call("handle", "tir.reinterpret", [const(0, "uint64")])
+        fields = {
+            Field.TENSOR_DATA: data,
+            Field.TENSOR_DEVICE_TYPE: const(1),
+            Field.TENSOR_DEVICE_ID: const(0),
+            Field.TENSOR_NDIM: ops.cast("int32", ndim),
+            Field.TENSOR_DTYPE: const(code | bits << 8 | lanes << 16, "uint32"),
+            Field.TENSOR_SHAPE: shape,
+            Field.TENSOR_STRIDES: null if isinstance(strides, IntImm) else strides,
+            Field.TENSOR_BYTE_OFFSET: ops.cast("uint64", ops.multiply(offset, element.dtype.itemsize)),
+        }
+        for field, value in fields.items():
+            self.put(array, 0, field, value)
+        return array
+
+
+def packed_argument(arg: PrimExpr) -> tuple[Code, Field, PrimExpr]:
+    """The code, field and payload of a value that is passed to a packed function."""
+    if isinstance(arg, StringImm):
+        return Code.STR, Field.VALUE_HANDLE, arg
+    dtype = arg.dtype
+    if dtype.is_handle:
+        is_tensor = isinstance(arg, Var) and arg.name == "stack_array"
+        return (Code.TENSOR if is_tensor else Code.POINTER), Field.VALUE_HANDLE, arg
+    if dtype.is_float:
+        return Code.FLOAT, Field.VALUE_FLOAT, ops.cast("float64", arg)
+    return (Code.BOOL if dtype.is_bool else Code.INT), Field.VALUE_INT, ops.cast("int64", arg)
+
+
+def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
+    """The function without packed calls and without large allocations."""
+    body = _Lower().scope(func.body)
+    return func.with_body(body)
+
+
+def LowerTVMBuiltin() -> PrimFuncPass:
+    """Takes memory beyond the stack's from the runtime, and lays out the arguments of packed calls."""
+    return function_pass(lower_tvm_builtin, "tir.LowerTVMBuiltin")

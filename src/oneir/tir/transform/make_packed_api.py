@@ -1,0 +1,318 @@
+"""MakePackedAPI: a function as the packed convention wants it, with every argument checked before the body runs.
+
+The checks are assertions of TensorIR like any other; their messages are what a caller sees where nothing better can be
+said. The body becomes a `compute_scope`, a function of its own in the object code, so that its pointers can be promised
+not to overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.container import EMPTY, Array
+from ...ir.dtype import DataType
+from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.op import Op
+from ...ir.type import PrimType
+from ...ir.visitor import Mapper, Visitor
+from ...runtime.dtype import dlpack_dtype
+from ...runtime.packed import READ_ONLY, Code
+from ...runtime.signature import Param, Signature
+from ..buffer import DEFAULT_ALIGNMENT, Buffer
+from ..function import PrimFunc
+from ..op import if_then_else, isnullptr, ret, tvm_struct_get, tvm_struct_set
+from ..stmt import AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, SeqStmt, Stmt
+from .packed_fields import Field
+from .pass_base import PrimFuncPass, function_pass
+
+PREFIX = "__oneir_"
+"""What the symbol of a packed function starts with."""
+
+_Wrap = Callable[[Stmt], Stmt]
+
+
+def _get(pointer: Any, field: Field, dtype: str | None = None, index: Any = 0) -> PrimExpr:
+    return tvm_struct_get(
+        pointer, const(index) if isinstance(index, int) else index, field.code, dtype or field.value.dtype
+    )
+
+
+class _Checks:
+    """Collects what goes around the body, from the outside in."""
+
+    def __init__(self, func: PrimFunc, name: str):
+        self.func, self.name = func, name
+        self.layers: list[_Wrap] = []
+        self.known: set[Var] = set()
+        self.later: list[tuple[PrimExpr, str]] = []
+
+    def wrap(self, body: Stmt) -> Stmt:
+        for layer in reversed(self.layers):
+            body = layer(body)
+        return body
+
+    def let(self, var: Var, value: PrimExpr) -> Var:
+        self.layers.append(lambda body: LetStmt(var, value, body))
+        self.known.add(var)
+        return var
+
+    def check(self, condition: PrimExpr, message: str, kind: str = "ValueError") -> None:
+        if not (isinstance(condition, IntImm) and condition.value):
+            self.layers.append(lambda body: AssertStmt(condition, f"{kind}: {message}", body))
+
+    def equate(self, declared: PrimExpr, actual: PrimExpr, message: str) -> None:
+        """Defines a symbolic extent where it is met first; checks what is declared otherwise, once all are known."""
+        if isinstance(declared, Var) and declared not in self.known:
+            self.let(declared, ops.cast(declared.dtype, actual))
+        else:
+            self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
+
+    def finish(self) -> None:
+        for condition, message in self.later:
+            self.check(condition, message)
+        self.later = []
+
+
+def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
+    """The packed form of a function; one without a `global_symbol` is left as it is."""
+    symbol = func.attrs.get("global_symbol") if name is None else name
+    if symbol is None or func.attrs.get("calling_conv") is not None:
+        return func
+    handle, args = Var("self_handle", "handle"), Var("args", "handle")
+    num_args, result = Var("num_args", "int32"), Var("result", "handle")
+    checks = _Checks(func, symbol)
+    count = len(func.params)
+    checks.check(ops.equal(num_args, count), f"{symbol}: expected {count} arguments", "TypeError")
+    written = written_buffers(func)
+    values = [_argument(checks, args, i, param) for i, param in enumerate(func.params)]
+    for i, param in enumerate(func.params):
+        if param in func.buffer_map:
+            buffer = func.buffer_map[param]
+            _tensor(checks, args, i, values[i], buffer, buffer.data in written or buffer in written)
+    checks.finish()
+    body = _Returns(result)(func.body)
+    scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
+    packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
+    attrs = {**func.attrs.values_by_name, "calling_conv": 1, "global_symbol": PREFIX + symbol}
+    params = Array((handle, args, num_args, result))
+    return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, func.span)
+
+
+def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
+    """Checks the kind of one argument; binds a scalar. Gives the address of a tensor's descriptor."""
+    place = f"{checks.name}: argument {i} `{_name(checks.func, param)}`"
+    code = _get(args, Field.VALUE_CODE, index=i)
+    if param in checks.func.buffer_map:
+        checks.check(ops.equal(code, int(Code.TENSOR)), f"{place}: expected a tensor", "TypeError")
+        return checks.let(Var(f"{param.name}_tensor", "handle"), _get(args, Field.VALUE_HANDLE, index=i))
+    dtype = param.dtype
+    if dtype.is_handle:
+        checks.let(param, _get(args, Field.VALUE_HANDLE, index=i))
+        return param
+    whole = ops.logical_or(ops.equal(code, int(Code.INT)), ops.equal(code, int(Code.BOOL)))
+    number = _get(args, Field.VALUE_INT, index=i)
+    if dtype.is_float:
+        is_float = ops.equal(code, int(Code.FLOAT))
+        checks.check(ops.logical_or(is_float, whole), f"{place}: expected a number", "TypeError")
+        real = _get(args, Field.VALUE_FLOAT, index=i)
+        value = Call("float64", "tir.if_then_else", [is_float, real, ops.cast("float64", number)])
+        checks.let(param, ops.cast(dtype, value))
+    else:
+        checks.check(whole, f"{place}: expected an integer", "TypeError")
+        checks.let(param, ops.cast(dtype, number))
+    return param
+
+
+def _name(func: PrimFunc, param: Var) -> str:
+    return func.buffer_map[param].name if param in func.buffer_map else param.name
+
+
+def _tensor(checks: _Checks, args: Var, i: int, tensor: PrimExpr, buffer: Buffer, is_written: bool) -> None:
+    """Checks one tensor and binds its data, its symbolic shape, strides and offset."""
+    place = f"{checks.name}: argument {i} `{buffer.name}`"
+    ndim = len(buffer.shape)
+    checks.check(ops.equal(_get(tensor, Field.TENSOR_NDIM), ndim), f"{place}: expected {ndim} dimensions")
+    code, bits, lanes = dlpack_dtype(buffer.dtype)
+    dtype = const(code | bits << 8 | lanes << 16, "uint32")
+    checks.check(
+        ops.equal(_get(tensor, Field.TENSOR_DTYPE), dtype), f"{place}: expected dtype {buffer.dtype}", "TypeError"
+    )
+    checks.check(ops.equal(_get(tensor, Field.TENSOR_DEVICE_TYPE), 1), f"{place}: expected a tensor on the cpu")
+    if is_written:
+        flags = _get(args, Field.VALUE_FLAGS, index=i)
+        checks.check(ops.equal(ops.bitwise_and(flags, READ_ONLY), 0), f"{place}: is written to but is read-only")
+    shape = checks.let(Var(f"{buffer.name}_shape", "handle"), _get(tensor, Field.TENSOR_SHAPE))
+    for axis, dim in enumerate(buffer.shape):
+        extent = _get(shape, Field.INT64_ELEMENT, index=axis)
+        checks.equate(dim, extent, f"{place}: expected {dim} elements in dimension {axis}")
+    _strides(checks, tensor, buffer, place)
+    _data(checks, tensor, buffer, place)
+
+
+def _strides(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None:
+    """Checks that memory is row-major without gaps, or as the buffer's strides say.
+
+    The stride of a dimension of extent 1 does not matter, nor does any when there are no elements. The conditions are
+    joined by `&`, which loads without branching.
+    """
+    if not buffer.shape:
+        return
+    pointer = checks.let(Var(f"{buffer.name}_strides", "handle"), _get(tensor, Field.TENSOR_STRIDES))
+    extents = [ops.cast("int64", dim) for dim in buffer.shape]
+    compact: list[PrimExpr] = []
+    size: PrimExpr = const(1, "int64")
+    for extent in reversed(extents):
+        compact.insert(0, size)
+        size = ops.multiply(size, extent)
+    if buffer.strides:
+        for axis, stride in enumerate(buffer.strides):
+            loaded = _get(pointer, Field.INT64_ELEMENT, index=axis)
+            actual: PrimExpr = Call("int64", "tir.if_then_else", [isnullptr(pointer), compact[axis], loaded])
+            if buffer.buffer_type == "auto_broadcast":
+                actual = if_then_else(ops.equal(extents[axis], 1), const(0, "int64"), actual)
+            checks.equate(stride, actual, f"{place}: expected stride {stride} in dimension {axis}")
+        return
+    in_order: PrimExpr = const(True)
+    for axis, extent in enumerate(extents):
+        right = ops.equal(_get(pointer, Field.INT64_ELEMENT, index=axis), compact[axis])
+        right = ops.bitwise_or(ops.equal(extent, 1), right) if not isinstance(extent, IntImm) else right
+        if not (isinstance(extent, IntImm) and extent.value == 1):
+            in_order = right if isinstance(in_order, IntImm) else ops.bitwise_and(in_order, right)
+    if isinstance(in_order, IntImm):
+        return
+    empty = ops.equal(size, 0)
+    fits = ops.logical_or(ops.logical_or(isnullptr(pointer), empty), in_order)
+    checks.later.append((fits, f"{place}: expected row-major memory without gaps"))
+
+
+def _data(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None:
+    """Binds the data pointer and the offset; checks alignment."""
+    offset = _get(tensor, Field.TENSOR_BYTE_OFFSET)
+    base = _get(tensor, Field.TENSOR_DATA)
+    size = max(1, buffer.dtype.itemsize)
+    if isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0:
+        data = checks.let(buffer.data, Call("handle", "tir.handle_add_byte_offset", [base, ops.cast("int64", offset)]))
+    else:
+        data = checks.let(buffer.data, base)
+        assert buffer.elem_offset is not None
+        elements = ops.floordiv(ops.cast("int64", offset), size)
+        checks.equate(buffer.elem_offset, elements, f"{place}: expected an offset of {buffer.elem_offset} elements")
+        if buffer.offset_factor > 1:
+            checks.check(
+                ops.equal(ops.floormod(elements, buffer.offset_factor), 0),
+                f"{place}: expected an offset that is a multiple of {buffer.offset_factor} elements",
+            )
+    alignment = argument_alignment(buffer)
+    if alignment > 1:
+        address = Call("uint64", "tir.reinterpret", [data])
+        misaligned = ops.bitwise_and(address, const(alignment - 1, "uint64"))
+        checks.check(
+            ops.equal(misaligned, const(0, "uint64")), f"{place}: expected memory aligned to {alignment} bytes"
+        )
+
+
+def argument_alignment(buffer: Buffer) -> int:
+    """Bytes to which a tensor given from outside must be aligned: its elements' size, unless the buffer says more."""
+    element = max(1, buffer.dtype.element.itemsize)
+    return element if buffer.data_alignment == DEFAULT_ALIGNMENT else max(element, buffer.data_alignment)
+
+
+class _Returns(Mapper):
+    """`ret(value)` stores the value where the caller looks for it, and returns 0."""
+
+    def __init__(self, result: Var):
+        super().__init__()
+        self.result = result
+
+    def visit_Evaluate(self, node: Evaluate) -> Stmt:
+        call = node.value
+        if not (isinstance(call, Call) and isinstance(call.op, Op) and call.op.name == "tir.ret"):
+            return node
+        value = call.args[0]
+        dtype = value.dtype
+        code = (
+            Code.FLOAT
+            if dtype.is_float
+            else Code.POINTER
+            if dtype.is_handle
+            else Code.BOOL
+            if dtype.is_bool
+            else Code.INT
+        )
+        field = Field.VALUE_FLOAT if dtype.is_float else Field.VALUE_HANDLE if dtype.is_handle else Field.VALUE_INT
+        payload = value if dtype.is_handle else ops.cast(DataType(field.value.dtype), value)
+        zero = const(0)
+        return SeqStmt(
+            [
+                Evaluate(tvm_struct_set(self.result, zero, Field.VALUE_CODE.code, const(int(code)))),
+                Evaluate(tvm_struct_set(self.result, zero, field.code, payload)),
+                Evaluate(ret(const(0))),
+            ]
+        )
+
+
+class _Written(Visitor):
+    """Finds the buffers, and the data pointers, that a function may write through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[Any] = set()
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.found.add(node.buffer.data)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: Call) -> None:
+        name = node.op.name if isinstance(node.op, Op) else ""
+        if name == "tir.tvm_access_ptr":
+            mask = getattr(node.args[4], "value", 3)
+            if mask & 2:
+                self.found.add(node.args[1])
+        elif name == "tir.address_of":
+            self.found.add(node.args[0].buffer.data)  # pyright: ignore[reportAttributeAccessIssue]
+        elif not isinstance(node.op, Op) or name in ("tir.call_extern", "tir.tvm_stack_make_array"):
+            self.found.update(a for a in node.args if isinstance(a, Var))
+        self.generic_visit(node)
+
+
+def written_buffers(func: PrimFunc) -> set[Any]:
+    """The data pointers through which a function writes, or may write."""
+    visitor = _Written()
+    visitor(func.body)
+    return visitor.found
+
+
+def signature_of(func: PrimFunc) -> Signature:
+    """What a function expects of its arguments, for the message of a refused call."""
+    written = written_buffers(func)
+    params = []
+    for var in func.params:
+        buffer = func.buffer_map.get(var)
+        if buffer is None:
+            dtype = var.dtype
+            kind = "handle" if dtype.is_handle else "float" if dtype.is_float else "bool" if dtype.is_bool else "int"
+            params.append(Param(var.name, kind, str(dtype)))
+            continue
+        params.append(
+            Param(
+                buffer.name,
+                "tensor",
+                str(buffer.dtype),
+                tuple(_extent(d) for d in buffer.shape),
+                tuple(_extent(s) for s in buffer.strides) if buffer.strides else None,
+                buffer.data in written,
+                argument_alignment(buffer),
+            )
+        )
+    return Signature(func.attrs.get("global_symbol", "main"), tuple(params))
+
+
+def _extent(expr: PrimExpr) -> int | str:
+    return expr.value if isinstance(expr, IntImm) else str(expr)
+
+
+def MakePackedAPI() -> PrimFuncPass:
+    """Gives every function with a `global_symbol` the packed convention, with checks of its arguments."""
+    return function_pass(make_packed_api, "tir.MakePackedAPI")
