@@ -281,7 +281,12 @@ def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
             for name, annotation in inspect.get_annotations(owner).items():
                 match = _ANNOTATION.fullmatch(annotation) if isinstance(annotation, str) else None
                 expected = _PLAIN_TYPES.get(match[2]) or names.get(match[2]) if match else None
-                if match and isinstance(expected, type) and any(f.name == name for f in cls._fields):
+                if (
+                    match
+                    and isinstance(expected, type)
+                    and expected is not Any
+                    and any(f.name == name for f in cls._fields)
+                ):
                     shape = "optional" if match[3] else "array" if match[1] else "one"
                     found[:] = [check for check in found if check[0] != name]
                     found.append((name, shape, expected))

@@ -26,10 +26,10 @@ class PrimType(Type):
 
 
 class PointerType(Type):
-    """The address of elements of `element_type` in the memory `storage_scope` ("" is global)."""
+    """The address of elements of `element_type` in the memory `storage_scope`; "", which "global" becomes, is global."""
 
     element_type: Type = attr()
-    storage_scope: str = ""
+    storage_scope: str = attr("", convert=lambda scope: "" if scope == "global" else scope)
 
 
 class TupleType(Type):

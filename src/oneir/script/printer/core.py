@@ -177,7 +177,7 @@ class Printer:
         """The text of a node, or of a plain value."""
         cls = type(node)
         text = (self._table.get(cls) or self._find(cls))(self, node)
-        if self._decorated and id(node) in self._underlined:
+        if self._decorated and id(node) in self._underlined and text is not None:
             marked = mark(text)
             return Operation.of(marked, text.level) if isinstance(text, Operation) else marked
         return text

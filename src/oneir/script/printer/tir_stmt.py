@@ -251,12 +251,15 @@ def _allocate_const(p: Printer, allocate: s.AllocateConst) -> None:
 
 @prints(s.BufferRealize)
 def _realize(p: Printer, realize: s.BufferRealize) -> None:
-    region = p.expr(s.BufferRegion(realize.buffer, realize.bounds))
-    arguments = [region, quoted(realize.buffer.scope())]
+    _print_realize(p, realize, realize, "")
+
+
+def _print_realize(p: Printer, stmt: s.Stmt, realize: s.BufferRealize, storage: str) -> None:
+    arguments = [p.expr(s.BufferRegion(realize.buffer, realize.bounds)), *([storage] if storage else ())]
     if not _is_true(realize.condition):
-        arguments.append(p.expr(realize.condition))
-    with _body_frame(p, realize):
-        _head(p, realize, None, f"{p.tir('realize')}({', '.join(arguments)})")
+        arguments.append(f"condition={p.expr(realize.condition)}")
+    with _body_frame(p, stmt):
+        _head(p, stmt, None, f"{p.tir('realize')}({', '.join(arguments)})")
         body(p, realize.body)
 
 
@@ -268,6 +271,10 @@ def _attr(p: Printer, stmt: s.AttrStmt) -> None:
     node = stmt.node
     if stmt.attr_key in ("thread_extent", "virtual_thread") and isinstance(node, IterVar):
         _launch_thread(p, stmt, node)
+        return
+    inner = stmt.body
+    if stmt.attr_key == "realize_scope" and isinstance(inner, s.BufferRealize) and inner.buffer is node:
+        _print_realize(p, stmt, inner, p.expr(stmt.value))
         return
     rhs = f"{p.tir('attr')}({p.expr(node)}, {quoted(stmt.attr_key)}, {p.expr(stmt.value)})"
     with _body_frame(p, stmt):
