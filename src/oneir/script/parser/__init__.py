@@ -1,0 +1,1 @@
+"""Reads TVMScript: the syntax tree of Python, walked by evaluators that build nodes."""

@@ -1,0 +1,278 @@
+"""Reads functions and modules: from what a decorator was given, or from a text.
+
+Each dialect registers its decorator with `register_dialect`; a module then reads every member with the dialect of its
+decorator, first all signatures, then all bodies, so members may call one another in any order.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Protocol
+
+from ...ir.expr import GlobalVar
+from ...ir.module import BaseFunc, IRModule
+from ...runtime.error import ParseError
+from .evaluator import Evaluator
+from .scope import MISSING, Scope, closure_of, names_around
+from .source import Source, SourceFile, find_class, find_function, source_of_text
+
+
+class Dialect(Protocol):
+    """How the functions of one decorator are read."""
+
+    def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
+        """Notes what other functions must know of this one to call it."""
+        ...
+
+    def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> BaseFunc | None:
+        """The function; None when it is none of the program's."""
+        ...
+
+
+_dialects: dict[int, tuple[Any, Dialect]] = {}
+
+
+def register_dialect(decorator: Any, dialect: Dialect) -> None:
+    """Says that functions under `decorator` are read by `dialect`."""
+    _dialects[id(decorator)] = (decorator, dialect)
+
+
+class ModuleNames:
+    """What the class of a module stands for inside of it: `cls.f` is the module's function f."""
+
+    def __init__(self, names: Mapping[str, Any]):
+        self.names = names
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self.names:
+            raise AttributeError(f"the module has no function `{name}`")
+        return self.names[name]
+
+    def __dir__(self) -> list[str]:
+        return list(self.names)
+
+
+class ModuleParser(Evaluator):
+    """Reads the members of a module, or a lone function."""
+
+    def __init__(self, source: Source, scope: Scope):
+        super().__init__(source, scope)
+        self.return_dtypes: dict[GlobalVar, str] = {}
+        self.attrs: dict[str, Any] = {}
+        self.global_infos: dict[str, list[Any]] = {}
+
+    def call(self, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        value = super().call(node, callee, args, kwargs)
+        return value.apply(self) if isinstance(value, ModuleNote) else value
+
+    def dialect_of(self, node: ast.FunctionDef) -> tuple[Dialect, dict[str, Any]]:
+        """The dialect of a function, and the options that its decorator was given."""
+        for decorator in node.decorator_list:
+            called = isinstance(decorator, ast.Call)
+            value = self.eval(decorator.func if called else decorator)
+            found = _dialects.get(id(value))
+            if found is not None:
+                options = {k.arg: self.eval(k.value) for k in decorator.keywords if k.arg} if called else {}
+                return found[1], options
+        raise self.error(
+            node.decorator_list[0] if node.decorator_list else node,
+            f"expected `{node.name}` to be decorated with @T.prim_func or @R.function",
+        )
+
+    def parse_module(self, node: ast.ClassDef, closures: Mapping[str, Mapping[str, Any]]) -> IRModule:
+        """The module that a class describes; `closures` are the variables that each member sees around the class."""
+        members: dict[str, tuple[ast.FunctionDef, Dialect, dict[str, Any], GlobalVar]] = {}
+        with self.new_scope() as scope:
+            names: dict[str, Any] = {}
+            scope.names[node.name] = scope.names["cls"] = ModuleNames(names)
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef):
+                    if item.name in members:
+                        raise self.error(item, f"the module has two functions with the name `{item.name}`")
+                    dialect, options = self.dialect_of(item)
+                    names[item.name] = scope.names[item.name] = var = GlobalVar(item.name)
+                    members[item.name] = (item, dialect, options, var)
+                else:
+                    self.class_statement(item)
+            functions: dict[GlobalVar, BaseFunc] = {}
+            for item, dialect, options, var in members.values():
+                with self.new_scope() as inside:
+                    inside.names.update({k: v for k, v in closures.get(item.name, {}).items() if k not in names})
+                    dialect.declare(self, item, options, var)
+            for item, dialect, options, var in members.values():
+                with self.new_scope() as inside:
+                    inside.names.update({k: v for k, v in closures.get(item.name, {}).items() if k not in names})
+                    function = dialect.define(self, item, options)
+                if function is not None:
+                    functions[var] = function
+        return IRModule(functions, self.attrs, self.global_infos, self.source.span(node))
+
+    def class_statement(self, node: ast.stmt) -> None:
+        """What may stand in the class of a module beside its functions."""
+        if isinstance(node, ast.Expr):
+            value = self.eval(node.value)
+            if value is not None and not isinstance(value, str):
+                raise self.error(node, "expected I.module_attrs(...) or I.module_global_infos(...) here")
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            self.bind_names(node.targets[0], self.eval(node.value))
+        elif not isinstance(node, ast.Pass):
+            raise self.error(node, f"`{type(node).__name__}` cannot stand in a module; it holds functions")
+
+
+class ModuleNote:
+    """A statement about the module around it."""
+
+    def __init__(self, apply: Callable[[ModuleParser], Any]):
+        self.apply = apply
+
+
+def parse_decorated(function: Any, decorator: Any, options: dict[str, Any], frame: FrameType) -> Any:
+    """What a dialect's decorator returns: the function of the program.
+
+    A member of a module stays as it is, for the module to read.
+    """
+    source, node, parent = find_function(function)
+    parser = ModuleParser(source, Scope(outer=names_around(frame, function)))
+    if isinstance(parent, ast.ClassDef) and any(_makes_module(parser, d) for d in parent.decorator_list):
+        return function
+    return _dialects[id(decorator)][1].define(parser, node, options)
+
+
+def _makes_module(parser: ModuleParser, decorator: ast.expr) -> bool:
+    try:
+        return parser.eval(decorator.func if isinstance(decorator, ast.Call) else decorator) is ir_module
+    except ParseError:
+        return False
+
+
+def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
+    """`@I.ir_module`: a class whose members are functions, as an `IRModule`."""
+    if cls is None:
+        frame = sys._getframe(1)
+        return lambda decorated: _module_of_class(decorated, check_well_formed, frame)
+    return _module_of_class(cls, check_well_formed, sys._getframe(1))
+
+
+def _module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IRModule:
+    source, node = find_class(cls, frame)
+    parser = ModuleParser(source, Scope(outer=names_around(frame)))
+    closures = {name: closure_of(member) for name, member in vars(cls).items()}
+    module = parser.parse_module(node, closures)
+    if check_well_formed:
+        verify(module)
+    return module
+
+
+def verify(program: Any) -> None:
+    """Raises `WellFormedError` when a function or module breaks a rule of the representation."""
+    try:
+        from ...tir.analysis import verify_well_formed
+    except ImportError:
+        return
+    verify_well_formed(program)
+
+
+# -- texts --
+
+
+def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
+    """The function or module that a text defines; of several definitions the last.
+
+    The text may import; `I`, `T`, `R` and `tir` are known without. `extra_vars` are further names.
+    """
+    source = source_of_text(text if text[:1] not in (" ", "\t", "\n") else textwrap.dedent(text))
+    parser = TextParser(source, Scope(outer=(dict(extra_vars or {}), _known_names(), vars(builtins))))
+    result = parser.parse()
+    if check_well_formed:
+        verify(result)
+    return result
+
+
+def _known_names() -> dict[str, Any]:
+    script = sys.modules[__name__.rsplit(".", 2)[0]]
+    known = {"I": script.ir, "T": script.tir, "tir": importlib.import_module("oneir.tir.op")}
+    relax = getattr(script, "relax", None)
+    return {**known, "R": relax} if relax is not None else known
+
+
+class TextParser(ModuleParser):
+    """Reads a whole text: imports, Python values, functions and modules."""
+
+    def parse(self) -> Any:
+        """The last definition of the text."""
+        assert isinstance(self.source, SourceFile)
+        body = self.source.tree.body
+        result = None
+        # What the functions refer to as metadata may be printed after them.
+        for node in sorted(body, key=lambda n: not _assigns_metadata(n)):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.import_names(node)
+            elif isinstance(node, ast.FunctionDef):
+                dialect, options = self.dialect_of(node)
+                result = self.scope.names[node.name] = dialect.define(self, node, options)
+            elif isinstance(node, ast.ClassDef):
+                result = self.scope.names[node.name] = self.module_of(node)
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self.bind_names(node.targets[0], self.metadata(node))
+            elif not (
+                isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+            ):
+                raise self.error(node, "expected a function or a module: the text of a script holds definitions")
+        if result is None:
+            raise ParseError("error: the text defines neither a function (@T.prim_func) nor a module (@I.ir_module)")
+        return result
+
+    def module_of(self, node: ast.ClassDef) -> IRModule:
+        if not any(_makes_module(self, d) for d in node.decorator_list):
+            raise self.error(node, f"expected the class `{node.name}` to be decorated with @I.ir_module")
+        return ModuleParser(self.source, self.scope).parse_module(node, {})
+
+    def metadata(self, node: ast.Assign) -> Any:
+        """The value of an assignment; the metadata that is printed with a module is read from its JSON."""
+        value = node.value
+        if not (_assigns_metadata(node) and isinstance(value, ast.Call) and len(value.args) == 1):
+            return self.eval(value)
+        from ...ir.json import load_json
+
+        return load_json(self.eval(value.args[0]))
+
+    def import_names(self, node: Any) -> None:
+        """Binds the names of an import; what other systems call their package is this one."""
+        for alias in node.names:
+            name = alias.asname or alias.name.split(".")[0]
+            try:
+                if isinstance(node, ast.ImportFrom):
+                    value = _imported(node.module or "", alias.name)
+                elif alias.asname:
+                    value = _imported_module(alias.name)
+                else:
+                    value = _imported_module(alias.name.split(".")[0])
+            except (ImportError, AttributeError) as problem:
+                raise self.error(node, f"cannot import `{alias.name}`: {problem}") from problem
+            if value is not MISSING:
+                self.scope.names[name] = value
+
+
+def _assigns_metadata(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "metadata"
+
+
+def _imported_module(path: str) -> Any:
+    root, _, rest = path.partition(".")
+    root = "oneir" if root == "tvm" else root
+    return importlib.import_module(f"{root}.{rest}" if rest else root)
+
+
+def _imported(path: str, name: str) -> Any:
+    if path == "__future__":
+        return MISSING
+    module = _imported_module(path)
+    if hasattr(module, name):
+        return getattr(module, name)
+    return importlib.import_module(f"{module.__name__}.{name}")

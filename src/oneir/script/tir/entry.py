@@ -1,0 +1,42 @@
+"""`@T.prim_func`: a Python function, as it is written, as a function of the program."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+from ...ir.expr import GlobalVar
+from ...tir.function import PrimFunc
+from ..parser.module import ModuleParser, parse_decorated, register_dialect, verify
+from ..parser.tir import TIRParser
+
+
+def prim_func(func: Any = None, private: bool = False, check_well_formed: bool = True) -> Any:
+    """A function over buffers. A private one gets no `global_symbol`, so nothing outside of the module can call it."""
+    options = {"private": private, "check_well_formed": check_well_formed}
+    if func is None:
+        return lambda decorated: parse_decorated(decorated, prim_func, options, sys._getframe(1))
+    return parse_decorated(func, prim_func, options, sys._getframe(1))
+
+
+class _TIRDialect:
+    """Functions under `@T.prim_func`."""
+
+    def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
+        if node.returns is not None:
+            from .frame import as_type
+
+            parser = TIRParser(module.source, module.scope)
+            kind = as_type(parser.annotation(node.returns))
+            module.return_dtypes[var] = getattr(kind, "dtype", "void")
+
+    def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
+        parser = TIRParser(module.source, module.scope, module.return_dtypes)
+        function = parser.parse_function(node, bool(options.get("private", False)))
+        if options.get("check_well_formed", True) and not module.return_dtypes:
+            verify(function)
+        return function
+
+
+register_dialect(prim_func, _TIRDialect())
