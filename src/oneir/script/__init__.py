@@ -5,7 +5,9 @@ from oneir.script import ir as I, tir as T
 
 from __future__ import annotations
 
+from . import printer as printer
 from . import tir as tir
+
 from . import ir as ir  # isort: skip
 from .parser.module import from_source as from_source
 from .parser.module import ir_module as ir_module

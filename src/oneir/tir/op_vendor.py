@@ -1,4 +1,4 @@
-"""Calls that only some machines know: threads of a warp, matrix units, asynchronous copies, packed lanes, the runtime's own.
+"""Calls that only some machines know: of threads, matrix units, asynchronous copies, packed lanes, and the runtime.
 
 Each is a `Call` of an operator registered here; what it becomes is up to the code generators.
 """

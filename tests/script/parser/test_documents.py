@@ -19,13 +19,11 @@ _FOLDER = Path(__file__).parent / "documents"
 
 
 def _indent(text: str) -> str:
-    """Gives a function that lost its indentation its suites back: loops in the function, a block in each, an init in it."""
+    """Indents a function that lost its indentation: loops in the function, a block in each, perhaps an init in that."""
     out = []
     level, in_init = 0, False
     for line in text.splitlines():
-        if line.startswith("@"):
-            level = 0
-        elif line.startswith("def "):
+        if line.startswith("@") or line.startswith("def "):
             level = 0
         elif line.startswith(("T.func_attr", "for ", "# with")) or "T.alloc_buffer" in line:
             level = 1

@@ -141,7 +141,10 @@ def parse_decorated(function: Any, decorator: Any, options: dict[str, Any], fram
     parser = ModuleParser(source, Scope(outer=names_around(frame, function)))
     if isinstance(parent, ast.ClassDef) and any(_makes_module(parser, d) for d in parent.decorator_list):
         return function
-    return _dialects[id(decorator)][1].define(parser, node, options)
+    result = _dialects[id(decorator)][1].define(parser, node, options)
+    if result is not None and options.get("check_well_formed", True):
+        verify(result)
+    return result
 
 
 def _makes_module(parser: ModuleParser, decorator: ast.expr) -> bool:

@@ -77,6 +77,8 @@ def parse_text(source: Source, text: str) -> ast.Module:
     """The syntax tree of a text; a syntax error as a `ParseError` that shows the line."""
     try:
         return ast.parse(text)
+    except (RecursionError, MemoryError):
+        raise ParseError(f"error: {source.source_name.name} is nested too deeply to be read") from None
     except SyntaxError as error:
         line, column = error.lineno or 1, error.offset or 1
         end_line, end = error.end_lineno or line, error.end_offset or column + 1
@@ -131,6 +133,6 @@ def no_source(name: str, filename: str) -> ParseError:
     """The error for a definition whose text cannot be found."""
     reason = "the file has changed since it was imported" if os.path.exists(filename) else "there is no such file"
     return ParseError(
-        f"error: the source of `{name}` was not found in {filename}: {reason}. Scripts are read from their source text: "
+        f"error: the source of `{name}` was not found in {filename}: {reason}. Scripts are read from their text: "
         "define it in a file or a notebook cell, or pass the text to oneir.script.from_source"
     )

@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 
 from ...ir.container import Array
 from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
-from ...ir.module import BaseFunc
-from ...ir.type import PrimType
+from ...ir.visitor import deep_recursion
 from ...runtime.error import ParseError
 from ...tir import op as tir_op
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, IterVar, IterVarType
+from ...tir.expr import IterVar, IterVarType
 from ...tir.function import PrimFunc
 from ...tir.stmt import (
     Block,
@@ -36,9 +35,7 @@ from ..tir.frame import (
     LetStmt_,
     Loop,
     Note,
-    Wrap,
     arg,
-    as_type,
     func_ret,
     name_fresh,
     serial,
@@ -91,13 +88,12 @@ class TIRParser(Evaluator):
     def parse_function(self, node: ast.FunctionDef, private: bool) -> PrimFunc:
         """The function that a definition describes."""
         state = self.state = FunctionState(node.name)
-        with self.new_scope():
+        with deep_recursion(), self.new_scope():
             self.parameters(node)
             if node.returns is not None:
                 func_ret(self.annotation(node.returns)).apply(state)
             body = self.suite_of(node.body)
-        body = with_root_block(body, state)
-        body.span = body.span or self.source.span(node)
+        body = self.located(with_root_block(body, state), node)
         attrs = dict(state.attrs or {})
         if not private:
             attrs.setdefault("global_symbol", state.name)
@@ -160,26 +156,32 @@ class TIRParser(Evaluator):
             start, frame, node = suite.open_frames.pop()
             body = sequence(suite.stmts[start:])
             del suite.stmts[start:]
-            self.close(suite, frame, body, node)
+            stmt = self.close(frame, body, node, node)
+            if stmt is not None:
+                suite.stmts.append(stmt)
         return sequence(suite.stmts)
 
-    def close(self, suite: Suite, frame: Frame, body: Stmt, node: Any) -> None:
+    def close(self, frame: Frame, body: Stmt, node: Any, blame: Any) -> Stmt | None:
+        """The statement that a frame makes of its body; `blame` is where a mistake in it is shown."""
         try:
             stmt = frame.close(self.state, body)
         except ParseError:
             raise
         except Exception as problem:
-            raise self.error(node, problem) from problem
-        if stmt is not None:
-            self.add(stmt, node, suite)
+            raise self.error(blame, problem) from problem
+        return None if stmt is None else self.located(stmt, node)
 
-    def add(self, stmt: Stmt, node: Any, suite: Suite | None = None) -> None:
+    def located(self, stmt: Stmt, node: Any) -> Stmt:
+        """A statement, and what it directly holds, with the span of the syntax node that it came from."""
+        inner: Any = stmt
+        while isinstance(inner, Stmt) and inner.span is None:
+            inner.span = self.source.span(node)
+            inner = inner.block if isinstance(inner, BlockRealize) else getattr(inner, "body", None)
+        return stmt
+
+    def add(self, stmt: Stmt, node: Any) -> None:
         """Appends a statement that came from `node`."""
-        if stmt.span is None:
-            span = stmt.span = self.source.span(node)
-            if isinstance(stmt, BlockRealize):
-                stmt.block.span = span
-        (suite or self.suite).stmts.append(stmt)
+        self.suite.stmts.append(self.located(stmt, node))
 
     def open(self, frame: Frame, node: Any) -> Any:
         """Opens a frame to the end of the suite."""
@@ -217,6 +219,8 @@ class TIRParser(Evaluator):
                 self.scope.values.add(name.id)
             if known and isinstance(value, ExprOp):
                 value = self.open(LetStmt_(value), node)
+        else:
+            self.scope.values.discard(name.id)
         self.name(value, name)
         self.scope.names[name.id] = value
 
@@ -226,8 +230,8 @@ class TIRParser(Evaluator):
         if owner is not None and owner is not self.scope and name.id in owner.values:
             raise self.error(
                 name,
-                f"`{name.id}` stands for a value that was computed outside of this loop or branch; assigning to it here "
-                f'would not change it there. Keep it in a buffer: {name.id} = T.alloc_buffer((1,), "float32")',
+                f"`{name.id}` stands for a value that was computed outside of this loop or branch, and assigning here "
+                f'would not change it there; keep it in a buffer: {name.id} = T.alloc_buffer((1,), "float32")',
             )
 
     def name(self, value: Any, name: ast.Name) -> None:
@@ -377,7 +381,6 @@ class TIRParser(Evaluator):
         for var, loop in zip(reversed(variables), reversed(frame.loops), strict=True):
             del self.state.domains[var]
             body = _for(loop, var, body, frame.step)
-            body.span = self.source.span(node)
         self.add(body, node)
 
     def name_loop_variables(self, target: ast.Name, item: Any, variables: list[Var]) -> None:
@@ -435,16 +438,11 @@ class TIRParser(Evaluator):
                             raise self.error(name, "expected a name after `as`")
                         self.name(part, name)
                         self.scope.names[name.id] = part
-            body = self.suite_of(node.body)
-        suite = Suite()
+            stmt: Stmt | None = self.suite_of(node.body)
         for frame, at in reversed(frames):
-            suite.stmts = []
-            self.close(suite, frame, body, at)
-            body = sequence(suite.stmts)
-            if suite.stmts and body.span is not None:
-                body.span = self.source.span(node)
-        for stmt in suite.stmts:
-            self.add(stmt, node)
+            stmt = self.close(frame, stmt or Evaluate(0), node, at)
+        if stmt is not None:
+            self.suite.stmts.append(stmt)
 
     def stmt_Return(self, node: ast.Return) -> None:
         if node.value is None:
@@ -499,9 +497,7 @@ def _contains_block(stmt: Stmt) -> bool:
     todo: list[Any] = [stmt]
     while todo:
         node = todo.pop()
-        if isinstance(node, Block):
-            return True
-        if isinstance(node, BlockRealize):
+        if isinstance(node, (Block, BlockRealize)):
             return True
         if isinstance(node, Stmt):
             node._visit_children(todo.append)

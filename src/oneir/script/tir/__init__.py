@@ -82,6 +82,7 @@ from .values import index_map as index_map
 from .values import iter_var as iter_var
 from .values import let as let
 from .values import target as target
+
 from .entry import prim_func as prim_func  # isort: skip
 
 Buffer = buffer_decl = buffer

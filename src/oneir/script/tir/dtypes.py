@@ -1,4 +1,4 @@
-"""Members of `T` that are named after a dtype: `T.float32(0)` is a constant, `T.int32()` a variable, `T.int32` an annotation."""
+"""Members of `T` named after a dtype: `T.float32(0)` is a constant, `T.int32()` a variable, `T.int32` an annotation."""
 
 from __future__ import annotations
 

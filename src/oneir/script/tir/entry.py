@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.expr import GlobalVar
 from ...tir.function import PrimFunc
-from ..parser.module import ModuleParser, parse_decorated, register_dialect, verify
+from ..parser.module import ModuleParser, parse_decorated, register_dialect
 from ..parser.tir import TIRParser
 
 
@@ -33,10 +33,7 @@ class _TIRDialect:
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         parser = TIRParser(module.source, module.scope, module.return_dtypes)
-        function = parser.parse_function(node, bool(options.get("private", False)))
-        if options.get("check_well_formed", True) and not module.return_dtypes:
-            verify(function)
-        return function
+        return parser.parse_function(node, bool(options.get("private", False)))
 
 
 register_dialect(prim_func, _TIRDialect())

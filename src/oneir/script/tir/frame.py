@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.dtype import DataType
 from ...ir.expr import ExprOp, PrimExpr, Range, Var, as_expr, const, pointer_to
 from ...ir.type import PrimType, Type
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.tensor import tensor
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, IterVar, IterVarType, expr_array
+from ...tir.expr import BufferLoad, IterVar, IterVarType
 from ...tir.stmt import (
     Allocate,
     AllocateConst,
@@ -262,8 +261,8 @@ class BlockFrame(Frame):
             if opaque and not outermost:
                 names = ", ".join(f"`{region.buffer.name}`" for region in opaque)
                 raise InvalidValue(
-                    f"block `{parts.name}` uses the memory of {names} by its pointer, so what it reads and writes is not "
-                    "known: state it with T.reads(...) and T.writes(...)"
+                    f"block `{parts.name}` uses the memory of {names} by its pointer, so what it reads and writes "
+                    "is not known: state it with T.reads(...) and T.writes(...)"
                 )
             block = block.replace(
                 reads=reads if parts.reads is None else block.reads,
@@ -317,10 +316,8 @@ def _one_loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: st
     if stop is None:
         start, stop = 0, start
         start = const(0, stop.dtype) if isinstance(stop, PrimExpr) else 0
-    if (
-        step is not None
-        and not (isinstance(step, int) or hasattr(step, "value"))
-        or (step is not None and int(step) < 1)
+    if (step is not None and not (isinstance(step, int) or hasattr(step, "value"))) or (
+        step is not None and int(step) < 1
     ):
         raise InvalidValue(f"the step of a loop must be a positive number, found {step}")
     return ForFrame([Loop(start, stop, kind, thread, annotations)], 1 if step is None else int(step))
@@ -586,8 +583,3 @@ def name_fresh(value: Any, name: str) -> None:
         ):
             if isinstance(var, Var) and var.name in ("", "_elem_offset"):
                 var.name = name + suffix
-
-
-def loop_dtype(loop: Loop) -> DataType:
-    """The dtype of a loop's variable."""
-    return loop.min.dtype

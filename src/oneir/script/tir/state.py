@@ -36,7 +36,7 @@ class IfState:
 
 
 class FunctionState:
-    """The parts of a function that were stated so far, and the loops, blocks and threads around the present statement."""
+    """The parts of a function that were stated so far; the loops, blocks and threads around the present statement."""
 
     def __init__(self, name: str):
         self.name = name

@@ -290,8 +290,8 @@ def _through_match(match: MatchBufferRegion, region: list[Bounds | None]) -> lis
 def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> Array[Array[BufferRegion]]:
     """What a block reads, what it writes, and what it uses by pointer.
 
-    Only buffers whose pointer is in `buffer_var_map` count. A block with an init does not list what it writes among what
-    it reads.
+    Only buffers whose pointer is in `buffer_var_map` count. A block with an init does not list what it writes among
+    what it reads.
     """
     detector = _Detector(buffer_var_map)
     for match in block.match_buffers:
