@@ -647,7 +647,7 @@ class Range(Node):
             self.min = const(0, self.extent.dtype)
         else:
             self.min = as_expr(begin)
-            self.extent = ops.subtract(end, self.min)
+            self.extent = ops.difference(end, self.min)
         self.span = span
 
     @staticmethod

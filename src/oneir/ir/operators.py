@@ -262,6 +262,14 @@ def subtract(a: Any, b: Any, span: Any = None) -> Any:
     return e.Sub(a, b, span)
 
 
+def difference(end: Any, begin: Any) -> Any:
+    """end - begin; of an end written as begin + extent, the extent."""
+    end, begin = match_types(end, begin)
+    if isinstance(end, e.Add) and same_expr(end.a, begin):
+        return end.b
+    return _zero_like(end) if end is begin else subtract(end, begin)
+
+
 def multiply(a: Any, b: Any, span: Any = None) -> Any:
     """a * b"""
     a, b = match_types(a, b)

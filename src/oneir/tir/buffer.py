@@ -183,7 +183,7 @@ def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] |
     begin = 0 if last.start is None else last.start
     end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
     step = last.step
-    extent = ops.floordiv(ops.add(ops.subtract(end, begin), ops.subtract(step, 1)), step)
+    extent = ops.floordiv(ops.add(ops.difference(end, begin), ops.subtract(step, 1)), step)
     from ..ir.expr import Ramp
 
     begin = as_expr(begin)
@@ -244,7 +244,7 @@ def decl_buffer(
         elem_offset,
         data_alignment if data_alignment > 0 else DEFAULT_ALIGNMENT,
         offset_factor if offset_factor > 0 else 1,
-        buffer_type if buffer_type != "default" else "",
+        {"default": "", "auto": "auto_broadcast"}.get(buffer_type, buffer_type),
         axis_separators or (),
         name=name,
         span=span,

@@ -9,7 +9,7 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
-from ..ir.expr import ExprOp, PrimExpr, Range, Var, as_expr
+from ..ir.expr import ExprOp, PrimExpr, Range, Var, as_expr, const
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import SequentialSpan, Span
 from ..runtime.error import TypeMismatch
@@ -181,7 +181,7 @@ class BufferRegion(ExprOp, Node):
     @staticmethod
     def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
         """The region of one element."""
-        return BufferRegion(buffer, [Range.from_min_extent(i, 1) for i in expr_array(indices)])
+        return BufferRegion(buffer, [Range.from_min_extent(i, const(1, i.dtype)) for i in expr_array(indices)])
 
     @staticmethod
     def full(buffer: Buffer) -> BufferRegion:
