@@ -8,16 +8,18 @@ class Rewrite(AnalyzedMapper):
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ...arith import Analyzer
+from ...arith.constraint import conjuncts
 from ...ir import operators as ops
 from ...ir.container import map_array
-from ...ir.expr import BinaryOpExpr, Call, Cast, IntImm, Let, Range, Select, Var
-from ...ir.visitor import Mapper
-from .. import op as op  # registers the operators
-from ..expr import IterVar, Reduce
-from ..stmt import AssertStmt, AttrStmt, Block, BlockRealize, For, IfThenElse, LetStmt, While
+from ...ir.expr import BinaryOpExpr, Call, CallEffectKind, Cast, IntImm, Let, PrimExpr, Range, Select, Var
+from ...ir.visitor import Mapper, post_order_visit
+from .. import op
+from ..expr import BufferLoad, IterVar, Reduce
+from ..stmt import AssertStmt, AttrStmt, Block, BlockRealize, For, IfThenElse, LetStmt, Stmt, While
 
 IF_THEN_ELSE = ops.as_op("tir.if_then_else")
 
@@ -31,6 +33,37 @@ def is_index_arithmetic(expr: Any) -> bool:
     return isinstance(expr, BinaryOpExpr) and is_index_arithmetic(expr.a) and is_index_arithmetic(expr.b)
 
 
+def reads(node: PrimExpr, data: Var | None = None) -> bool:
+    """Whether an expression loads from a buffer, or from the memory `data`, or calls what may."""
+    found = False
+
+    def check(n: Any) -> None:
+        nonlocal found
+        if isinstance(n, BufferLoad):
+            found = found or data is None or n.buffer.data is data
+        elif isinstance(n, Call):
+            found = found or op.effect_of(n) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
+
+    post_order_visit(node, check)
+    return found
+
+
+def has_effect(node: PrimExpr) -> bool:
+    """Whether evaluating an expression does more than give its value."""
+    found = False
+
+    def check(n: Any) -> None:
+        nonlocal found
+        if isinstance(n, Call):
+            found = found or op.effect_of(n) not in _HARMLESS
+
+    post_order_visit(node, check)
+    return found
+
+
+_HARMLESS = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.ReadState)
+
+
 class AnalyzedMapper(Mapper):
     """A mapper whose `analyzer` knows, at each node, the ranges of variables and the conditions around it.
 
@@ -42,10 +75,16 @@ class AnalyzedMapper(Mapper):
         self.analyzer = Analyzer() if analyzer is None else analyzer
 
     def under(self, condition: Any, node: Any) -> Any:
-        """`node` mapped where `condition` holds."""
+        """`node` mapped where `condition` holds.
+
+        What a statement's condition read from memory may have changed when it is read again, so it is not kept.
+        """
         if isinstance(condition, IntImm) or not condition.dtype.is_scalar:
             return self.visit(node)
-        with self.analyzer.constraint_scope(condition):
+        known = [part for part in conjuncts(condition) if not (isinstance(node, Stmt) and reads(part))]
+        if not known:
+            return self.visit(node)
+        with self.analyzer.constraint_scope(functools.reduce(ops.logical_and, known)):
             return self.visit(node)
 
     def bind(self, var: Var, value: Any) -> None:

@@ -60,7 +60,7 @@ from ..stmt import (
     Stmt,
 )
 from ..stmt_functor import substitute
-from .analyzed import IF_THEN_ELSE
+from .analyzed import IF_THEN_ELSE, reads
 from .pass_base import function_pass
 
 MAX_LANES = 128
@@ -218,7 +218,7 @@ class _Vectorizer(Mapper):
         value = self.visit(node.value)
         if indices and _is_vector(indices[-1]):
             return BufferStore(buffer, self.widen(value), indices, self.mask, node.span)
-        if _is_vector(value) or self.mask is not None or _reads(node.value, buffer.data):
+        if _is_vector(value) or self.mask is not None or reads(node.value, buffer.data):
             raise _NotVectorizable
         return node
 
@@ -229,7 +229,7 @@ class _Vectorizer(Mapper):
             return node.replace(condition=condition, then_case=self.visit(node.then_case), else_case=else_case)
         if isinstance(condition, Call) and condition.op is LIKELY:
             condition = condition.args[0]
-        held = Var("mask", condition.dtype) if _reads(condition) else condition
+        held = Var("mask", condition.dtype) if reads(condition) else condition
         cases = [self.masked(held, node.then_case)]
         if node.else_case is not None:
             cases.append(self.masked(Not(held), node.else_case))
@@ -356,7 +356,7 @@ class _Vectorizer(Mapper):
     def short_circuit(self, node: And | Or, needed: Any) -> Any:
         """The second operand is loaded only where the first leaves it to decide."""
         a = self.visit(node.a)
-        b = self.masked(needed(a), node.b) if _is_vector(a) and _reads(node.b) else self.visit(node.b)
+        b = self.masked(needed(a), node.b) if _is_vector(a) and reads(node.b) else self.visit(node.b)
         if _is_vector(a) or _is_vector(b):
             return type(node)(self.widen(a), self.widen(b))
         return node.replace(a=a, b=b)
@@ -418,21 +418,6 @@ class _Vectorizer(Mapper):
 
 def _is_elementwise(op: Op) -> bool:
     return op.has_attr("reference") or bool(op.get_attr("TVectorizable"))
-
-
-def _reads(node: PrimExpr, data: Var | None = None) -> bool:
-    """Whether an expression loads from a buffer, or from the memory `data`, or calls what may."""
-    found = False
-
-    def check(n: Any) -> None:
-        nonlocal found
-        if isinstance(n, BufferLoad):
-            found = found or data is None or n.buffer.data is data
-        elif isinstance(n, Call):
-            found = found or effect_of(n) not in (CallEffectKind.Pure, CallEffectKind.ExprAnnotation)
-
-    post_order_visit(node, check)
-    return found
 
 
 class _VectorizeLoops(Mapper):

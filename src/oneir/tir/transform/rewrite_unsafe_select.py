@@ -1,0 +1,34 @@
+"""RewriteUnsafeSelect: a selection that must not evaluate the value it does not take becomes a branch.
+
+T.Select(i > 0, A[i - 1], 0.0)  ->  T.if_then_else(i > 0, A[i - 1], 0.0)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.expr import Call, Select
+from ...ir.transform import Pass
+from ...ir.visitor import Mapper
+from ..function import PrimFunc
+from .analyzed import IF_THEN_ELSE, reads
+from .pass_base import function_pass
+
+
+class _Rewrite(Mapper):
+    def visit_Select(self, node: Select) -> Any:
+        new = self.generic_visit(node)
+        unsafe = reads(node.true_value) or reads(node.false_value)
+        if unsafe and node.condition.dtype.is_scalar:
+            return Call(new.dtype, IF_THEN_ELSE, (new.condition, new.true_value, new.false_value), new.span)
+        return new
+
+
+def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
+    """The function with selections between loads, or calls that may do anything, written as branches."""
+    return func.with_body(_Rewrite()(func.body))
+
+
+def RewriteUnsafeSelect() -> Pass:
+    """Turns `Select` into `if_then_else` where a value reads memory that may lie out of bounds when not taken."""
+    return function_pass(rewrite_unsafe_select, "tir.RewriteUnsafeSelect")

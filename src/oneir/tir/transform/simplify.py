@@ -1,0 +1,179 @@
+"""Simplify: simplifies the expressions of a function, and the statements that become trivial with it.
+
+for i in range(8):
+    if i < 10:          ->    for i in range(8):
+        A[i * 1] = 0.0            A[i] = 0.0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer, Extension
+from ...ir import operators as ops
+from ...ir.container import map_array
+from ...ir.expr import ConstExpr, IntImm, PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..stmt import (
+    AssertStmt,
+    Block,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+    flat_seq,
+    is_no_op,
+)
+from ..stmt_functor import substitute
+from .analyzed import AnalyzedMapper, has_effect
+from .pass_base import PrimFuncPass, config_option
+
+
+@dataclass(frozen=True)
+class SimplifyConfig:
+    """What to try that costs time.
+
+    transitively_prove_inequalities: combine several known comparisons.
+    convert_boolean_to_and_of_ors: write conditions as a conjunction of disjunctions.
+    apply_constraints_to_boolean_branches: simplify each side of `and` and `or` knowing the other.
+    """
+
+    transitively_prove_inequalities: bool = False
+    convert_boolean_to_and_of_ors: bool = False
+    apply_constraints_to_boolean_branches: bool = False
+
+    def extensions(self) -> Extension:
+        """The same as flags of an `Analyzer`."""
+        flags = Extension.NoExtensions
+        if self.transitively_prove_inequalities:
+            flags |= Extension.TransitivelyProveInequalities
+        if self.convert_boolean_to_and_of_ors:
+            flags |= Extension.ConvertBooleanToAndOfOrs
+        if self.apply_constraints_to_boolean_branches:
+            flags |= Extension.ApplyConstraintsToBooleanBranches
+        return flags
+
+
+register_config_option("tir.Simplify", SimplifyConfig)
+
+
+class StmtSimplifier(AnalyzedMapper):
+    """Simplifies statements with what surrounds them."""
+
+    def __init__(self, analyzer: Analyzer | None = None):
+        super().__init__(analyzer)
+        self.blocks = self.declarations = 0
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, PrimExpr):
+            return node if isinstance(node, ConstExpr) else self.analyzer.simplify(node)
+        return super().visit(node)
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        return buffer
+
+    def visit_Block(self, node: Block) -> Any:
+        self.blocks += 1
+        return super().visit_Block(node)
+
+    def visit_For(self, node: For) -> Any:
+        """A loop; without iterations nothing, and with one its body, unless the loop says more than that.
+
+        Loops around blocks stay, since schedules address them.
+        """
+        extent = self.visit(node.extent)
+        if isinstance(extent, IntImm) and extent.value <= 0 and not node.annotations:
+            return Evaluate(0)
+        before = self.blocks, self.declarations
+        new = super().visit_For(node)
+        unit = isinstance(extent, IntImm) and extent.value == 1
+        if not unit or before[0] != self.blocks or node.annotations or node.kind is ForKind.THREAD_BINDING:
+            return new
+        if before[1] == self.declarations and node.loop_var.dtype.is_index:
+            return new.body  # the analyzer has put the minimum in place of the variable
+        return substitute(new.body, {new.loop_var: new.min})
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Any:
+        self.declarations += 1
+        return self.generic_visit(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Any:
+        condition = self.visit(node.condition)
+        if isinstance(condition, IntImm):
+            case = node.then_case if condition.value else node.else_case
+            return Evaluate(0) if case is None else self.visit(case)
+        then_case = self.under(condition, node.then_case)
+        else_case = None if node.else_case is None else self.under(ops.logical_not(condition), node.else_case)
+        if else_case is not None and is_no_op(else_case):
+            else_case = None
+        if is_no_op(then_case):
+            if else_case is None:
+                return Evaluate(condition) if has_effect(condition) else Evaluate(0)
+            condition, then_case, else_case = self.visit(ops.logical_not(condition)), else_case, None
+        return node.replace(condition=condition, then_case=then_case, else_case=else_case)
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        value = self.visit(node.value)
+        if isinstance(value, (Var, ConstExpr)):
+            return self.visit(substitute(node.body, {node.var: value}))
+        self.bind(node.var, value)
+        return node.replace(value=value, body=self.visit(node.body))
+
+    def visit_AssertStmt(self, node: AssertStmt) -> Any:
+        new = super().visit_AssertStmt(node)
+        return new.body if isinstance(new.condition, IntImm) and new.condition.value else new
+
+    def visit_While(self, node: While) -> Any:
+        new = super().visit_While(node)
+        return Evaluate(0) if isinstance(new.condition, IntImm) and not new.condition.value else new
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Any:
+        seq = map_array(node.seq, self.visit)
+        return node if seq is node.seq and not any(is_no_op(s) for s in seq) else flat_seq(seq)
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        new = self.generic_visit(node)
+        return Evaluate(0) if stores_what_is_there(new) else new
+
+
+def stores_what_is_there(store: BufferStore) -> bool:
+    """Whether a store writes back the element that it loads."""
+    value = store.value
+    return (
+        isinstance(value, BufferLoad)
+        and value.buffer is store.buffer
+        and all(ops.same_expr(a, b) for a, b in zip(value.indices, store.indices, strict=True))
+        and (value.predicate is store.predicate or value.predicate is None)
+    )
+
+
+def simplify_stmt(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
+    """The statement simplified."""
+    return StmtSimplifier(analyzer)(stmt)
+
+
+def simplify(func: PrimFunc, config: SimplifyConfig) -> PrimFunc:
+    """The function simplified."""
+    analyzer = Analyzer()
+    analyzer.enabled_extensions = config.extensions()
+    return func.with_body(simplify_stmt(func.body, analyzer))
+
+
+def Simplify() -> Pass:
+    """Simplifies expressions and statements; options are those of `SimplifyConfig`, under "tir.Simplify"."""
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return simplify(func, config_option(ctx, "tir.Simplify", SimplifyConfig))
+
+    return PrimFuncPass(transform, PassInfo(0, "tir.Simplify"))
