@@ -32,6 +32,7 @@ from .const_int_bound import (
 from .constraint import conjuncts, non_positive, residue
 from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
+from .pattern import Overflow
 from .prove import Prover
 from .rewrite_simplify import RewriteSimplifier, RewriteStats
 
@@ -260,6 +261,7 @@ class Analyzer:
     def enabled_extensions(self, flags: int | Extension) -> None:
         self._changed()
         self.extensions = Extension(flags)
+        self.prover.transitive = Extension.TransitivelyProveInequalities in self.extensions
 
     # -- for the simplifiers --
 
@@ -359,7 +361,11 @@ class Analyzer:
             limits = (ConstIntBound.NEG_INF, -total.base // term.scale)
         else:
             limits = (-(-total.base // -term.scale), ConstIntBound.POS_INF)
-        self._limit(self.canonical.term_expression(term, 1), limits)
+        try:
+            limited = self.canonical.term_expression(term, 1)
+        except Overflow:
+            return
+        self._limit(limited, limits)
 
     def _limit(self, expr: PrimExpr, limits: Bounds) -> None:
         if isinstance(expr, Var):

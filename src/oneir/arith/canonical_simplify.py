@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import expr as e
 from .const_int_bound import Bounds, add_bounds, floordiv_bounds, floormod_bounds, is_index_like, scale_bounds
+from .pattern import Overflow
 from .rewrite_simplify import RewriteSimplifier
 
 if TYPE_CHECKING:
@@ -121,19 +122,11 @@ class CanonicalSimplifier(RewriteSimplifier):
         if known is not None:
             return known[1]
         effects = self.effects
-        if kind is e.Add or kind is e.Sub:
+        try:
+            result = self._sum_of_node(expr)
+        except Overflow:
             result = Sum()
-            result.add_sum(self.sum_of(expr.a))
-            result.add_sum(self.sum_of(expr.b), 1 if kind is e.Add else -1)
-            self.join_digits(result)
-        elif kind is e.Mul:
-            result = self._product(expr)
-        elif kind is e.FloorDiv or kind is e.FloorMod:
-            result = self._divided(expr)
-        elif kind is e.Cast and expr.value.dtype.is_int:
-            result = self._converted(expr)
-        else:
-            result = self._leaf(super().visit(expr), expr)
+            result.add(self.key(expr), Term(expr))
         if effects != self.effects:
             # Calls with effects are neither merged nor dropped nor moved.
             result = Sum()
@@ -142,6 +135,22 @@ class CanonicalSimplifier(RewriteSimplifier):
             return result
         self.sums[id(expr)] = (expr, result)
         return result
+
+    def _sum_of_node(self, expr: Any) -> Sum:
+        kind = type(expr)
+        if kind is e.Add or kind is e.Sub:
+            result = Sum()
+            result.add_sum(self.sum_of(expr.a))
+            result.add_sum(self.sum_of(expr.b), 1 if kind is e.Add else -1)
+            self.join_digits(result)
+            return result
+        if kind is e.Mul:
+            return self._product(expr)
+        if kind is e.FloorDiv or kind is e.FloorMod:
+            return self._divided(expr)
+        if kind is e.Cast and expr.value.dtype.is_int:
+            return self._converted(expr)
+        return self._leaf(super().visit(expr), expr)
 
     def _leaf(self, expr: Any, source: Any = None) -> Sum:
         """A simplified expression as a term of its own, or as the sum that it turned out to be."""
@@ -312,7 +321,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         return result
 
     def _split_low_part(self, total: Sum, divisor: int) -> tuple[Sum, Sum | None, int]:
-        """The sum as factor * high + low with 0 <= low < factor, where factor > 1 divides the divisor."""
+        """The sum as factor * high + low with 0 <= low < factor, where factor > 1 divides the divisor; any does if that is 0."""
         terms = sorted(total.terms.items(), key=lambda item: -abs(item[1].scale))
         factor = 0
         for count, (_, term) in enumerate(terms, 1):
@@ -323,7 +332,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             low, high = rest_base, rest_base
             for _, lower in terms[count:]:
                 low, high = add_bounds((low, high), self.term_bounds(lower))
-            if low >= 0 and high < factor and (count < len(terms) or len(terms) > 1 or rest_base):
+            if low >= 0 and high < factor and (not divisor or count < len(terms) or len(terms) > 1 or rest_base):
                 high_part, low_part = Sum(total.base // factor), Sum(rest_base)
                 for place, chosen in terms[:count]:
                     high_part.add(place[0], Term(chosen.index, chosen.lower, chosen.upper, chosen.scale // factor))
@@ -354,6 +363,34 @@ class CanonicalSimplifier(RewriteSimplifier):
             return key, term
         index = self._written(total, dtype)
         return self.key(index), Term(index)
+
+    # -- comparison --
+
+    def _comparison(self, cls: type, a: Any, b: Any, node: Any = None) -> Any:
+        if cls is e.LT and a.dtype.is_index:
+            a, b = self._reduced_comparison(a, b)
+        return super()._comparison(cls, a, b, node)
+
+    def _reduced_comparison(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Both sides of a < b divided by their common factor, without what is too small to matter: x * 4 + j < 16."""
+        total = Sum()
+        total.add_sum(self.sum_of(a))
+        total.add_sum(self.sum_of(b), -1)
+        self.join_digits(total)
+        high, low, factor = self._split_low_part(total, 0)
+        if low is None:
+            return a, b
+        # factor * high + low < 0, with 0 <= low < factor, is high < 0.
+        left, right = Sum(max(high.base, 0)), Sum(max(-high.base, 0))
+        for (key, _, _), term in high.terms.items():
+            if term.scale > 0:
+                left.add(key, term)
+            else:
+                right.add(key, term.scaled(-1))
+        try:
+            return self._written(left, a.dtype), self._written(right, b.dtype)
+        except Overflow:
+            return a, b
 
     # -- bounds --
 
@@ -436,7 +473,10 @@ class CanonicalSimplifier(RewriteSimplifier):
             (term,) = total.terms.values()
             if term.upper is None and term.lower == 1 and term.scale == 1:
                 return source if self.key(term.index) == self.key(source) else term.index
-        result = self._written(total, source.dtype)
+        try:
+            result = self._written(total, source.dtype)
+        except Overflow:
+            return source
         return source if self.key(result) == self.key(source) else result
 
     # -- walking --
@@ -448,10 +488,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             if known is not None:
                 return known[1]
             before = self.effects
-            try:
-                result = self.expression(self.sum_of(expr), expr)
-            except OverflowError:
-                result = expr
+            result = self.expression(self.sum_of(expr), expr)
             if before == self.effects:
                 self.memo[id(expr)] = (expr, result)
             return result

@@ -193,7 +193,12 @@ class IntSetEvaluator:
 
     def _end(self, cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr) -> PrimExpr:
         """One bound of a result; the given infinity where either part is infinite."""
-        return infinity if is_infinite(a) or is_infinite(b) else self._of(cls, a, b)
+        if is_infinite(a) or is_infinite(b):
+            return infinity
+        low, high = self.analyzer.bounds(cls(a, b))
+        limits = self.analyzer.bounds_of_dtype(a.dtype)
+        # What overflows for certain is no bound.
+        return infinity if low > limits[1] or high < limits[0] else self._of(cls, a, b)
 
     def _mul(self, expr: Any) -> IntervalSet:
         operands = self._operands(expr)
@@ -223,7 +228,7 @@ class IntSetEvaluator:
     def _constant(self, expr: PrimExpr) -> IntervalSet:
         """Constant bounds of an expression whose variables run over sets of constant bounds."""
         from .analyzer import Analyzer
-        from .const_int_bound import NEG_INF, POS_INF
+        from .const_int_bound import POS_INF
 
         inner = Analyzer()
         for variable, values in self.domains.items():
@@ -235,10 +240,11 @@ class IntSetEvaluator:
         for variable, known in self.analyzer.bounds.variables.items():
             inner.bounds.variables.setdefault(variable, known)
         low, high = inner.bounds(expr)
+        # A bound in the outer half of the dtype stems from the limits of the dtype: one that overflows when it is used.
         limits = self.analyzer.bounds_of_dtype(expr.dtype)
         return IntervalSet(
-            e.IntImm(expr.dtype, low) if low > max(limits[0], NEG_INF) else _NEG_INF,
-            e.IntImm(expr.dtype, high) if high < min(limits[1], POS_INF) else _POS_INF,
+            e.IntImm(expr.dtype, low) if low >= limits[0] // 2 else _NEG_INF,
+            e.IntImm(expr.dtype, high) if high <= limits[1] // 2 else _POS_INF,
         )
 
     def _floordiv(self, expr: Any) -> IntervalSet:

@@ -3,11 +3,11 @@
     "x - (x // y) * y -> x % y"
     "(x * c1) // c2 -> x * (c1 // c2) where c2 > 0 and c1 % c2 == 0"
 
-In a pattern `x`, `y`, `z`, `w` stand for any expression, the same name for the same expression; `c1` to `c4` stand for integer
-constants. On the right, arithmetic between constants is done at once and everything else is built by the simplifier, so
-it arrives simplified. After `where` stands a Python expression over the constants and the simplifier's questions: `lo(x)`,
-`hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and `x + c1` also matches
-`x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
+In a pattern `x`, `y`, `z` stand for any expression, the same name for the same expression; `c1`, `c2`, `c3` stand for integer
+constants. On the right, arithmetic between constants is done at once and everything else is built by the simplifier, so it
+arrives simplified. After `where` stands a Python expression over the constants and the simplifier's questions: `lo(x)`,
+`hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and `x + c1` also
+matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMUTATIVE = {e.Add, e.Mul, e.Min, e.Max, e.EQ, e.NE, e.And, e.Or}
 _QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "whole"}
 
 # A parsed pattern: a name, a number, or a node class with its operands.
-Term = str | int | bool | tuple[Any, ...]
+Term = Any
 
 
 class Asked(str):
@@ -89,9 +89,9 @@ def parse_term(node: ast.expr) -> Term:
             return -value
         case ast.UnaryOp(op=ast.Not(), operand=a):
             return (e.Not, parse_term(a))
-        case ast.BinOp(left=a, op=op, right=b):
+        case ast.BinOp(left=a, op=op, right=b) if type(op) in CLASSES:
             return (CLASSES[type(op)], parse_term(a), parse_term(b))
-        case ast.Compare(left=a, ops=[op], comparators=[b]):
+        case ast.Compare(left=a, ops=[op], comparators=[b]) if type(op) in CLASSES:
             return (CLASSES[type(op)], parse_term(a), parse_term(b))
         case ast.BoolOp(op=op, values=[a, b]):
             return (CLASSES[type(op)], parse_term(a), parse_term(b))
@@ -110,7 +110,10 @@ def is_constant(term: Term) -> bool:
 
 
 def variants(term: Term) -> Iterator[Term]:
-    """A pattern in all orders of its commutative operands, constants last, and with `x - c` for `x + c`."""
+    """A pattern in all orders of its commutative operands, and with `x - c` for `x + c`.
+
+    Constants stand last, except in minima and maxima, whose operands are left in the order in which they were written.
+    """
     if not isinstance(term, tuple):
         yield term
         return
@@ -119,7 +122,7 @@ def variants(term: Term) -> Iterator[Term]:
         if head is e.Add and is_constant(chosen[1]) and isinstance(chosen[1], str):
             yield (head, *chosen)
             yield (e.Sub, chosen[0], "-" + chosen[1])
-        elif head in COMMUTATIVE and not any(is_constant(t) for t in chosen):
+        elif head in (e.Min, e.Max) or (head in COMMUTATIVE and not any(is_constant(t) for t in chosen)):
             yield (head, *chosen)
             yield (head, *reversed(chosen))
         else:
@@ -194,6 +197,14 @@ def parse_rules(table: str) -> list[Rule]:
     return rules
 
 
+def _ordered(term: Term) -> Term:
+    """The term with commutative operands in one order, to compare terms by."""
+    if not isinstance(term, tuple):
+        return term
+    operands = [_ordered(t) for t in term[1:]]
+    return (term[0], *(sorted(operands, key=repr) if term[0] in COMMUTATIVE else operands))
+
+
 def _compile(rule: Rule) -> Callable[..., Any]:
     """Writes the rule as straight-line Python: cheap checks of classes first, then equality of repeated names."""
     fields = FIELDS.get(rule.root, ("a", "b"))
@@ -201,8 +212,11 @@ def _compile(rule: Rule) -> Callable[..., Any]:
     equalities: list[str] = []
     bound: set[str] = set()
 
+    whole: dict[Term, str] = {}
+
     def match(term: Term, path: str, known: bool) -> None:
         if isinstance(term, tuple):
+            whole[_ordered(term)] = path
             if not known:
                 checks.append(f"if type({path}) is not {term[0].__name__}: return None")
             for field, operand in zip(FIELDS.get(term[0], ("a", "b")), term[1:], strict=True):
@@ -231,6 +245,9 @@ def _compile(rule: Rule) -> Callable[..., Any]:
     if rule.condition:
         equalities.append(f"if not ({_condition(rule.condition)}): return None")
     body, constant = _build(rule.replacement)
+    if isinstance(rule.replacement, tuple):
+        # What is already there is not built again.
+        body = whole.get(_ordered(rule.replacement), body)
     result = f"fitting({body}, dtype)" if constant else body
     lines = [f"def rule(s, dtype, {', '.join('_' + f for f in fields)}):"]
     lines += [f"    {line}" for line in [*checks, *equalities, f"return {result}"]]

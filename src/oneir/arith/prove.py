@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _STEPS = 6
 """How many times one sum may be replaced by a bound of it."""
+_EFFORT = 32
+"""How many sums one question may look at."""
+_NESTING = 3
+"""How many questions may wait for one another."""
 
 
 class Prover:
@@ -26,6 +30,10 @@ class Prover:
         self.ranges: dict[e.Var, tuple[Sum, Sum]] = {}
         """The least and the greatest value of variables that run over symbolic ranges."""
         self.memo: dict[tuple[int, int], tuple[Any, Any, Bounds]] = {}
+        self.effort = 0
+        self.nesting = 0
+        self.transitive = False
+        """Whether to combine several known comparisons even where one of them alone does not bring the answer nearer."""
 
     def difference(self, a: Any, b: Any) -> Bounds:
         """Bounds of a - b."""
@@ -42,20 +50,33 @@ class Prover:
         known = self.memo.get((id(a), id(b)))
         if known is not None:
             return known[2]
-        canonical = self.analyzer.canonical
-        total = Sum()
-        total.add_sum(canonical.sum_of(a))
-        total.add_sum(canonical.sum_of(b), -1)
-        canonical.join_digits(total)
-        high = min(high, self.upper(total, _STEPS))
-        low = max(low, clip(-self.upper(total.times(-1), _STEPS))) if high >= 0 else low
+        if self.nesting >= _NESTING:
+            return low, high
+        # Known comparisons bring in expressions of their own, about which the same question may arise.
+        self.nesting += 1
+        effort = self.effort
+        try:
+            canonical = self.analyzer.canonical
+            total = Sum()
+            total.add_sum(canonical.sum_of(a))
+            total.add_sum(canonical.sum_of(b), -1)
+            canonical.join_digits(total)
+            self.effort = _EFFORT
+            high = min(high, self.upper(total, _STEPS))
+            if high >= 0:
+                self.effort = _EFFORT
+                low = max(low, clip(-self.upper(total.times(-1), _STEPS)))
+        finally:
+            self.nesting -= 1
+            self.effort = effort
         self.memo[(id(a), id(b))] = (a, b, (low, high))
         return low, high
 
     def upper(self, total: Sum, steps: int) -> int:
         """An upper bound of a sum; what is below zero is not made any smaller."""
         best = self.analyzer.canonical.sum_bounds(total)[1]
-        if best < 0 or not steps or not total.terms:
+        self.effort -= 1
+        if best < 0 or not steps or self.effort < 0 or not total.terms:
             return best
         for fact in self.facts:
             if any(place in total.terms for place in fact.terms):
@@ -79,9 +100,7 @@ class Prover:
 
     def _upper_of_rest(self, rest: Sum, total: Sum, steps: int) -> int:
         # A known comparison helps where it takes terms away; several are tried only when that is asked for.
-        from .analyzer import Extension
-
-        if Extension.TransitivelyProveInequalities in self.analyzer.extensions or len(rest.terms) < len(total.terms):
+        if self.transitive or len(rest.terms) < len(total.terms):
             return self.upper(rest, steps - 1)
         return self.analyzer.canonical.sum_bounds(rest)[1]
 

@@ -266,6 +266,7 @@ class RewriteSimplifier:
 
     def _arithmetic(self, cls: type, a: Any, b: Any, node: Any) -> Any:
         dtype = a.dtype
+        written = (a, b)
         if type(a) is e.IntImm and cls in COMMUTATIVE:
             a, b = b, a
         if cls is e.Sub and type(b) is e.IntImm and b.value != 0:
@@ -281,12 +282,14 @@ class RewriteSimplifier:
             if type(node) is e.Sub and node.a is a and type(node.b) is e.IntImm and node.b.value == -b.value:
                 return node
             return e.Sub(a, e.IntImm(dtype, -b.value))
+        if cls is e.Min or cls is e.Max:
+            a, b = written
         return node if type(node) is cls and node.a is a and node.b is b else cls(a, b)
 
     def _truncated(self, cls: type, a: Any, b: Any, node: Any) -> Any:
         """Division that rounds towards zero: as division that rounds down where both operands are not negative."""
-        if type(b) is e.IntImm and b.value == 1:
-            return a if cls is e.Div else e.const(0, a.dtype)
+        if type(b) is e.IntImm and b.value in (0, 1):
+            return a if (cls is e.Div) == (b.value == 1) else e.const(0, a.dtype)
         if self.lo(a) >= 0 and self.lo(b) >= 0:
             floor_class = e.FloorDiv if cls is e.Div else e.FloorMod
             result = self.binary(floor_class, a, b)
@@ -531,8 +534,6 @@ class RewriteSimplifier:
             return self._visit_if_then_else(call)
         kind = op.get_attr("TCallEffectKind") if isinstance(op, Op) else None
         if kind is None or kind > e.CallEffectKind.ReadState:
-            if name == "tir.likely":
-                return self._visit_likely(call)
             call = call._map_children(self.visit)
             self.effects += 1
             return call
@@ -543,10 +544,8 @@ class RewriteSimplifier:
             return result
         return rule(self, result)
 
-    def _visit_likely(self, call: Any) -> Any:
-        result = call._map_children(self.visit)
-        argument = result.args[0]
-        return argument if isinstance(argument, e.IntImm) else result
+    def _likely(self, call: Any) -> Any:
+        return call.args[0] if isinstance(call.args[0], e.IntImm) else call
 
     def _visit_if_then_else(self, call: Any) -> Any:
         condition, yes, no, pure = self._choice(*call.args)
@@ -673,6 +672,7 @@ _HANDLERS: dict[type, Callable[[RewriteSimplifier, Any], Any]] = {
     e.Let: RewriteSimplifier._visit_let,
 }
 _CALLS: dict[str, Callable[[RewriteSimplifier, Any], Any]] = {
+    "tir.likely": RewriteSimplifier._likely,
     "tir.shift_left": RewriteSimplifier._shift,
     "tir.shift_right": RewriteSimplifier._shift,
     "tir.bitwise_and": RewriteSimplifier._bitwise,

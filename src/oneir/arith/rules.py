@@ -78,6 +78,8 @@ x // c1 -> lo(x) // c1 where c1 > 0 and lo(x) // c1 == hi(x) // c1
 x % c1 -> x where c1 > 0 and lo(x) >= 0 and hi(x) < c1
 x // 1 -> x
 x % 1 -> 0
+x // 0 -> 0
+x % 0 -> x
 x % c1 -> remainder(x, c1) where c1 > 0 and divisible(x, c1)
 (x % c1) % c2 -> x % c2 where c1 > 0 and c2 > 0 and c1 % c2 == 0
 x // x -> 1 where nonzero(x)
@@ -174,14 +176,14 @@ min(x - y, x - z) -> x - max(y, z)
 max(x - y, x - z) -> x - min(y, z)
 min(y - x, z - x) -> min(y, z) - x
 max(y - x, z - x) -> max(y, z) - x
-min(x + c1, y + c2) -> min(x, y + (c2 - c1)) + c1
-max(x + c1, y + c2) -> max(x, y + (c2 - c1)) + c1
+min(x + c1, x + c2) -> x + min(c1, c2)
+max(x + c1, x + c2) -> x + max(c1, c2)
+min(c1 - x, c2 - x) -> min(c1, c2) - x
+max(c1 - x, c2 - x) -> max(c1, c2) - x
 min(x + c1, x) -> x + min(c1, 0)
 max(x + c1, x) -> x + max(c1, 0)
 min(x + y, x) -> x + min(y, 0)
 max(x + y, x) -> x + max(y, 0)
-min(x + c1, c2) -> min(x, c2 - c1) + c1
-max(x + c1, c2) -> max(x, c2 - c1) + c1
 min(c1 - x, c2) -> c1 - max(x, c1 - c2) where c2 != 0
 max(c1 - x, c2) -> c1 - min(x, c1 - c2) where c2 != 0
 min(x * c1, y * c1) -> min(x, y) * c1 where c1 > 0
