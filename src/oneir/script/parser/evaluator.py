@@ -46,6 +46,15 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
+# Python would turn `0 < x` around, since an int does not know how to compare itself with an expression.
+_COMPARE_EXPRS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: ops.equal,
+    ast.NotEq: ops.not_equal,
+    ast.Lt: ops.less,
+    ast.LtE: ops.less_equal,
+    ast.Gt: ops.greater,
+    ast.GtE: ops.greater_equal,
+}
 _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -283,7 +292,8 @@ class Evaluator:
         left, result = self.eval(node.left), None
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self.eval(part)
-            value = _COMPARE[type(op)](left, right)
+            number = isinstance(left, (int, float)) and isinstance(right, ExprOp)
+            value = (_COMPARE_EXPRS if number and type(op) in _COMPARE_EXPRS else _COMPARE)[type(op)](left, right)
             if isinstance(value, (EqualOp, NotEqualOp)):
                 value = as_expr(value)
             if result is None or result is True:

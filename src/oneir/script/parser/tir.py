@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ...ir.container import Array
 from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
+from ...ir.operators import difference
 from ...ir.visitor import deep_recursion
 from ...runtime.error import ParseError
 from ...tir import op as tir_op
@@ -532,7 +533,7 @@ def _vector_index(buffer: Buffer, axis: int, item: Any) -> Any:
     begin = 0 if item.start is None else item.start
     end = buffer.shape[axis] if item.stop is None else item.stop
     step = 1 if item.step is None else item.step
-    lanes: Any = tir_op.floordiv(as_expr(end) - begin + step - 1, step)
+    lanes: Any = tir_op.floordiv(difference(end, begin) + (step - 1), step)
     if getattr(lanes, "value", None) == 1:
         return begin
     begin = as_expr(begin)

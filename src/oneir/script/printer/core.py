@@ -174,9 +174,9 @@ class Printer:
     # -- dispatch --
 
     def expr(self, node: Any) -> str:
-        """The text of a node, or of a plain value."""
+        """The text of a node, or of a plain value; nothing, with lines emitted, for a statement."""
         cls = type(node)
-        text = (self._table.get(cls) or self._find(cls))(self, node)
+        text: Any = (self._table.get(cls) or self._find(cls))(self, node)
         if self._decorated and id(node) in self._underlined and text is not None:
             marked = mark(text)
             return Operation.of(marked, text.level) if isinstance(text, Operation) else marked
