@@ -1,0 +1,253 @@
+"""LoopPartition: splits a loop where its conditions are known to hold, so that its main part needs none.
+
+    for i in range(n):                        for i in range((n - 2) // 4 ...):
+        for j in range(4):                        for j in range(4):
+            if T.likely(i * 4 + j < n - 2):  ->       A[i * 4 + j] = 0.0
+                A[i * 4 + j] = 0.0            for i in ...: the rest, with the condition
+
+Conditions marked as likely count; in a loop with the pragma `loop_partition_hint`, all conditions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...arith.constraint import conjuncts
+from ...arith.int_set import IntervalSet, is_infinite
+from ...ir import operators as ops
+from ...ir.expr import GE, GT, LE, LT, And, Call, IntImm, PrimExpr, Range, Select, Var, const
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.visitor import Mapper, Visitor
+from ..expr import IterVar
+from ..function import PrimFunc
+from ..stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, flat_seq
+from ..stmt_functor import renew_stmt, substitute
+from .analyzed import IF_THEN_ELSE, AnalyzedMapper, reads
+from .pass_base import PrimFuncPass, config_option
+
+HINT = "pragma_loop_partition_hint"
+LIKELY = ops.as_op("tir.likely")
+
+
+@dataclass(frozen=True)
+class LoopPartitionConfig:
+    """Which loops to split, and what becomes of the parts.
+
+    partition_const_loop: also loops of constant extent.
+    no_unroll_loop_with_extent_one: keep parts of one iteration as loops.
+    unroll_loop_with_partition_hint_no_interval: mark a loop with a hint as unrolled where no part could be split off.
+    """
+
+    partition_const_loop: bool = False
+    no_unroll_loop_with_extent_one: bool = False
+    unroll_loop_with_partition_hint_no_interval: bool = False
+
+
+register_config_option("tir.LoopPartition", LoopPartitionConfig)
+
+
+class _Conditions(Visitor):
+    """The comparisons in a loop's body that may decide where to split, and the ranges of the loops in it."""
+
+    def __init__(self, var: Var, every: bool):
+        super().__init__()
+        self.var, self.every = var, every
+        self.found: list[Any] = []
+        self.ranges: dict[Var, Range] = {}
+
+    def visit_For(self, node: For) -> None:
+        self.ranges[node.loop_var] = Range.from_min_extent(node.min, node.extent)
+        self.generic_visit(node)
+
+    def note(self, condition: PrimExpr) -> None:
+        for part in conjuncts(condition):
+            if isinstance(part, (LT, LE, GT, GE)) and part.a.dtype.is_index and not reads(part) and self.mentions(part):
+                self.found.append(part)
+
+    def mentions(self, node: PrimExpr) -> bool:
+        outer = self
+
+        class Find(Visitor):
+            found = False
+
+            def visit_Var(self, var: Var) -> None:
+                self.found = self.found or var is outer.var
+
+        find = Find()
+        find.visit(node)
+        return find.found
+
+    def visit_Call(self, node: Call) -> None:
+        if node.op is LIKELY or (self.every and node.op is IF_THEN_ELSE):
+            self.note(node.args[0])
+        self.generic_visit(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> None:
+        if self.every:
+            self.note(node.condition)
+        self.generic_visit(node)
+
+    def visit_Select(self, node: Select) -> None:
+        if self.every:
+            self.note(node.condition)
+        self.generic_visit(node)
+
+
+class _Decide(Mapper):
+    """Puts true in the place of conditions."""
+
+    def __init__(self, true: set[int]):
+        super().__init__()
+        self.true = true
+
+    def visit(self, node: Any) -> Any:
+        return const(True, "bool") if id(node) in self.true else super().visit(node)
+
+    def visit_And(self, node: And) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        return node if a is node.a and b is node.b else ops.logical_and(a, b)
+
+    def visit_Call(self, node: Call) -> Any:
+        new = self.generic_visit(node)
+        if isinstance(new.args[0] if new.args else None, IntImm):
+            if node.op is LIKELY:
+                return new.args[0]
+            if node.op is IF_THEN_ELSE:
+                return new.args[1] if new.args[0].value else new.args[2]
+        return new
+
+    def visit_Select(self, node: Select) -> Any:
+        new = self.generic_visit(node)
+        if isinstance(new.condition, IntImm):
+            return new.true_value if new.condition.value else new.false_value
+        return new
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Any:
+        new = self.generic_visit(node)
+        return new.then_case if isinstance(new.condition, IntImm) and new.condition.value else new
+
+
+class _Partition(AnalyzedMapper):
+    def __init__(self, config: LoopPartitionConfig):
+        super().__init__()
+        self.config = config
+        self.hinted: set[Var] = set()
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Any:
+        if node.attr_key != HINT:
+            return super().visit_AttrStmt(node)
+        if isinstance(node.value, IntImm) and node.value.value:
+            self.hinted.add(node.node.var if isinstance(node.node, IterVar) else node.node)
+        return self.visit(node.body)
+
+    def visit_For(self, node: For) -> Any:
+        hint = node.loop_var in self.hinted or bool(node.annotations.get(HINT))
+        if HINT in node.annotations:
+            node = node.replace(annotations={k: v for k, v in node.annotations.items() if k != HINT})
+        constant = isinstance(node.min, IntImm) and isinstance(node.extent, IntImm)
+        serial = node.kind in (ForKind.SERIAL, ForKind.UNROLLED)
+        if hint or (serial and (self.config.partition_const_loop or not constant)):
+            conditions = _Conditions(node.loop_var, hint)
+            conditions.visit(node.body)
+            parts = self.split(node, conditions) if conditions.found else None
+            if parts is not None:
+                return parts
+            if hint and constant and self.config.unroll_loop_with_partition_hint_no_interval:
+                node = node.replace(kind=ForKind.UNROLLED)
+        return super().visit_For(node)
+
+    def split(self, loop: For, conditions: _Conditions) -> Stmt | None:
+        """The loop in up to three parts, the middle one without conditions; None when there is no middle."""
+        analyzer = self.analyzer
+        low, high = loop.min, ops.add(loop.min, loop.extent)
+        begin, end, decided = low, high, set()
+        for condition in conditions.found:
+            limit = self.limit(condition, loop.loop_var, conditions.ranges)
+            if limit is None:
+                continue
+            is_lower, value = limit
+            if is_lower:
+                begin = ops.maximum(begin, value)
+            else:
+                end = ops.minimum(end, value)
+            decided.add(id(condition))
+        begin = analyzer.simplify(ops.minimum(begin, high))
+        end = analyzer.simplify(ops.maximum(end, begin))
+        if not decided or analyzer.can_prove(end <= begin):
+            return None
+        middle = self.part(loop, begin, end, self.visit_middle(loop, begin, end, _Decide(decided)(loop.body)))
+        if analyzer.can_prove(begin <= low) and analyzer.can_prove(end >= high):
+            return middle
+        before = self.part(loop, low, begin, renew_stmt(loop.body))
+        after = self.part(loop, end, high, renew_stmt(loop.body))
+        return flat_seq([before, middle, after])
+
+    def visit_middle(self, loop: For, begin: PrimExpr, end: PrimExpr, body: Stmt) -> Stmt:
+        self.bind(loop.loop_var, Range(begin, end))
+        return self.under(end > begin, body)
+
+    def part(self, loop: For, begin: PrimExpr, end: PrimExpr, body: Stmt) -> Stmt:
+        extent = self.analyzer.simplify(ops.subtract(end, begin))
+        if isinstance(extent, IntImm):
+            if extent.value <= 0:
+                return Evaluate(0)
+            if extent.value == 1 and not self.config.no_unroll_loop_with_extent_one:
+                return substitute(body, {loop.loop_var: begin})
+        var = loop.loop_var.copy_with_name(loop.loop_var.name)
+        return loop.replace(loop_var=var, min=begin, extent=extent, body=substitute(body, {loop.loop_var: var}))
+
+    def limit(self, condition: Any, var: Var, ranges: dict[Var, Range]) -> tuple[bool, PrimExpr] | None:
+        """Where a comparison holds whatever inner loops do: from (True, value) on, or up to (False, value)."""
+        a, b = (condition.b, condition.a) if isinstance(condition, (GT, GE)) else (condition.a, condition.b)
+        strict = isinstance(condition, (LT, GT))
+        analyzer = self.analyzer
+        excess = ops.add(ops.subtract(a, b), int(strict))  # the condition is excess <= 0
+        slope = analyzer.simplify(ops.subtract(substitute(excess, {var: var + 1}), excess))
+        if not isinstance(slope, IntImm) or slope.value == 0:
+            return None
+        rest = analyzer.simplify(substitute(excess, {var: const(0, var.dtype)}))
+        most = _largest(analyzer, rest, ranges, var)
+        if most is None:
+            return None
+        if slope.value > 0:
+            return False, ops.add(ops.floordiv(ops.negative(most), slope), 1)
+        return True, ops.floordiv(ops.add(most, -slope.value - 1), -slope.value)
+
+
+def _largest(analyzer: Analyzer, expr: PrimExpr, ranges: dict[Var, Range], split: Var) -> PrimExpr | None:
+    """The largest value of an expression while variables run over ranges, in terms of what is defined outside."""
+    result = analyzer.int_set(expr, ranges)
+    if not isinstance(result, IntervalSet) or is_infinite(result.max_value):
+        return None
+    largest = result.max_value
+    used: set[Var] = set()
+
+    class Collect(Visitor):
+        def visit_Var(self, var: Var) -> None:
+            used.add(var)
+
+    Collect().visit(largest)
+    return None if used & {split, *ranges} else largest
+
+
+class _RemoveMarks(Mapper):
+    def visit_Call(self, node: Call) -> Any:
+        new = self.generic_visit(node)
+        return new.args[0] if node.op is LIKELY else new
+
+
+def loop_partition(func: PrimFunc, config: LoopPartitionConfig) -> PrimFunc:
+    """The function with loops split; marks of likely conditions and hints are gone."""
+    return func.with_body(_RemoveMarks()(_Partition(config)(func.body)))
+
+
+def LoopPartition() -> Pass:
+    """Splits loops by likely conditions; options are those of `LoopPartitionConfig`, under "tir.LoopPartition"."""
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return loop_partition(func, config_option(ctx, "tir.LoopPartition", LoopPartitionConfig))
+
+    return PrimFuncPass(transform, PassInfo(0, "tir.LoopPartition"))
