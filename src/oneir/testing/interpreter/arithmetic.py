@@ -1,0 +1,136 @@
+"""What operations do to values, as docs/architecture.md defines them.
+
+A value is a NumPy scalar, or a one-dimensional NumPy array for a vector, of the exact dtype. Integers wrap as NumPy's
+do; what NumPy does not define, or defines differently, is written here with Python's integers, lane by lane.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir import expr as e
+from ...ir import operators as ops
+from ...ir.dtype import DataType
+from .memory import storage_dtype
+
+_WRAPPING: dict[type, Callable[[Any, Any], Any]] = {
+    e.Add: operator.add,
+    e.Sub: operator.sub,
+    e.Mul: operator.mul,
+    e.Min: np.minimum,
+    e.Max: np.maximum,
+}
+_INTEGER_DIVISION: dict[type, Callable[[int, int], int]] = {
+    e.Div: ops.trunc_div,
+    e.Mod: ops.trunc_mod,
+    e.FloorDiv: lambda a, b: a // b if b else 0,
+    e.FloorMod: lambda a, b: a % b if b else a,
+}
+_FLOAT_DIVISION: dict[type, Callable[[Any, Any], Any]] = {
+    e.Div: operator.truediv,
+    e.Mod: np.fmod,
+    e.FloorDiv: lambda a, b: np.floor(a / b),
+    e.FloorMod: lambda a, b: a - b * np.floor(a / b),
+}
+_COMPARISON: dict[type, Callable[[Any, Any], Any]] = {
+    e.EQ: operator.eq,
+    e.NE: operator.ne,
+    e.LT: operator.lt,
+    e.LE: operator.le,
+    e.GT: operator.gt,
+    e.GE: operator.ge,
+}
+
+
+def is_vector(value: Any) -> bool:
+    """Whether a value has lanes."""
+    return isinstance(value, np.ndarray)
+
+
+def lanewise(function: Callable[..., int], dtype: DataType, *operands: Any) -> Any:
+    """A function of Python integers, applied to each lane; the results wrap to `dtype`."""
+    element = storage_dtype(dtype)
+    if not is_vector(operands[0]):
+        return element.type(ops.wrap_int(function(*map(int, operands)), dtype))
+    lanes = zip(*(operand.tolist() for operand in operands), strict=True)
+    return np.array([ops.wrap_int(function(*map(int, lane)), dtype) for lane in lanes], element)
+
+
+class Arithmetic:
+    """The exact arithmetic of each dtype."""
+
+    def constant(self, dtype: DataType, value: Any) -> Any:
+        """A scalar of a dtype."""
+        return storage_dtype(dtype).type(value)
+
+    def plain(self, value: Any) -> Any:
+        """The number without what this arithmetic knows besides."""
+        return value
+
+    def binary(self, kind: type, dtype: DataType, a: Any, b: Any) -> Any:
+        """a + b, a - b, a * b, min, max and the divisions."""
+        function = _WRAPPING.get(kind)
+        if function is not None:
+            if dtype.is_bool and kind not in (e.Min, e.Max):
+                return lanewise(function, dtype, a, b)
+            return function(a, b)
+        if dtype.is_float:
+            return _FLOAT_DIVISION[kind](a, b).astype(storage_dtype(dtype))
+        return lanewise(_INTEGER_DIVISION[kind], dtype, a, b)
+
+    def compare(self, kind: type, a: Any, b: Any) -> Any:
+        """A comparison; of pointers, by identity of what they point to."""
+        return _COMPARISON[kind](a, b)
+
+    def select(self, condition: Any, t: Any, f: Any) -> Any:
+        """t where the condition holds, else f."""
+        if is_vector(condition):
+            return np.where(condition, t, f)
+        return t if condition else f
+
+    def broadcast(self, value: Any, lanes: int) -> Any:
+        """The same value in all lanes."""
+        return np.full(lanes, value)
+
+    def shuffle(self, vectors: Sequence[Any], indices: Sequence[int]) -> Any:
+        """Lanes out of all lanes of several vectors laid end to end."""
+        lanes = np.concatenate([np.atleast_1d(v) for v in vectors])
+        return lanes[indices[0]] if len(indices) == 1 else lanes[list(indices)]
+
+    def cast(self, value: Any, source: DataType, target: DataType) -> Any:
+        """A number as another dtype."""
+        if target.is_bool:
+            return value != 0
+        wanted = storage_dtype(target)
+        if target.is_int and source.is_float:
+            return _saturated(value, target)
+        if target.is_int and wanted.isbuiltin != 1:
+            return lanewise(lambda x: x, target, value)
+        return value.astype(wanted)
+
+    def apply(self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any]) -> Any:
+        """A pure function, given by its reference over NumPy arrays."""
+        result = np.asarray(reference(*args))
+        wanted = storage_dtype(dtype)
+        if result.dtype != wanted:
+            result = result.astype(wanted)
+        return result if result.ndim else result[()]
+
+    def with_error(self, value: Any, errors: Sequence[tuple[Any, Any] | None]) -> Any:
+        """A float read from memory, with what was remembered of it, lane by lane."""
+        return value
+
+    def error_of(self, value: Any, lane: int) -> tuple[Any, Any] | None:
+        """What is to be remembered of one lane of a float when it is stored; None for nothing."""
+        return None
+
+
+def _saturated(value: Any, target: DataType) -> Any:
+    element = storage_dtype(target)
+    if is_vector(value):
+        return np.array([ops.float_to_int(float(v), target) for v in value], element)
+    return element.type(ops.float_to_int(float(value), target))

@@ -1,0 +1,366 @@
+"""Evaluating expressions, and what every access to memory is checked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...ir import expr as e
+from ...ir.dtype import DataType
+from ...ir.op import Op
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Shuffle
+from ...tir.function import PrimFunc
+from .arithmetic import Arithmetic, is_vector
+from .memory import Memory, Place, Pointer, Violation, all_offsets, divergence, storage_dtype
+
+VSCALE = 2
+"""What `vscale` is here; more than one, so that a program that forgets it is found out."""
+_INTEGER_CONSTANTS: dict[tuple[DataType, int], Any] = {}
+
+
+class Layout:
+    """Where the elements of a buffer lie: extents and strides in elements, from `offset` elements after its pointer
+    on."""
+
+    __slots__ = ("element", "itemsize", "lanes", "offset", "shape", "strides")
+
+    def __init__(self, dtype: DataType, shape: tuple[int, ...], strides: tuple[int, ...], offset: int):
+        self.element = dtype.element
+        self.lanes = lane_count(dtype)
+        self.itemsize = storage_dtype(dtype).itemsize
+        self.shape, self.strides, self.offset = shape, strides, offset
+
+
+class Scope:
+    """The regions that a running block declares, by buffer, as boxes of (begin, end) pairs."""
+
+    __slots__ = ("name", "reads", "reads_own_writes", "writes")
+
+    def __init__(self, name: str, reads: Any, writes: Any, reads_own_writes: bool):
+        self.name, self.reads, self.writes, self.reads_own_writes = name, reads, writes, reads_own_writes
+
+    def allows(self, buffer: Buffer, point: Sequence[int], writes: bool) -> bool:
+        """Whether the block may access an element."""
+        boxes = self.writes.get(buffer, ()) if writes else self.reads.get(buffer, ())
+        if _inside(boxes, point):
+            return True
+        return not writes and self.reads_own_writes and _inside(self.writes.get(buffer, ()), point)
+
+
+def _inside(boxes: Any, point: Sequence[int]) -> bool:
+    return any(all(low <= i < high for i, (low, high) in zip(point, box, strict=True)) for box in boxes)
+
+
+def lane_count(dtype: DataType) -> int:
+    """How many lanes a value of a dtype has."""
+    return dtype.lanes * VSCALE if dtype.scalable else dtype.lanes
+
+
+class Evaluator:
+    """Evaluates expressions in the state of one thread.
+
+    A subclass executes statements and keeps the state: `variables` has values and pointers; `layouts` the buffers that
+    were declared, with in `depths` how many blocks were open then; `scopes` the open blocks; `place` and `coordinates`
+    say which iterations and threads these are.
+    """
+
+    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
+    arithmetic: Arithmetic
+    functions: dict[str, PrimFunc]
+    check: bool
+    variables: dict[e.Var, Any]
+    layouts: dict[Buffer, Layout]
+    depths: dict[Buffer, int]
+    scopes: list[Scope]
+    place: Place
+    reduced: dict[Buffer, frozenset[e.Var]]
+    coordinates: dict[str, int]
+
+    def value(self, node: Any) -> Any:
+        """The value of an expression."""
+        handler = self._handlers.get(type(node))
+        return (handler or self._find_handler(type(node)))(self, node)
+
+    def plain(self, node: Any) -> Any:
+        """The value of an expression as a bare NumPy value."""
+        return self.arithmetic.plain(self.value(node))
+
+    def integer(self, node: Any) -> int:
+        """The value of a scalar integer expression."""
+        return int(self.value(node))
+
+    @classmethod
+    def _find_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
+        for base in kind.__mro__:
+            method = getattr(cls, f"value_{base.__name__}", None)
+            if method is not None:
+                Evaluator._handlers[kind] = method
+                return method
+        raise Violation(f"{kind.__name__} is no expression that can be evaluated")
+
+    # -- leaves --
+
+    def value_Var(self, node: e.Var) -> Any:
+        found = self.variables.get(node, self)
+        if found is self:
+            raise Violation(f"the variable `{node.name}` is used where it is not defined")
+        return found
+
+    def value_IntImm(self, node: e.IntImm) -> Any:
+        key = node.dtype, node.value
+        found = _INTEGER_CONSTANTS.get(key)
+        if found is None:
+            found = _INTEGER_CONSTANTS[key] = self.arithmetic.constant(*key)
+        return found
+
+    def value_FloatImm(self, node: e.FloatImm) -> Any:
+        return self.arithmetic.constant(node.dtype, node.value)
+
+    def value_StringImm(self, node: e.StringImm) -> str:
+        return node.value
+
+    # -- arithmetic --
+
+    def value_BinaryOpExpr(self, node: Any) -> Any:
+        return self.arithmetic.binary(type(node), node.dtype, self.value(node.a), self.value(node.b))
+
+    def value_CmpExpr(self, node: Any) -> Any:
+        a, b = self.value(node.a), self.value(node.b)
+        if node.a.dtype.is_handle:
+            same = (a is None and b is None) or (a is not None and b is not None and a.address == b.address)
+            return np.bool_(same if isinstance(node, e.EQ) else not same)
+        return self.arithmetic.compare(type(node), a, b)
+
+    def value_And(self, node: e.And) -> Any:
+        a = self.plain(node.a)
+        if is_vector(a):
+            return a & self.plain(node.b)
+        return self.plain(node.b) if a else a
+
+    def value_Or(self, node: e.Or) -> Any:
+        a = self.plain(node.a)
+        if is_vector(a):
+            return a | self.plain(node.b)
+        return a if a else self.plain(node.b)
+
+    def value_Not(self, node: e.Not) -> Any:
+        return np.logical_not(self.plain(node.a))
+
+    def value_Select(self, node: e.Select) -> Any:
+        return self.arithmetic.select(
+            self.value(node.condition), self.value(node.true_value), self.value(node.false_value)
+        )
+
+    def value_Cast(self, node: e.Cast) -> Any:
+        value = self.value(node.value)
+        if node.dtype.is_handle or node.value.dtype.is_handle:
+            return self._cast_pointer(value, node.dtype)
+        return self.arithmetic.cast(value, node.value.dtype, node.dtype)
+
+    def _cast_pointer(self, value: Any, target: DataType) -> Any:
+        if target.is_handle:
+            if isinstance(value, Pointer) or value is None:
+                return value
+            if int(value) == 0:
+                return None
+            raise Violation("an integer other than 0 is no pointer")
+        if target.is_bool:
+            return np.bool_(value is not None)
+        return self.arithmetic.constant(target, 0 if value is None else value.address)
+
+    def value_Let(self, node: e.Let) -> Any:
+        self.variables[node.var] = self.value(node.value)
+        return self.value(node.body)
+
+    # -- vectors --
+
+    def value_Ramp(self, node: e.Ramp) -> Any:
+        base, stride = self.value(node.base), self.value(node.stride)
+        lanes = np.arange(lane_count(node.dtype)).astype(storage_dtype(node.dtype.element))
+        return base + stride * lanes
+
+    def value_Broadcast(self, node: e.Broadcast) -> Any:
+        return self.arithmetic.broadcast(self.value(node.value), lane_count(node.dtype))
+
+    def value_Shuffle(self, node: Shuffle) -> Any:
+        return self.arithmetic.shuffle([self.value(v) for v in node.vectors], [self.integer(i) for i in node.indices])
+
+    # -- calls --
+
+    def value_Call(self, node: e.Call) -> Any:
+        from .calls import CALLS
+
+        if not isinstance(node.op, Op):
+            return self.call_function(node)
+        reference = node.op.get_attr("reference")
+        if reference is not None:
+            return self.arithmetic.apply(reference, node.dtype.element, [self.value(a) for a in node.args])
+        handler = CALLS.get(node.op.name)
+        if handler is None:
+            raise Violation(
+                f"the operator {node.op.name} has no NumPy reference, and is none that the interpreter knows"
+            )
+        return handler(self, node)
+
+    def call_function(self, node: e.Call) -> Any:
+        """A call of a function of the module."""
+        raise NotImplementedError
+
+    # -- memory --
+
+    def layout(self, buffer: Buffer) -> Layout:
+        """The layout of a buffer. Buffers that no statement declares are views of their data pointer."""
+        found = self.layouts.get(buffer)
+        if found is not None:
+            return found
+        layout = self.evaluate_layout(buffer)
+        parts = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+        if all(isinstance(part, e.IntImm) for part in parts):
+            self.layouts[buffer] = layout
+        return layout
+
+    def evaluate_layout(self, buffer: Buffer) -> Layout:
+        """The layout that the fields of a buffer describe now."""
+        shape = tuple(self.integer(d) for d in buffer.shape)
+        strides = tuple(self.integer(s) for s in buffer.strides) if buffer.strides else row_major(shape)
+        if buffer.buffer_type == "auto_broadcast":
+            strides = tuple(0 if d == 1 else s for d, s in zip(shape, strides, strict=True))
+        return Layout(buffer.dtype, shape, strides, self.integer(buffer.elem_offset))
+
+    def pointer(self, buffer: Buffer) -> Pointer:
+        """Where a buffer's data is, for this thread."""
+        pointer = self.value_Var(buffer.data)
+        if not isinstance(pointer, Pointer):
+            raise Violation(f"the data of buffer `{buffer.name}` is a null pointer")
+        memory = pointer.memory
+        if memory.scope == "global" or not self.coordinates:
+            return pointer
+        return Pointer(self.private_memory(memory), pointer.offset, pointer.dtype)
+
+    def private_memory(self, memory: Memory) -> Memory:
+        """The copy, of memory allocated around a kernel, that this thread (or its block, for shared memory) sees."""
+        shared = memory.scope.startswith("shared")
+        key = tuple(
+            (tag, index)
+            for tag, index in self.coordinates.items()
+            if tag not in memory.home and tag.startswith("blockIdx" if shared else ("blockIdx", "threadIdx", "vthread"))
+            # Matrix fragments and warp memory belong to all threads of a warp.
+            if not (tag == "threadIdx.x" and memory.scope.startswith(("warp", "wmma", "m16n8k8")))
+        )
+        if not key:
+            return memory
+        copy = memory.private.get(key)
+        if copy is None:
+            copy = memory.private[key] = Memory.allocate(len(memory.bytes), memory.name, memory.scope, self.check)
+            copy.home = self.coordinates
+        return copy
+
+    def locate(self, buffer: Buffer, indices: Any, mask: Any, writes: bool) -> tuple[Memory, Layout, list[int]]:
+        """The byte offsets of the scalars that an access means, after checking that it may be made.
+
+        Lanes that `mask` leaves out have the offset -1.
+        """
+        layout = self.layout(buffer)
+        values = [self.value(i) for i in indices]
+        pointer = self.pointer(buffer)
+        base = pointer.offset + layout.offset * layout.itemsize * layout.lanes
+        if not values or not is_vector(values[-1]):
+            point = [int(v) for v in values]
+            index = self._checked_index(buffer, layout, point, writes)
+            if layout.lanes == 1:
+                return pointer.memory, layout, [base + index * layout.itemsize]
+            return pointer.memory, layout, all_offsets(base, [index], layout.itemsize, layout.lanes)
+        outer, offsets = [int(v) for v in values[:-1]], []
+        for lane, last in enumerate(values[-1].tolist()):
+            if mask is not None and not mask[lane]:
+                offsets += [-1] * layout.lanes
+                continue
+            index = self._checked_index(buffer, layout, [*outer, last], writes)
+            offsets += all_offsets(base, [index], layout.itemsize, layout.lanes)
+        return pointer.memory, layout, offsets
+
+    def _checked_index(self, buffer: Buffer, layout: Layout, point: list[int], writes: bool) -> int:
+        index = 0
+        for axis, (i, extent, stride) in enumerate(zip(point, layout.shape, layout.strides, strict=True)):
+            if not 0 <= i < extent:
+                raise Violation(
+                    f"out of bounds: `{buffer.name}{point}` is {'written' if writes else 'read'}, "
+                    f"but dimension {axis} has the extent {extent}"
+                )
+            index += i * stride
+        if self.scopes:
+            for scope in self.scopes[self.depths.get(buffer, 0) :]:
+                if not scope.allows(buffer, point, writes):
+                    kind = "writes" if writes else "reads"
+                    raise Violation(
+                        f"undeclared access: block `{scope.name}` {kind} `{buffer.name}{point}`, "
+                        f"which is outside of the {kind} that it declares"
+                    )
+        return index
+
+    def touch(self, buffer: Buffer, memory: Memory, offset: int, writes: bool) -> None:
+        """Records one access; one that conflicts with another iteration's or thread's is refused."""
+        place = self.place
+        if self.reduced and buffer in self.reduced:
+            hidden = self.reduced[buffer]
+            place = tuple(entry for entry in place if entry[0].loop_var not in hidden)
+        found = memory.touch(offset, place, writes)
+        if found is not None:
+            earlier, kind = found
+            depth = divergence(earlier, place)
+            region, i = earlier[depth]
+            j = place[depth][1]
+            raise Violation(
+                f"race: one element of `{buffer.name}` is {kind} by iteration {i} "
+                f"and {'written' if writes else 'read'} by iteration {j} of {region.name}, in no order"
+            )
+
+    def value_BufferLoad(self, node: BufferLoad) -> Any:
+        mask = None if node.predicate is None else self.plain(node.predicate)
+        memory, layout, offsets = self.locate(node.buffer, node.indices, mask, False)
+        element = layout.element
+        lanes = []
+        for offset in offsets:
+            if offset < 0:
+                lanes.append(self.arithmetic.plain(self.arithmetic.constant(element, 0)))
+                continue
+            lanes.append(memory.read(element, offset))
+            if self.check:
+                if not memory.holds_value(element, offset):
+                    point = [self.plain(i).tolist() for i in node.indices]
+                    raise Violation(f"uninitialised: `{node.buffer.name}{point}` is read, but was never written")
+                if self.place:
+                    self.touch(node.buffer, memory, offset, False)
+        value = lanes[0] if node.dtype.is_scalar else np.array(lanes, storage_dtype(element))
+        if memory.errors:
+            return self.arithmetic.with_error(value, [memory.errors.get(offset) for offset in offsets])
+        return value
+
+    def store(self, buffer: Buffer, indices: Any, mask: Any, value: Any) -> None:
+        """Writes a value, scalar or vector."""
+        memory, layout, offsets = self.locate(buffer, indices, mask, True)
+        plain = self.arithmetic.plain(value)
+        lanes = plain if is_vector(plain) else [plain]
+        for lane, offset in enumerate(offsets):
+            if offset < 0:
+                continue
+            memory.write(layout.element, offset, lanes[lane])
+            if self.check and self.place:
+                self.touch(buffer, memory, offset, True)
+            error = self.arithmetic.error_of(value, lane)
+            if error is not None:
+                memory.errors[offset] = error
+            elif memory.errors:
+                memory.errors.pop(offset, None)
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of elements that lie without gaps, the last dimension together."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
