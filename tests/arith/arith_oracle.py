@@ -74,8 +74,10 @@ def evaluate(expr: Any, values: dict[e.Var, int]) -> Any:
     if isinstance(expr, e.Select):
         return evaluate(expr.true_value if evaluate(expr.condition, values) else expr.false_value, values)
     if isinstance(expr, e.Cast):
-        return wrapped(evaluate(expr.value, values), expr.dtype) if not expr.dtype.is_bool else int(
-            evaluate(expr.value, values) != 0
+        return (
+            wrapped(evaluate(expr.value, values), expr.dtype)
+            if not expr.dtype.is_bool
+            else int(evaluate(expr.value, values) != 0)
         )
     if isinstance(expr, e.Let):
         return evaluate(expr.body, {**values, expr.var: evaluate(expr.value, values)})

@@ -129,7 +129,9 @@ def check(rule: str, kind: type[Number], constant_kind: type[Number], logical: b
             continue
         applied += 1
         a, b = eval(left, dict(scope)), eval(right, {**scope, **plain})
-        same = bool(a) == bool(b) if logical or isinstance(a, bool) else number(kind(number(a))) == number(kind(number(b)))
+        same = (
+            bool(a) == bool(b) if logical or isinstance(a, bool) else number(kind(number(a))) == number(kind(number(b)))
+        )
         assert same, f"{rule}: with {dict(zip(names, values, strict=True))} the sides are {number(a)} and {number(b)}"
     assert applied, f"{rule}: no values meet its condition"
 

@@ -234,7 +234,8 @@ class Analyzer:
             new = (info.coeff, info.base)
             if known is not None and known != new and not override:
                 raise InvalidValue(
-                    f"{var.name} is already known as {known[0]} * k + {known[1]}; pass override=True to say {new[0]} * k + {new[1]}"
+                    f"{var.name} is already known as {known[0]} * k + {known[1]}; "
+                    f"pass override=True to say {new[0]} * k + {new[1]}"
                 )
             self._changed()
             self.modular.variables[var] = new
@@ -261,6 +262,8 @@ class Analyzer:
     def enabled_extensions(self, flags: int | Extension) -> None:
         self._changed()
         self.extensions = Extension(flags)
+        self.rewriter.extended = self.canonical.extended = bool(flags)
+        self.prover.products = Extension.ComparisonOfProductAndSum in self.extensions
         self.prover.transitive = Extension.TransitivelyProveInequalities in self.extensions
 
     # -- for the simplifiers --

@@ -1,8 +1,8 @@
 """Index expressions as sums: `(x // 4) * 4 + x % 4 + y - y` is x.
 
-A `Sum` is a constant plus terms `((index % upper) // lower) * scale`. Terms over one index join where they are neighbouring digits of it,
-division by a constant and remainders act on each term alone where they can, and what is left is written with the
-largest scale first.
+A `Sum` is a constant plus terms `((index % upper) // lower) * scale`. Terms over one index join where they are
+neighbouring digits of it, division by a constant and remainders act on each term alone where they can, and what is left
+is written with the largest scale first.
 """
 
 from __future__ import annotations
@@ -139,11 +139,7 @@ class CanonicalSimplifier(RewriteSimplifier):
     def _sum_of_node(self, expr: Any) -> Sum:
         kind = type(expr)
         if kind is e.Add or kind is e.Sub:
-            result = Sum()
-            result.add_sum(self.sum_of(expr.a))
-            result.add_sum(self.sum_of(expr.b), 1 if kind is e.Add else -1)
-            self.join_digits(result)
-            return result
+            return self._chain(expr)
         if kind is e.Mul:
             return self._product(expr)
         if kind is e.FloorDiv or kind is e.FloorMod:
@@ -151,6 +147,22 @@ class CanonicalSimplifier(RewriteSimplifier):
         if kind is e.Cast and expr.value.dtype.is_int:
             return self._converted(expr)
         return self._leaf(super().visit(expr), expr)
+
+    def _chain(self, expr: Any) -> Sum:
+        """A sum of many parts, in time that grows with their number only."""
+        result = Sum()
+        pending = [(expr, 1)]
+        while pending:
+            part, factor = pending.pop()
+            kind = type(part)
+            if kind is e.Add:
+                pending += ((part.b, factor), (part.a, factor))
+            elif kind is e.Sub:
+                pending += ((part.b, -factor), (part.a, factor))
+            else:
+                result.add_sum(self.sum_of(part), factor)
+        self.join_digits(result)
+        return result
 
     def _leaf(self, expr: Any, source: Any = None) -> Sum:
         """A simplified expression as a term of its own, or as the sum that it turned out to be."""
@@ -219,7 +231,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             for bounds in (index, scale_bounds(self.term_bounds(term), 1), sofar):
                 if bounds[0] < low or bounds[1] > high:
                     return False
-            if not low <= term.scale <= high or term.upper is not None and term.upper > high or term.lower > high:
+            if not low <= term.scale <= high or max(term.upper or 0, term.lower) > high:
                 return False
         return low <= total.base <= high
 
@@ -287,10 +299,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             index = self.term_expression(Term(term.index, term.lower, term.upper))
         else:
             index = self.term_expression(term)
-        self._add_leaf(result, index, divisor)
-
-    def _add_leaf(self, result: Sum, index: Any, lower: int = 1, upper: int | None = None) -> None:
-        result.add(self.key(index), Term(index, lower, upper))
+        result.add(self.key(index), Term(index, divisor))
 
     def _rest(self, total: Sum, divisor: int, expr: Any) -> Sum:
         """The remainder of a sum by a positive constant."""
@@ -321,7 +330,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         return result
 
     def _split_low_part(self, total: Sum, divisor: int) -> tuple[Sum, Sum | None, int]:
-        """The sum as factor * high + low with 0 <= low < factor, where factor > 1 divides the divisor; any does if that is 0."""
+        """The sum as factor * high + low, 0 <= low < factor, where factor > 1 divides the divisor (0: any factor)."""
         terms = sorted(total.terms.items(), key=lambda item: -abs(item[1].scale))
         factor = 0
         for count, (_, term) in enumerate(terms, 1):
@@ -354,7 +363,7 @@ class CanonicalSimplifier(RewriteSimplifier):
                 result.add(key, term)
                 return
         index = self.term_expression(term)
-        self._add_leaf(result, index, 1, divisor)
+        result.add(self.key(index), Term(index, 1, divisor))
 
     def _as_term(self, total: Sum, dtype: Any) -> tuple[int, Term]:
         """A sum as one term: its only one, or all of it as an index."""
@@ -377,7 +386,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         total.add_sum(self.sum_of(a))
         total.add_sum(self.sum_of(b), -1)
         self.join_digits(total)
-        high, low, factor = self._split_low_part(total, 0)
+        high, low, _ = self._split_low_part(total, 0)
         if low is None:
             return a, b
         # factor * high + low < 0, with 0 <= low < factor, is high < 0.
@@ -536,7 +545,7 @@ def _join(terms: list[Term]) -> tuple[Term, Term, Term] | None:
     for wide, narrow in itertools.permutations(terms, 2):
         if wide.lower != narrow.lower or narrow.upper is None or wide.scale != -narrow.scale:
             continue
-        if (wide.upper is None or wide.upper % narrow.upper == 0 and wide.upper > narrow.upper) and (
+        if (wide.upper is None or (wide.upper % narrow.upper == 0 and wide.upper > narrow.upper)) and (
             narrow.upper % narrow.lower == 0
         ):
             # (x % u) // l * s - (x % v) // l * s = (x % u) // v * (v // l * s)

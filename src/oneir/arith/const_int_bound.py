@@ -146,7 +146,7 @@ class BoundAnalyzer:
         """Bounds of composite expressions, from conditions known to hold."""
         self.memo: dict[int, tuple[e.PrimExpr, Bounds]] = {}
 
-    def __call__(self, expr: e.PrimExpr) -> Bounds:
+    def __call__(self, expr: Any) -> Bounds:
         """The bounds of an expression."""
         kind = type(expr)
         if kind is e.IntImm:

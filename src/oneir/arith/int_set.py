@@ -349,9 +349,10 @@ class IntSetEvaluator:
         base = self(expr.base)
         if not (isinstance(expr.stride, e.IntImm) and isinstance(expr.lanes, int)) or base.is_nothing():
             return base if base.is_nothing() else EVERYTHING
-        span = e.const(expr.stride.value * (expr.lanes - 1), expr.base.dtype)
+        width = expr.stride.value * (expr.lanes - 1)
+        span = e.const(width, expr.base.dtype)
         low, high = base.min_value, base.max_value
-        if span.value >= 0:
+        if width >= 0:
             return IntervalSet(low, self._end(e.Add, high, span, _POS_INF))
         return IntervalSet(self._end(e.Add, low, span, _NEG_INF), high)
 

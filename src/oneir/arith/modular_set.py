@@ -1,7 +1,7 @@
 """What is known of an integer expression modulo a constant: `modular_set(4 * x + 1)` is coeff 4, base 1.
 
-A pair (coeff, base) says that the value is `coeff * k + base` for some integer k; coeff 0 says that it is `base`. Ring operations that
-wrap keep what is known modulo powers of two.
+A pair (coeff, base) says that the value is `coeff * k + base` for some integer k; coeff 0 says that it is `base`. Ring
+operations that wrap keep what is known modulo powers of two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ModularAnalyzer:
         self.variables: dict[e.Var, Congruence] = {}
         self.memo: dict[int, tuple[e.PrimExpr, Congruence]] = {}
 
-    def __call__(self, expr: e.PrimExpr) -> Congruence:
+    def __call__(self, expr: Any) -> Congruence:
         """The congruence of an expression."""
         if type(expr) is e.IntImm:
             return 0, expr.value

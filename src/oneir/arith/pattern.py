@@ -3,11 +3,11 @@
     "x - (x // y) * y -> x % y"
     "(x * c1) // c2 -> x * (c1 // c2) where c2 > 0 and c1 % c2 == 0"
 
-In a pattern `x`, `y`, `z` stand for any expression, the same name for the same expression; `c1`, `c2`, `c3` stand for integer
-constants. On the right, arithmetic between constants is done at once and everything else is built by the simplifier, so it
-arrives simplified. After `where` stands a Python expression over the constants and the simplifier's questions: `lo(x)`,
-`hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and `x + c1` also
-matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
+In a pattern `x`, `y`, `z` stand for any expression, the same name for the same expression; `c1`, `c2`, `c3` stand for
+integer constants. On the right, arithmetic between constants is done at once and everything else is built by the
+simplifier, so it arrives simplified. After `where` stands a Python expression over the constants and the simplifier's
+questions: `lo(x)`, `hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and
+`x + c1` also matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
 """
 
 from __future__ import annotations

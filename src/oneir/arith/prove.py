@@ -33,7 +33,9 @@ class Prover:
         self.effort = 0
         self.nesting = 0
         self.transitive = False
-        """Whether to combine several known comparisons even where one of them alone does not bring the answer nearer."""
+        """Whether to combine several comparisons even where one alone does not bring the answer nearer."""
+        self.products = False
+        """Whether to look for products of two terms that stand in the sum themselves."""
 
     def difference(self, a: Any, b: Any) -> Bounds:
         """Bounds of a - b."""
@@ -75,6 +77,8 @@ class Prover:
     def upper(self, total: Sum, steps: int) -> int:
         """An upper bound of a sum; what is below zero is not made any smaller."""
         best = self.analyzer.canonical.sum_bounds(total)[1]
+        if self.products and best >= 0:
+            best = min(best, self._upper_of_product(total))
         self.effort -= 1
         if best < 0 or not steps or self.effort < 0 or not total.terms:
             return best
@@ -104,6 +108,26 @@ class Prover:
             return self.upper(rest, steps - 1)
         return self.analyzer.canonical.sum_bounds(rest)[1]
 
+    def _upper_of_product(self, total: Sum) -> int:
+        """An upper bound of p * a * b + q * a + r * b + rest: over a box of a and b it is greatest at a corner."""
+        canonical = self.analyzer.canonical
+        for place, term in total.terms.items():
+            if type(term.index) is not e.Mul or term.lower != 1 or term.upper is not None:
+                continue
+            first, second = term.index.a, term.index.b
+            x, y = (canonical.key(first), 1, None), (canonical.key(second), 1, None)
+            if x == y or not (x in total.terms or y in total.terms):
+                continue
+            rest = Sum()
+            rest.add_sum(total)
+            p = rest.terms.pop(place).scale
+            q, r = (rest.terms.pop(at).scale if at in rest.terms else 0 for at in (x, y))
+            corner = _greatest_corner(p, q, r, self.analyzer.bounds(first), self.analyzer.bounds(second))
+            limit = canonical.sum_bounds(rest)[1]
+            if corner is not None and limit != POS_INF:
+                return corner + limit
+        return POS_INF
+
     def _above(self, term: Term) -> list[Sum]:
         """Sums that are at least a term."""
         index, canonical = term.index, self.analyzer.canonical
@@ -120,6 +144,31 @@ class Prover:
         if isinstance(index, e.Var):
             limits = self.ranges.get(index)
             return [] if limits is None else [limits[1 if term.scale > 0 else 0].times(term.scale)]
-        if type(index) is e.Min and term.scale > 0 or type(index) is e.Max and term.scale < 0:
+        if type(index) is (e.Min if term.scale > 0 else e.Max):
             return [canonical.sum_of(x).times(term.scale) for x in (index.a, index.b)]
         return []
+
+
+def _greatest_corner(p: int, q: int, r: int, a: Bounds, b: Bounds) -> int | None:
+    """The greatest p * x * y + q * x + r * y for x in a, y in b; None where it has no limit or none is found.
+
+    Where x has no upper limit it is enough that the slope p * y + q is not positive at the ends of y, and so for y.
+    """
+    if a[0] == NEG_INF or b[0] == NEG_INF:
+        return None
+    xs, ys = [a[0]], [b[0]]
+    if b[1] != POS_INF:
+        ys.append(b[1])
+    elif p > 0 or p * a[0] + r > 0:
+        return None
+    if a[1] != POS_INF:
+        xs.append(a[1])
+        if b[1] == POS_INF and p * a[1] + r > 0:
+            return None
+    elif p > 0 and b[1] == POS_INF:
+        return None
+    else:
+        for y in ys:
+            if p * y + q > 0:
+                return None
+    return max(p * x * y + q * x + r * y for x in xs for y in ys)

@@ -1,7 +1,7 @@
 """Simplification by the rules of `rules.py`, from the leaves up.
 
-What a rule builds is simplified while it is built (`binary`), so that the result of every step is in simplest form. Rules run only on pure
-expressions; floats only meet what is exact for them.
+What a rule builds is simplified while it is built (`binary`), so that the result of every step is in simplest form.
+Rules run only on pure expressions; floats only meet what is exact for them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..ir.dtype import BOOL, DataType
 from ..ir.node import Node, attr
 from ..ir.op import Op
 from . import rules as table
+from .boolean import as_and_of_ors
 from .const_int_bound import Bounds, is_index_like
 from .pattern import COMMUTATIVE, Overflow, Rule, parse_rules, same
 
@@ -125,6 +126,8 @@ class RewriteSimplifier:
         self.effects = 0
         """How many calls with effects have been visited; a node above such a call is left as it is."""
         self.depth = 0
+        self.extended = False
+        """Whether the analyzer has extensions switched on."""
         self.stats = RewriteStats()
 
     # -- questions that rules ask --
@@ -485,7 +488,23 @@ class RewriteSimplifier:
         a, b = self.visit(expr.a), self.visit(expr.b)
         if before != self.effects:
             return expr if a is expr.a and b is expr.b else type(expr)(a, b)
+        if self.extended and isinstance(expr, e.LogicalExpr) and expr.dtype is BOOL:
+            return self._extended_connective(expr, a, b)
         return self.binary(type(expr), a, b, expr)
+
+    def _extended_connective(self, expr: Any, a: Any, b: Any) -> Any:
+        """A connective with the simplifications that are only done on demand."""
+        kind, extensions = type(expr), self.analyzer.extensions
+        if extensions & extensions.ApplyConstraintsToBooleanBranches:
+            # Each side matters only where the other does not already decide.
+            with self.analyzer.holding(a if kind is e.And else self.make_not(a)):
+                b = self.visit(b)
+            with self.analyzer.holding(b if kind is e.And else self.make_not(b)):
+                a = self.visit(a)
+        result = self.binary(kind, a, b, expr)
+        if extensions & extensions.ConvertBooleanToAndOfOrs:
+            result = as_and_of_ors(self, result)
+        return result
 
     def _visit_not(self, expr: Any) -> Any:
         a = self.visit(expr.a)
@@ -555,7 +574,8 @@ class RewriteSimplifier:
             return yes
         if pure and type(condition) is e.Not:
             condition, yes, no = condition.a, no, yes
-        if all_same((condition, yes, no), call.args):
+        old_condition, old_yes, old_no = call.args
+        if condition is old_condition and yes is old_yes and no is old_no:
             return call
         return e.Call(call.dtype, call.op, [condition, yes, no], call.span)
 
@@ -601,7 +621,7 @@ class RewriteSimplifier:
             if inner.dtype.is_int and middle.is_int and middle.lanes == dtype.lanes:
                 low, high = self.bounds(inner)
                 limits = self.analyzer.bounds_of_dtype(middle)
-                if limits[0] <= low and high <= limits[1] or dtype.bits <= middle.bits:
+                if (limits[0] <= low and high <= limits[1]) or dtype.bits <= middle.bits:
                     return self.make_cast(dtype, inner)
         if (
             type(value) is e.Ramp
@@ -637,14 +657,6 @@ class RewriteSimplifier:
             self.analyzer.modular.variables.setdefault(expr.var, self.analyzer.modular(value))
         body = self.visit(expr.body)
         return expr if value is expr.value and body is expr.body else e.Let(expr.var, value, body)
-
-
-def all_same(a: Any, b: Any) -> bool:
-    """Whether two sequences of one length hold the identical objects."""
-    for x, y in zip(a, b, strict=True):
-        if x is not y:
-            return False
-    return True
 
 
 def _negated(condition: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The algebra of the simplifier: identities between integer expressions, one a line (`pattern.py` says how to read them).
+"""The algebra of the simplifier: identities between integer expressions, one a line, read by `pattern.py`.
 
-`RING` holds for every integer dtype, also where arithmetic wraps; `LATTICE` holds for every ordered integer dtype; `INDEX`
-needs arithmetic that does not overflow, which is assumed of int32 and int64. Division is what the language defines: x // 0 is 0 and
-x % 0 is x. An order of operands not listed is a variant of one that is.
+`RING` and `LATTICE` hold for every integer dtype, also where arithmetic wraps; `INDEX` needs arithmetic that does not
+overflow, which is assumed of int32 and int64. Division is what the language defines: x // 0 is 0 and x % 0 is x. An
+order of operands that is not listed is a variant of one that is.
 """
 
 from __future__ import annotations
@@ -142,8 +142,7 @@ x // c3 - (x + c2) // c3 -> ((x + c2) % c3 - c2) // c3 where c3 > 0
 (x * c1 + y) // c2 -> x * (c1 // c2) + y // c2 where c2 > 0 and c1 % c2 == 0
 (x * c1 - y) // c2 -> x * (c1 // c2) + (0 - y) // c2 where c2 > 0 and c1 % c2 == 0
 (y - x * c1) // c2 -> y // c2 - x * (c1 // c2) where c2 > 0 and c1 % c2 == 0
-(x * c1 + c3) // c2 -> (x + c3 // c1) // (c2 // c1) where c1 > 0 and c2 > 0 and c2 % c1 == 0
-(x * c1 + y) // c2 -> (x + lo(y) // c1) // (c2 // c1) where c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y) // c1 == hi(y) // c1
+(x * c1 + y) // c2 -> (x + lo(y) // c1) // (c2 // c1) where c1 > 0 < c2 and c2 % c1 == 0 and lo(y) // c1 == hi(y) // c1
 (x + c1) // c2 -> x // c2 + c1 // c2 where c2 > 0 and c1 % c2 == 0
 (x + y) // x -> y // x + 1 where nonzero(x)
 (x - y) // x -> (0 - y) // x + 1 where nonzero(x)
