@@ -367,12 +367,24 @@ def isnullptr(x: Any, span: Any = None) -> PrimExpr:
 
 # -- integers and bits --
 
+
+def _lanewise(function: Callable[[int, int, DataType], int]) -> Callable[[Any, Any], Any]:
+    """The reference that applies a function of Python's integers, defined for every count, to each lane."""
+
+    def reference(x: Any, count: Any) -> Any:
+        dtype = DataType(x.dtype.name)
+        lanes = [function(int(a), int(b), dtype) for a, b in zip(np.ravel(x), np.ravel(count), strict=True)]
+        return np.array(lanes, x.dtype).reshape(np.shape(x))
+
+    return reference
+
+
 register("bitwise_and", PURE, np.bitwise_and, 2)
 register("bitwise_or", PURE, np.bitwise_or, 2)
 register("bitwise_xor", PURE, np.bitwise_xor, 2)
 register("bitwise_not", PURE, np.bitwise_not, 1)
-register("shift_left", PURE, np.left_shift, 2)
-register("shift_right", PURE, np.right_shift, 2)
+register("shift_left", PURE, _lanewise(ops.fold_shift_left), 2)
+register("shift_right", PURE, _lanewise(ops.fold_shift_right), 2)
 register("popcount", PURE, lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), 1)
 register(
     "clz",
