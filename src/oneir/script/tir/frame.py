@@ -298,7 +298,7 @@ class Loop:
             raise TypeMismatch(f"a loop runs over integers, found bounds of dtype {begin.dtype} and {end.dtype}")
         dtype = (begin if begin.dtype.bits > end.dtype.bits else end).dtype
         self.min = ops.cast(dtype, begin)
-        self.extent = ops.subtract(ops.cast(dtype, end), self.min)
+        self.extent = ops.difference(ops.cast(dtype, end), self.min)
         self.kind, self.thread, self.annotations = kind, thread, dict(annotations or {})
 
 
@@ -316,11 +316,10 @@ def _one_loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: st
     if stop is None:
         start, stop = 0, start
         start = const(0, stop.dtype) if isinstance(stop, PrimExpr) else 0
-    if (step is not None and not (isinstance(step, int) or hasattr(step, "value"))) or (
-        step is not None and int(step) < 1
-    ):
+    step = 1 if step is None else getattr(step, "value", step)
+    if not isinstance(step, int) or step < 1:
         raise InvalidValue(f"the step of a loop must be a positive number, found {step}")
-    return ForFrame([Loop(start, stop, kind, thread, annotations)], 1 if step is None else int(step))
+    return ForFrame([Loop(start, stop, kind, thread, annotations)], step)
 
 
 def serial(start: Any, stop: Any = None, *, annotations: Any = None, step: Any = None) -> ForFrame:

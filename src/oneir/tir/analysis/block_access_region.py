@@ -163,7 +163,7 @@ def _union(a: Bounds | None, b: Bounds | None) -> Bounds | None:
 
 def _extreme(a: PrimExpr, b: PrimExpr, smaller: bool) -> PrimExpr:
     difference = _difference(a, b)
-    if not difference.terms:
+    if all(factor == 0 for _, factor in difference.terms):
         return a if (difference.constant <= 0) == smaller or difference.constant == 0 else b
     return ops.minimum(a, b) if smaller else ops.maximum(a, b)
 
