@@ -1,8 +1,7 @@
 """Benchmarks, each run as `python -m benchmarks.NAME`. They print figures and judge nothing but ratios within one run.
 
-The numerical libraries that they compare with run on one thread unless a benchmark asks for more; the variables
-that say
-so must be set before NumPy is imported.
+The numerical libraries that they compare with run on one thread unless a benchmark asks for more; the variables that
+say so must be set before NumPy is imported.
 """
 
 import os

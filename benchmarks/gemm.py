@@ -1,8 +1,7 @@
 """A hand-tiled GEMM against the libraries: `python -m benchmarks.gemm`.
 
-float32, square, B packed inside of the timed call. One thread against NumPy's OpenBLAS and torch's MKL on one
-thread, then
-two threads against one.
+float32, square, B packed inside of the timed call. One thread against NumPy's OpenBLAS and torch's MKL on one thread,
+then two threads against one.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
+
 from oneir.ir import expr as e
 from oneir.ir.dtype import DataType
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from arith_text import build, show
+
 from oneir import arith
 from oneir.ir import expr as e
 from oneir.ir.structural import structural_equal

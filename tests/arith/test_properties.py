@@ -7,6 +7,7 @@ from typing import Any
 from arith_oracle import conditions_over, evaluate, expressions, points
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oneir import arith
 from oneir.ir import expr as e
 

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+
 from oneir.arith import rules as table
 from oneir.arith.pattern import parse_rules
 from oneir.runtime.error import InternalError

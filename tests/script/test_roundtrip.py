@@ -16,6 +16,7 @@ from oneir.ir.type import PointerType, PrimType
 from oneir.runtime.tensor import tensor
 from oneir.script import from_source
 from oneir.tir import op
+from oneir.tir import op_vendor as vendor
 from oneir.tir import stmt as s
 from oneir.tir.buffer import Buffer, decl_buffer
 from oneir.tir.expr import IterVar, Shuffle
@@ -135,6 +136,17 @@ def calls() -> PrimFunc:
         *[op.tvm_stack_alloca("shape", 4), op.lookup_param("w"), op.tvm_throw_last_error(), op.undef(), op.vscale()],
         *[op.handle_add_byte_offset(p, 8), op.tvm_tuple(x, f), op.type_annotation("int8"), op.thread_return()],
         params=[x, f, p],
+    )
+
+
+@program
+def calls_of_vendors() -> PrimFunc:
+    x, f, bytes4 = var("x"), var("f", "float32"), e.Broadcast(e.IntImm("int8", 1), 4)
+    return evaluated(
+        *[vendor.tvm_storage_sync("shared"), vendor.tvm_warp_shuffle(x, f, 0, 32, 32), vendor.tvm_thread_invariant(x)],
+        *[vendor.tvm_warp_activemask(), vendor.ptx_commit_group(), vendor.ptx_wait_group(0)],
+        *[vendor.vectorlow("float32x2", e.Broadcast(f, 4)), vendor.dp4a(bytes4, bytes4, x)],
+        params=[x, f],
     )
 
 

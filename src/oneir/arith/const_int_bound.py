@@ -148,6 +148,10 @@ class BoundAnalyzer:
 
     def __call__(self, expr: Any) -> Bounds:
         """The bounds of an expression."""
+        return self.visit(expr)
+
+    def visit(self, expr: Any) -> Bounds:
+        """The same; a method, since calling an object keeps C stack, and trees may be deep."""
         kind = type(expr)
         if kind is e.IntImm:
             value = expr.value
@@ -176,21 +180,21 @@ class BoundAnalyzer:
         return bounds
 
     def _add(self, expr: Any) -> Bounds:
-        return add_bounds(self(expr.a), self(expr.b))
+        return add_bounds(self.visit(expr.a), self.visit(expr.b))
 
     def _sub(self, expr: Any) -> Bounds:
-        low, high = self(expr.b)
-        return add_bounds(self(expr.a), (-high, -low))
+        low, high = self.visit(expr.b)
+        return add_bounds(self.visit(expr.a), (-high, -low))
 
     def _mul(self, expr: Any) -> Bounds:
-        return _multiply(self(expr.a), self(expr.b))
+        return _multiply(self.visit(expr.a), self.visit(expr.b))
 
     def _floordiv(self, expr: Any) -> Bounds:
-        return floordiv_bounds(self(expr.a), self(expr.b))
+        return floordiv_bounds(self.visit(expr.a), self.visit(expr.b))
 
     def _floormod(self, expr: Any) -> Bounds:
-        divisor = self(expr.b)
-        bounds = floormod_bounds(self(expr.a), divisor)
+        divisor = self.visit(expr.b)
+        bounds = floormod_bounds(self.visit(expr.a), divisor)
         if divisor[0] == divisor[1] > 1 and bounds == (0, divisor[1] - 1):
             # What is known modulo a common factor narrows both ends: (4 * x + 1) % 8 is 1 or 5.
             coeff, base = self.analyzer.modular(expr.a)
@@ -201,7 +205,7 @@ class BoundAnalyzer:
     def _truncdiv(self, expr: Any) -> Bounds:
         if not expr.dtype.is_int:
             return EVERYTHING
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if b[0] == b[1] > 0:
             return _truncate(a[0], b[0], NEG_INF), _truncate(a[1], b[0], POS_INF)
         if a[0] >= 0 and b[0] >= 0:
@@ -212,7 +216,7 @@ class BoundAnalyzer:
     def _truncmod(self, expr: Any) -> Bounds:
         if not expr.dtype.is_int:
             return EVERYTHING
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         low, high = min(a[0], 0), max(a[1], 0)
         if b[0] > 0 or b[1] < 0:
             largest = max(abs(b[0]), abs(b[1])) - 1
@@ -222,74 +226,74 @@ class BoundAnalyzer:
         return low, high
 
     def _min(self, expr: Any) -> Bounds:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         return min(a[0], b[0]), min(a[1], b[1])
 
     def _max(self, expr: Any) -> Bounds:
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         return max(a[0], b[0]), max(a[1], b[1])
 
     def _truth(self, expr: Any) -> Bounds:
         return _BOOL
 
     def _select(self, expr: Any) -> Bounds:
-        return union_bounds(self(expr.true_value), self(expr.false_value))
+        return union_bounds(self.visit(expr.true_value), self.visit(expr.false_value))
 
     def _cast(self, expr: Any) -> Bounds:
         everything = dtype_bounds(expr.dtype)
         source = expr.value.dtype
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return everything
-        low, high = self(expr.value)
+        low, high = self.visit(expr.value)
         return (low, high) if low >= everything[0] and high <= everything[1] else everything
 
     def _ramp(self, expr: Any) -> Bounds:
         if not isinstance(expr.lanes, int):
             return dtype_bounds(expr.dtype)
-        return add_bounds(self(expr.base), _multiply(self(expr.stride), (0, expr.lanes - 1)))
+        return add_bounds(self.visit(expr.base), _multiply(self.visit(expr.stride), (0, expr.lanes - 1)))
 
     def _broadcast(self, expr: Any) -> Bounds:
-        return self(expr.value)
+        return self.visit(expr.value)
 
     def _let(self, expr: Any) -> Bounds:
-        self.variables.setdefault(expr.var, self(expr.value))
-        return self(expr.body)
+        self.variables.setdefault(expr.var, self.visit(expr.value))
+        return self.visit(expr.body)
 
     def _call(self, expr: Any) -> Bounds:
         rule = _CALLS.get(expr.op.name) if isinstance(expr.op, Op) else None
         return dtype_bounds(expr.dtype) if rule is None else rule(self, expr, *expr.args)
 
     def _likely(self, call: Any, condition: Any) -> Bounds:
-        return self(condition)
+        return self.visit(condition)
 
     def _if_then_else(self, call: Any, condition: Any, yes: Any, no: Any) -> Bounds:
-        return union_bounds(self(yes), self(no))
+        return union_bounds(self.visit(yes), self.visit(no))
 
     def _shift_right(self, call: Any, value: Any, count: Any) -> Bounds:
         amount = count.value if isinstance(count, e.IntImm) else -1
         if 0 <= amount < call.dtype.bits:
-            return floordiv_bounds(self(value), (1 << amount, 1 << amount))
-        low, high = self(value)
+            return floordiv_bounds(self.visit(value), (1 << amount, 1 << amount))
+        low, high = self.visit(value)
         return min(low, -1) if low < 0 else 0, max(high, 0)
 
     def _shift_left(self, call: Any, value: Any, count: Any) -> Bounds:
         amount = count.value if isinstance(count, e.IntImm) else -1
         if 0 <= amount < call.dtype.bits:
-            return scale_bounds(self(value), 1 << amount)
+            return scale_bounds(self.visit(value), 1 << amount)
         return dtype_bounds(call.dtype)
 
     def _bitwise_and(self, call: Any, a: Any, b: Any) -> Bounds:
-        highs = [high for low, high in (self(a), self(b)) if low >= 0]
+        highs = [high for low, high in (self.visit(a), self.visit(b)) if low >= 0]
         return (0, min(highs)) if highs else dtype_bounds(call.dtype)
 
     def _bitwise_or(self, call: Any, a: Any, b: Any) -> Bounds:
-        x, y = self(a), self(b)
+        x, y = self.visit(a), self.visit(b)
         if x[0] < 0 or y[0] < 0:
             return dtype_bounds(call.dtype)
         return 0, (1 << max(x[1].bit_length(), y[1].bit_length())) - 1
 
     def _abs(self, call: Any, value: Any) -> Bounds:
-        low, high = self(value)
+        low, high = self.visit(value)
         return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
 
     def _bit_count(self, call: Any, value: Any) -> Bounds:

@@ -113,7 +113,7 @@ class IntSetEvaluator:
         self.entered: list[Var] = []
         self.memo: dict[int, tuple[PrimExpr, IntervalSet]] = {}
 
-    def __call__(self, expr: PrimExpr) -> IntervalSet:
+    def visit(self, expr: PrimExpr) -> IntervalSet:
         """The interval of an expression."""
         if isinstance(expr, e.IntImm):
             return IntervalSet(expr, expr)
@@ -137,8 +137,8 @@ class IntSetEvaluator:
             return found
         # The bounds of a variable may hold other variables of the map.
         self.entered.append(var)
-        low = found.min_value if is_infinite(found.min_value) else self(found.min_value).min_value
-        high = found.max_value if is_infinite(found.max_value) else self(found.max_value).max_value
+        low = found.min_value if is_infinite(found.min_value) else self.visit(found.min_value).min_value
+        high = found.max_value if is_infinite(found.max_value) else self.visit(found.max_value).max_value
         self.entered.pop()
         return IntervalSet(low, high)
 
@@ -166,7 +166,7 @@ class IntSetEvaluator:
 
     def _operands(self, expr: Any) -> tuple[IntervalSet, IntervalSet] | IntervalSet:
         """The sets of both operands; the set of the whole where that is already decided."""
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         if a.is_nothing() or b.is_nothing():
             return NOTHING
         if a.is_single_point() and b.is_single_point():
@@ -308,7 +308,7 @@ class IntSetEvaluator:
         """A truth value: a point where the sets decide it, else either."""
         if not self._depends(expr):
             return IntervalSet(expr, expr)
-        a, b = self(expr.a), self(expr.b)
+        a, b = self.visit(expr.a), self.visit(expr.b)
         ends = (a.min_value, a.max_value, b.min_value, b.max_value)
         if not (any_infinite(ends) or a.is_nothing() or b.is_nothing()) and type(expr) is not e.EQ:
             kind = type(expr)
@@ -323,13 +323,13 @@ class IntSetEvaluator:
         return IntervalSet(e.IntImm("bool", 0), e.IntImm("bool", 1))
 
     def _select(self, expr: Any) -> IntervalSet:
-        return union([self(expr.true_value), self(expr.false_value)], self.analyzer)
+        return union([self.visit(expr.true_value), self.visit(expr.false_value)], self.analyzer)
 
     def _cast(self, expr: Any) -> IntervalSet:
         value = expr.value
         if not (value.dtype.is_int or value.dtype.is_bool) or not expr.dtype.is_int:
             return self._opaque(expr)
-        inner = self(value)
+        inner = self.visit(value)
         if inner.is_nothing() or (inner.min_value is value and inner.max_value is value):
             return inner if inner.is_nothing() else IntervalSet(expr, expr)
         low, high = self.analyzer.bounds_of_dtype(expr.dtype)
@@ -346,7 +346,7 @@ class IntSetEvaluator:
         )
 
     def _ramp(self, expr: Any) -> IntervalSet:
-        base = self(expr.base)
+        base = self.visit(expr.base)
         if not (isinstance(expr.stride, e.IntImm) and isinstance(expr.lanes, int)) or base.is_nothing():
             return base if base.is_nothing() else EVERYTHING
         width = expr.stride.value * (expr.lanes - 1)
@@ -357,26 +357,26 @@ class IntSetEvaluator:
         return IntervalSet(self._end(e.Add, low, span, _NEG_INF), high)
 
     def _broadcast(self, expr: Any) -> IntervalSet:
-        return self(expr.value)
+        return self.visit(expr.value)
 
     def _call(self, call: Any) -> IntervalSet:
         name = call.op.name if isinstance(call.op, Op) else ""
         if name == "tir.likely":
-            return self(call.args[0])
+            return self.visit(call.args[0])
         if name == "tir.if_then_else":
-            return union([self(call.args[1]), self(call.args[2])], self.analyzer)
+            return union([self.visit(call.args[1]), self.visit(call.args[2])], self.analyzer)
         if name in ("tir.shift_left", "tir.shift_right") and isinstance(call.args[1], e.IntImm):
             count = call.args[1].value
             if 0 <= count < call.dtype.bits - 1:
                 factor = e.const(1 << count, call.dtype)
-                return self((e.Mul if name == "tir.shift_left" else e.FloorDiv)(call.args[0], factor))
+                return self.visit((e.Mul if name == "tir.shift_left" else e.FloorDiv)(call.args[0], factor))
         if not self._depends(call):
             return IntervalSet(call, call)
         return self._constant(call)
 
     def _let(self, expr: Any) -> IntervalSet:
-        inner = IntSetEvaluator(self.analyzer, {**self.domains, expr.var: self(expr.value)})
-        return inner(expr.body)
+        inner = IntSetEvaluator(self.analyzer, {**self.domains, expr.var: self.visit(expr.value)})
+        return inner.visit(expr.body)
 
 
 def any_infinite(bounds: tuple[PrimExpr, ...]) -> bool:

@@ -45,6 +45,10 @@ class ModularAnalyzer:
 
     def __call__(self, expr: Any) -> Congruence:
         """The congruence of an expression."""
+        return self.visit(expr)
+
+    def visit(self, expr: Any) -> Congruence:
+        """The same; a method, since calling an object keeps C stack, and trees may be deep."""
         if type(expr) is e.IntImm:
             return 0, expr.value
         if expr._is_variable:
@@ -65,27 +69,27 @@ class ModularAnalyzer:
         return reduced(coeff, base)
 
     def _add(self, expr: Any) -> Congruence:
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p, q), a + b)
 
     def _sub(self, expr: Any) -> Congruence:
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p, q), a - b)
 
     def _mul(self, expr: Any) -> Congruence:
         # (p x + a) (q y + b) = p q x y + p b x + q a y + a b
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p * q, p * b, q * a), a * b)
 
     def _floordiv(self, expr: Any) -> Congruence:
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         if q == 0 and b > 0 and p % b == 0:
             # (p x + a) // b = (p // b) x + a // b
             return reduced(p // b, a // b)
         return ANYTHING
 
     def _floormod(self, expr: Any) -> Congruence:
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         # The remainder differs from the dividend by a multiple of the divisor.
         coeff = math.gcd(p, q, b)
         if q == 0 and b and p % b == 0:
@@ -95,44 +99,44 @@ class ModularAnalyzer:
     def _truncmod(self, expr: Any) -> Congruence:
         if not expr.dtype.is_int:
             return ANYTHING
-        (p, a), (q, b) = self(expr.a), self(expr.b)
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return reduced(math.gcd(p, q, b), a)
 
     def _either(self, expr: Any) -> Congruence:
-        return union(self(expr.a), self(expr.b))
+        return union(self.visit(expr.a), self.visit(expr.b))
 
     def _select(self, expr: Any) -> Congruence:
-        return union(self(expr.true_value), self(expr.false_value))
+        return union(self.visit(expr.true_value), self.visit(expr.false_value))
 
     def _cast(self, expr: Any) -> Congruence:
         source = expr.value.dtype
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return ANYTHING
-        coeff, base = self(expr.value)
+        coeff, base = self.visit(expr.value)
         inner, outer = dtype_bounds(source), dtype_bounds(expr.dtype)
         if outer[0] <= inner[0] and inner[1] <= outer[1] and expr.dtype.bits >= source.bits:
             return coeff, base
         return reduced(math.gcd(coeff, 1 << expr.dtype.bits), base)
 
     def _broadcast(self, expr: Any) -> Congruence:
-        return self(expr.value)
+        return self.visit(expr.value)
 
     def _ramp(self, expr: Any) -> Congruence:
-        (p, a), (q, b) = self(expr.base), self(expr.stride)
+        (p, a), (q, b) = self.visit(expr.base), self.visit(expr.stride)
         return self._ring(expr, math.gcd(p, q, b), a)
 
     def _let(self, expr: Any) -> Congruence:
-        self.variables.setdefault(expr.var, self(expr.value))
-        return self(expr.body)
+        self.variables.setdefault(expr.var, self.visit(expr.value))
+        return self.visit(expr.body)
 
     def _call(self, expr: Any) -> Congruence:
         name = expr.op.name if isinstance(expr.op, Op) else ""
         if name == "tir.if_then_else":
-            return union(self(expr.args[1]), self(expr.args[2]))
+            return union(self.visit(expr.args[1]), self.visit(expr.args[2]))
         if name == "tir.shift_left" and isinstance(expr.args[1], e.IntImm):
             count = expr.args[1].value
             if 0 <= count < expr.dtype.bits:
-                coeff, base = self(expr.args[0])
+                coeff, base = self.visit(expr.args[0])
                 return self._ring(expr, coeff << count, base << count)
         return ANYTHING
 

@@ -1,7 +1,6 @@
 """Programs as JSON, and back.
 
-    text = save_json(mod)
-    assert structural_equal(load_json(text), mod)
+    text = save_json(mod) assert structural_equal(load_json(text), mod)
 
 The text holds a list of nodes, each after the nodes that it refers to, so a node that stands in several places stays
 one node, and no tree is too deep. Reading makes instances of declared node classes only; what a text can do wrong is a

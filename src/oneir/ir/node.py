@@ -1,11 +1,7 @@
 """How a node is declared: a slotted class with typed fields, from which everything else derives.
 
     class For(Stmt):
-        loop_var: Var = binder()
-        min: PrimExpr
-        extent: PrimExpr
-        kind: ForKind = attr()
-        body: Stmt
+        loop_var: Var = binder() min: PrimExpr extent: PrimExpr kind: ForKind = attr() body: Stmt
 
 The constructor is generated at once; visiting and mapping on first use; structural equality, hash and JSON read the
 field list. A field is one of

@@ -1,7 +1,6 @@
 """Operators: one object per name, on which each layer hangs the facts that it owns.
 
-exp = Op.get("tir.exp")
-exp.has_attr("TCallEffectKind")
+exp = Op.get("tir.exp") exp.has_attr("TCallEffectKind")
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ class Op(Node, shared=True):
     """A named operator. Create with `Op.register`, look up with `Op.get`; there is one object per name.
 
     `arguments` are (name, description) pairs, `num_inputs` is -1 when the operator takes any number of arguments,
-    `attrs`
-    holds facts by key.
+    `attrs` holds facts by key.
     """
 
     name: str

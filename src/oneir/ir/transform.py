@@ -1,7 +1,6 @@
 """Passes: named transformations of modules, run in a context of options and instruments.
 
-@module_pass(opt_level=0)
-def my_pass(mod, ctx):
+@module_pass(opt_level=0) def my_pass(mod, ctx):
     return mod
 
 with PassContext(config={"tir.UnrollLoop": {"auto_max_step": 16}}, instruments=[PassTimingInstrument()]):

@@ -4,12 +4,10 @@
         count = 0
 
         def visit_BufferLoad(self, load):
-            self.count += 1
-            self.generic_visit(load)
+            self.count += 1 self.generic_visit(load)
 
 A method `visit_X` is called for nodes of class X and of its subclasses, unless those have a method of their own;
-without
-a method, the children are visited. A `Mapper` returns nodes, the identical ones where nothing changed.
+without a method, the children are visited. A `Mapper` returns nodes, the identical ones where nothing changed.
 
 Nodes that stand in several places (a buffer, say) are visited once, and mapped to one new node everywhere.
 """
@@ -30,9 +28,8 @@ _DEEP = 400_000
 def deep_recursion() -> Iterator[None]:
     """Lets a walk go as deep as the tree it walks.
 
-    Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only
-    its own
-    counter stands in the way.
+    Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its
+    own counter stands in the way.
     """
     limit = sys.getrecursionlimit()
     if limit >= _DEEP:

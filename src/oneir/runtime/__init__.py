@@ -6,6 +6,8 @@ Nothing here knows of the compiler.
 from __future__ import annotations
 
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
+from .module import BenchmarkResult, Module, enabled, load_module
+from .pool import num_threads, set_num_threads
 from .registry import (
     get_global_func,
     list_global_func_names,
@@ -16,24 +18,30 @@ from .registry import (
 from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
 
 __all__ = [
+    "BenchmarkResult",
     "Device",
+    "Module",
     "NDArray",
     "Tensor",
     "cpu",
     "cuda",
     "device",
     "empty",
+    "enabled",
     "ext_dev",
     "from_dlpack",
     "get_global_func",
     "hexagon",
     "list_global_func_names",
+    "load_module",
     "metal",
+    "num_threads",
     "opencl",
     "register_func",
     "register_global_func",
     "remove_global_func",
     "rocm",
+    "set_num_threads",
     "tensor",
     "vpi",
     "vulkan",

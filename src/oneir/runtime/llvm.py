@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .error import CompileError, LibraryError
 from .object_file import host_machine, read_symbols
@@ -76,6 +76,36 @@ def host_features() -> str:
     """The host's feature string, `+avx2,-sse4a,...`, sorted."""
     with _lock:
         return _binding().get_host_cpu_features().flatten()
+
+
+def target_names() -> list[str]:
+    """The architectures that code can be generated for."""
+    with _lock:
+        _binding(every_target=True)
+        from llvmlite.binding import targets
+
+        return sorted(name for name in _ARCHITECTURES if _has_target(targets, name))
+
+
+_ARCHITECTURES = {
+    "aarch64": "aarch64-unknown-linux-gnu",
+    "amdgcn": "amdgcn-amd-amdhsa",
+    "arm": "armv7-unknown-linux-gnueabihf",
+    "nvptx64": "nvptx64-nvidia-cuda",
+    "riscv64": "riscv64-unknown-linux-gnu",
+    "spirv64": "spirv64-unknown-unknown",
+    "thumb": "thumbv7em-none-eabi",
+    "wasm32": "wasm32-unknown-unknown",
+    "x86-64": "x86_64-unknown-linux-gnu",
+}
+
+
+def _has_target(targets: Any, name: str) -> bool:
+    try:
+        targets.Target.from_triple(_ARCHITECTURES[name])
+    except RuntimeError:
+        return False
+    return True
 
 
 def compile_ir(

@@ -1,15 +1,12 @@
 """A cache of compiled code on disk, shared by all processes of a user.
 
-    key = cache_key("kernel", text, cpu)
-    data = get(key)
-    if data is None:
-        data = compile(...)
-        put(key, data)
+    key = cache_key("kernel", text, cpu) data = get(key) if data is None:
+        data = compile(...) put(key, data)
 
 Entries are files, named by key, in `ONEIR_CACHE_DIR` or the user's cache directory; `ONEIR_CACHE_DIR=""` turns the
-cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers replace files in one step, so
-readers see whole entries; each carries a checksum, and a damaged one is removed. When all entries together exceed
-`MAX_BYTES`, those unused for longest go.
+cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers replace files in one
+step, so readers see whole entries; each carries a checksum, and a damaged one is removed. When all entries together
+exceed `MAX_BYTES`, those unused for longest go.
 """
 
 from __future__ import annotations

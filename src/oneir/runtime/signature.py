@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import astuple, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,6 +54,16 @@ class Signature:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
+
+    def to_json(self) -> list[Any]:
+        """The signature as lists, numbers and texts."""
+        return [self.name, [list(astuple(param)) for param in self.params]]
+
+    @staticmethod
+    def from_json(data: Any) -> Signature:
+        """The signature out of what `to_json` gave."""
+        name, params = data
+        return Signature(name, tuple(Param(*(tuple(v) if isinstance(v, list) else v for v in p)) for p in params))
 
     def place(self, index: int) -> str:
         """How messages name an argument: its position, counted from 0, and the name of its parameter."""

@@ -11,7 +11,7 @@ from ..ir.dtype import DataType
 from ..ir.expr import PrimExpr, Range, Select, Var, as_expr, const
 from ..ir.visitor import Mapper, deep_recursion
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
-from ..tir.analysis.block_access_region import complete_regions
+from ..tir.analysis.block_access_region import get_block_read_write_region
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from ..tir.function import PrimFunc
@@ -60,7 +60,7 @@ class _Builder:
         root = Block((), (), (), "root", flat_seq(stmts), alloc_buffers=Array(self.allocated))
         params = [self.buffers[item] if isinstance(item, Tensor) else item for item in self.items]
         attrs = {"global_symbol": "main", "tir.noalias": True, **self.attrs}
-        return PrimFunc(params, complete_regions(BlockRealize((), True, root)), attrs=attrs)
+        return PrimFunc(params, BlockRealize((), True, root), attrs=attrs)
 
     def operations(self) -> list[Operation]:
         """The operations behind the outputs, each after those that it reads."""
@@ -143,6 +143,9 @@ class _Builder:
         name = self.block_name(op, outputs)
         annotations = {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}
         block = Block(block_vars, (), (), name, body, init, annotations=annotations)
+        visible = {buffer.data: buffer for buffer in self.buffers.values()}
+        reads, writes = get_block_read_write_region(block, visible)
+        block = block.replace(reads=reads, writes=writes)
         stmt: Stmt = BlockRealize(loop_vars, True, block)
         if not loop_vars:
             return stmt

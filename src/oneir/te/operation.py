@@ -121,9 +121,8 @@ def extern(
 ) -> Any:
     """Tensors that a statement or a call of a library fills.
 
-    `fcompute(inputs, outputs)` gets buffers and returns a statement or an expression. `shape` is one shape, or a
-    list of
-    shapes for several outputs; `dtype` likewise, by default the inputs' common one.
+    `fcompute(inputs, outputs)` gets buffers and returns a statement or an expression. `shape` is one shape, or a list
+    of shapes for several outputs; `dtype` likewise, by default the inputs' common one.
     """
     several = isinstance(shape, (list, tuple)) and len(shape) > 0 and isinstance(shape[0], (list, tuple))
     shapes = list(shape) if several else [_shape(shape)]

@@ -8,6 +8,17 @@ with PassContext(instruments=[VerifyNumerics()]):
 
 from __future__ import annotations
 
-from .interpreter import interpret
+from .check_pass import check_pass
+from .inputs import random_inputs
+from .interpreter import interpret, tolerances
+from .numerics import VerifyNumerics, assert_close, assert_same_numbers
 
-__all__ = ["interpret"]
+__all__ = [
+    "VerifyNumerics",
+    "assert_close",
+    "assert_same_numbers",
+    "check_pass",
+    "interpret",
+    "random_inputs",
+    "tolerances",
+]

@@ -25,8 +25,7 @@ class PrimFunc(BaseFunc):
     """A function that reads and writes memory.
 
     A parameter is a scalar or a handle; `buffer_map` says which handles are tensors and how these look. A `Buffer`
-    among
-    the parameters stands for a handle and its entry in `buffer_map`.
+    among the parameters stands for a handle and its entry in `buffer_map`.
     """
 
     params: Array[Var] = binder(convert=_as_params)

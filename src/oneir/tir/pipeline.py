@@ -12,6 +12,7 @@ from typing import Any
 from ..ir.module import IRModule
 from ..ir.transform import Pass, PassContext, PassInfo, Sequential
 from ..runtime.error import NotRegistered
+from ..target.target import Target
 from . import transform
 
 
@@ -29,35 +30,21 @@ class _Pipeline(Pass):
 def default_tir_passes() -> list[Pass]:
     """From blocks to flat, vectorized loops with the packed convention, for processors."""
     return [
+        transform.BindTarget(Target.current(allow_none=True) or Target("llvm")),
         # blocks become statements
         transform.LowerInitBlock(),
-        transform.PlanAndUpdateBufferAllocationLocation(),
         transform.ConvertBlocksToOpaque(),
-        transform.CompactBufferAllocation(),
         transform.LowerMatchBuffer(),
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
         # types that the target does not compute in
-        transform.BF16ComputeLegalize(),
-        transform.FP8ComputeLegalize(),
         # loops
-        transform.Simplify(),
-        transform.LoopPartition(),
         transform.VectorizeLoop(),
-        transform.InjectVirtualThread(),
-        transform.InjectDoubleBuffer(),
-        transform.StorageRewrite(),
         transform.UnrollLoop(),
-        transform.Simplify(),
-        transform.RemoveNoOp(),
-        transform.RewriteUnsafeSelect(),
-        transform.HoistIfThenElse(),
         # the function as it is called
         transform.MakePackedAPI(),
         transform.LowerTVMBuiltin(),
         transform.LowerIntrin(),
-        transform.FP8StorageLegalize(),
-        transform.BF16StorageLegalize(),
     ]
 
 

@@ -50,8 +50,8 @@ class _Transform(Mapper):
 
 def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
     """Rewrites a statement: `preorder(node)` may return a replacement before the children are looked at,
-    `postorder(node)`
-    after; None keeps. `only_enable` limits both to node types such as "tir.For"."""
+    `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For".
+    """
     return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
 
 

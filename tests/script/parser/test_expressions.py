@@ -102,7 +102,7 @@ def parsed(text: str, **extra):
         ("T.StringImm('text')", e.StringImm("text")),
         ("T.vscale() * 4", e.Mul(op.vscale(), 4)),
         ("T.likely(b)", op.likely(b)),
-        ("T.tvm_mma_sync(A.data, 0, A.data, 1, A.data, 2, A.data, 3)", op_vendor.tvm_mma_sync(*[A.data, 0, A.data, 1, A.data, 2, A.data, 3])),
+        ("T.tvm_fill_fragment(A.data, 16, 16, 16, 0, x)", op_vendor.tvm_fill_fragment(A.data, 16, 16, 16, 0, x)),
         ("T.ptx_wait_group(2)", op_vendor.ptx_wait_group(2)),
         ('T.vectorlow("float32x2", v)', op_vendor.vectorlow("float32x2", v)),
         ('T.vectorlow(v, dtype="float32x2")', op_vendor.vectorlow("float32x2", v)),

@@ -285,7 +285,5 @@ def test_a_macro_outside_of_a_function_is_refused():
 
 
 def test_a_function_in_a_function_must_be_a_macro():
-    with pytest.raises(
-        ParseError, match="a function inside of a prim_func must be a macro: decorate it with @T.inline"
-    ):
+    with pytest.raises(ParseError, match="a function inside of a prim_func must be a macro: decorate it with @T"):
         from_source("@T.prim_func\ndef f():\n    def g():\n        pass\n    g()\n")

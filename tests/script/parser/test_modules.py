@@ -89,7 +89,7 @@ def test_the_decorator_with_options_and_by_another_name():
         def main():
             T.evaluate(0)
 
-    assert list(v.name_hint for v in Module) == ["main"]
+    assert [v.name_hint for v in Module] == ["main"]
 
 
 def test_a_plain_class_keeps_its_functions():

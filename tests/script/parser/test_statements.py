@@ -456,6 +456,12 @@ def test_refused_statements(line: str, message: str):
 
 
 def test_a_value_of_an_outer_scope_cannot_be_updated_in_a_loop():
-    text = '@T.prim_func\ndef f(B: T.Buffer((64,), "float32")):\n    x = B[0]\n    for i in range(4):\n        x = x + B[i]\n'
+    text = """
+    @T.prim_func
+    def f(B: T.Buffer((64,), "float32")):
+        x = B[0]
+        for i in range(4):
+            x = x + B[i]
+    """
     with pytest.raises(ParseError, match="`x` stands for a value that was computed outside of this loop or branch"):
         from_source(text)

@@ -1,8 +1,8 @@
 """Functions as LLVM functions: parameters, the bodies of parallel loops, packed calls, errors.
 
-A parallel loop's body becomes a function of its own. What it uses from around it is found while it is emitted;
-each such
-value becomes a parameter, passed through a structure on the caller's stack. Pointers that alias nothing stay marked so.
+A parallel loop's body becomes a function of its own. What it uses from around it is found while it is emitted; each
+such value becomes a parameter, passed through a structure on the caller's stack. Pointers that alias nothing stay
+marked so.
 """
 
 from __future__ import annotations

@@ -13,10 +13,9 @@ from .writer import ModuleText
 def llvm_text(mod: IRModule) -> str:
     """The LLVM IR of every function of a lowered module.
 
-    A function with a `global_symbol` is visible under that name, the others only inside. Every function takes,
-    after its
-    own parameters, the address of a result value in which it describes an error, and returns 0 when there was none;
-    functions lowered to the packed convention have these parameters already.
+    A function with a `global_symbol` is visible under that name, the others only inside. Every function takes, after
+    its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
+    none; functions lowered to the packed convention have these parameters already.
     """
     module = ModuleText()
     with deep_recursion():

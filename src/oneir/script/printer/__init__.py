@@ -42,7 +42,7 @@ def script(node: Any, *, black_format: bool = False, **options: Any) -> str:
 
 def _print(node: Any, config: PrinterConfig) -> str:
     p = Printer(config, node)
-    dialect = "" if isinstance(node, (BaseFunc, IRModule)) else "tir" if _is_loop_level(node) else ""
+    dialect = "tir" if _is_loop_level(node) else ""
     with deep_recursion(), Frame(p, None, p.frame.lines, "", dialect):
         text = p.expr(node)
     lines = p.frame.lines

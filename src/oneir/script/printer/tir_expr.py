@@ -6,6 +6,7 @@ else the constructor is written out: `T.Add(1, 2)`. So printed text parses to th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,6 @@ from ...ir import expr as e
 from ...ir import operators as ops
 from ...ir.op import Op
 from ...ir.type import PointerType
-from ...tir import op as tir_op
 from ...tir.expr import CommReducer, IterVar, ProducerLoad, Reduce, Shuffle
 from ...tir.index_map import IndexMap
 from .core import Operation, Printer, prints
@@ -199,13 +199,21 @@ def _script_arguments(call: e.Call, op: Op, name: str) -> list[Any] | None:
 
     The dtype is an argument where it does not follow from the others: first where the operator says so, else last.
     """
+    function = _script_function(name)
+    if function is None:
+        return None
     args = list(call.args)
     with_dtype = [call.dtype, *args]
-    function = getattr(tir_op, name, None)
-    if function is None:
-        return with_dtype if op.attrs.get("script_dtype_first") else None
     choices = [with_dtype] if op.attrs.get("script_dtype_first") else [args, [*args, call.dtype], with_dtype]
     return next((choice for choice in choices if _makes(function, choice, call)), None)
+
+
+@functools.cache
+def _script_function(name: str) -> Callable[..., Any] | None:
+    """What a script calls as `T.name`."""
+    from .. import tir
+
+    return getattr(tir, name, None)
 
 
 def _makes(function: Callable[..., Any], arguments: list[Any], call: e.Call) -> bool:

@@ -1,0 +1,212 @@
+"""Files of compiled functions: shared libraries and archives, written and read.
+
+Both carry the signatures of the functions and a checksum over everything; a file that is damaged is refused before any
+of it is given to a loader. A shared library reaches the runtime (worker threads, callbacks, memory) through a table of
+addresses that is filled when it is loaded, so that linking it needs no library of ours.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import llvm
+from .error import LibraryError
+from .object_file import host_machine
+from .signature import Signature
+
+_FORMAT = 1
+_TRAILER = b"oneir-checksum-1:"
+_SHARED = (".so", ".dylib", ".dll")
+_SIGNATURES = {
+    "oneir_parallel_for": ("i32", ("ptr", "ptr", "i64", "i32")),
+    "oneir_call_packed": ("i32", ("ptr", "ptr", "i32", "ptr")),
+    "oneir_alloc_workspace": ("ptr", ("i64", "i64")),
+    "oneir_free_workspace": ("void", ("ptr",)),
+}
+
+
+def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], fcompile: Any = None) -> str:
+    """Writes a shared library or an archive; returns the path."""
+    metadata = json.dumps(
+        {
+            "format": _FORMAT,
+            "machine": host_machine(),
+            "signatures": {name: signature.to_json() for name, signature in signatures.items()},
+        }
+    )
+    if not path.parent.is_dir():
+        raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
+    linker = fcompile or _linker()
+    if path.suffix in _SHARED and linker is not None:
+        content = _shared_library(objects, metadata, linker)
+    else:
+        content = _archive(objects, metadata)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content + _TRAILER + _checksum(content))
+    os.replace(temporary, path)
+    return str(path)
+
+
+def load(path: Path) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+    """What links the file's code, the signatures of its functions, and its object code if it holds any as such."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LibraryError(f"cannot read the library {path}: {error.strerror or error}") from error
+    content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
+    if trailer[: len(_TRAILER)] != _TRAILER:
+        raise LibraryError(f"{path} is not a library that export_library wrote, or it is cut short; export it again")
+    if trailer[len(_TRAILER) :] != _checksum(content):
+        raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
+    if content[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe") or content[:2] == b"MZ":
+        return _load_shared(path, content)
+    return _load_archive(path, content)
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=32).digest()
+
+
+def _read_metadata(path: Path, text: bytes) -> dict[str, Signature]:
+    try:
+        metadata = json.loads(text)
+        if metadata["format"] != _FORMAT:
+            raise LibraryError(
+                f"{path} has the format {metadata['format']}, this release reads {_FORMAT}; export it again"
+            )
+        if metadata["machine"] != host_machine():
+            raise LibraryError(
+                f"{path} is for {metadata['machine']}, and this machine is {host_machine()}; "
+                "compile it for this machine"
+            )
+        return {name: Signature.from_json(signature) for name, signature in metadata["signatures"].items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise LibraryError(f"{path} does not say which functions it has: {error}; export it again") from error
+
+
+# -- archives --
+
+
+def _archive(objects: Sequence[bytes], metadata: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        files = {"metadata.json": metadata.encode(), **{f"{i}.o": data for i, data in enumerate(objects)}}
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _load_archive(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            files = {member.name: archive.extractfile(member) for member in archive.getmembers() if member.isfile()}
+            data = {name: file.read() for name, file in files.items() if file is not None}
+    except tarfile.TarError as error:
+        raise LibraryError(f"{path} is neither a shared library nor an archive: {error}") from error
+    signatures = _read_metadata(path, data.pop("metadata.json", b""))
+    objects = [data[name] for name in sorted(data, key=lambda name: (len(name), name))]
+    return (lambda: llvm.link(*objects, what=str(path))), signatures, objects
+
+
+# -- shared libraries --
+
+
+def _linker() -> Callable[[list[str], str], None] | None:
+    """What turns object files into a shared library here; None when the machine has no linker."""
+    for driver in ("cc", "gcc", "clang"):
+        if program := shutil.which(driver):
+            return lambda files, out: _run([program, "-shared", "-o", out, *files, "-lm"])
+    for linker in ("ld", "ld.lld"):
+        if program := shutil.which(linker):
+            return lambda files, out: _run([program, "-shared", "-o", out, *files])
+    return None
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LibraryError(f"the linker failed ({' '.join(command[:2])}): {done.stderr.strip()}")
+
+
+def _shared_library(objects: Sequence[bytes], metadata: str, linker: Callable[[list[str], str], None]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        stub = llvm.compile_ir(_stub_ir(metadata), name="the library's table", cpu="generic", features="")
+        for i, data in enumerate([*objects, stub]):
+            file = Path(folder) / f"{i}.o"
+            file.write_bytes(data)
+            files.append(str(file))
+        out = str(Path(folder) / "library.so")
+        linker(files, out)
+        return Path(out).read_bytes()
+
+
+def _stub_ir(metadata: str) -> str:
+    """The signatures as data, and functions that jump where the table says."""
+    data = metadata.encode() + b"\0"
+    text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    lines = [
+        f'@oneir_library_metadata = constant [{len(data)} x i8] c"{text}"',
+        f"@oneir_library_table = global [{len(_SIGNATURES)} x ptr] zeroinitializer",
+    ]
+    for i, (name, (result, parameters)) in enumerate(_SIGNATURES.items()):
+        declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(parameters))
+        lines.append(
+            f"define hidden {result} @{name}({declared}) {{\n"
+            f"  %slot = getelementptr [{len(_SIGNATURES)} x ptr], ptr @oneir_library_table, i64 0, i64 {i}\n"
+            f"  %function = load ptr, ptr %slot\n"
+            + (
+                f"  call void %function({declared})\n  ret void\n}}"
+                if result == "void"
+                else f"  %value = call {result} %function({declared})\n  ret {result} %value\n}}"
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+class _SharedLibrary:
+    """A loaded shared library; it stays loaded, since nothing says when the last call into it has returned."""
+
+    def __init__(self, library: ctypes.CDLL, path: Path):
+        self.library, self.path = library, path
+
+    def symbol(self, name: str) -> int:
+        try:
+            return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+        except AttributeError:
+            raise LibraryError(f"{self.path} has no symbol {name!r}; export it again") from None
+
+
+def _load_shared(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+    from .module import RUNTIME_SYMBOLS
+
+    try:
+        library = ctypes.CDLL(str(path.resolve()))
+    except OSError as error:
+        raise LibraryError(f"{path} cannot be loaded: {error}") from error
+    try:
+        metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "oneir_library_metadata")))
+        table = (ctypes.c_void_p * len(_SIGNATURES)).in_dll(library, "oneir_library_table")
+    except ValueError as error:
+        raise LibraryError(f"{path} is not a library that export_library wrote: {error}") from error
+    signatures = _read_metadata(path, metadata)
+
+    def link() -> _SharedLibrary:
+        for i, name in enumerate(_SIGNATURES):
+            table[i] = RUNTIME_SYMBOLS[name]()
+        return _SharedLibrary(library, path)
+
+    return link, signatures, ()

@@ -1,0 +1,414 @@
+; The worker pool: one parallel loop at a time, shared by its caller and by however many workers turn up.
+;
+;   int32_t oneir_parallel_for(int32_t (*body)(void* env, int64_t begin, int64_t end), void* env,
+;                              int64_t extent, int32_t max_threads)
+;
+; How a region (one parallel loop) runs:
+;
+;   - The caller owns the pool while @busy is 1. Whoever finds it busy, a nested loop included, runs its loop alone.
+;   - [0, extent) is cut into one range a participant. A participant takes pieces of its own range, half of what is left
+;     each time, and then pieces of the others' ranges. So memory stays with the thread that used it last, yet the caller
+;     never waits for a worker that has not begun: it does that worker's share itself.
+;   - A worker must pass the gate before it looks at @region, and the caller writes @region only when nobody is inside:
+;       gate = asleep << 31 | free places << 16 | workers inside
+;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is inside.
+;   - @epoch counts the regions. Workers watch it: spinning for a short while after each region, then asleep on it.
+;
+; pool.py appends what differs between machines:
+;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause,
+;   @get_fp_mode, @set_fp_mode (rounding and denormals), @worker_stack_bytes, @detached, @blocked_signals, @sig_setmask.
+
+; Mutable words lie on cache lines of their own (128 bytes: processors fetch lines in pairs).
+@busy     = internal global [32 x i32] zeroinitializer, align 128
+@gate     = internal global [32 x i32] zeroinitializer, align 128
+@epoch    = internal global [32 x i32] zeroinitializer, align 128
+@sleepers = internal global [32 x i32] zeroinitializer, align 128
+
+; Rarely written: the size asked for, the workers there are, and for how long a worker and a waiting caller spin.
+@size    = internal global i32 1, align 128
+@started = internal global i32 0
+@spin_ns = internal global i64 0
+
+%Region = type { ptr, ptr, i64, i64, i32, i32 } ; body, env, smallest piece, floating point mode, ranges, result
+@region = internal global %Region zeroinitializer, align 128
+
+%Range = type { i64, i64, [14 x i64] } ; next, end
+@ranges = internal global [256 x %Range] zeroinitializer, align 128
+
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_setdetachstate(ptr, i32)
+declare i32 @pthread_attr_destroy(ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @llvm.smin.i32(i32, i32)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
+; Settings -------------------------------------------------------------------------------------------------------------
+
+define void @oneir_pool_configure(i32 %size, i64 %spin_ns) {
+  %capped = call i32 @llvm.smin.i32(i32 %size, i32 256)
+  store atomic i32 %capped, ptr @size monotonic, align 4
+  store atomic i64 %spin_ns, ptr @spin_ns monotonic, align 8
+  ret void
+}
+
+define i32 @oneir_pool_size() {
+  %size = load atomic i32, ptr @size monotonic, align 4
+  ret i32 %size
+}
+
+; In a child of fork: the workers stayed with the parent, and a region that was running has lost them.
+define void @oneir_pool_after_fork() {
+  store atomic i32 0, ptr @started monotonic, align 4
+  store atomic i32 0, ptr @sleepers seq_cst, align 4
+  store atomic i32 0, ptr @gate seq_cst, align 4
+  store atomic i32 0, ptr @busy seq_cst, align 4
+  ret void
+}
+
+; The loop -------------------------------------------------------------------------------------------------------------
+
+define i32 @oneir_parallel_for(ptr %body, ptr %env, i64 %extent, i32 %max_threads) {
+entry:
+  %empty = icmp slt i64 %extent, 1
+  br i1 %empty, label %nothing, label %count
+
+nothing:
+  ret i32 0
+
+count:
+  %size = load atomic i32, ptr @size monotonic, align 4
+  %default = icmp slt i32 %max_threads, 1
+  %asked = select i1 %default, i32 %size, i32 %max_threads
+  %capped = call i32 @llvm.smin.i32(i32 %asked, i32 256)
+  %capped.wide = sext i32 %capped to i64
+  %wanted.wide = call i64 @llvm.smin.i64(i64 %capped.wide, i64 %extent)
+  %wanted = trunc i64 %wanted.wide to i32
+  %single = icmp slt i32 %wanted, 2
+  br i1 %single, label %alone, label %look
+
+look: ; read before writing, so that callers who lose do not take the cache line from the one who runs
+  %seen = load atomic i32, ptr @busy monotonic, align 4
+  %free = icmp eq i32 %seen, 0
+  br i1 %free, label %take, label %alone
+
+take:
+  %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %taken = extractvalue { i32, i1 } %pair, 1
+  br i1 %taken, label %staff, label %alone
+
+alone:
+  %result.alone = tail call i32 %body(ptr %env, i64 0, i64 %extent)
+  ret i32 %result.alone
+
+staff: ; workers are started when first wanted
+  %helpers = sub i32 %wanted, 1
+  %present = load atomic i32, ptr @started monotonic, align 4
+  %enough = icmp sge i32 %present, %helpers
+  br i1 %enough, label %publish, label %hire
+
+hire:
+  call void @start_workers(i32 %helpers)
+  %hired = load atomic i32, ptr @started monotonic, align 4
+  %none = icmp slt i32 %hired, 1
+  br i1 %none, label %give.up, label %publish
+
+give.up: ; no thread can be created
+  store atomic i32 0, ptr @busy release, align 4
+  br label %alone
+
+publish:
+  %workers = phi i32 [ %present, %staff ], [ %hired, %hire ]
+  %places = call i32 @llvm.smin.i32(i32 %helpers, i32 %workers)
+  %participants = add i32 %places, 1
+  call void @fill_region(ptr %body, ptr %env, i64 %extent, i32 %participants)
+  %open = shl i32 %places, 16
+  store atomic i32 %open, ptr @gate release, align 4
+  %old.epoch = atomicrmw add ptr @epoch, i32 1 seq_cst
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %awake = sub i32 %workers, %asleep
+  %lacking = sub i32 %places, %awake
+  %must.wake = icmp sgt i32 %lacking, 0
+  br i1 %must.wake, label %wake, label %run
+
+wake:
+  call void @wake_up(ptr @epoch, i32 %lacking)
+  br label %run
+
+run:
+  call void @participate(i64 0)
+  call void @join()
+  %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
+  %result = load atomic i32, ptr %result.at monotonic, align 4
+  store atomic i32 0, ptr @busy release, align 4
+  ret i32 %result
+}
+
+define internal void @fill_region(ptr %body, ptr %env, i64 %extent, i32 %participants) {
+entry:
+  %n = zext i32 %participants to i64
+  %share = udiv i64 %extent, %n
+  %rest = urem i64 %extent, %n
+  %sixteenth = lshr i64 %share, 4
+  %piece = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
+  %mode = call i64 @get_fp_mode()
+  store ptr %body, ptr @region
+  %env.at = getelementptr %Region, ptr @region, i32 0, i32 1
+  store ptr %env, ptr %env.at
+  %piece.at = getelementptr %Region, ptr @region, i32 0, i32 2
+  store i64 %piece, ptr %piece.at
+  %mode.at = getelementptr %Region, ptr @region, i32 0, i32 3
+  store i64 %mode, ptr %mode.at
+  %ranges.at = getelementptr %Region, ptr @region, i32 0, i32 4
+  store i32 %participants, ptr %ranges.at
+  %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
+  store i32 0, ptr %result.at
+  br label %loop
+
+loop: ; the first `rest` ranges are one longer
+  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
+  %begin = phi i64 [ 0, %entry ], [ %end, %loop ]
+  %longer = icmp ult i64 %i, %rest
+  %one = zext i1 %longer to i64
+  %length = add i64 %share, %one
+  %end = add i64 %begin, %length
+  %range = getelementptr %Range, ptr @ranges, i64 %i
+  store i64 %begin, ptr %range
+  %end.at = getelementptr %Range, ptr %range, i32 0, i32 1
+  store i64 %end, ptr %end.at
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, %n
+  br i1 %more, label %loop, label %done
+
+done:
+  ret void
+}
+
+; Run pieces of the region, own range first, until none is left or a body has failed.
+define internal void @participate(i64 %home) {
+entry:
+  %body = load ptr, ptr @region
+  %env.at = getelementptr %Region, ptr @region, i32 0, i32 1
+  %env = load ptr, ptr %env.at
+  %piece.at = getelementptr %Region, ptr @region, i32 0, i32 2
+  %piece = load i64, ptr %piece.at
+  %n.at = getelementptr %Region, ptr @region, i32 0, i32 4
+  %n.narrow = load i32, ptr %n.at
+  %n = zext i32 %n.narrow to i64
+  %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
+  br label %next.range
+
+next.range:
+  %visited = phi i64 [ 0, %entry ], [ %visited.next, %exhausted ]
+  %sum = add i64 %home, %visited
+  %index = urem i64 %sum, %n
+  %range = getelementptr %Range, ptr @ranges, i64 %index
+  %end.at = getelementptr %Range, ptr %range, i32 0, i32 1
+  %end = load i64, ptr %end.at
+  br label %next.piece
+
+next.piece:
+  %failed.before = load atomic i32, ptr %result.at monotonic, align 4
+  %go = icmp eq i32 %failed.before, 0
+  br i1 %go, label %claim, label %done
+
+claim:
+  %begin = load atomic i64, ptr %range monotonic, align 8
+  %left = sub i64 %end, %begin
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %try, label %exhausted
+
+try:
+  %left.up = add i64 %left, 1
+  %half = lshr i64 %left.up, 1
+  %at.least = call i64 @llvm.smax.i64(i64 %half, i64 %piece)
+  %take = call i64 @llvm.smin.i64(i64 %at.least, i64 %left)
+  %stop = add i64 %begin, %take
+  %pair = cmpxchg ptr %range, i64 %begin, i64 %stop monotonic monotonic
+  %won = extractvalue { i64, i1 } %pair, 1
+  br i1 %won, label %work, label %claim
+
+work:
+  %result = call i32 %body(ptr %env, i64 %begin, i64 %stop)
+  %good = icmp eq i32 %result, 0
+  br i1 %good, label %next.piece, label %failed
+
+failed: ; the first failure is the region's
+  %kept = cmpxchg ptr %result.at, i32 0, i32 %result monotonic monotonic
+  br label %done
+
+exhausted:
+  %visited.next = add i64 %visited, 1
+  %more = icmp ult i64 %visited.next, %n
+  br i1 %more, label %next.range, label %done
+
+done:
+  ret void
+}
+
+; Close the gate and wait for the workers inside: spinning first, then asleep, which also frees this processor for them.
+define internal void @join() {
+entry:
+  %before = atomicrmw and ptr @gate, i32 65535 acq_rel
+  %gone.spinning = call i1 @spin(ptr @gate, i32 65535, i32 0, i1 true)
+  br i1 %gone.spinning, label %done, label %sleep
+
+sleep:
+  %old = atomicrmw or ptr @gate, i32 -2147483648 acq_rel
+  %inside = and i32 %old, 65535
+  %gone = icmp eq i32 %inside, 0
+  br i1 %gone, label %done, label %wait
+
+wait:
+  %word = or i32 %old, -2147483648
+  call void @wait_on(ptr @gate, i32 %word)
+  br label %sleep
+
+done: ; nobody is inside and nobody can come in: the word is the caller's again
+  %last = load atomic i32, ptr @gate acquire, align 4
+  store atomic i32 0, ptr @gate monotonic, align 4
+  ret void
+}
+
+; Spin until (word & mask) == value, or != value; false when the time for spinning is over first.
+define internal i1 @spin(ptr %word, i32 %mask, i32 %value, i1 %until.equal) {
+entry:
+  %budget = load atomic i64, ptr @spin_ns monotonic, align 8
+  br label %round
+
+round: ; the clock is read once in 16 looks
+  %start = phi i64 [ 0, %entry ], [ %start.next, %clock ]
+  br label %look
+
+look:
+  %i = phi i32 [ 0, %round ], [ %i.next, %wait ]
+  %now.word = load atomic i32, ptr %word acquire, align 4
+  %masked = and i32 %now.word, %mask
+  %equal = icmp eq i32 %masked, %value
+  %met = icmp eq i1 %equal, %until.equal
+  br i1 %met, label %yes, label %wait
+
+wait:
+  call void @pause()
+  %i.next = add i32 %i, 1
+  %again = icmp ult i32 %i.next, 16
+  br i1 %again, label %look, label %clock
+
+clock:
+  %now = call i64 @now()
+  %first = icmp eq i64 %start, 0
+  %start.next = select i1 %first, i64 %now, i64 %start
+  %spent = sub i64 %now, %start.next
+  %over = icmp sge i64 %spent, %budget
+  br i1 %over, label %no, label %round
+
+yes:
+  ret i1 true
+
+no:
+  ret i1 false
+}
+
+; Workers --------------------------------------------------------------------------------------------------------------
+
+define internal void @start_workers(i32 %wanted) {
+entry:
+  %attributes = alloca [128 x i8], align 16
+  %thread = alloca [2 x i64], align 16
+  %signals = alloca [16 x i64], align 16
+  %i0 = call i32 @pthread_attr_init(ptr %attributes)
+  %stack = load i64, ptr @worker_stack_bytes
+  %i1 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 %stack)
+  %detached = load i32, ptr @detached
+  %i2 = call i32 @pthread_attr_setdetachstate(ptr %attributes, i32 %detached)
+  ; Signals are for the program's own threads. A thread inherits the mask of its creator.
+  %how = load i32, ptr @sig_setmask
+  %i3 = call i32 @pthread_sigmask(i32 %how, ptr @blocked_signals, ptr %signals)
+  %present = load atomic i32, ptr @started monotonic, align 4
+  br label %loop
+
+loop:
+  %count = phi i32 [ %present, %entry ], [ %next, %counted ]
+  %more = icmp slt i32 %count, %wanted
+  br i1 %more, label %create, label %done
+
+create: ; a worker's number, and so its range, counts from 1: the caller is 0
+  %next = add i32 %count, 1
+  %number = zext i32 %next to i64
+  %argument = inttoptr i64 %number to ptr
+  %failed = call i32 @pthread_create(ptr %thread, ptr %attributes, ptr @worker, ptr %argument)
+  %created = icmp eq i32 %failed, 0
+  br i1 %created, label %counted, label %done
+
+counted:
+  store atomic i32 %next, ptr @started monotonic, align 4
+  br label %loop
+
+done:
+  %i4 = call i32 @pthread_sigmask(i32 %how, ptr %signals, ptr null)
+  %i5 = call i32 @pthread_attr_destroy(ptr %attributes)
+  ret void
+}
+
+define internal ptr @worker(ptr %number) {
+entry:
+  %own = ptrtoint ptr %number to i64
+  br label %new.epoch ; the region that it was started for is being published
+
+idle:
+  %changed.spinning = call i1 @spin(ptr @epoch, i32 -1, i32 %epoch, i1 false)
+  br i1 %changed.spinning, label %new.epoch, label %drowsy
+
+drowsy: ; the caller adds to @epoch before it reads @sleepers: either it sees this one, or the wait below returns at once
+  %o0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  br label %sleep
+
+sleep:
+  call void @wait_on(ptr @epoch, i32 %epoch)
+  %looked = load atomic i32, ptr @epoch seq_cst, align 4
+  %changed = icmp ne i32 %looked, %epoch
+  br i1 %changed, label %awake, label %sleep
+
+awake:
+  %o1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  br label %new.epoch
+
+new.epoch:
+  %epoch = load atomic i32, ptr @epoch acquire, align 4
+  br label %knock
+
+knock:
+  %state = load atomic i32, ptr @gate monotonic, align 4
+  %places.high = lshr i32 %state, 16
+  %places = and i32 %places.high, 32767
+  %full = icmp eq i32 %places, 0
+  br i1 %full, label %idle, label %enter
+
+enter: ; one place less, one worker more
+  %inside = sub i32 %state, 65535
+  %pair = cmpxchg ptr @gate, i32 %state, i32 %inside acquire monotonic
+  %entered = extractvalue { i32, i1 } %pair, 1
+  br i1 %entered, label %work, label %knock
+
+work:
+  %mode.at = getelementptr %Region, ptr @region, i32 0, i32 3
+  %mode = load i64, ptr %mode.at
+  call void @set_fp_mode(i64 %mode)
+  %n.at = getelementptr %Region, ptr @region, i32 0, i32 4
+  %n.narrow = load i32, ptr %n.at
+  %n = zext i32 %n.narrow to i64
+  %home = urem i64 %own, %n
+  call void @participate(i64 %home)
+  br label %leave
+
+leave: ; what this worker wrote is visible to the caller that sees it gone
+  %left = atomicrmw sub ptr @gate, i32 1 acq_rel
+  %caller.sleeps = icmp eq i32 %left, -2147483647
+  br i1 %caller.sleeps, label %wake.caller, label %idle
+
+wake.caller:
+  call void @wake_up(ptr @gate, i32 1)
+  br label %idle
+}

@@ -1,0 +1,1 @@
+"""Questions about TensorIR: what it reads and writes, whether it is well formed."""
