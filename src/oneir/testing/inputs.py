@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.dtype import DataType
-from ..ir.expr import IntImm, Var
+from ..ir.expr import IntImm, Var, const
 from ..ir.visitor import Visitor, post_order_visit
 from ..runtime.dtype import numpy_dtype
 from ..runtime.error import InvalidValue
@@ -70,7 +70,7 @@ def random_inputs(func: PrimFunc, rng: np.random.Generator) -> list[Any]:
 
 
 def _shape(buffer: Buffer, symbols: dict[Var, int]) -> tuple[int, ...]:
-    values = {var: IntImm(var.dtype, value) for var, value in symbols.items()}
+    values = {var: const(value, var.dtype) for var, value in symbols.items()}
     shape = []
     for dim in buffer.shape:
         extent = substitute(dim, values)

@@ -99,6 +99,9 @@ class VerifyNumerics(PassInstrument):
         self.seed = seed
         self._before: list[IRModule] = []
 
+    def enter_pass_ctx(self) -> None:
+        self._before.clear()
+
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
         self._before.append(mod)
 
