@@ -37,10 +37,13 @@ def test_both_spellings_of_an_annotation_and_strings_are_the_same():
     def call(A: T.Buffer((1, 16), "float32")):
         A[0, 0] = T.float32(0)
 
-    @T.prim_func(private=True)
-    def index(A: T.Buffer[(1, 16), float32]):
-        A[0, 0] = T.float32(0)
-
+    index = from_source(
+        """
+        @T.prim_func(private=True)
+        def index(A: T.Buffer[(1, 16), "float32"]):
+            A[0, 0] = T.float32(0)
+        """
+    )
     text = from_source(
         """
         @T.prim_func(private=True)
