@@ -46,7 +46,7 @@ u + 1 > u
 u * 2 >= u
 x + y > x
 i * n < 8 * n
-w % n < n
+x % n < n
 x // 2 * 2 == x
 truncdiv(x, 2) <= x
 truncmod(x, 4) >= 0
@@ -220,7 +220,8 @@ def test_updates() -> None:
         known.update(x, arith.ModularSet(3, 1))
     known.update(x, arith.ModularSet(3, 1), override=True)
     with pytest.raises(TypeMismatch, match="expected a ConstIntBound"):
-        known.update(x, 3)  # pyright: ignore[reportArgumentType]
+        number: Any = 3
+        known.update(x, number)
 
 
 UNDER = [
@@ -234,7 +235,6 @@ UNDER = [
     ("x == y", "y - x == 0"),
     ("likely(x < 8)", "x < 8"),
     ("x + y < 10", "x + y < 12"),
-    ("x != 0 and n == x", "n > 0"),
     ("n > 0", "n // n == 1"),
     ("n != 0", "x * n // n == x"),
     ("i < n", "n > 0"),
@@ -302,7 +302,7 @@ def check_extension(extension: arith.Extension, before: str, after: str) -> None
 
 def test_branches_know_what_the_other_branch_says() -> None:
     flag = arith.Extension.ApplyConstraintsToBooleanBranches
-    check_extension(flag, "x == 5 and x // 5 == y", "x == 5 and y == 1" if False else "x == 5 and 1 == y")
+    check_extension(flag, "x == 5 and x // 5 == y", "x == 5 and y == 1")
 
 
 def test_conditions_become_and_of_ors() -> None:

@@ -83,10 +83,11 @@ class Prover:
         if best < 0 or not steps or self.effort < 0 or not total.terms:
             return best
         for fact in self.facts:
-            if any(place in total.terms for place in fact.terms):
+            factor = _common_factor(total, fact)
+            if factor:
                 rest = Sum()
                 rest.add_sum(total)
-                rest.add_sum(fact, -1)
+                rest.add_sum(fact, -factor)
                 best = min(best, self._upper_of_rest(rest, total, steps))
                 if best < 0:
                     return best
@@ -147,6 +148,15 @@ class Prover:
         if type(index) is (e.Min if term.scale > 0 else e.Max):
             return [canonical.sum_of(x).times(term.scale) for x in (index.a, index.b)]
         return []
+
+
+def _common_factor(total: Sum, fact: Sum) -> int:
+    """How often a fact is to be taken from a sum so that one of the terms goes away; 0 when none does."""
+    for place, term in fact.terms.items():
+        found = total.terms.get(place)
+        if found is not None and found.scale * term.scale > 0 and found.scale % term.scale == 0:
+            return found.scale // term.scale
+    return 0
 
 
 def _greatest_corner(p: int, q: int, r: int, a: Bounds, b: Bounds) -> int | None:
