@@ -1,7 +1,7 @@
 """Conversions between float32 and narrower floats in integer arithmetic, rounded to nearest, halves to even.
 
-`decode("float8_e4m3fn", bits)` is the float32 of a bit pattern, `encode("float8_e4m3fn", x)` the bit pattern nearest a float32.
-Patterns are uint8 or uint16, vectors of any length. Results are those of the ml_dtypes package, bit for bit.
+`decode("float8_e4m3fn", bits)` is the float32 of a bit pattern, `encode("float8_e4m3fn", x)` the pattern nearest a
+float32. Patterns are uint8 or uint16, vectors of any length. Results are those of the ml_dtypes package, bit for bit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..intrin_rules.formula import Formula, bits_of, float_of, like, select
 class NarrowFloat:
     """A sign bit, `exponent` bits with `bias`, `mantissa` bits.
 
-    `infinity` and `nan` are patterns without the sign; `infinity` is None where a format has none. `unsigned_zero` formats
-    have no -0: its pattern is their only NaN.
+    `infinity` and `nan` are patterns without the sign; `infinity` is None where a format has none. `unsigned_zero`
+    formats have no -0: its pattern is their only NaN.
     """
 
     exponent: int

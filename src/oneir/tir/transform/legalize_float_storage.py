@@ -1,0 +1,132 @@
+"""BF16StorageLegalize, FP8StorageLegalize: narrow floats kept in memory as integers.
+
+Buffers become uint16 or uint8, and conversions integer arithmetic. They come after the passes that compute in a wider
+float, when conversions, loads and stores are all that is left of a narrow dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.container import map_array
+from ...ir.dtype import DataType
+from ...ir.expr import BinaryOpExpr, Call, Cast, FloatImm, IntImm, Let, Var
+from ...ir.transform import Pass
+from ...ir.type import PointerType, PrimType
+from ...ir.visitor import Mapper
+from ...runtime.error import InvalidValue, TypeMismatch
+from ..buffer import Buffer
+from ..function import PrimFunc
+from ..stmt import Allocate, AllocateConst, LetStmt
+from .legalize_float_compute import is_bfloat16, is_float8
+from .narrow_floats import FORMATS, decode, encode
+from .pass_base import function_pass
+
+
+class _Store(Mapper):
+    def __init__(self, narrow: Callable[[DataType], bool]):
+        super().__init__()
+        self.narrow = narrow
+        self.renamed: dict[Var, Var] = {}
+
+    def stored(self, dtype: DataType) -> DataType:
+        """The dtype in which values of a dtype are kept."""
+        if not self.narrow(dtype):
+            return dtype
+        if dtype.element not in FORMATS:
+            raise TypeMismatch(
+                f"no conversion of {dtype.element} in integer arithmetic; there are {', '.join(FORMATS)}"
+            )
+        return DataType(FORMATS[dtype.element].storage).with_lanes(dtype.lanes, dtype.scalable)
+
+    def define(self, var: Var) -> Var:
+        """The variable for a value or a pointer whose dtype changes."""
+        kind = var.type_annotation
+        if isinstance(kind, PointerType) and isinstance(kind.element_type, PrimType):
+            element = self.stored(kind.element_type.dtype)
+            if element is not kind.element_type.dtype and var not in self.renamed:
+                self.renamed[var] = Var(var.name, PointerType(PrimType(element), kind.storage_scope))
+        elif self.narrow(var.dtype):
+            self.renamed[var] = Var(var.name, self.stored(var.dtype))
+        return self.renamed.get(var, var)
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.renamed.get(var, var)
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        found = self._mapped.get(id(buffer))
+        if found is None:
+            new = buffer.replace(data=self.define(buffer.data), dtype=self.stored(buffer.dtype))
+            found = self._mapped[id(buffer)] = (buffer, new)
+        return found[1]
+
+    def visit_Allocate(self, node: Allocate) -> Any:
+        var = self.define(node.buffer_var)
+        return self.generic_visit(node.replace(buffer_var=var, dtype=self.stored(node.dtype)))
+
+    def visit_AllocateConst(self, node: AllocateConst) -> Any:
+        var = self.define(node.buffer_var)
+        return self.generic_visit(node.replace(buffer_var=var, dtype=self.stored(node.dtype)))
+
+    def visit_LetStmt(self, node: LetStmt | Let) -> Any:
+        value = self.visit(node.value)
+        return node.replace(value=value, var=self.define(node.var), body=self.visit(node.body))
+
+    visit_Let = visit_LetStmt
+
+    def visit_FloatImm(self, node: FloatImm) -> Any:
+        if not self.narrow(node.dtype):
+            return node
+        kind = FORMATS[node.dtype]
+        bits = int(node.dtype.to_numpy().type(node.value).view(f"u{kind.bits // 8}"))
+        return IntImm(self.stored(node.dtype), bits)
+
+    def visit_Cast(self, node: Cast) -> Any:
+        source, target = node.value.dtype, node.dtype
+        value = self.visit(node.value)
+        float32 = DataType("float32").with_lanes(source.lanes, source.scalable)
+        if self.narrow(source):
+            value = decode(source.element, value)
+            return value if target is float32 else self.visit(ops.cast(target, value))
+        if self.narrow(target):
+            return encode(target.element, ops.cast(float32, value))
+        return node if value is node.value else Cast(target, value, node.span)
+
+    def visit_Call(self, node: Call) -> Any:
+        args = map_array(node.args, self.visit)
+        dtype = self.stored(node.dtype)
+        if args is node.args and dtype is node.dtype:
+            return node
+        if len(args) == 1 and args[0].dtype is dtype and node.op is ops.as_op("tir.reinterpret"):
+            return args[0]
+        return Call(dtype, node.op, args, node.span)
+
+    def visit_BinaryOpExpr(self, node: BinaryOpExpr) -> Any:
+        if self.narrow(node.a.dtype):
+            raise InvalidValue(
+                f"arithmetic in {node.a.dtype} is left: run the pass that computes in a wider float first"
+            )
+        return self.generic_visit(node)
+
+
+def storage_legalize(func: PrimFunc, narrow: Callable[[DataType], bool]) -> PrimFunc:
+    """The function with memory and variables of dtypes that `narrow` accepts kept as integers."""
+    if any(narrow(buffer.dtype) for buffer in func.buffer_map.values()):
+        raise InvalidValue(
+            "a parameter is a tensor of a narrow float, whose dtype callers see: run MakePackedAPI before this pass"
+        )
+    mapper = _Store(narrow)
+    params = map_array(func.params, mapper.define)
+    return func.replace(params=params, body=mapper(func.body))
+
+
+def BF16StorageLegalize() -> Pass:
+    """Keeps bfloat16 as uint16."""
+    return function_pass(lambda f: storage_legalize(f, is_bfloat16), "tir.BF16StorageLegalize")
+
+
+def FP8StorageLegalize() -> Pass:
+    """Keeps float8 as uint8."""
+    return function_pass(lambda f: storage_legalize(f, is_float8), "tir.FP8StorageLegalize")
