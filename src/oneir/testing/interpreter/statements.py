@@ -7,6 +7,7 @@ Execution is a generator, so that the threads of a kernel can take turns: it yie
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ from .memory import Memory, Pointer, Region, Violation, storage_dtype, writable_
 from .threads import Arrival
 
 Running = Iterator[list[Arrival]]
+# What a printed fragment begins with: a comment, and what the fragment uses from outside.
+_DECLARATION = re.compile(r"#|\w+ = T\.(Buffer|bool|int|uint|float|bfloat|handle)\w*\(")
 
 
 class Execution(Evaluator):
@@ -275,6 +278,7 @@ class Execution(Evaluator):
         """Gives a thread variable this thread's index."""
         element = storage_dtype(iter_var.var.dtype).type
         self.variables[iter_var.var] = element(self.coordinates[iter_var.thread_tag])
+        self.thread_loops[iter_var.var] = iter_var.thread_tag
 
     def run_Evaluate(self, stmt: s.Evaluate) -> Running:
         """A call in which threads wait, or of a function of the module."""
@@ -413,7 +417,7 @@ def _waits(stmt: s.Stmt) -> bool:
 
 
 def _first_line(stmt: s.Stmt) -> str:
-    lines = [line for line in str(stmt).splitlines() if line.strip() and not line.startswith(("#", "from "))]
+    lines = [line for line in str(stmt).splitlines() if line.strip() and not _DECLARATION.match(line)]
     return lines[0].strip()[:200] if lines else type(stmt).__name__
 
 
