@@ -146,6 +146,16 @@ def test_scopes_release_their_names():
     )
 
 
+def test_many_nested_scopes_of_one_name_print():
+    body = s.Evaluate(0)
+    for _ in range(5_000):
+        body = s.LetStmt(e.Var("v", "int32"), 1, body)
+    text = script(s.SeqStmt([body, s.LetStmt(e.Var("v", "int32"), 2, s.Evaluate(0))])).splitlines()
+    assert text[0] == "with T.LetStmt(1) as v:"
+    assert text[4_999].strip() == "v_4999: T.int32 = 1"
+    assert text[-2] == "v: T.int32 = 2"
+
+
 @pytest.mark.parametrize(
     ("name", "printed"),
     [

@@ -74,7 +74,7 @@ class Frame:
         self.pad = pad
         self.dialect = dialect
         self.is_last = True
-        self.undo: list[tuple[int, str | None]] = []
+        self.undo: list[tuple[int, str, int] | tuple[int, None, int]] = []
 
     def __enter__(self) -> Frame:
         self.printer.enter(self)
@@ -117,6 +117,7 @@ class Printer:
         if config.module_alias:
             self._taken.add(config.module_alias)
         self._names: dict[int, str] = {}
+        self._next_index: dict[str, int] = {}  # below it, every name with that suffix is taken
         self._tables: dict[str, dict[type, Handler]] = {}
         self._ancestors: Ancestors | None = None
         self._underlined = {id(node) for node in config.obj_to_underline}
@@ -136,10 +137,11 @@ class Printer:
     def leave(self, frame: Frame) -> None:
         """Ends the current frame: its names are free again."""
         assert self.frames.pop() is frame
-        for key, name in frame.undo:
-            self._names.pop(key, None)
+        for key, name, index in reversed(frame.undo):
+            text = self._names.pop(key)
             if name is not None:
-                self._taken.discard(name)
+                self._taken.discard(text)
+                self._next_index[name] = min(index, self._next_index[name])
         self.frame = self.frames[-1]
         self._table = self._tables[self.frame.dialect]
 
@@ -242,20 +244,20 @@ class Printer:
             name = f"_{name}"
         if self.config.show_object_address:
             name = f"{name}_{id(node):#x}"
-        unique, i = name, 0
-        while unique in self._taken:
-            i += 1
-            unique = f"{name}_{i}"
+        index = self._next_index.get(name, 0)
+        while (unique := f"{name}_{index}" if index else name) in self._taken:
+            index += 1
+        self._next_index[name] = index + 1
         self._taken.add(unique)
         self._names[id(node)] = unique
-        (frame or self.frame).undo.append((id(node), unique))
+        (frame or self.frame).undo.append((id(node), name, index))
         return unique
 
     def define_as(self, node: Any, text: str, frame: Frame | None = None) -> None:
         """Lets a node print as a text, `A.strides[0]` for instance, as long as a frame lasts."""
         if id(node) not in self._names:
             self._names[id(node)] = text
-            (frame or self.frame).undo.append((id(node), None))
+            (frame or self.frame).undo.append((id(node), None, 0))
 
     def name_of(self, node: Any) -> str | None:
         """What a node is called; None when it has no name yet."""
