@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from arith_text import build, show
 
-from oneir import arith
+from oneir import arith, tir
 from oneir.ir import expr as e
 from oneir.ir import operators as ops
 from oneir.ir.structural import structural_equal
@@ -265,6 +265,14 @@ def test_what_is_bound_in_a_scope_stays_bound() -> None:
     with known.constraint_scope(x < 8):
         known.bind(y, e.Range(0, 4))
     assert known.can_prove(y < 4)
+
+
+def test_what_is_loaded_is_not_known_to_stay() -> None:
+    buffer = tir.decl_buffer((8,), "int32")
+    known = arith.Analyzer()
+    with known.constraint_scope(ops.logical_and(buffer[0] < 4, x < 3)):
+        assert known.can_prove(x < 3)
+        assert not known.can_prove(buffer[0] < 4)
 
 
 def test_proofs_by_name() -> None:

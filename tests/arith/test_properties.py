@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from arith_oracle import conditions_over, evaluate, expressions, points
+from arith_oracle import ARITHMETIC, conditions_over, evaluate, expressions, points
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -153,6 +153,19 @@ def test_signed_bytes_wrap(data: Any) -> None:
 @given(st.data())
 def test_unsigned_bytes_wrap(data: Any) -> None:
     check_wrapping("uint8", data)
+
+
+def vectors(inner: Any) -> Any:
+    """Random vectors of four lanes and what is computed from them."""
+    leaves = st.builds(lambda base, stride: e.Ramp(base, e.IntImm("int32", stride), 4), inner, st.integers(-4, 8))
+    leaves |= st.builds(lambda value: e.Broadcast(value, 4), inner)
+    operators = st.sampled_from([*ARITHMETIC[:5], e.Min, e.Max, e.LT, e.LE, e.EQ])
+    return st.builds(lambda cls, a, b: cls(a, b), operators, leaves, leaves)
+
+
+@given(vectors(expressions([i, j], "int32", CONSTANTS)))
+def test_vectors_keep_their_lanes(expr: Any) -> None:
+    assert_equal_everywhere(expr, analyzer_of(RANGES).simplify(expr))
 
 
 @given(integers | conditions)

@@ -29,7 +29,7 @@ from .const_int_bound import (
     intersect_bounds,
     is_index_like,
 )
-from .constraint import conjuncts, non_positive, residue
+from .constraint import conjuncts, non_positive, reads_memory, residue
 from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
 from .pattern import Overflow
@@ -246,7 +246,10 @@ class Analyzer:
             raise TypeMismatch(f"expected a ConstIntBound, ModularSet or IntSet, found {type(info).__name__}")
 
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
-        """A context in which a condition is known to hold: `with analyzer.constraint_scope(n > 3): ...`"""
+        """A context in which a condition is known to hold: `with analyzer.constraint_scope(n > 3): ...`
+
+        Parts of the condition that read memory are left out, since statements in the scope may write there.
+        """
         return ConstraintScope(self, ops.as_bool(constraint))
 
     def holding(self, condition: PrimExpr) -> ConstraintScope:
@@ -306,6 +309,8 @@ class Analyzer:
         self.rewriter.stats.constraints_entered += 1
         with deep_recursion():
             for part in conjuncts(condition):
+                if not simplified and reads_memory(part):
+                    continue
                 self._learn(part)
                 self._forget()
         return saved

@@ -22,11 +22,21 @@ def conjuncts(condition: Any) -> Iterator[Any]:
             yield part
 
 
-def without_likely(condition: Any) -> Any:
-    """The condition that `likely` wraps."""
-    while isinstance(condition, e.Call) and isinstance(condition.op, Op) and condition.op.name == "tir.likely":
-        condition = condition.args[0]
-    return condition
+def reads_memory(condition: Any) -> bool:
+    """Whether a condition may change while it is taken to hold: it loads from a buffer, or calls what reads state."""
+    pending = [condition]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, e.PrimExpr):
+            continue
+        if type(node).__module__ != e.__name__:
+            return True
+        if isinstance(node, e.Call):
+            kind = node.op.get_attr("TCallEffectKind") if isinstance(node.op, Op) else None
+            if kind is None or kind > e.CallEffectKind.Pure:
+                return True
+        node._visit_children(pending.append)
+    return False
 
 
 def non_positive(condition: Any) -> Iterator[tuple[Any, Any, int]]:

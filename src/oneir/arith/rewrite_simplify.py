@@ -19,6 +19,7 @@ from . import rules as table
 from .boolean import as_and_of_ors
 from .const_int_bound import Bounds, is_index_like
 from .pattern import COMMUTATIVE, Overflow, Rule, parse_rules, same
+from .vector_simplify import vector_binary
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -256,7 +257,7 @@ class RewriteSimplifier:
             if not (dtype.is_int or dtype.is_bool):
                 return node if node is not None and node.a is a and node.b is b else cls(a, b)
         else:
-            result = self._vector(cls, a, b)
+            result = vector_binary(self, cls, a, b)
             if result is not None:
                 return result
             if dtype.is_float:
@@ -324,57 +325,6 @@ class RewriteSimplifier:
             result = _FLOAT[cls](a, b)
             return node if keep and type(result) is cls and result.a is a and result.b is b else result
         return node if keep else cls(a, b)
-
-    def _vector(self, cls: type, a: Any, b: Any) -> Any:
-        """Ramps and broadcasts: what is done to every lane, done once."""
-        if type(a) is e.Broadcast and type(b) is e.Broadcast:
-            return e.Broadcast(self.binary(cls, a.value, b.value), a.lanes)
-        if not (a.dtype.is_int and type(a) in (e.Ramp, e.Broadcast) and type(b) in (e.Ramp, e.Broadcast)):
-            return None
-        base_a, stride_a = (a.base, a.stride) if type(a) is e.Ramp else (a.value, e.const(0, a.dtype.element))
-        base_b, stride_b = (b.base, b.stride) if type(b) is e.Ramp else (b.value, e.const(0, b.dtype.element))
-        lanes = a.lanes
-        if cls is e.Add or cls is e.Sub:
-            return self.make_ramp(self.binary(cls, base_a, base_b), self.binary(cls, stride_a, stride_b), lanes)
-        if cls is e.Mul:
-            if type(a) is e.Ramp and type(b) is e.Ramp:
-                return None
-            factor, base, stride = (base_b, base_a, stride_a) if type(b) is e.Broadcast else (base_a, base_b, stride_b)
-            return self.make_ramp(self.binary(cls, base, factor), self.binary(cls, stride, factor), lanes)
-        if cls in (e.FloorDiv, e.FloorMod) and type(a) is e.Ramp and type(b) is e.Broadcast:
-            return self._divided_ramp(cls, a, b)
-        if cls is e.LT and same(stride_a, stride_b) and is_index_like(a.dtype):
-            return e.Broadcast(self.binary(cls, base_a, base_b), lanes)
-        return None
-
-    def make_ramp(self, base: Any, stride: Any, lanes: Any) -> Any:
-        """A ramp; a broadcast when its stride is 0."""
-        if isinstance(stride, e.IntImm) and stride.value == 0:
-            return e.Broadcast(base, lanes)
-        return e.Ramp(base, stride, lanes)
-
-    def _divided_ramp(self, cls: type, a: Any, b: Any) -> Any:
-        stride, divisor = a.stride, b.value
-        if not (is_index_like(a.dtype) and isinstance(stride, e.IntImm) and isinstance(divisor, e.IntImm)):
-            return None
-        step, by = stride.value, divisor.value
-        if by <= 0:
-            return None
-        if step % by == 0:
-            if cls is e.FloorMod:
-                return e.Broadcast(self.binary(cls, a.base, divisor), a.lanes)
-            return self.make_ramp(self.binary(cls, a.base, divisor), e.const(step // by, stride.dtype), a.lanes)
-        if not isinstance(a.lanes, int):
-            return None
-        # All lanes have one quotient when the first and the last have.
-        coeff, base = self.analyzer.modular(a.base)
-        if coeff % by == 0:
-            first, last = base % by, base % by + step * (a.lanes - 1)
-            if 0 <= last < by:
-                if cls is e.FloorDiv:
-                    return e.Broadcast(self.binary(cls, a.base, divisor), a.lanes)
-                return e.Ramp(e.const(first, stride.dtype), stride, a.lanes)
-        return None
 
     # -- comparisons and connectives --
 

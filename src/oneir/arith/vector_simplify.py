@@ -1,0 +1,66 @@
+"""Vectors: what is done to every lane of ramps and broadcasts, done once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ir import expr as e
+from .const_int_bound import is_index_like
+from .pattern import same
+
+if TYPE_CHECKING:
+    from .rewrite_simplify import RewriteSimplifier
+
+
+def vector_binary(simplifier: RewriteSimplifier, cls: type, a: Any, b: Any) -> Any:
+    """A node over two vectors as one ramp or broadcast; None where it is neither."""
+    if type(a) is e.Broadcast and type(b) is e.Broadcast:
+        return e.Broadcast(simplifier.binary(cls, a.value, b.value), a.lanes)
+    if not (a.dtype.is_int and type(a) in (e.Ramp, e.Broadcast) and type(b) in (e.Ramp, e.Broadcast)):
+        return None
+    base_a, stride_a = (a.base, a.stride) if type(a) is e.Ramp else (a.value, e.const(0, a.dtype.element))
+    base_b, stride_b = (b.base, b.stride) if type(b) is e.Ramp else (b.value, e.const(0, b.dtype.element))
+    lanes = a.lanes
+    if cls is e.Add or cls is e.Sub:
+        return _ramp(simplifier.binary(cls, base_a, base_b), simplifier.binary(cls, stride_a, stride_b), lanes)
+    if cls is e.Mul:
+        if type(a) is e.Ramp and type(b) is e.Ramp:
+            return None
+        factor, base, stride = (base_b, base_a, stride_a) if type(b) is e.Broadcast else (base_a, base_b, stride_b)
+        return _ramp(simplifier.binary(cls, base, factor), simplifier.binary(cls, stride, factor), lanes)
+    if cls in (e.FloorDiv, e.FloorMod) and type(a) is e.Ramp and type(b) is e.Broadcast:
+        return _divided_ramp(simplifier, cls, a, b)
+    if cls is e.LT and same(stride_a, stride_b) and is_index_like(a.dtype):
+        return e.Broadcast(simplifier.binary(cls, base_a, base_b), lanes)
+    return None
+
+
+def _ramp(base: Any, stride: Any, lanes: Any) -> Any:
+    """A ramp; a broadcast when its stride is 0."""
+    if isinstance(stride, e.IntImm) and stride.value == 0:
+        return e.Broadcast(base, lanes)
+    return e.Ramp(base, stride, lanes)
+
+
+def _divided_ramp(simplifier: RewriteSimplifier, cls: type, a: Any, b: Any) -> Any:
+    stride, divisor = a.stride, b.value
+    if not (is_index_like(a.dtype) and isinstance(stride, e.IntImm) and isinstance(divisor, e.IntImm)):
+        return None
+    step, by = stride.value, divisor.value
+    if by <= 0:
+        return None
+    if step % by == 0:
+        if cls is e.FloorMod:
+            return e.Broadcast(simplifier.binary(cls, a.base, divisor), a.lanes)
+        return _ramp(simplifier.binary(cls, a.base, divisor), e.const(step // by, stride.dtype), a.lanes)
+    if not isinstance(a.lanes, int):
+        return None
+    # All lanes have one quotient when the first and the last have.
+    coeff, base = simplifier.analyzer.modular(a.base)
+    if coeff % by == 0:
+        first, last = base % by, base % by + step * (a.lanes - 1)
+        if 0 <= last < by:
+            if cls is e.FloorDiv:
+                return e.Broadcast(simplifier.binary(cls, a.base, divisor), a.lanes)
+            return e.Ramp(e.const(first, stride.dtype), stride, a.lanes)
+    return None
