@@ -370,7 +370,7 @@ def minimum(a: Any, b: Any, span: Any = None) -> Any:
     if a is b:
         return a
     if _constant_pair(a, b):
-        return a if a.value <= b.value else b
+        return a if a.value <= b.value or math.isnan(a.value) else b
     return e.Min(a, b, span)
 
 
@@ -380,7 +380,7 @@ def maximum(a: Any, b: Any, span: Any = None) -> Any:
     if a is b:
         return a
     if _constant_pair(a, b):
-        return a if a.value >= b.value else b
+        return a if a.value >= b.value or math.isnan(a.value) else b
     return e.Max(a, b, span)
 
 
