@@ -23,9 +23,9 @@ class Array(tuple[T, ...]):
     __slots__ = ()
 
     @overload
-    def __getitem__(self, index: Any) -> T: ...
-    @overload
     def __getitem__(self, index: slice) -> Array[T]: ...
+    @overload
+    def __getitem__(self, index: Any) -> T: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Array(tuple.__getitem__(self, index))

@@ -108,7 +108,7 @@ def test_matmul_with_init_and_alloc():
     )
     # A is read at two rows that have no order: the region spans both.
     low = T.min(vi.var, vj.var)
-    rows = Range.from_min_extent(low, T.max(vi.var, vj.var) - low + 1)
+    rows = Range.from_min_extent(low, T.max(vi.var, vj.var) + 1 - low)
     read = BufferRegion(A, [rows, Range.from_min_extent(vk.var, 1)])
     block = Block(
         [vi, vj, vk],

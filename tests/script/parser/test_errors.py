@@ -120,7 +120,7 @@ def test_wide_characters_take_two_columns():
         "error: undefined name `缺失`",
         ":3:38",
         '3 |     T.evaluate(T.StringImm("宽字符é") + 缺失)',
-        "  |                                        ^^^^",
+        "  | " + " " * 40 + "^^^^",
     ]
 
 

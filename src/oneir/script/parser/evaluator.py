@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from ...ir import operators as ops
-from ...ir.expr import EqualOp, ExprOp, NotEqualOp, PrimExpr, as_expr
+from ...ir.expr import BaseExpr, EqualOp, ExprOp, NotEqualOp, as_expr
+from ...ir.span import Span
 from ...runtime.error import OneIRError, ParseError
 from .scope import MISSING, Scope
 from .source import Source, parse_text
@@ -74,6 +75,19 @@ def binary_operator(node: ast.operator) -> Callable[[Any, Any], Any]:
     return _BINARY[type(node)]
 
 
+def locate(node: Any, span: Span) -> None:
+    """Gives a node, and what was made together with it, the place that it came from."""
+    todo = [node]
+    while todo:
+        found = todo.pop()
+        if not found._shared:
+            if getattr(found, "span", found) is None:
+                found.span = span
+            elif found is not node:
+                continue
+            found._visit_children(todo.append)
+
+
 class Evaluator:
     """Evaluates syntax nodes of `source` with the names of `scope`."""
 
@@ -116,12 +130,10 @@ class Evaluator:
             raise
         except Exception as problem:
             raise self.error(node, problem) from problem
-        if isinstance(value, PrimExpr):
-            if value.span is None and not value._is_variable:
-                value.span = self.source.span(node)
-        elif isinstance(value, (EqualOp, NotEqualOp)):
+        if isinstance(value, (EqualOp, NotEqualOp)):
             value = as_expr(value)
-            value.span = self.source.span(node)
+        if isinstance(value, BaseExpr) and value.span is None and not value._shared:
+            locate(value, self.source.span(node))
         return value
 
     @classmethod

@@ -43,7 +43,7 @@ from ..tir.frame import (
 )
 from ..tir.meta import Macro, meta_var
 from ..tir.state import FunctionState
-from .evaluator import Evaluator, binary_operator
+from .evaluator import Evaluator, binary_operator, locate
 from .scope import Scope
 from .source import Source
 
@@ -173,11 +173,8 @@ class TIRParser(Evaluator):
         return None if stmt is None else self.located(stmt, node)
 
     def located(self, stmt: Stmt, node: Any) -> Stmt:
-        """A statement, and what it directly holds, with the span of the syntax node that it came from."""
-        inner: Any = stmt
-        while isinstance(inner, Stmt) and inner.span is None:
-            inner.span = self.source.span(node)
-            inner = inner.block if isinstance(inner, BlockRealize) else getattr(inner, "body", None)
+        """A statement with the span of the syntax node that it came from."""
+        locate(stmt, self.source.span(node))
         return stmt
 
     def add(self, stmt: Stmt, node: Any) -> None:
@@ -308,7 +305,7 @@ class TIRParser(Evaluator):
         value = self.eval(node)
         if isinstance(node, ast.Subscript) and isinstance(value, BufferRegion) and _has_bounds(node.slice):
             value = as_expr(value)
-            value.span = self.source.span(node)
+            locate(value, self.source.span(node))
         return value
 
     def stmt_AnnAssign(self, node: ast.AnnAssign) -> None:
@@ -334,7 +331,7 @@ class TIRParser(Evaluator):
         old = self.eval(node.target)
         value = binary_operator(node.op)(old, self.eval(node.value))
         if isinstance(value, PrimExpr) and value.span is None:
-            value.span = self.source.span(node)
+            locate(value, self.source.span(node))
         self.bind(node.target, value, node)
 
     def stmt_Expr(self, node: ast.Expr) -> None:
