@@ -16,6 +16,7 @@ from oneir.ir.json import JSONError
 from oneir.ir.node import Node, attr
 from oneir.runtime.error import OneIRError
 from oneir.runtime.tensor import Tensor, tensor
+from oneir.target import Target
 from oneir.tir import op
 from oneir.tir import stmt as s
 from oneir.tir.buffer import decl_buffer
@@ -170,6 +171,13 @@ def test_arrays_that_were_read_can_be_written():
 
 def test_operators_are_found_by_name():
     assert copied(op.exp(ZERO)).op is e.Call("float32", "tir.exp", [ZERO]).op
+
+
+def test_targets_come_back_equal():
+    module = IRModule({"main": matmul().with_attr("target", Target("llvm -mcpu=znver3", host="llvm"))})
+    back = copied(module)
+    assert back["main"].attrs["target"] == module["main"].attrs["target"]
+    assert back.script() == module.script()
 
 
 def test_deep_trees():

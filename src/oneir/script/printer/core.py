@@ -178,8 +178,8 @@ class Printer:
     def expr(self, node: Any) -> str:
         """The text of a node, or of a plain value; nothing, with lines emitted, for a statement."""
         cls = type(node)
-        text: Any = (self._table.get(cls) or self._find(cls))(self, node)
-        if self._decorated and id(node) in self._underlined and text is not None:
+        text: str = (self._table.get(cls) or self._find(cls))(self, node)
+        if self._decorated and text and id(node) in self._underlined:
             marked = mark(text)
             return Operation.of(marked, text.level) if isinstance(text, Operation) else marked
         return text
