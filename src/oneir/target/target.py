@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.container import Array
+from ..ir.json import register_json_type
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from . import boards, tag
 from .kinds import KINDS, OptionType, TargetKind, kind, suggestion
@@ -494,3 +495,6 @@ def create(target: Target | str | Mapping[str, Any]) -> Target:
     """Deprecated: use `Target(target)`."""
     warnings.warn("create() is deprecated; use Target().", DeprecationWarning, stacklevel=2)
     return Target(target)
+
+
+register_json_type("target", Target, Target.export, Target)
