@@ -140,8 +140,7 @@ class Analyzer:
         `dom_map` gives the sets (`IntSet` or `Range`) by variable; without it, what has been bound counts.
         """
         domains = self.sets if dom_map is None else {v: as_int_set(s) for v, s in dom_map.items()}
-        with deep_recursion():
-            return IntSetEvaluator(self, domains).visit(e.as_expr(expr))
+        return IntSetEvaluator(self, domains)(e.as_expr(expr))
 
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
         """Whether a condition is known to hold."""

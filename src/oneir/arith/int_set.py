@@ -10,6 +10,7 @@ from ..ir import operators as ops
 from ..ir.expr import PrimExpr, Range, Var
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.visitor import deep_recursion
 from ..runtime.error import TypeMismatch, UnsupportedError
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ class IntSetEvaluator:
         self.analyzer, self.domains = analyzer, domains
         self.entered: list[Var] = []
         self.memo: dict[int, tuple[PrimExpr, IntervalSet]] = {}
+
+    def __call__(self, expr: PrimExpr) -> IntervalSet:
+        """The interval of an expression, however deep."""
+        with deep_recursion():
+            return self.visit(expr)
 
     def visit(self, expr: PrimExpr) -> IntervalSet:
         """The interval of an expression."""
@@ -403,26 +409,6 @@ def union(sets: list[IntervalSet], analyzer: Analyzer) -> IntervalSet:
 def _outer(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     if a is infinity or b is infinity:
         return infinity
-    return a if a is b else analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
-
-
-def intersect(sets: list[IntervalSet], analyzer: Analyzer) -> IntervalSet:
-    """The values in all of several intervals."""
-    result = EVERYTHING
-    for other in sets:
-        if result.is_nothing() or other.is_nothing():
-            return NOTHING
-        low = _inner(e.Max, result.min_value, other.min_value, _NEG_INF, analyzer)
-        high = _inner(e.Min, result.max_value, other.max_value, _POS_INF, analyzer)
-        if not is_infinite(low) and not is_infinite(high) and analyzer.difference(high, low)[1] < 0:
-            return NOTHING
-        result = IntervalSet(low, high)
-    return result
-
-
-def _inner(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    if a is infinity or b is infinity:
-        return b if a is infinity else a
     return a if a is b else analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
 
 
