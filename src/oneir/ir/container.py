@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar, overload
+from typing import Any, SupportsIndex, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ class Array(tuple[T, ...]):
     __slots__ = ()
 
     @overload
-    def __getitem__(self, index: slice) -> Array[T]: ...
+    def __getitem__(self, index: SupportsIndex) -> T: ...
     @overload
-    def __getitem__(self, index: Any) -> T: ...
+    def __getitem__(self, index: slice) -> Array[T]: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Array(tuple.__getitem__(self, index))

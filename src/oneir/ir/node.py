@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .container import EMPTY, Array, map_array, map_mapping
 
@@ -90,7 +90,6 @@ def as_array(value: Any) -> Array[Any]:
     return Array(value)
 
 
-@dataclass_transform(field_specifiers=(child, attr, binder, meta))
 class NodeMeta(type):
     """Reads the declaration of a node class, lays out its slots and writes its constructor."""
 
@@ -235,6 +234,10 @@ class Node(metaclass=NodeMeta):
     _keyword_init: ClassVar[bool]
     _is_variable: ClassVar[bool] = False
     type_key: ClassVar[str]
+
+    if TYPE_CHECKING:
+        # Arguments follow the fields, in the form that each field's `convert` takes.
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def _visit_children(self, f: Callable[[Any], Any]) -> None:
         _write_visit(type(self))

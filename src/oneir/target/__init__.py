@@ -1,30 +1,19 @@
-"""What a machine is: kinds of targets, their options, tags, and the facts of processors.
+"""What a machine is: target kinds, their options, tags for well-known machines, and the detection of this one.
 
-target = Target("llvm -mcpu=znver3")
-with target:
-    ...
+target = oneir.target.Target("llvm -mcpu=znver3")
+oneir.target.cpu_info(target).vector_bytes  # 32
 """
 
-from .codegen import (
-    llvm_cpu_has_features,
-    llvm_get_cpu_archlist,
-    llvm_get_cpu_features,
-    llvm_get_intrinsic_name,
-    llvm_get_system_cpu,
-    llvm_get_system_triple,
-    llvm_get_system_x86_vendor,
-    llvm_get_targets,
-    llvm_get_vector_width,
-    llvm_lookup_intrinsic_id,
-    llvm_version_major,
-    target_has_features,
-)
+from __future__ import annotations
+
+from . import codegen
+from .cpu import CPUInfo, cpu_info, resolve
 from .detect_target import detect_target_from_device
-from .kinds import TargetKind
 from .tag import list_tags, register_tag
 from .target import (
     Target,
     TargetFeatures,
+    TargetKind,
     adreno,
     arm_cpu,
     bifrost,
@@ -38,3 +27,28 @@ from .target import (
     rocm,
     stm32,
 )
+
+__all__ = [
+    "CPUInfo",
+    "Target",
+    "TargetFeatures",
+    "TargetKind",
+    "adreno",
+    "arm_cpu",
+    "bifrost",
+    "codegen",
+    "cpu_info",
+    "create",
+    "cuda",
+    "detect_target_from_device",
+    "hexagon",
+    "intel_graphics",
+    "list_tags",
+    "mali",
+    "rasp",
+    "register_tag",
+    "resolve",
+    "riscv_cpu",
+    "rocm",
+    "stm32",
+]

@@ -1,95 +1,176 @@
-"""What the compiler must know of a processor: vector width, registers, caches; and its name for LLVM.
+"""CPU targets in the terms of schedules and of code generation: vector registers, caches, cores, and LLVM's own names.
 
-info = cpu_info(Target("llvm"))
-info.vector_bytes  # 64 with AVX-512
+cpu_info(Target("llvm -mcpu=znver3")).vector_bytes  # 32
+resolve(Target("llvm"))  # ("x86_64-unknown-linux-gnu", "znver3", "+avx2,...") on such a machine
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..runtime import llvm
+from ..runtime.error import InvalidValue
+from ..runtime.pool import num_threads
 from .target import Target
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CPUInfo:
-    """Facts about a processor. Sizes are in bytes; caches are those that one core uses."""
+    """What schedules ask of a CPU. Caches as one core sees them."""
 
+    arch: str
+    """`x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `wasm`, or another first word of LLVM's triple."""
     vector_bytes: int
+    """The size of a vector register; without vectors, that of a general register."""
     vector_registers: int
     has_fma: bool
+    """Whether a floating-point multiply and add is one instruction."""
     num_cores: int
+    """On this machine, the threads that parallel loops use."""
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
 
 
+# First-, second- and third-level data cache in KiB, by the processor's name. The last line is a guess for all others.
+_CACHES = tuple(
+    (re.compile(pattern), sizes)
+    for pattern, sizes in (
+        (r"znver5", (48, 1024, 32768)),
+        (r"znver4|x86-64-v4", (32, 1024, 32768)),
+        (r"znver[123]", (32, 512, 16384)),
+        (r"sapphirerapids|emeraldrapids|graniterapids.*|diamondrapids", (48, 2048, 61440)),
+        (r"icelake-server", (48, 1280, 49152)),
+        (r"skylake-avx512|skx|cascadelake|cooperlake", (32, 1024, 25344)),
+        (r"icelake-client|tigerlake|rocketlake", (48, 512, 8192)),
+        (r"alderlake|raptorlake|meteorlake|arrowlake.*|lunarlake", (48, 1280, 24576)),
+        (r"neoverse-v\d|neoverse-n2", (64, 1024, 32768)),
+        (r"neoverse-n1|cortex-(a7[678]|x\d).*", (64, 512, 4096)),
+        (r"apple-.*", (128, 12288, 0)),
+        (r"cortex-a(53|55|7|35).*", (32, 512, 0)),
+        (r"cortex-a(72|73|15).*", (32, 1024, 0)),
+        (r"cortex-m.*", (16, 0, 0)),
+        (r".*", (32, 256, 8192)),
+    )
+)
+
+
 def resolve(target: Target) -> tuple[str, str, str]:
-    """The triple, processor and features that LLVM compiles for.
+    """The triple, CPU and feature string that LLVM is to be given for `target`, of kind `llvm` or `c`.
 
-    A target without a triple means this machine; one without a processor means this machine's, or the generic one of a
-    foreign triple.
+    Without `-mtriple` and `-mcpu`, those of this machine, with all its features. A triple without a CPU means a generic
+    one, and a CPU without a triple this machine's system. `-mattr` is appended.
     """
-    from ..runtime import llvm
-
-    triple = target.attrs.get("mtriple", "")
-    native = not triple or triple == llvm.host_triple()
-    cpu = target.attrs.get("mcpu", "")
-    attributes = ",".join(target.attrs.get("mattr", ()))
-    if native and not cpu:
-        base = llvm.host_features()
-        features = ",".join(part for part in (base, attributes) if part)
-        return llvm.host_triple(), llvm.host_cpu(), features
-    return triple or llvm.host_triple(), cpu or "generic", attributes
+    if target.kind.name not in ("llvm", "c"):
+        raise InvalidValue(f'Only targets of kind llvm and c describe a CPU that LLVM knows; found "{target}".')
+    triple, cpu, features = target.mtriple or llvm.host_triple(), target.mcpu, target.mattr
+    if not cpu and triple == llvm.host_triple():
+        return triple, llvm.host_cpu(), ",".join([llvm.host_features(), *features])
+    return triple, cpu or "generic", ",".join(features)
 
 
-@functools.lru_cache(maxsize=32)
+def architecture(triple: str) -> str:
+    """The architecture that a triple names, under one name each (see `CPUInfo.arch`)."""
+    first = triple.partition("-")[0].lower()
+    if re.fullmatch(r"i[3-6]86", first):
+        return "x86"
+    for prefix, name in (("amd64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64"), ("wasm", "wasm")):
+        if first.startswith(prefix):
+            return name
+    return "arm" if first.startswith(("arm", "thumb")) else first
+
+
+def enabled_features(target: Target, names: Iterable[str]) -> frozenset[str]:
+    """Those of the `names` of LLVM features that the code for `target` may use.
+
+    The names must exist: LLVM takes one that does not for a feature that every CPU has.
+    """
+    return _enabled(*resolve(target), target.attrs.get("mabi", ""), tuple(names))
+
+
+@functools.lru_cache(maxsize=64)
+def _enabled(triple: str, cpu: str, features: str, abi: str, names: tuple[str, ...]) -> frozenset[str]:
+    # LLVM tells no one what a CPU has, but it inlines a function only into callers that have all its features. So, of
+    # functions that each ask for one feature more than the target's, the calls that remain are of those it lacks.
+    base = [features] if features else []
+    text = [f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{features}" }}']
+    for number, name in enumerate(names, 1):
+        asked = ",".join([*base, f"+{name}"])
+        text += [
+            f'attributes #{number} = {{ "target-cpu"="{cpu}" "target-features"="{asked}" }}',
+            f"define internal i32 @feature{number}(i32 %x) #{number} {{ %y = add i32 %x, {number} ret i32 %y }}",
+            f"define i32 @use{number}(i32 %x) #0 {{ %y = call i32 @feature{number}(i32 %x) ret i32 %y }}",
+        ]
+    optimized = llvm.optimize(
+        "\n".join(text), name="the question which features a CPU has", triple=triple, abi=abi, opt_level=1
+    )
+    lacking = {int(number) for number in re.findall(r"call [^@\n]*@feature(\d+)\(", optimized)}
+    return frozenset(name for number, name in enumerate(names, 1) if number not in lacking)
+
+
 def cpu_info(target: Target) -> CPUInfo:
-    """The facts about a target's processor."""
-    from ..runtime.pool import num_threads
+    """The facts about the CPU of `target`: measured where it is this machine, else those usual for its `-mcpu`.
 
+    `-num-cores` and `-vector-width` (in bits) are taken as given. Raises `InvalidValue` for a target that is no CPU.
+    """
     triple, cpu, _ = resolve(target)
-    features = _features(target)
-    if triple.startswith(("x86_64", "i386", "i686")):
-        if "avx512f" in features:
-            vector_bytes, registers = 64, 32
-        elif "avx" in features:
-            vector_bytes, registers = 32, 16
-        else:
-            vector_bytes, registers = 16, 16
-        has_fma = "fma" in features
-    elif triple.startswith(("aarch64", "arm64")):
-        vector_bytes, registers, has_fma = 16, 32, True
-    elif triple.startswith(("arm", "thumb")):
-        vector_bytes, registers, has_fma = 16, 16, "vfp4" in features
-    else:
-        vector_bytes, registers, has_fma = 16, 32 if triple.startswith("riscv") else 16, triple.startswith("riscv")
-    native = not target.attrs.get("mtriple", "") and not target.attrs.get("mcpu", "")
-    l1, l2, l3 = _host_caches() if native else (32 << 10, 512 << 10, 8 << 20)
-    cores = target.attrs.get("num-cores", 0) or (num_threads() if native else 1)
-    return CPUInfo(vector_bytes, registers, has_fma, int(cores), l1, l2, l3)
+    arch = architecture(triple)
+    width, registers, has_fma = _vectors(target, arch)
+    here = triple == llvm.host_triple() and cpu == llvm.host_cpu()
+    usual = next(sizes for pattern, sizes in _CACHES if pattern.fullmatch(cpu))
+    l1, l2, l3 = (_host_caches() if here else None) or tuple(size << 10 for size in usual)
+    return CPUInfo(
+        arch=arch,
+        vector_bytes=target.attrs.get("vector-width", 8 * width) // 8,
+        vector_registers=registers,
+        has_fma=has_fma,
+        num_cores=target.attrs.get("num-cores", num_threads() if here else 4),
+        l1_bytes=l1,
+        l2_bytes=l2,
+        l3_bytes=l3,
+    )
 
 
-def _features(target: Target) -> set[str]:
-    from .codegen import llvm_get_cpu_features
-
-    return set(llvm_get_cpu_features(target))
+def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
+    """Bytes of a vector register, how many there are, and whether a multiply and add is one instruction."""
+    if arch in ("x86_64", "x86"):
+        has = enabled_features(target, ("sse2", "avx", "fma", "avx512f", "avx512vl"))
+        few = 16 if arch == "x86_64" else 8
+        if has >= {"avx512f", "avx512vl"}:
+            return 64, 32 if arch == "x86_64" else 8, True
+        if "avx" in has:
+            return 32, few, "fma" in has
+        return (16 if "sse2" in has else 4), few, False
+    if arch == "aarch64":
+        return 16, 32, True
+    if arch == "arm":
+        has = enabled_features(target, ("neon", "vfp4"))
+        return (16 if "neon" in has else 4), 16, "vfp4" in has
+    if arch in ("riscv64", "riscv32"):
+        lengths = {f"zvl{bits}b": bits // 8 for bits in (128, 256, 512, 1024)}
+        has = enabled_features(target, ("zve32x", "f", *lengths))
+        scalar = 8 if arch == "riscv64" else 4
+        return max((lengths[name] for name in lengths if name in has), default=scalar), 32, "f" in has
+    if arch == "wasm":
+        has = enabled_features(target, ("simd128", "relaxed-simd"))
+        return (16 if "simd128" in has else 8), 16, "relaxed-simd" in has
+    raise InvalidValue(f'No CPU of the architecture "{arch}" is known; found it in the target "{target}".')
 
 
 @functools.cache
-def _host_caches() -> tuple[int, int, int]:
-    """Level 1 (data), 2 and 3 as the kernel describes them; usual sizes where it does not."""
-    sizes = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+def _host_caches() -> tuple[int, int, int] | None:
+    """The data caches of this machine's first core as the system reports them, or None where it does not."""
+    sizes = {1: 0, 2: 0, 3: 0}
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
-            level = int((index / "level").read_text())
-            kind = (index / "type").read_text().strip()
-            match = re.fullmatch(r"(\d+)([KM]?)", (index / "size").read_text().strip())
-        except (OSError, ValueError):
+            kind, level, size = ((cache / name).read_text().strip() for name in ("type", "level", "size"))
+        except OSError:
             continue
-        if match and kind != "Instruction" and level in sizes:
-            sizes[level] = int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2]]
-    return sizes[1], sizes[2], sizes[3]
+        found = re.fullmatch(r"(\d+)([KM]?)", size)
+        if kind != "Instruction" and found and int(level) in sizes:
+            sizes[int(level)] = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2]]
+    return (sizes[1], sizes[2], sizes[3]) if sizes[1] else None

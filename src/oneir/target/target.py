@@ -441,7 +441,7 @@ def rasp(options: str | Sequence[str] | None = None) -> Target:
 
 def riscv_cpu(model: str = "sifive-u54", options: str | Sequence[str] | None = None) -> Target:
     """A RISC-V CPU: one of `boards.RISCV`, or another that `options` describe."""
-    return _assemble("llvm", ["-device=arm_cpu", *boards.RISCV.get(model, f"-model={model}").split()], options)
+    return _assemble("llvm", ["-device=riscv_cpu", *boards.RISCV.get(model, f"-model={model}").split()], options)
 
 
 def stm32(series: str = "unknown", options: str | Sequence[str] | None = None) -> Target:

@@ -37,14 +37,24 @@ def default_tir_passes() -> list[Pass]:
         transform.LowerMatchBuffer(),
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
-        # types that the target does not compute in
+        # types that processors do not compute in
+        transform.BF16ComputeLegalize(),
+        transform.FP8ComputeLegalize(),
         # loops
+        transform.Simplify(),
+        transform.LoopPartition(),
         transform.VectorizeLoop(),
+        transform.StorageRewrite(),
         transform.UnrollLoop(),
+        transform.Simplify(),
+        transform.RemoveNoOp(),
+        transform.RewriteUnsafeSelect(),
         # the function as it is called
         transform.MakePackedAPI(),
         transform.LowerTVMBuiltin(),
         transform.LowerIntrin(),
+        transform.FP8StorageLegalize(),
+        transform.BF16StorageLegalize(),
     ]
 
 

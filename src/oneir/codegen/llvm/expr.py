@@ -462,8 +462,7 @@ class ExprEmitter:
         """A value in a register, as it lies in memory."""
         if memory_type(dtype) == register_type(dtype):
             return value
-        extend = "sext" if dtype.code == "int" else "zext"
-        return self.w.pure(f"{extend} {register_type(dtype)} {value} to {memory_type(dtype)}")
+        return self.w.pure(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
 
     # -- binding --
 
