@@ -24,8 +24,8 @@ from .cpu import architecture, cpu_info, enabled_features, resolve
 from .kinds import suggestion
 from .target import Target
 
-# They say in which mode a processor runs, or how wide its registers are, and LLVM ends the process over a contradiction.
-_MODES = re.compile(r"\d+bit(-mode)?|noarm|thumb-mode|rv[a-z]+\d+[us]\d+|e")
+# They say in which mode a processor runs, and how wide it is. LLVM ends the process over two that contradict each other.
+_MODES = re.compile(r"\d+bit(-mode)?|noarm|thumb-mode|(experimental-)?rv[a-z]\S*\d\d|e")
 
 module_builder: Callable[[Any, Target], Any] | None = None
 """What `build_module` calls. The package that compiles modules sets it when it is imported."""
