@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-import ml_dtypes  # noqa: F401
 import numpy as np
 
 from oneir.ir import expr as e
@@ -105,7 +104,7 @@ def _evaluate(node, env):
 
 
 def ulp_error(result, exact):
-    """Errors in units of the last place of the float32 nearest `exact` (float64); 1e9 where a special value is wrong."""
+    """Errors in units of the last place of the float32 nearest `exact`; 1e9 where a special value is wrong."""
     nearest = exact.astype(np.float32)
     _, exponent = np.frexp(np.abs(exact))
     error = np.abs(result.astype(np.float64) - exact) / np.ldexp(1.0, np.maximum(exponent - 24, -149))
@@ -113,15 +112,34 @@ def ulp_error(result, exact):
     near_limit = np.abs(np.where(np.isinf(result), exact, result)) > 3.40282e38
     same = (nearest == result) | (near_limit & (np.sign(nearest) == np.sign(result)))
     error = np.where(either, np.where(same, 0.0, 1e9), error)
-    error = np.where(np.isnan(nearest) | np.isnan(result), np.where(np.isnan(nearest) & np.isnan(result), 0, 1e9), error)
+    error = np.where(
+        np.isnan(nearest) | np.isnan(result), np.where(np.isnan(nearest) & np.isnan(result), 0, 1e9), error
+    )
     return np.where((exact == 0) & (result == 0) & (np.signbit(exact) != np.signbit(result)), 1e9, error)
 
 
 def float32_sample(step):
     """Every `step`-th float32 bit pattern, the special values, and the neighbourhoods of where functions change."""
     patterns = np.arange(0, 2**32, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    edges = [0, 1e-45, 1.1754942e-38, 1.17549435e-38, 3.4028235e38, math.inf, math.nan, 0.5, 1, 2, 10, 103.97, 104, 88.7228, 88.72284]
+    edges = [
+        0,
+        1e-45,
+        1.1754942e-38,
+        1.17549435e-38,
+        3.4028235e38,
+        math.inf,
+        math.nan,
+        0.5,
+        1,
+        2,
+        10,
+        103.97,
+        104,
+        88.7228,
+        88.72284,
+    ]
     edges += [88.8, 87.4, 89.5, 38.53, 38.6, 45.2, 127.9999, 128, 149, 150, 1e-4, 1e-3, 1e4, 65535.99, 65536, 2.2e15]
     edges = np.array(edges, np.float32)
-    near = [edges, np.nextafter(edges, np.float32(0)), np.nextafter(edges, np.float32(np.inf))]
+    with np.errstate(over="ignore"):
+        near = [edges, np.nextafter(edges, np.float32(0)), np.nextafter(edges, np.float32(np.inf))]
     return np.concatenate([patterns, *near, *(-x for x in near)])

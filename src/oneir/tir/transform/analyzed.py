@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...arith import Analyzer
+from ...arith import Analyzer, ConstIntBound
 from ...arith.constraint import conjuncts
 from ...ir import operators as ops
 from ...ir.container import map_array
@@ -19,9 +19,20 @@ from ...ir.expr import BinaryOpExpr, Call, CallEffectKind, Cast, IntImm, Let, Pr
 from ...ir.visitor import Mapper, post_order_visit
 from .. import op
 from ..expr import BufferLoad, IterVar, Reduce
+from ..function import PrimFunc
 from ..stmt import AssertStmt, AttrStmt, Block, BlockRealize, For, IfThenElse, LetStmt, Stmt, While
 
 IF_THEN_ELSE = ops.as_op("tir.if_then_else")
+
+
+def analyzer_for(func: PrimFunc) -> Analyzer:
+    """An analyzer that knows that the sizes of the function's tensors are not negative."""
+    analyzer = Analyzer()
+    for buffer in func.buffer_map.values():
+        for size in buffer.shape:
+            if isinstance(size, Var) and size.dtype.is_index:
+                analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF), override=True)
+    return analyzer
 
 
 def is_index_arithmetic(expr: Any) -> bool:

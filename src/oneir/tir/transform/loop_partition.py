@@ -25,7 +25,7 @@ from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, flat_seq
 from ..stmt_functor import renew_stmt, substitute
-from .analyzed import IF_THEN_ELSE, AnalyzedMapper, reads
+from .analyzed import IF_THEN_ELSE, AnalyzedMapper, analyzer_for, reads
 from .pass_base import PrimFuncPass, config_option
 
 HINT = "pragma_loop_partition_hint"
@@ -131,8 +131,8 @@ class _Decide(Mapper):
 
 
 class _Partition(AnalyzedMapper):
-    def __init__(self, config: LoopPartitionConfig):
-        super().__init__()
+    def __init__(self, config: LoopPartitionConfig, analyzer: Analyzer):
+        super().__init__(analyzer)
         self.config = config
         self.hinted: set[Var] = set()
 
@@ -174,7 +174,7 @@ class _Partition(AnalyzedMapper):
             else:
                 end = ops.minimum(end, value)
             decided.add(id(condition))
-        begin = analyzer.simplify(ops.minimum(begin, high))
+        begin = analyzer.simplify(begin if begin is low else ops.minimum(begin, high))
         end = analyzer.simplify(ops.maximum(end, begin))
         if not decided or analyzer.can_prove(end <= begin):
             return None
@@ -241,7 +241,7 @@ class _RemoveMarks(Mapper):
 
 def loop_partition(func: PrimFunc, config: LoopPartitionConfig) -> PrimFunc:
     """The function with loops split; marks of likely conditions and hints are gone."""
-    return func.with_body(_RemoveMarks()(_Partition(config)(func.body)))
+    return func.with_body(_RemoveMarks()(_Partition(config, analyzer_for(func))(func.body)))
 
 
 def LoopPartition() -> Pass:

@@ -36,7 +36,7 @@ from ..stmt import (
     is_no_op,
 )
 from ..stmt_functor import substitute
-from .analyzed import AnalyzedMapper, has_effect
+from .analyzed import AnalyzedMapper, analyzer_for, has_effect
 from .pass_base import PrimFuncPass, config_option
 
 
@@ -165,7 +165,7 @@ def simplify_stmt(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
 
 def simplify(func: PrimFunc, config: SimplifyConfig) -> PrimFunc:
     """The function simplified."""
-    analyzer = Analyzer()
+    analyzer = analyzer_for(func)
     analyzer.enabled_extensions = config.extensions()
     return func.with_body(simplify_stmt(func.body, analyzer))
 

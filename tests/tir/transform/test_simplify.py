@@ -1,0 +1,158 @@
+"""Simplify: expressions with what surrounds them, and statements that become trivial."""
+
+from __future__ import annotations
+
+import pytest
+from pass_checks import apply, check, unchanged
+
+from oneir.ir.transform import PassContext
+from oneir.runtime.error import NotRegistered
+from oneir.script import tir as T
+from oneir.tir.transform import Simplify
+
+
+def test_ranges_of_loops_decide_conditions_and_quotients():
+    @T.prim_func
+    def before(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+        for i in range(8):
+            for j in range(16):
+                if i * 16 + j < 128:
+                    B[i * 16 + j] = A[(i * 16 + j) // 16 * 16 + (i * 16 + j) % 16]
+
+    @T.prim_func
+    def expected(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+        for i in range(8):
+            for j in range(16):
+                B[i * 16 + j] = A[i * 16 + j]
+
+    check(Simplify(), before, expected)
+
+
+def test_loops_of_one_iteration_and_of_none():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32")):
+        for i in range(1):
+            for j in range(3, 4):
+                A[i + j] = T.float32(1)
+        for k in range(0):
+            A[k] = T.float32(2)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32")):
+        A[3] = T.float32(1)
+
+    check(Simplify(), before, expected)
+
+
+def test_a_branch_knows_its_condition():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32")):
+        for i in range(8):
+            if i < 4:
+                if i < 6:
+                    A[i] = T.float32(1)
+            else:
+                if i < 4:
+                    A[i] = T.float32(2)
+                else:
+                    A[i] = T.float32(3)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32")):
+        for i in range(8):
+            if i < 4:
+                A[i] = T.float32(1)
+            else:
+                A[i] = T.float32(3)
+
+    check(Simplify(), before, expected)
+
+
+def test_a_condition_on_memory_is_not_remembered():
+    @T.prim_func
+    def func(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
+        if A[0] > 0:
+            A[0] = -1
+            if A[0] > 0:
+                B[0] = 1
+
+    unchanged(Simplify(), func)
+
+
+def test_stores_of_what_is_there_and_empty_branches_go():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), n: T.int32):
+        for i in range(8):
+            if n > i:
+                A[i] = A[i]
+            A[i] = T.float32(0)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), n: T.int32):
+        for i in range(8):
+            A[i] = T.float32(0)
+
+    check(Simplify(), before, expected, numbers=False)
+
+
+def test_names_of_variables_and_constants_go():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32")):
+        for i in range(8):
+            k: T.int32 = i + 0
+            A[k] = k * 2 - i
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "int32")):
+        for i in range(8):
+            A[i] = i
+
+    check(Simplify(), before, expected)
+
+
+def test_loops_around_blocks_stay():
+    @T.prim_func
+    def func(A: T.Buffer((1,), "float32")):
+        for i in range(1):
+            with T.block("fill"):
+                v = T.axis.spatial(1, i)
+                T.reads()
+                T.writes(A[v])
+                A[v] = T.float32(1)
+
+    after = apply(Simplify(), func)
+    assert type(after.body.block.body).__name__ == "For"
+
+
+def test_transitive_comparisons_only_when_asked():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), a: T.int32, b: T.int32, c: T.int32):
+        if a < b and b < c:
+            for i in range(8):
+                if a < c:
+                    A[i] = T.float32(1)
+
+    with PassContext(config={"tir.Simplify": {"transitively_prove_inequalities": True}}):
+        after = apply(Simplify(), func)
+    assert type(after.body.then_case.body).__name__ == "BufferStore"
+
+
+def test_nothing_to_do():
+    @T.prim_func
+    def func(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(8, 8):
+            B[i, j] = T.exp(A[j, i]) * T.float32(2)
+
+    unchanged(Simplify(), func)
+
+
+def test_unknown_options_are_refused():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32")):
+        A[0] = T.float32(1)
+
+    with (
+        PassContext(config={"tir.Simplify": {"prove_all": True}}),
+        pytest.raises(NotRegistered, match=r"'tir\.Simplify' has no field 'prove_all'"),
+    ):
+        apply(Simplify(), func)

@@ -1,0 +1,275 @@
+"""VectorizeLoop: what becomes vectors, what carries predicates, what stays scalar."""
+
+from __future__ import annotations
+
+from pass_checks import apply, check, same_numbers, unchanged
+
+import oneir
+from oneir.script import tir as T
+from oneir.tir.stmt import For, ForKind
+from oneir.tir.transform import VectorizeLoop
+
+
+def loops(func):
+    found = []
+    oneir.tir.stmt_functor.post_order_visit(func.body, lambda n: found.append(n) if isinstance(n, For) else None)
+    return found
+
+
+def test_the_variable_becomes_a_ramp_and_scalars_are_broadcast():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for i in range(4):
+            for v in T.vectorized(16):
+                B[i * 16 + v] = A[v * 2 + i] * T.float32(2) + A[i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for i in range(4):
+            B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i, 2, 16)] * T.Broadcast(T.float32(2), 16) + T.Broadcast(A[i], 16)
+
+    check(VectorizeLoop(), before, expected)
+
+
+def test_casts_selections_and_functions():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            B[v] = T.Select(A[v] > 0, T.sqrt(T.Cast("float32", A[v] * A[v])), T.float32(0))
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")):
+        B[T.Ramp(0, 1, 8)] = T.Select(
+            A[T.Ramp(0, 1, 8)] > T.Broadcast(0, 8),
+            T.sqrt(T.Cast("float32x8", A[T.Ramp(0, 1, 8)] * A[T.Ramp(0, 1, 8)])),
+            T.Broadcast(T.float32(0), 8),
+        )
+
+    check(VectorizeLoop(), before, expected)
+
+
+def test_a_condition_that_differs_between_lanes_becomes_a_predicate():
+    @T.prim_func
+    def before(A: T.Buffer((20,), "float32"), B: T.Buffer((20,), "float32")):
+        for i in range(3):
+            for v in T.vectorized(8):
+                if i * 8 + v < 20:
+                    B[i * 8 + v] = A[i * 8 + v]
+
+    after = apply(VectorizeLoop(), before)
+    store = after.body.body
+    assert store.predicate is not None and store.value.predicate is not None
+    assert store.predicate.dtype == "boolx8"
+    same_numbers(before, after)
+
+
+def test_else_cases_and_conditions_that_read_what_they_change():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for v in T.vectorized(16):
+            if A[v] > T.float32(0):
+                A[v] = T.float32(-1)
+                B[v] = T.float32(1)
+            else:
+                B[v] = A[v]
+
+    after = apply(VectorizeLoop(), before)
+    assert not loops(after)
+    same_numbers(before, after)
+
+
+def test_a_uniform_load_is_done_only_if_a_lane_asks_for_it():
+    @T.prim_func
+    def before(A: T.Buffer((2,), "float32"), B: T.Buffer((20,), "float32")):
+        for i in range(4):
+            for v in T.vectorized(8):
+                if i * 8 + v < 16:
+                    B[i * 8 + v] = A[i]
+
+    same_numbers(before, apply(VectorizeLoop(), before))  # the interpreter refuses A[2]
+
+
+def test_if_then_else_loads_only_the_lanes_that_it_takes():
+    @T.prim_func
+    def before(A: T.Buffer((13,), "float32"), B: T.Buffer((16,), "float32")):
+        for v in T.vectorized(16):
+            B[v] = T.if_then_else(v >= 3, A[v - 3], T.float32(7))
+
+    @T.prim_func
+    def expected(A: T.Buffer((13,), "float32"), B: T.Buffer((16,), "float32")):
+        B[T.Ramp(0, 1, 16)] = T.Select(
+            T.Ramp(0, 1, 16) >= T.Broadcast(3, 16),
+            A.vload([T.Ramp(-3, 1, 16)], predicate=T.Ramp(0, 1, 16) >= T.Broadcast(3, 16)),
+            T.Broadcast(T.float32(7), 16),
+        )
+
+    check(VectorizeLoop(), before, expected)
+
+
+def test_the_second_operand_of_and_is_loaded_where_the_first_holds():
+    @T.prim_func
+    def before(A: T.Buffer((13,), "int32"), B: T.Buffer((16,), "int32")):
+        for v in T.vectorized(16):
+            B[v] = T.Cast("int32", v < 13 and A[v] > 0)
+
+    after = apply(VectorizeLoop(), before)
+    assert not loops(after)
+    same_numbers(before, after)
+
+
+def test_gathers_have_any_vector_as_index():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32"), B: T.Buffer((64,), "float32"), C: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            C[v] = B[A[v] * 2 + 20]
+
+    after = apply(VectorizeLoop(), before)
+    assert after.body.value.indices[0].dtype == "int32x8"
+    same_numbers(before, after)
+
+
+def test_quotients_of_aligned_ramps_are_uniform():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((64,), "float32")):
+        for i in range(4):
+            for v in T.vectorized(16):
+                C[i * 16 + v] = A[(i * 16 + v) // 16] + B[(i * 16 + v) % 16]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((64,), "float32")):
+        for i in range(4):
+            C[T.Ramp(i * 16, 1, 16)] = T.Broadcast(A[i], 16) + B[T.Ramp(0, 1, 16)]
+
+    check(VectorizeLoop(), before, expected)
+
+
+def test_sums_into_one_element_stay_serial():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):
+        for v in T.vectorized(16):
+            B[0] = B[0] + A[v]
+
+    after = apply(VectorizeLoop(), before)
+    assert [loop.kind for loop in loops(after)] == [ForKind.SERIAL]
+
+
+def test_only_the_statement_without_a_vector_form_is_serial():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            A[v] = A[v] + T.float32(1)
+            T.evaluate(T.call_extern("int32", "touch", v))
+            B[v] = A[v]
+
+    after = apply(VectorizeLoop(), before)
+    kinds = [type(s).__name__ for s in after.body.seq]
+    assert kinds == ["BufferStore", "For", "BufferStore"]
+
+
+def test_memory_allocated_in_the_loop_has_a_copy_for_each_lane():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            t = T.allocate([3], "float32", "global")
+            t_1 = T.Buffer((3,), data=t)
+            for k in range(3):
+                t_1[k] = A[v] * T.Cast("float32", k)
+            B[v] = t_1[0] + t_1[2]
+
+    after = apply(VectorizeLoop(), before)
+    assert int(after.body.extents[0]) == 24
+    same_numbers(before, after)
+
+
+def test_values_bound_by_let_become_vectors():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            x: T.float32 = A[v] + T.float32(1)
+            B[v] = x * x
+
+    after = apply(VectorizeLoop(), before)
+    assert after.body.var.dtype == "float32x8"
+    same_numbers(before, after)
+
+
+def test_an_inner_loop_runs_over_vectors():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            for k in range(4):
+                B[v] = B[v] + A[k, v]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8,), "float32")):
+        for k in range(4):
+            B[T.Ramp(0, 1, 8)] = B[T.Ramp(0, 1, 8)] + A[k, T.Ramp(0, 1, 8)]
+
+    check(VectorizeLoop(), before, expected)
+
+
+def test_an_inner_loop_whose_extent_differs_between_lanes_stays_scalar():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            for k in range(v):
+                B[v] = B[v] + A[k]
+
+    after = apply(VectorizeLoop(), before)
+    assert ForKind.VECTORIZED not in [loop.kind for loop in loops(after)]
+    same_numbers(before, after)
+
+
+def test_unknown_extents_are_serial_and_long_ones_are_split():
+    @T.prim_func
+    def symbolic(a: T.handle, n: T.int32):
+        A = T.match_buffer(a, (n,), "float32")
+        for v in T.vectorized(n):
+            A[v] = T.float32(0)
+
+    assert [loop.kind for loop in loops(apply(VectorizeLoop(), symbolic))] == [ForKind.SERIAL]
+
+    @T.prim_func
+    def long(A: T.Buffer((1000,), "float32")):
+        for v in T.vectorized(1000):
+            A[v] = A[v] + T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((1000,), "float32")):
+        for v in range(125):
+            A[T.Ramp(v * 8, 1, 8)] = A[T.Ramp(v * 8, 1, 8)] + T.Broadcast(T.float32(1), 8)
+
+    check(VectorizeLoop(), long, expected)
+
+
+def test_multiples_of_vscale():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32")):
+        for v in T.vectorized(T.vscale() * 4):
+            A[v] = T.float32(1)
+
+    after = apply(VectorizeLoop(), before)
+    assert after.body.value.dtype == "float32xvscalex4"
+
+
+def test_when_not_enabled_loops_are_serial():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            A[v] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32")):
+        for v in range(8):
+            A[v] = T.float32(1)
+
+    check(VectorizeLoop(enable_vectorize=False), before, expected)
+
+
+def test_nothing_to_do():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32")):
+        for v in range(8):
+            A[v] = T.float32(1)
+
+    unchanged(VectorizeLoop(), func)
