@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oneir.ir import assert_structural_equal
 from oneir.script import from_source
 from oneir.tir.function import PrimFunc
 from oneir.tir.stmt import BlockRealize, For
@@ -76,3 +77,18 @@ def test_function_parses(name: str, text: str):
         block = loop.block
         assert block.reads and len(block.writes) == 1
         assert (block.init is not None) == any(v.iter_type == 2 for v in block.iter_vars)
+
+
+def _named(document: str, name: str) -> list[PrimFunc]:
+    """Every version of a function of that name in a document."""
+    texts = [text for key, text in _FUNCTIONS if key.startswith(document) and f"def {name}(" in text]
+    return [from_source(text, check_well_formed=False) for text in texts]
+
+
+@pytest.mark.parametrize("name", ["linear0", "linear1", "relu0"])
+def test_written_and_printed_versions_are_one_program(name: str):
+    """The printed versions state what each block reads and writes; for the written ones it is inferred."""
+    written, printed, *_ = _named("004", name)
+    assert_structural_equal(written, printed)
+    (older, *_) = _named("001", name)
+    assert_structural_equal(older, printed)

@@ -129,6 +129,7 @@ def test_expression(text: str, expected):
         ("pair[::-1][0]", 6),
         ("sum(k for k in pair)", 11),
         ("not pair or 9", 9),
+        ("sum(k for k in range(A.shape[1]))", 28),
         ("'abc'.find('c') + -2 ** 2", -2),
     ],
 )

@@ -6,8 +6,8 @@ import linecache
 
 import pytest
 
-from oneir.ir import IRModule, assert_structural_equal
-from oneir.ir.expr import Call, GlobalVar, Var
+from oneir.ir import IRModule, assert_structural_equal, json
+from oneir.ir.expr import Call, GlobalVar, IntImm, Var
 from oneir.ir.global_info import DummyGlobalInfo, VDevice
 from oneir.runtime.error import ParseError
 from oneir.script import from_source, ir_module
@@ -48,6 +48,20 @@ def test_a_class_of_functions_in_any_order():
     assert "global_symbol" not in Module["helper"].attrs
 
 
+def test_call_tir_has_the_dtype_of_the_result():
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def main(x: T.float32) -> T.float32:
+            return T.call_tir(cls.other, x)
+
+        @T.prim_func
+        def other(x: T.float32) -> T.float32:
+            return x
+
+    assert Module["main"].body.value.args[0].dtype == "float32"
+
+
 def test_call_tir_and_the_alias_of_a_module():
     @I.ir_module
     class Module:
@@ -80,6 +94,20 @@ def test_attributes_and_global_infos():
     assert isinstance(dummy, DummyGlobalInfo)
     assert isinstance(device, VDevice) and (device.vdevice_id, device.memory_scope) == (1, "shared")
     assert int(Module["main"].buffer_map[Module["main"].params[0]].shape[0]) == 4
+
+
+def test_devices_are_looked_up_by_kind():
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 1), I.vdevice({"kind": "cuda"}, 0)]})
+        last = I.lookup_vdevice("cuda", 1)
+        I.module_attrs({"last": last})
+
+        @T.prim_func
+        def main():
+            T.evaluate(0)
+
+    assert Module.attrs["last"] is Module.global_infos["vdevice"][2]
 
 
 def test_the_decorator_with_options_and_by_another_name():
@@ -219,6 +247,7 @@ MODULE = "@I.ir_module\nclass M:\n    @T.prim_func\n    def f():\n        {}\n"
             "@I.ir_module\nclass M:\n    I.module_attrs({'a': 1})\n    I.module_attrs({'b': 1})\n",
             "I.module_attrs is stated already",
         ),
+        ('@I.ir_module\nclass M:\n    d = I.lookup_vdevice("cuda")\n', "the module has 0 devices of kind 'cuda'"),
         (MODULE.format('T.evaluate(metadata["tir.IntImm"][0])'), "print the module with show_meta=True"),
     ],
 )
@@ -233,3 +262,12 @@ def test_calls_of_functions_of_another_module_keep_their_identity():
     x = Var("x", "int32")
     func = from_source("@T.prim_func\ndef f():\n    var(x)\n", extra_vars={"var": var, "x": x}, check_well_formed=False)
     assert_structural_equal(func.body, Evaluate(Call("void", var, [x])))
+
+
+def test_metadata_may_stand_before_or_after_what_refers_to_it():
+    body = '@T.prim_func\ndef f():\n    T.evaluate(metadata["tir.IntImm"][0] + 1)\n'
+    data = json.save_json({"tir.IntImm": [IntImm("int64", 5)]})
+    block = f'metadata = tvm.ir.load_json("""{data}""")\n'
+    for text in (block + body, body + block):
+        func = from_source(text, check_well_formed=False)
+        assert (func.body.value.dtype, int(func.body.value)) == ("int64", 6)

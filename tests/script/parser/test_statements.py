@@ -430,7 +430,7 @@ def test_an_empty_body_does_nothing():
             "for i in T.grid(2, 2, 2):\n        T.evaluate(0)\n    for i, j in T.grid(2):\n        T.evaluate(0)",
             "2 values",
         ),
-        ("for i in range(0, 4, 0):\n        T.evaluate(i)", "arg 3 must not be zero"),
+        ("for i in range(0, 4, 0):\n        T.evaluate(i)", "the step of a loop must be a positive number, found 0"),
         ("for i in T.serial(4, step=-1):\n        T.evaluate(i)", "the step of a loop must be a positive number"),
         ("for i in T.serial(1.5):\n        T.evaluate(i)", "a loop runs over integers, found bounds of dtype"),
         ("for i in range(4):\n        T.evaluate(i)\n    else:\n        T.evaluate(1)", "has no `else`"),

@@ -74,16 +74,19 @@ class ModuleParser(Evaluator):
     def dialect_of(self, node: ast.FunctionDef) -> tuple[Dialect, dict[str, Any]]:
         """The dialect of a function, and the options that its decorator was given."""
         for decorator in node.decorator_list:
-            called = isinstance(decorator, ast.Call)
-            value = self.eval(decorator.func if called else decorator)
+            value = self.eval(decorator.func if isinstance(decorator, ast.Call) else decorator)
             found = _dialects.get(id(value))
             if found is not None:
-                options = {k.arg: self.eval(k.value) for k in decorator.keywords if k.arg} if called else {}
-                return found[1], options
+                return found[1], self.options_of(decorator)
         raise self.error(
             node.decorator_list[0] if node.decorator_list else node,
             f"expected `{node.name}` to be decorated with @T.prim_func or @R.function",
         )
+
+    def options_of(self, decorator: ast.expr) -> dict[str, Any]:
+        """The keyword arguments of a decorator."""
+        keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+        return {k.arg: self.eval(k.value) for k in keywords if k.arg}
 
     def parse_module(self, node: ast.ClassDef, closures: Mapping[str, Mapping[str, Any]]) -> IRModule:
         """The module that a class describes; `closures` are the variables that each member sees around the class."""
@@ -192,7 +195,7 @@ def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_we
     source = source_of_text(text if text[:1] not in (" ", "\t", "\n") else textwrap.dedent(text))
     parser = TextParser(source, Scope(outer=(dict(extra_vars or {}), _known_names(), vars(builtins))))
     result = parser.parse()
-    if check_well_formed:
+    if check_well_formed and parser.checked:
         verify(result)
     return result
 
@@ -207,6 +210,9 @@ def _known_names() -> dict[str, Any]:
 class TextParser(ModuleParser):
     """Reads a whole text: imports, Python values, functions and modules."""
 
+    checked = True
+    """Whether the last definition is to be well formed; its decorator may say that it is not."""
+
     def parse(self) -> Any:
         """The last definition of the text."""
         assert isinstance(self.source, SourceFile)
@@ -218,6 +224,7 @@ class TextParser(ModuleParser):
                 self.import_names(node)
             elif isinstance(node, ast.FunctionDef):
                 dialect, options = self.dialect_of(node)
+                self.checked = options.get("check_well_formed", True)
                 result = self.scope.names[node.name] = dialect.define(self, node, options)
             elif isinstance(node, ast.ClassDef):
                 result = self.scope.names[node.name] = self.module_of(node)
@@ -232,8 +239,10 @@ class TextParser(ModuleParser):
         return result
 
     def module_of(self, node: ast.ClassDef) -> IRModule:
-        if not any(_makes_module(self, d) for d in node.decorator_list):
+        decorator = next((d for d in node.decorator_list if _makes_module(self, d)), None)
+        if decorator is None:
             raise self.error(node, f"expected the class `{node.name}` to be decorated with @I.ir_module")
+        self.checked = bool(self.options_of(decorator).get("check_well_formed", True))
         return ModuleParser(self.source, self.scope).parse_module(node, {})
 
     def metadata(self, node: ast.Assign) -> Any:

@@ -10,7 +10,7 @@ from ...ir.container import Array
 from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
 from ...ir.operators import difference
 from ...ir.visitor import deep_recursion
-from ...runtime.error import ParseError
+from ...runtime.error import OneIRError, ParseError
 from ...tir import op as tir_op
 from ...tir.buffer import Buffer
 from ...tir.expr import IterVar, IterVarType
@@ -263,11 +263,9 @@ class TIRParser(Evaluator):
     def call(self, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if isinstance(callee, Macro):
             return self.expand(callee, node, args, kwargs)
-        if callee is range and any(isinstance(a, ExprOp) for a in args):
-            return serial(args[0], args[1] if len(args) > 1 else None, step=args[2] if len(args) > 2 else None)
-        if isinstance(callee, GlobalVar) and not any(isinstance(a, Buffer) for a in args):
-            return Call(self.return_dtypes.get(callee, "void"), callee, args)
         value = super().call(node, callee, args, kwargs)
+        if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+            return value.replace(dtype=self.return_dtypes.get(value.op, value.dtype))
         return value.apply(self.state) if isinstance(value, Note) else value
 
     def expand(self, macro: Macro, node: ast.Call, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -353,9 +351,7 @@ class TIRParser(Evaluator):
             raise self.error(node.value, f"this is neither a statement nor an expression: {value!r}")
 
     def stmt_For(self, node: ast.For) -> None:
-        frame = self.eval(node.iter)
-        if isinstance(frame, range):
-            frame = serial(frame.start, frame.stop, step=frame.step)
+        frame = self.loop_of(node.iter)
         if not isinstance(frame, ForFrame):
             raise self.error(node.iter, f"expected a loop of the program: {_LOOPS}; found {frame!r}")
         if node.orelse:
@@ -380,6 +376,19 @@ class TIRParser(Evaluator):
             del self.state.domains[var]
             body = _for(loop, var, body, frame.step)
         self.add(body, node)
+
+    def loop_of(self, node: ast.expr) -> Any:
+        """What a `for` runs over; Python's `range` is a serial loop, whose bounds may be expressions."""
+        if not (isinstance(node, ast.Call) and self.eval(node.func) is range):
+            found = self.eval(node)
+            return serial(found.start, found.stop, step=found.step) if isinstance(found, range) else found
+        args = self.sequence(node.args)
+        if not 1 <= len(args) <= 3 or node.keywords:
+            raise self.error(node, "range expects begin, end and step, or the end alone")
+        try:
+            return serial(*args[:2], step=args[2] if len(args) == 3 else None)
+        except OneIRError as problem:
+            raise self.error(node, problem) from problem
 
     def name_loop_variables(self, target: ast.Name, item: Any, variables: list[Var]) -> None:
         if isinstance(item, ExprOp) and not isinstance(item, Var):
