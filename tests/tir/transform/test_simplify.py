@@ -71,9 +71,9 @@ def test_a_branch_knows_its_condition():
 def test_a_condition_on_memory_is_not_remembered():
     @T.prim_func
     def func(A: T.Buffer((1,), "int32"), B: T.Buffer((1,), "int32")):
-        if A[0] > 0:
-            A[0] = -1
-            if A[0] > 0:
+        if A[0] < 5:
+            A[0] = 9
+            if A[0] < 5:
                 B[0] = 1
 
     unchanged(Simplify(), func)
