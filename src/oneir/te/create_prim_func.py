@@ -17,7 +17,7 @@ from ..tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, SeqStmt, Stmt, flat_seq
 from ..tir.stmt_functor import substitute
-from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor
+from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 
 
 def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None) -> PrimFunc:
@@ -58,9 +58,16 @@ class _Builder:
     def build(self) -> PrimFunc:
         stmts = [self.statement(op) for op in self.operations()]
         root = Block((), (), (), "root", flat_seq(stmts), alloc_buffers=Array(self.allocated))
-        params = [self.buffers[item] if isinstance(item, Tensor) else item for item in self.items]
+        params: list[Var] = []
+        buffer_map: dict[Var, Buffer] = {}
+        for item in self.items:
+            if isinstance(item, Tensor):
+                handle = Var(f"var_{self.buffers[item].name}", "handle")
+                buffer_map[handle] = self.buffers[item]
+                item = handle
+            params.append(item)
         attrs = {"global_symbol": "main", "tir.noalias": True, **self.attrs}
-        return PrimFunc(params, BlockRealize((), True, root), attrs=attrs)
+        return PrimFunc(params, BlockRealize((), True, root), None, buffer_map, attrs)
 
     def operations(self) -> list[Operation]:
         """The operations behind the outputs, each after those that it reads."""
@@ -68,7 +75,7 @@ class _Builder:
 
         def visit(op: Operation) -> None:
             if op not in order:
-                for tensor in op.input_tensors:
+                for tensor in scan_inputs(op) if isinstance(op, ScanOp) else op.input_tensors:
                     visit(tensor.op)
                 order[op] = None
 
@@ -104,6 +111,8 @@ class _Builder:
             return self.compute(op)
         if isinstance(op, ExternOp):
             return self.extern(op)
+        if isinstance(op, ScanOp):
+            return self.scan(op)
         raise UnsupportedError(
             f"{type(op).__name__} `{op.name}` cannot become a TensorIR function; write the loop in TVMScript"
         )
@@ -120,8 +129,8 @@ class _Builder:
             return self.nest(op, [op.output(i) for i in range(op.num_outputs)])
         return flat_seq([self.nest(op, [op.output(i)]) for i in range(op.num_outputs)])
 
-    def nest(self, op: ComputeOp, outputs: list[Tensor]) -> Stmt:
-        """The loops and the block that compute some outputs."""
+    def nest(self, op: ComputeOp, outputs: list[Tensor], first_axis: IterVar | None = None) -> Stmt:
+        """The loops and the block that compute some outputs; `first_axis` says how the first index runs instead."""
         axes = [*op.axis, *op.reduce_axis]
         values: dict[Var, Any] = {}
         block_vars, loop_vars = [], []
@@ -129,7 +138,11 @@ class _Builder:
             assert iv.dom is not None
             var = Var(f"v_{iv.var.name}", iv.var.dtype)
             dom = Range(substitute(iv.dom.min, values), extent=substitute(iv.dom.extent, values))
-            block_vars.append(IterVar(dom, var, iv.iter_type))
+            iter_type = iv.iter_type
+            if first_axis is not None and iv is op.axis[0]:
+                assert first_axis.dom is not None
+                dom, iter_type = first_axis.dom, first_axis.iter_type
+            block_vars.append(IterVar(dom, var, iter_type))
             loop_vars.append(Var(iv.var.name, iv.var.dtype))
             values[iv.var] = var
         indices = Array(block_vars[i].var for i in range(len(op.axis)))
@@ -149,10 +162,31 @@ class _Builder:
         stmt: Stmt = BlockRealize(loop_vars, True, block)
         if not loop_vars:
             return stmt
-        for loop_var, iv in zip(reversed(loop_vars), reversed(axes), strict=True):
-            assert iv.dom is not None
+        for loop_var, iv in zip(reversed(loop_vars), reversed(block_vars), strict=True):
             stmt = For(loop_var, iv.dom.min, iv.dom.extent, ForKind.SERIAL, stmt)
         return stmt
+
+    # -- recurrences --
+
+    def scan(self, op: ScanOp) -> Stmt:
+        """The first states, then a loop over the later ones, in order."""
+        stmts: list[Stmt] = []
+        updates = []
+        for i, tensors in enumerate(zip(op.init, op.update, op.state_placeholder, strict=True)):
+            buffer = self.buffer_of(op.output(i))
+            self.buffers.update(dict.fromkeys(tensors, buffer))
+        for init, update in zip(op.init, op.update, strict=True):
+            if not (isinstance(init.op, ComputeOp) and isinstance(update.op, ComputeOp)):
+                raise UnsupportedError(f"`{op.name}`: the init and the update of a scan must be te.compute")
+            stmts.append(self.nest(init.op, [init]))
+            updates.append(self.nest(update.op, [update], op.scan_axis))
+        if len(updates) == 1:
+            return flat_seq([*stmts, updates[0]])
+        # Several states advance together: their loops over the scan axis become one.
+        loops = [loop for loop in updates if isinstance(loop, For)]
+        first = loops[0]
+        bodies = [substitute(loop.body, {loop.loop_var: first.loop_var}) for loop in loops]
+        return flat_seq([*stmts, first.replace(body=flat_seq(bodies))])
 
     def block_name(self, op: ComputeOp, outputs: list[Tensor]) -> str:
         return op.name if len(outputs) == op.num_outputs else buffer_name(outputs[0])
@@ -208,6 +242,21 @@ class _Builder:
             body,
         )
         return BlockRealize((), True, block)
+
+
+def scan_inputs(op: ScanOp) -> list[Tensor]:
+    """What a recurrence reads besides its own states."""
+    states = {id(state.op) for state in op.state_placeholder}
+    found: dict[Tensor, None] = {}
+    for tensor in (*op.init, *op.update):
+        for read in tensor.op.input_tensors:
+            if id(read.op) not in states:
+                if any(id(t.op) in states for t in read.op.input_tensors):
+                    raise UnsupportedError(
+                        f"`{op.name}`: `{read.op.name}` depends on a state; write it into the update of the scan"
+                    )
+                found[read] = None
+    return list(found)
 
 
 class _Loads(Mapper):

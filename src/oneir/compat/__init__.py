@@ -1,0 +1,70 @@
+"""Scripts written for TVM, run by OneIR: `import tvm` gives the modules of `oneir`, one module object for each name.
+
+    import oneir.compat
+    oneir.compat.install()
+    import tvm
+    from tvm.script import tir as T
+
+Or, without a change to the script: `python -m oneir.compat script.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from ..runtime.error import OneIRError
+
+
+class CompatError(OneIRError, ImportError):
+    """The name `tvm` cannot be taken over."""
+
+
+class _Loader(importlib.abc.Loader):
+    """Gives the module of the other name, already executed."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        name = "oneir" + spec.name.removeprefix("tvm")
+        module = importlib.import_module(name)
+        # What the import system sets on a new module must not replace what the module has.
+        self.kept = (module.__spec__, module.__loader__, module.__package__)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__, module.__loader__, module.__package__ = self.kept
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds `tvm` and what is below it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "tvm" and not fullname.startswith("tvm."):
+            return None
+        name = "oneir" + fullname.removeprefix("tvm")
+        try:
+            found = importlib.util.find_spec(name)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise ModuleNotFoundError(f"OneIR has no module {name}, which {fullname} stands for", name=fullname)
+        return importlib.machinery.ModuleSpec(fullname, _Loader(), is_package=True)
+
+
+def install() -> None:
+    """Makes `tvm` mean `oneir` in this process. Refused when another `tvm` has been imported; harmless when repeated."""
+    import oneir
+
+    existing = sys.modules.get("tvm")
+    if existing is not None and existing is not oneir:
+        where = getattr(existing, "__file__", None) or "an unknown place"
+        raise CompatError(f"`tvm` is imported already, from {where}; call oneir.compat.install() before that import")
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    sys.modules["tvm"] = oneir

@@ -1,0 +1,35 @@
+"""`python -m oneir.compat script.py [arguments]`: runs a script for which `tvm` means `oneir`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+from . import install
+
+
+def main() -> None:
+    """Runs the script named by the first argument as `__main__`; `-m package.module` runs a module."""
+    arguments = sys.argv[1:]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: python -m oneir.compat (script.py | -m module) [arguments]")
+        raise SystemExit(0 if arguments else 2)
+    install()
+    if arguments[0] == "-m":
+        if len(arguments) < 2:
+            raise SystemExit("python -m oneir.compat: -m needs the name of a module")
+        sys.argv = arguments[1:]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
+    script = Path(arguments[0])
+    if not script.is_file():
+        raise SystemExit(f"python -m oneir.compat: there is no file {script}")
+    sys.argv = arguments
+    sys.path.insert(0, str(script.resolve().parent))
+    runpy.run_path(str(script), run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""`tvm` means `oneir`: one module object for each name, in scripts and in running programs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+SCRIPT = '''
+from __future__ import annotations
+import sys
+import numpy as np
+import tvm
+from tvm import te
+from tvm.ir.module import IRModule
+from tvm.script import ir as I
+from tvm.script import tir as T
+import tvm.script.tir
+import oneir
+
+assert tvm is oneir and sys.modules["tvm.script"] is sys.modules["oneir.script"]
+assert sys.modules["tvm.script.tir"] is oneir.script.tir and IRModule is oneir.IRModule
+assert oneir.script.__name__ == "oneir.script" and oneir.script.__spec__.name == "oneir.script"
+
+@T.prim_func
+def add_one(A: T.Buffer((4,), "float32"), B: T.Buffer[(4,), "float32"]):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + T.float32(1)
+
+print(add_one.script())
+b = np.zeros(4, "float32")
+tvm.build(add_one, target="llvm")["add_one"](np.arange(4, dtype="float32"), b)
+print(tvm.nd.array(b), sys.argv[1:], __name__)
+'''
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "oneir.compat", *arguments], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+def test_a_script_runs_as_it_is(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = run("script.py", "one", "two", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "B[vi] = A[vi] + T.float32(1.0)" in done.stdout
+    assert done.stdout.strip().endswith("[1. 2. 3. 4.] ['one', 'two'] __main__")
+
+
+def test_a_module_runs_too(tmp_path):
+    (tmp_path / "mine.py").write_text("import tvm, oneir\nprint(tvm is oneir)")
+    assert run("-m", "mine", cwd=tmp_path).stdout == "True\n"
+
+
+def test_tracebacks_show_the_users_line(tmp_path):
+    (tmp_path / "broken.py").write_text("import tvm\n\n\nraise ValueError('mine')  # here\n")
+    done = run("broken.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "broken.py" in done.stderr and "line 4" in done.stderr and "# here" in done.stderr
+
+
+def test_names_that_do_not_exist_are_said(tmp_path):
+    (tmp_path / "missing.py").write_text("import tvm.no_such_part")
+    done = run("missing.py", cwd=tmp_path)
+    assert "OneIR has no module oneir.no_such_part, which tvm.no_such_part stands for" in done.stderr
+    assert "there is no file" in run("nowhere.py", cwd=tmp_path).stderr
+
+
+def test_another_tvm_is_not_replaced(tmp_path):
+    (tmp_path / "tvm.py").write_text("")
+    code = textwrap.dedent("""
+        import tvm, oneir.compat
+        try:
+            oneir.compat.install()
+        except ImportError as error:
+            print(error)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "`tvm` is imported already, from" in done.stdout
+
+
+def test_installing_twice_is_harmless(tmp_path):
+    code = "import oneir.compat as c; c.install(); c.install(); import tvm.te; print(tvm.te.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout == "oneir.te\n", done.stderr
