@@ -6,43 +6,30 @@ import ast
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ...ir.container import Array
 from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
 from ...ir.operators import difference
 from ...ir.visitor import deep_recursion
 from ...runtime.error import OneIRError, ParseError
 from ...tir import op as tir_op
 from ...tir.buffer import Buffer
-from ...tir.expr import IterVar, IterVarType
+from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import (
-    Block,
-    BlockRealize,
     BufferRegion,
     BufferStore,
     Evaluate,
-    For,
-    ForKind,
     IfThenElse,
     SeqStmt,
     Stmt,
     While,
 )
 from ..tir.dtypes import var_of
-from ..tir.frame import (
-    Assert,
-    ForFrame,
-    Frame,
-    LetStmt_,
-    Loop,
-    Note,
-    arg,
-    func_ret,
-    name_fresh,
-    serial,
-)
+from ..tir.frame import Assert, Frame, LetStmt_
+from ..tir.loop import ForFrame, serial
 from ..tir.meta import Macro, meta_var
+from ..tir.note import Note, arg, func_ret, name_fresh
 from ..tir.state import FunctionState
+from .assemble import domain_of, make_for, sequence, with_root_block
 from .evaluator import Evaluator, binary_operator, locate
 from .scope import Scope
 from .source import Source
@@ -370,11 +357,11 @@ class TIRParser(Evaluator):
                 scope.names[target.id] = item
                 self.name_loop_variables(target, item, variables)
             for var, loop in zip(variables, frame.loops, strict=True):
-                self.state.domains[var] = _domain(loop)
+                self.state.domains[var] = domain_of(loop)
             body = self.suite_of(node.body)
         for var, loop in zip(reversed(variables), reversed(frame.loops), strict=True):
             del self.state.domains[var]
-            body = _for(loop, var, body, frame.step)
+            body = make_for(loop, var, body, frame.step)
         self.add(body, node)
 
     def loop_of(self, node: ast.expr) -> Any:
@@ -472,59 +459,6 @@ class TIRParser(Evaluator):
                 self.scope.names[node.name] = Macro(self.source, node, self.scope, hygienic)
                 return
         raise self.error(node, "a function inside of a prim_func must be a macro: decorate it with @T.inline")
-
-
-# -- parts --
-
-
-def sequence(stmts: list[Stmt]) -> Stmt:
-    """Statements as one; none is a statement that does nothing."""
-    if len(stmts) == 1:
-        return stmts[0]
-    if any(isinstance(s, SeqStmt) for s in stmts):
-        stmts = [part for s in stmts for part in (s.seq if isinstance(s, SeqStmt) else (s,))]
-    return SeqStmt(Array(stmts)) if stmts else Evaluate(0)
-
-
-def with_root_block(body: Stmt, state: FunctionState) -> Stmt:
-    """A function that has blocks, or memory of its own, has one block around everything."""
-    if isinstance(body, BlockRealize) and not state.alloc_buffers:
-        needed = len(body.block.iter_vars) > 0
-        if not needed and body.block.body in state.undeclared:
-            reads, writes = state.undeclared[body.block.body]
-            return body.replace(block=body.block.replace(reads=Array(reads), writes=Array(writes)))
-    else:
-        needed = bool(state.alloc_buffers) or _contains_block(body)
-    if not needed:
-        return body
-    return BlockRealize((), True, Block((), (), (), "root", body, None, state.alloc_buffers))
-
-
-def _contains_block(stmt: Stmt) -> bool:
-    todo: list[Any] = [stmt]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (Block, BlockRealize)):
-            return True
-        if isinstance(node, Stmt):
-            node._visit_children(todo.append)
-    return False
-
-
-def _domain(loop: Loop) -> Any:
-    from ...ir.expr import Range
-
-    return Range.from_min_extent(loop.min, loop.extent)
-
-
-def _for(loop: Loop, var: Var, body: Stmt, step: int) -> For:
-    thread = None
-    if loop.kind == ForKind.THREAD_BINDING:
-        thread = IterVar(None, Var("", var.dtype), IterVarType.ThreadIndex, loop.thread)
-    if step != 1:
-        trips = tir_op.ceildiv(loop.extent, const(step, var.dtype))
-        return For(var, const(0, var.dtype), trips, loop.kind, body, thread, loop.annotations)
-    return For(var, loop.min, loop.extent, loop.kind, body, thread, loop.annotations)
 
 
 def _has_bounds(index: ast.expr) -> bool:

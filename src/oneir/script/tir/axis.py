@@ -9,7 +9,7 @@ from ...ir.dtype import DataType
 from ...ir.expr import Range, Var, as_expr
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir.expr import IterVar, IterVarType
-from .frame import Note
+from .note import Note
 from .state import FunctionState
 
 

@@ -25,7 +25,7 @@ class _TIRDialect:
 
     def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
         if node.returns is not None:
-            from .frame import as_type
+            from .note import as_type
 
             parser = TIRParser(module.source, module.scope)
             kind = as_type(parser.annotation(node.returns))

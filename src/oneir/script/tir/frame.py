@@ -1,6 +1,6 @@
-"""What TVMScript's `for`, `with` and statements say, as objects that the parser interprets.
+"""What surrounds statements of a script: blocks, conditions, allocations, threads.
 
-A `Frame` surrounds statements; a `Note` states a fact about the function or block around it, and gives a value.
+A frame is opened by `with`, or by standing alone as a statement; then it takes in what follows to the end of the suite.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import ExprOp, PrimExpr, Range, Var, as_expr, const, pointer_to
-from ...ir.type import PrimType, Type
+from ...ir.expr import Range, Var, as_expr, pointer_to
+from ...ir.type import PrimType
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.tensor import tensor
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, IterVar, IterVarType
+from ...tir.expr import IterVar, IterVarType
 from ...tir.stmt import (
     Allocate,
     AllocateConst,
@@ -23,16 +22,15 @@ from ...tir.stmt import (
     Block,
     BlockRealize,
     BufferRealize,
-    BufferRegion,
     DeclBuffer,
-    ForKind,
     IfThenElse,
     LetStmt,
     Stmt,
     While,
 )
 from .buffer import make_buffer
-from .dtypes import dtype_name, var_of
+from .dtypes import dtype_name
+from .note import as_region
 from .state import BlockState, FunctionState, IfState
 
 
@@ -284,301 +282,3 @@ class Init(Frame):
 
     def close(self, state: FunctionState, body: Stmt) -> None:
         state.blocks[-1].init = body
-
-
-# -- loops --
-
-
-class Loop:
-    """One loop of a `for`: its range, kind, thread and annotations."""
-
-    def __init__(self, begin: Any, end: Any, kind: ForKind, thread: str = "", annotations: Any = None):
-        begin, end = as_expr(begin), as_expr(end)
-        if not (begin.dtype.is_int and end.dtype.is_int):
-            raise TypeMismatch(f"a loop runs over integers, found bounds of dtype {begin.dtype} and {end.dtype}")
-        dtype = (begin if begin.dtype.bits > end.dtype.bits else end).dtype
-        self.min = ops.cast(dtype, begin)
-        self.extent = ops.difference(ops.cast(dtype, end), self.min)
-        self.kind, self.thread, self.annotations = kind, thread, dict(annotations or {})
-
-
-class ForFrame:
-    """One loop, or several nested ones, whose variables `for` binds; `step` is of a lone serial loop."""
-
-    def __init__(self, loops: list[Loop], step: int = 1):
-        self.loops, self.step = loops, step
-
-    def __iter__(self) -> Any:
-        raise TypeMismatch("a loop of the program runs only in a `for` statement of a script")
-
-
-def _one_loop(kind: ForKind, start: Any, stop: Any, annotations: Any, thread: str = "", step: Any = None) -> ForFrame:
-    if stop is None:
-        start, stop = 0, start
-        start = const(0, stop.dtype) if isinstance(stop, PrimExpr) else 0
-    step = 1 if step is None else getattr(step, "value", step)
-    if not isinstance(step, int) or step < 1:
-        raise InvalidValue(f"the step of a loop must be a positive number, found {step}")
-    return ForFrame([Loop(start, stop, kind, thread, annotations)], step)
-
-
-def serial(start: Any, stop: Any = None, *, annotations: Any = None, step: Any = None) -> ForFrame:
-    """Iterations one after the other."""
-    return _one_loop(ForKind.SERIAL, start, stop, annotations, step=step)
-
-
-def parallel(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Iterations shared out among threads."""
-    return _one_loop(ForKind.PARALLEL, start, stop, annotations)
-
-
-def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Iterations in the lanes of vectors."""
-    return _one_loop(ForKind.VECTORIZED, start, stop, annotations)
-
-
-def unroll(start: Any, stop: Any = None, *, annotations: Any = None) -> ForFrame:
-    """Iterations written out."""
-    return _one_loop(ForKind.UNROLLED, start, stop, annotations)
-
-
-def thread_binding(start: Any, stop: Any = None, thread: str | None = None, *, annotations: Any = None) -> ForFrame:
-    """Iterations run by the threads of an axis such as "threadIdx.x"."""
-    if thread is None:
-        if not isinstance(stop, str):
-            raise TypeMismatch('T.thread_binding expects the thread\'s name, for instance thread="threadIdx.x"')
-        start, stop, thread = start, None, stop
-    return _one_loop(ForKind.THREAD_BINDING, start, stop, annotations, thread)
-
-
-def grid(*extents: Any) -> ForFrame:
-    """Nested serial loops from 0, or over (begin, end) pairs."""
-    loops = []
-    for extent in extents:
-        begin, end = extent if isinstance(extent, tuple) else (0, extent)
-        if isinstance(end, ExprOp) and begin == 0:
-            begin = const(0, as_expr(end).dtype)
-        loops.append(Loop(begin, end, ForKind.SERIAL))
-    return ForFrame(loops)
-
-
-# -- notes --
-
-
-class Note:
-    """States a fact where it is written; `apply` gives the value of the call."""
-
-    def __init__(self, apply: Callable[[FunctionState], Any]):
-        self.apply = apply
-
-
-def arg(name: str, obj: Any) -> Note:
-    """A parameter of the function: a variable, or a buffer."""
-
-    def apply(state: FunctionState) -> Any:
-        if isinstance(obj, Buffer):
-            handle = Var(f"{name}_handle", "handle")
-            state.params.append(handle)
-            state.buffer_map[handle] = obj
-        elif isinstance(obj, Var):
-            state.params.append(obj)
-        else:
-            raise TypeMismatch(
-                f"parameter `{name}` expects an annotation such as T.int32, T.handle or "
-                f'T.Buffer((128,), "float32"), found {obj!r}'
-            )
-        name_fresh(obj, name)
-        return obj
-
-    return Note(apply)
-
-
-def func_name(name: str) -> Note:
-    """The function's name."""
-    return Note(lambda state: setattr(state, "name", name))
-
-
-def func_attr(attrs: Mapping[str, Any]) -> Note:
-    """Attributes of the function."""
-
-    def apply(state: FunctionState) -> None:
-        if state.attrs is not None:
-            raise InvalidValue("T.func_attr is stated already for this function; put all attributes into one")
-        state.attrs = dict(attrs)
-
-    return Note(apply)
-
-
-def func_ret(ret_type: Any) -> Note:
-    """The type of the function's result."""
-
-    def apply(state: FunctionState) -> None:
-        state.ret_type = as_type(ret_type)
-
-    return Note(apply)
-
-
-def as_type(value: Any) -> Type | None:
-    """A result's type from an annotation: None, T.int32, "int32" or a type."""
-    if value is None or isinstance(value, Type):
-        return value
-    return var_of(value).type_annotation
-
-
-def match_buffer(
-    param: Any,
-    shape: Any = None,
-    dtype: str = "float32",
-    data: Var | None = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = -1,
-    offset_factor: int = 0,
-    buffer_type: str = "default",
-    axis_separators: Any = None,
-) -> Note:
-    """A buffer for a parameter of the function, or, in a block, a view of a region of another buffer."""
-    if shape is None:
-        if not isinstance(param, BufferRegion):
-            raise InvalidValue("T.match_buffer of a parameter expects the shape")
-        shape, dtype = [r.extent for r in param.region], param.buffer.dtype
-    buffer = make_buffer(
-        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
-    )
-
-    def apply(state: FunctionState) -> Buffer:
-        from ...tir.stmt import MatchBufferRegion
-
-        if isinstance(param, Var):
-            if not any(p is param for p in state.params):
-                raise InvalidValue(f"T.match_buffer expects a parameter of the function or a region, found `{param}`")
-            state.buffer_map[param] = buffer
-        else:
-            block = state.block("T.match_buffer of a region")
-            block.match_buffers.append(MatchBufferRegion(buffer, as_region(param)))
-        return buffer
-
-    return Note(apply)
-
-
-def alloc_buffer(
-    shape: Any,
-    dtype: str = "float32",
-    data: Var | None = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = -1,
-    offset_factor: int = 0,
-    buffer_type: str = "default",
-    axis_separators: Any = None,
-) -> Note:
-    """Memory of the block around it, or of the function."""
-    buffer = make_buffer(
-        shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
-    )
-
-    def apply(state: FunctionState) -> Buffer:
-        (state.blocks[-1] if state.blocks else state).alloc_buffers.append(buffer)
-        return buffer
-
-    return Note(apply)
-
-
-def where(predicate: Any) -> Note:
-    """The condition under which the block runs."""
-
-    def apply(state: FunctionState) -> None:
-        block = state.block("T.where")
-        if block.predicate is not None:
-            raise InvalidValue(f"block `{block.name}` has a T.where already; join the conditions with T.And")
-        block.predicate = ops.as_bool(predicate)
-
-    return Note(apply)
-
-
-def as_region(value: Any) -> BufferRegion:
-    """A region from a region, from an element or vector of elements, or from a whole buffer."""
-    if isinstance(value, BufferRegion):
-        return value
-    if isinstance(value, Buffer):
-        return BufferRegion.full(value)
-    if not isinstance(value, BufferLoad):
-        raise TypeMismatch(f"expected a buffer's region such as `A[0:16, i]`, found {value!r}")
-    from ...ir.expr import Ramp
-
-    region = []
-    for index in value.indices:
-        if isinstance(index, Ramp):
-            region.append(Range.from_min_extent(index.base, ops.multiply(index.stride, index.lanes)))
-        else:
-            region.append(Range.from_min_extent(index, const(1, index.dtype)))
-    return BufferRegion(value.buffer, region)
-
-
-def _regions(name: str, field: str, slices: tuple[Any, ...]) -> Note:
-    values = slices[0] if len(slices) == 1 and isinstance(slices[0], (list, tuple)) else slices
-    regions = [as_region(v) for v in values]
-
-    def apply(state: FunctionState) -> None:
-        block = state.block(f"T.{name}")
-        if getattr(block, field) is not None:
-            raise InvalidValue(f"block `{block.name}` has a T.{name} already; put all regions into one")
-        setattr(block, field, regions)
-
-    return Note(apply)
-
-
-def reads(*buffer_slices: Any) -> Note:
-    """What the block reads."""
-    return _regions("reads", "reads", buffer_slices)
-
-
-def writes(*buffer_slices: Any) -> Note:
-    """What the block writes."""
-    return _regions("writes", "writes", buffer_slices)
-
-
-def block_attr(attrs: Mapping[str, Any]) -> Note:
-    """Annotations of the block."""
-
-    def apply(state: FunctionState) -> None:
-        block = state.block("T.block_attr")
-        if block.annotations is not None:
-            raise InvalidValue(f"block `{block.name}` has a T.block_attr already; put all annotations into one")
-        block.annotations = dict(attrs)
-
-    return Note(apply)
-
-
-def env_thread(thread_tag: str, dtype: str = "int32") -> Note:
-    """The index of a thread whose extent `T.launch_thread` will state."""
-
-    def apply(state: FunctionState) -> Var:
-        var = Var("", dtype)
-        state.threads[var] = IterVar(None, var, IterVarType.ThreadIndex, thread_tag)
-        return var
-
-    return Note(apply)
-
-
-# -- names --
-
-
-def name_fresh(value: Any, name: str) -> None:
-    """Names a variable or buffer that has just been made; what has a name keeps it."""
-    if isinstance(value, IterVar):
-        value = value.var
-    if isinstance(value, Var):
-        if not value.name:
-            value.name = name
-    elif isinstance(value, Buffer) and not value.name:
-        value.name = name
-        for var, suffix in (
-            (value.data, ""),
-            (value.elem_offset, "_elem_offset"),
-            *((stride, f"_s{i}") for i, stride in enumerate(value.strides)),
-        ):
-            if isinstance(var, Var) and var.name in ("", "_elem_offset"):
-                var.name = name + suffix
