@@ -9,7 +9,7 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
-from ..ir.expr import ExprOp, PrimExpr, Range, Var, as_expr, const
+from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr, const
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import SequentialSpan, Span
 from ..runtime.error import TypeMismatch
@@ -264,4 +264,4 @@ def flat_seq(stmts: Any) -> Stmt:
 
 def is_no_op(stmt: Stmt) -> bool:
     """Whether a statement only evaluates a constant."""
-    return isinstance(stmt, Evaluate) and hasattr(stmt.value, "value")
+    return isinstance(stmt, Evaluate) and isinstance(stmt.value, ConstExpr)
