@@ -24,8 +24,15 @@ from .cpu import architecture, cpu_info, enabled_features, resolve
 from .kinds import suggestion
 from .target import Target
 
-# They say in which mode a processor runs, and how wide it is. LLVM ends the process over two that contradict each other.
-_MODES = re.compile(r"\d+bit(-mode)?|noarm|thumb-mode|(experimental-)?rv[a-z]\S*\d\d|e")
+# LLVM ends the process over features that contradict the mode or the width of a processor, or each other. It is not
+# asked about those that can.
+_CONTRADICTORY = {
+    "x86_64": r"\d+bit(-mode)?",
+    "x86": r"\d+bit(-mode)?",
+    "arm": r"noarm|thumb-mode",
+    "riscv64": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+    "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+}
 
 module_builder: Callable[[Any, Target], Any] | None = None
 """What `build_module` calls. The package that compiles modules sets it when it is imported."""
@@ -144,8 +151,9 @@ def _processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, .
         raise InvalidValue(f"LLVM has no target for the triple {triple!r}; it has {', '.join(llvm_get_targets())}.")
     processors, _, features = asked.stderr.partition("Available features")
     entry = re.compile(r"^  (\S+) +- ", re.MULTILINE)
-    names = [name for name in entry.findall(features) if not _MODES.fullmatch(name)]
-    if architecture(triple) in ("x86_64", "x86"):
+    arch = architecture(triple)
+    names = [name for name in entry.findall(features) if not re.fullmatch(_CONTRADICTORY.get(arch, ""), name)]
+    if arch in ("x86_64", "x86"):
         # Those that even the first of them seems to have are hints of speed, about which LLVM does not tell.
         hints = enabled_features(Target("llvm -mtriple=i386-linux-gnu -mcpu=i386"), names)
         names = [name for name in names if name not in hints]

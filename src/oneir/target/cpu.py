@@ -151,10 +151,12 @@ def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
         has = enabled_features(target, ("neon", "vfp4"))
         return (16 if "neon" in has else 4), 16, "vfp4" in has
     if arch in ("riscv64", "riscv32"):
-        lengths = {f"zvl{bits}b": bits // 8 for bits in (128, 256, 512, 1024)}
-        has = enabled_features(target, ("zve32x", "f", *lengths))
-        scalar = 8 if arch == "riscv64" else 4
-        return max((lengths[name] for name in lengths if name in has), default=scalar), 32, "f" in has
+        has = enabled_features(target, ("f", "zve32x"))
+        if "zve32x" not in has:
+            return (8 if arch == "riscv64" else 4), 32, "f" in has
+        # LLVM ends the process when it is asked about lengths of vectors where there are none.
+        lengths = {f"zvl{bits}b": bits // 8 for bits in (32, 64, 128, 256, 512, 1024)}
+        return max(lengths[name] for name in enabled_features(target, lengths)), 32, "f" in has
     if arch == "wasm":
         has = enabled_features(target, ("simd128", "relaxed-simd"))
         return (16 if "simd128" in has else 8), 16, "relaxed-simd" in has
