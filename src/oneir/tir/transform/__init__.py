@@ -12,6 +12,7 @@ from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_tvm_builtin import LowerTVMBuiltin
 from .make_packed_api import MakePackedAPI
+from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .remove_no_op import RemoveNoOp
 from .rewrite_unsafe_select import RewriteUnsafeSelect
