@@ -22,7 +22,7 @@ from typing import Any
 
 from . import llvm
 from .error import LibraryError
-from .object_file import host_machine
+from .object_file import host_machine, read_symbols
 from .signature import Signature
 
 _FORMAT = 1
@@ -38,17 +38,18 @@ _SIGNATURES = {
 
 def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], fcompile: Any = None) -> str:
     """Writes a shared library or an archive; returns the path."""
+    machine = read_symbols(objects[0], "the module").machine
     metadata = json.dumps(
         {
             "format": _FORMAT,
-            "machine": host_machine(),
+            "machine": machine,
             "signatures": {name: signature.to_json() for name, signature in signatures.items()},
         }
     )
     if not path.parent.is_dir():
         raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
     linker = fcompile or _linker()
-    if path.suffix in _SHARED and linker is not None:
+    if path.suffix in _SHARED and linker is not None and machine == host_machine():
         content = _shared_library(objects, metadata, linker)
     else:
         content = _archive(objects, metadata)

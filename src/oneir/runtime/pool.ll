@@ -13,9 +13,15 @@
 ;       gate = asleep << 31 | free places << 16 | workers inside
 ;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is inside.
 ;   - @epoch counts the regions. Workers watch it: spinning for a short while after each region, then asleep on it.
+;   - A worker that wakes on the caller's processor moves to another one: there it could only take turns with the caller,
+;     and a scheduler wakes threads where they ran before.
+;   - Where other threads want the processors too, a worker may lose its own in the middle of a piece, for milliseconds,
+;     while its caller waits. The caller estimates from its own pieces how long the loop would have taken alone. What it
+;     lost against that, twice, is for how long the next loops run alone, so that loops which do not profit from workers
+;     take at most half as long again as without.
 ;
 ; pool.py appends what differs between machines:
-;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause,
+;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause, @processor, @leave_processor,
 ;   @get_fp_mode, @set_fp_mode (rounding and denormals), @worker_stack_bytes, @detached, @blocked_signals, @sig_setmask.
 
 ; Mutable words lie on cache lines of their own (128 bytes: processors fetch lines in pairs).
@@ -31,6 +37,8 @@
 
 %Region = type { ptr, ptr, i64, i64, i32, i32 } ; body, env, smallest piece, floating point mode, ranges, result
 @region = internal global %Region zeroinitializer, align 128
+@caller.processor = internal global i32 -1
+@alone_ns = internal global i64 0 ; for how much longer loops run alone
 
 %Range = type { i64, i64, [14 x i64] } ; next, end
 @ranges = internal global [256 x %Range] zeroinitializer, align 128
@@ -41,6 +49,7 @@ declare i32 @pthread_attr_setdetachstate(ptr, i32)
 declare i32 @pthread_attr_destroy(ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sched_yield()
 declare i32 @llvm.smin.i32(i32, i32)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -87,7 +96,20 @@ count:
   %wanted.wide = call i64 @llvm.smin.i64(i64 %capped.wide, i64 %extent)
   %wanted = trunc i64 %wanted.wide to i32
   %single = icmp slt i32 %wanted, 2
-  br i1 %single, label %alone, label %look
+  br i1 %single, label %alone, label %doubt
+
+doubt:
+  %doubt.ns = load atomic i64, ptr @alone_ns monotonic, align 8
+  %doubtful = icmp sgt i64 %doubt.ns, 0
+  br i1 %doubtful, label %timed, label %look
+
+timed:
+  %before = call i64 @now()
+  %result.timed = call i32 %body(ptr %env, i64 0, i64 %extent)
+  %after = call i64 @now()
+  %negative = sub i64 %before, %after
+  %o0 = atomicrmw add ptr @alone_ns, i64 %negative monotonic
+  ret i32 %result.timed
 
 look: ; read before writing, so that callers who lose do not take the cache line from the one who runs
   %seen = load atomic i32, ptr @busy monotonic, align 4
@@ -121,6 +143,7 @@ give.up: ; no thread can be created
 
 publish:
   %workers = phi i32 [ %present, %staff ], [ %hired, %hire ]
+  %t.publish = call i64 @now()
   %places = call i32 @llvm.smin.i32(i32 %helpers, i32 %workers)
   %participants = add i32 %places, 1
   call void @fill_region(ptr %body, ptr %env, i64 %extent, i32 %participants)
@@ -135,11 +158,15 @@ publish:
 
 wake:
   call void @wake_up(ptr @epoch, i32 %lacking)
+  %t.woken = call i64 @now()
   br label %run
 
 run:
-  call void @participate(i64 0)
+  %t.start = phi i64 [ %t.publish, %publish ], [ %t.woken, %wake ]
+  %own = call i64 @participate(i64 0)
+  %t.stop = call i64 @now()
   call void @join()
+  call void @judge(i64 %t.publish, i64 %t.start, i64 %t.stop, i64 %own, i64 %extent)
   %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
   %result = load atomic i32, ptr %result.at monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
@@ -154,6 +181,8 @@ entry:
   %sixteenth = lshr i64 %share, 4
   %piece = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
   %mode = call i64 @get_fp_mode()
+  %processor = call i32 @processor()
+  store atomic i32 %processor, ptr @caller.processor monotonic, align 4
   store ptr %body, ptr @region
   %env.at = getelementptr %Region, ptr @region, i32 0, i32 1
   store ptr %env, ptr %env.at
@@ -186,8 +215,34 @@ done:
   ret void
 }
 
-; Run pieces of the region, own range first, until none is left or a body has failed.
-define internal void @participate(i64 %home) {
+; What a region lost against running alone, going by the time its caller took for `own` of `extent` iterations, decides
+; how long to run alone now. At most 20 ms at once, so that one bad moment does not last.
+define internal void @judge(i64 %published, i64 %start, i64 %stop, i64 %own, i64 %extent) {
+  %now = call i64 @now()
+  %took = sub i64 %now, %published
+  %busy = sub i64 %stop, %start
+  %took.real = sitofp i64 %took to double
+  %busy.real = sitofp i64 %busy to double
+  %own.real = sitofp i64 %own to double
+  %extent.real = sitofp i64 %extent to double
+  %all = fmul double %busy.real, %extent.real
+  %alone = fdiv double %all, %own.real ; nothing of its own: infinite, or nan, and so no loss
+  %loss = fsub double %took.real, %alone
+  %twice = fmul double %loss, 2.0
+  %some = fcmp ogt double %twice, 0.0
+  br i1 %some, label %lost, label %done
+lost:
+  %large = fcmp ogt double %twice, 2.0e7
+  %capped = select i1 %large, double 2.0e7, double %twice
+  %ns = fptosi double %capped to i64
+  store atomic i64 %ns, ptr @alone_ns monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
+; Run pieces of the region, own range first, until none is left or a body has failed; the number of iterations run.
+define internal i64 @participate(i64 %home) {
 entry:
   %body = load ptr, ptr @region
   %env.at = getelementptr %Region, ptr @region, i32 0, i32 1
@@ -202,6 +257,7 @@ entry:
 
 next.range:
   %visited = phi i64 [ 0, %entry ], [ %visited.next, %exhausted ]
+  %run.range = phi i64 [ 0, %entry ], [ %run, %exhausted ]
   %sum = add i64 %home, %visited
   %index = urem i64 %sum, %n
   %range = getelementptr %Range, ptr @ranges, i64 %index
@@ -210,6 +266,7 @@ next.range:
   br label %next.piece
 
 next.piece:
+  %run = phi i64 [ %run.range, %next.range ], [ %run.next, %work ]
   %failed.before = load atomic i32, ptr %result.at monotonic, align 4
   %go = icmp eq i32 %failed.before, 0
   br i1 %go, label %claim, label %done
@@ -232,6 +289,7 @@ try:
 
 work:
   %result = call i32 %body(ptr %env, i64 %begin, i64 %stop)
+  %run.next = add i64 %run, %take
   %good = icmp eq i32 %result, 0
   br i1 %good, label %next.piece, label %failed
 
@@ -245,7 +303,7 @@ exhausted:
   br i1 %more, label %next.range, label %done
 
 done:
-  ret void
+  ret i64 %run
 }
 
 ; Close the gate and wait for the workers inside: spinning first, then asleep, which also frees this processor for them.
@@ -279,7 +337,7 @@ entry:
   br label %round
 
 round: ; the clock is read once in 16 looks
-  %start = phi i64 [ 0, %entry ], [ %start.next, %clock ]
+  %start = phi i64 [ 0, %entry ], [ %start.next, %yield ]
   br label %look
 
 look:
@@ -302,7 +360,11 @@ clock:
   %start.next = select i1 %first, i64 %now, i64 %start
   %spent = sub i64 %now, %start.next
   %over = icmp sge i64 %spent, %budget
-  br i1 %over, label %no, label %round
+  br i1 %over, label %no, label %yield
+
+yield: ; the one waited for may want this very processor
+  %o0 = call i32 @sched_yield()
+  br label %round
 
 yes:
   ret i1 true
@@ -373,6 +435,15 @@ sleep:
 
 awake:
   %o1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  %here = call i32 @processor()
+  %there = load atomic i32, ptr @caller.processor monotonic, align 4
+  %same = icmp eq i32 %here, %there
+  %known = icmp sge i32 %here, 0
+  %in.the.way = and i1 %same, %known
+  br i1 %in.the.way, label %move, label %new.epoch
+
+move: ; even when the region is over, or the next would find it here again
+  call void @leave_processor(i32 %here)
   br label %new.epoch
 
 new.epoch:
@@ -400,7 +471,7 @@ work:
   %n.narrow = load i32, ptr %n.at
   %n = zext i32 %n.narrow to i64
   %home = urem i64 %own, %n
-  call void @participate(i64 %home)
+  %o2 = call i64 @participate(i64 %home)
   br label %leave
 
 leave: ; what this worker wrote is visible to the caller that sees it gone

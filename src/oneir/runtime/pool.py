@@ -32,6 +32,9 @@ _LINUX = """
 
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
 
 ; futex(word, FUTEX_WAIT_PRIVATE, value, no time limit)
 define internal void @wait_on(ptr %word, i32 %value) {
@@ -54,6 +57,43 @@ define internal i64 @now() {
   %scaled = mul i64 %seconds, 1000000000
   %sum = add i64 %scaled, %rest
   ret i64 %sum
+}
+
+define internal i32 @processor() {
+  %number = call i32 @sched_getcpu()
+  ret i32 %number
+}
+
+; Forbidding this thread the processor that it runs on makes it move; then it may run there again.
+define internal void @leave_processor(i32 %number) {
+entry:
+  %all = alloca [16 x i64], align 8
+  %rest = alloca [16 x i64], align 8
+  %got = call i32 @sched_getaffinity(i32 0, i64 128, ptr %all)
+  %failed = icmp slt i32 %got, 0
+  %large = icmp ugt i32 %number, 1023
+  %no = or i1 %failed, %large
+  br i1 %no, label %done, label %move
+move:
+  %set = load [16 x i64], ptr %all
+  store [16 x i64] %set, ptr %rest
+  %index = lshr i32 %number, 6
+  %low = and i32 %number, 63
+  %shift = zext i32 %low to i64
+  %bit = shl i64 1, %shift
+  %others = xor i64 %bit, -1
+  %at = getelementptr i64, ptr %rest, i32 %index
+  %old = load i64, ptr %at
+  %new = and i64 %old, %others
+  store i64 %new, ptr %at
+  %refused = call i32 @sched_setaffinity(i32 0, i64 128, ptr %rest) ; as when there is no other processor
+  %moved = icmp eq i32 %refused, 0
+  br i1 %moved, label %restore, label %done
+restore:
+  %ignored = call i32 @sched_setaffinity(i32 0, i64 128, ptr %all)
+  br label %done
+done:
+  ret void
 }
 """
 
@@ -82,6 +122,14 @@ define internal void @wake_up(ptr %word, i32 %count) {
 define internal i64 @now() {
   %time = call i64 @clock_gettime_nsec_np(i32 8)
   ret i64 %time
+}
+
+; not to be known
+define internal i32 @processor() {
+  ret i32 -1
+}
+define internal void @leave_processor(i32 %number) {
+  ret void
 }
 """
 
