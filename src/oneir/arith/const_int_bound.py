@@ -245,7 +245,9 @@ class BoundAnalyzer:
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return everything
         low, high = self.visit(expr.value)
-        return (low, high) if low >= everything[0] and high <= everything[1] else everything
+        # Of a uint64, infinity may be a value that int64 does not hold.
+        unknown = high == POS_INF and source.code == "uint" and source.bits > 63
+        return (low, high) if low >= everything[0] and high <= everything[1] and not unknown else everything
 
     def _ramp(self, expr: Any) -> Bounds:
         if not isinstance(expr.lanes, int):

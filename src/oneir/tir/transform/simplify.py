@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer, Extension
+from ...arith.const_int_bound import is_index_like
 from ...ir import operators as ops
 from ...ir.container import map_array
-from ...ir.expr import ConstExpr, IntImm, PrimExpr, Var
+from ...ir.expr import BinaryOpExpr, ConstExpr, IntImm, Let, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
 from ..buffer import Buffer
@@ -74,10 +75,13 @@ class StmtSimplifier(AnalyzedMapper):
     def __init__(self, analyzer: Analyzer | None = None):
         super().__init__(analyzer)
         self.blocks = self.declarations = 0
+        self.loaded = LoadedIntegers()
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, PrimExpr):
-            return node if isinstance(node, ConstExpr) else self.analyzer.simplify(node)
+            if isinstance(node, ConstExpr):
+                return node
+            return self.generic_visit(node) if self.loaded.computes(node) else self.analyzer.simplify(node)
         return super().visit(node)
 
     def visit_Buffer(self, buffer: Buffer) -> Any:
@@ -127,6 +131,8 @@ class StmtSimplifier(AnalyzedMapper):
         value = self.visit(node.value)
         if isinstance(value, (Var, ConstExpr)):
             return self.visit(substitute(node.body, {node.var: value}))
+        if self.loaded.loads(value):
+            self.loaded.variables.add(node.var)
         self.bind(node.var, value)
         return node.replace(value=value, body=self.visit(node.body))
 
@@ -145,6 +151,48 @@ class StmtSimplifier(AnalyzedMapper):
     def visit_BufferStore(self, node: BufferStore) -> Any:
         new = self.generic_visit(node)
         return Evaluate(0) if stores_what_is_there(new) else new
+
+
+class LoadedIntegers:
+    """Finds arithmetic on loaded integers of the dtypes of indices. It wraps; the analyzer assumes that indices do not.
+
+    What is computed to be an index of a load counts as an index, wherever its parts come from.
+    """
+
+    def __init__(self) -> None:
+        self.variables: set[Var] = set()
+        """Variables that stand for something loaded."""
+        self._seen: dict[int, tuple[PrimExpr, bool, bool]] = {}
+
+    def loads(self, expr: Any) -> bool:
+        """Whether the value of an expression depends on memory."""
+        return self._look(expr)[0]
+
+    def computes(self, expr: Any) -> bool:
+        """Whether there is such arithmetic in an expression."""
+        return self._look(expr)[1]
+
+    def _look(self, expr: Any) -> tuple[bool, bool]:
+        if isinstance(expr, Var):
+            return expr in self.variables, False
+        if isinstance(expr, BufferLoad):
+            return True, False
+        found = self._seen.get(id(expr))
+        if found is not None:
+            return found[1:]
+        loads = computes = False
+
+        def add(child: Any) -> None:
+            nonlocal loads, computes
+            below = self._look(child)
+            loads, computes = loads or below[0], computes or below[1]
+
+        if isinstance(expr, Let) and self.loads(expr.value):
+            self.variables.add(expr.var)
+        expr._visit_children(add)
+        computes = computes or (loads and isinstance(expr, BinaryOpExpr) and is_index_like(expr.a.dtype))
+        self._seen[id(expr)] = expr, loads, computes
+        return loads, computes
 
 
 def stores_what_is_there(store: BufferStore) -> bool:
