@@ -34,10 +34,10 @@ from .runtime import (
     webgpu,
 )
 from .runtime.error import OneIRError
+from .version import __version__
 
 TVMError = OneIRError
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Device",

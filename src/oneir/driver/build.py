@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -183,11 +184,15 @@ def _parameter_names(mod: IRModule) -> str:
 @functools.cache
 def _fingerprint() -> str:
     """A digest of the compiler's own files, so that code compiled by another state of it is not used."""
-    root = Path(__file__).parent.parent
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(root.rglob("*.py")):
-        stat = path.stat()
-        digest.update(f"{path.relative_to(root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    folders = [str(Path(__file__).parent.parent)]
+    while folders:
+        for entry in sorted(os.scandir(folders.pop()), key=lambda e: e.name):
+            if entry.name.endswith(".py"):
+                stat = entry.stat()
+                digest.update(f"{entry.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+            elif entry.name != "__pycache__" and entry.is_dir():
+                folders.append(entry.path)
     return digest.hexdigest()
 
 

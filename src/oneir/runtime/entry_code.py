@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.resources
+import os
 import re
 import string
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,11 +83,13 @@ def library() -> LoadedObject:
 def _library() -> LoadedObject:
     from . import llvm, object_cache
 
-    text = _text()
-    key = object_cache.cache_key("entry", text, llvm.host_cpu(), llvm.host_features())
+    template, numbers = Path(__file__).with_name("entry.ll").read_bytes(), _numbers()
+    # The text itself, which takes a while to expand, is made only when it must be compiled.
+    state = f"{sorted(numbers.items())} {os.stat(__file__).st_mtime_ns}"
+    key = object_cache.cache_key("entry", template, state, llvm.host_cpu(), llvm.host_features())
     code = object_cache.get(key)
     if code is None:
-        code = llvm.compile_ir(text, name="entry")
+        code = llvm.compile_ir(_text(template.decode(), numbers), name="entry")
         object_cache.put(key, code)
     _fill_table()
     llvm.add_symbol("oneir_entry_table", ctypes.addressof(table))
@@ -107,10 +110,9 @@ def _fill_table() -> None:
         table.numpy_dtypes[dtype.num] = code | bits << 8 | lanes << 16
 
 
-def _text() -> str:
+def _text(template: str, numbers: dict[str, int]) -> str:
     """entry.ll with its abbreviations and names expanded."""
-    template = importlib.resources.files("oneir.runtime").joinpath("entry.ll").read_text("utf-8")
-    text = string.Template(template).substitute(_numbers())
+    text = string.Template(template).substitute(numbers)
     text = re.sub(
         r"(%[\w.]+) = table (\w+)$",
         lambda m: (

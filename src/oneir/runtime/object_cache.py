@@ -12,12 +12,13 @@ exceed `MAX_BYTES`, those unused for longest go.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import sys
 import tempfile
 from pathlib import Path
+
+from ..version import __version__
 
 MAX_BYTES = 1 << 30
 
@@ -34,7 +35,7 @@ def cache_key(*parts: str | bytes) -> str:
     from .llvm import llvm_version
 
     digest = hashlib.blake2b(digest_size=20)
-    for part in (_release(), llvm_version(), *parts):
+    for part in (__version__, llvm_version(), *parts):
         data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
@@ -133,13 +134,3 @@ def _path(key: str) -> Path | None:
 
 def _checksum(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-
-
-@functools.cache
-def _release() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("oneir")
-    except PackageNotFoundError:
-        return "source"
