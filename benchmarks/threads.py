@@ -1,7 +1,8 @@
-"""What parallel regions cost: `python -m benchmarks.threads`.
+"""What the worker pool costs and gains: `python -m benchmarks.threads`. Each figure is printed with its bar.
 
-A region over two threads, entered from native loops (so that Python's own cost is not counted): empty, from one caller and
-from eight at once; right after `fork`; with 5 ms between calls, in processor time; and alternating with torch's regions.
+The callers are native loops, entered through ctypes, which releases the GIL. A region with work runs 64 iterations of a
+chain of multiplications that no compiler shortens; "serial" is the same body called once for all of them. Where regions
+alternate with PyTorch's, PyTorch uses all its threads, and those spin for a while after each of its regions.
 """
 
 from __future__ import annotations
@@ -9,143 +10,232 @@ from __future__ import annotations
 import ctypes
 import os
 import statistics
+import sys
 import threading
 import time
-
-import torch
+from collections.abc import Callable
 
 from benchmarks.measure import verdict
-from oneir.runtime import llvm, num_threads
-from oneir.runtime.pool import parallel_for_address
+from oneir.runtime import num_threads
+from oneir.runtime.llvm import compile_ir, link
 
-SOURCE = """
+ROUNDS = 15
+ITERATIONS = 64
+
+HARNESS = """
 declare i32 @oneir_parallel_for(ptr, ptr, i64, i32)
 
-define internal i32 @nothing(ptr %env, i64 %begin, i64 %end) {
+define i32 @nothing(ptr %env, i64 %begin, i64 %end) {
   ret i32 0
 }
 
-; About a microsecond of work for each item: a chain of multiplications.
-define internal i32 @some(ptr %env, i64 %begin, i64 %end) {
+; For each i in [begin, end): the end of a chain of `steps` multiplications, into out[i].
+; env: { i64 steps, [8 x i64] padding, [64 x double] out }
+define i32 @work(ptr %env, i64 %begin, i64 %end) {
 entry:
-  %length = sub i64 %end, %begin
-  %steps = mul i64 %length, 1000
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %x = phi i64 [ %begin, %entry ], [ %y, %loop ]
-  %m = mul i64 %x, 6364136223846793005
-  %y = add i64 %m, 1442695040888963407
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %steps
-  br i1 %more, label %loop, label %done
+  %steps = load i64, ptr %env
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %outer, label %done
+outer:
+  %i = phi i64 [ %begin, %entry ], [ %i.next, %store ]
+  %real = sitofp i64 %i to double
+  br label %inner
+inner:
+  %k = phi i64 [ 0, %outer ], [ %k.next, %inner ]
+  %x = phi double [ %real, %outer ], [ %x.next, %inner ]
+  %product = fmul double %x, 0x3FEFFFFFFFFFF000
+  %x.next = fadd double %product, 1.0
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %steps
+  br i1 %more, label %inner, label %store
+store:
+  %index = add i64 %i, 9
+  %at = getelementptr i64, ptr %env, i64 %index
+  store double %x.next, ptr %at
+  %i.next = add i64 %i, 1
+  %again = icmp slt i64 %i.next, %end
+  br i1 %again, label %outer, label %done
 done:
-  %slot = getelementptr i64, ptr %env, i64 %begin
-  store volatile i64 %y, ptr %slot
   ret i32 0
 }
 
-define void @empty_regions(i64 %count) {
+; `calls` regions one after the other.
+define i32 @regions(ptr %body, ptr %env, i64 %extent, i64 %calls) {
 entry:
   br label %loop
 loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %code = call i32 @oneir_parallel_for(ptr @nothing, ptr null, i64 2, i32 0)
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
+  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
+  %sum = phi i32 [ 0, %entry ], [ %sum.next, %loop ]
+  %result = call i32 @oneir_parallel_for(ptr %body, ptr %env, i64 %extent, i32 0)
+  %sum.next = add i32 %sum, %result
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %calls
   br i1 %more, label %loop, label %done
 done:
-  ret void
-}
-
-define void @region(ptr %env, i64 %items, i32 %threads) {
-  %code = call i32 @oneir_parallel_for(ptr @some, ptr %env, i64 %items, i32 %threads)
-  ret void
+  ret i32 %sum.next
 }
 """
 
 
-def native() -> tuple[ctypes._CFuncPtr, ctypes._CFuncPtr, object]:
-    """The functions `empty_regions(count)` and `region(env, items, threads)`."""
-    parallel_for_address()
-    code = llvm.link(llvm.compile_ir(SOURCE, name="regions"))
-    empty = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.symbol("empty_regions"))
-    region = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)(code.symbol("region"))
-    return empty, region, code
+class Harness:
+    """The native loops, and a body whose serial time can be chosen."""
+
+    def __init__(self) -> None:
+        self.library = link(compile_ir(HARNESS, name="the harness"))
+        kinds = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+        self.regions = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(self.library.symbol("regions"))
+        self.nothing, self.work = self.library.symbol("nothing"), self.library.symbol("work")
+        body = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+        self._body = body(self.work)
+        self.env = (ctypes.c_int64 * (9 + ITERATIONS))()
+
+    def empty(self, calls: int) -> None:
+        """Regions with nothing in them, an iteration for each thread."""
+        self.regions(self.nothing, None, num_threads(), calls)
+
+    def serial(self) -> None:
+        """The work, without the pool."""
+        self._body(self.env, 0, ITERATIONS)
+
+    def parallel(self) -> None:
+        """One region with the work."""
+        self.regions(self.work, self.env, ITERATIONS, 1)
+
+    def set_work(self, seconds: float) -> None:
+        """Choose the steps so that `serial` takes about `seconds`."""
+        self.env[0] = 2_000
+        self.env[0] = max(1, int(2_000 * seconds / min(elapsed(self.serial) for _ in range(20))))
 
 
-def per_call(empty: ctypes._CFuncPtr, callers: int, count: int = 20_000) -> float:
-    """Microseconds from one call to the next of each caller, while all of them call."""
-    times: list[float] = []
-    barrier = threading.Barrier(callers)
-
-    def work() -> None:
-        barrier.wait()
-        start = time.perf_counter()
-        empty(count)
-        times.append((time.perf_counter() - start) / count * 1e6)
-
-    threads = [threading.Thread(target=work) for _ in range(callers)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return statistics.median(times)
-
-
-def after_fork(empty: ctypes._CFuncPtr) -> float:
-    """Microseconds per region in a child process, its first one included."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        start = time.perf_counter()
-        empty(1000)
-        os.write(write, f"{(time.perf_counter() - start) * 1e3}".encode())
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return float(os.read(read, 100)) if status == 0 else float("inf")
-
-
-def spaced(region: ctypes._CFuncPtr, threads: int, calls: int = 100) -> float:
-    """Milliseconds of processor time for calls 5 ms apart."""
-    env = (ctypes.c_int64 * 4096)()
-    start = time.process_time()
-    for _ in range(calls):
-        region(env, 200, threads)
-        time.sleep(0.005)
-    return (time.process_time() - start) * 1e3
-
-
-def alternating(region: ctypes._CFuncPtr, threads: int, rounds: int = 300) -> float:
-    """Microseconds for one region of ours and one of torch's, in turn; with one thread, both serial."""
-    torch.set_num_threads(threads)
-    env = (ctypes.c_int64 * 4096)()
-    x = torch.ones(200_000)
-    for _ in range(20):
-        region(env, 100, threads)
-        torch.add(x, 1.0, out=x)
+def elapsed(call: Callable[[], object]) -> float:
+    """The seconds that one call takes."""
     start = time.perf_counter()
-    for _ in range(rounds):
-        region(env, 100, threads)
-        torch.add(x, 1.0, out=x)
-    return (time.perf_counter() - start) / rounds * 1e6
+    call()
+    return time.perf_counter() - start
 
 
-def line(what: str, value: float, bar: float, unit: str) -> None:
-    print(f"{what:54} {value:8.2f} {unit:3} {verdict(value, bar, False)}")
+def one_caller(harness: Harness) -> float:
+    """Seconds for fork and join of a region with nothing in it."""
+    return statistics.median(elapsed(lambda: harness.empty(20_000)) / 20_000 for _ in range(ROUNDS))
+
+
+def eight_callers(harness: Harness) -> float:
+    """The same, from one call to the next of each of eight threads that do so at once."""
+    calls = 20_000
+
+    def together() -> float:
+        barrier = threading.Barrier(9)
+
+        def caller() -> None:
+            barrier.wait()
+            harness.empty(calls)
+
+        threads = [threading.Thread(target=caller) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        barrier.wait()
+        return elapsed(lambda: [thread.join() for thread in threads]) / calls
+
+    return statistics.median(together() for _ in range(ROUNDS))
+
+
+def after_fork(harness: Harness) -> bool:
+    """Whether a child can run regions, and the parent still can."""
+    harness.set_work(1e-4)
+    harness.parallel()
+    harness.serial()
+    expected = list(harness.env)
+    child = os.fork()
+    harness.env[9:] = [0] * ITERATIONS
+    harness.parallel()
+    right = list(harness.env) == expected
+    if child == 0:
+        os._exit(0 if right else 1)
+    return right and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def without_rest(harness: Harness, seconds: float) -> float:
+    """The time of regions one after the other, as a part of that of the same work done serially."""
+    harness.set_work(seconds)
+    calls = max(4, int(0.01 / seconds))
+    ratios = []
+    for _ in range(ROUNDS * 2):
+        serial = elapsed(lambda: [harness.serial() for _ in range(calls)])
+        ratios.append(elapsed(lambda: harness.regions(harness.work, harness.env, ITERATIONS, calls)) / serial)
+    return statistics.median(ratios)
+
+
+def after_idling(harness: Harness, seconds: float) -> float:
+    """The time of a region after 20 ms of rest, as a part of that of the serial work after the same."""
+    harness.set_work(seconds)
+    parallel, serial = [], []
+    for _ in range(40):
+        for times, call in ((parallel, harness.parallel), (serial, harness.serial)):
+            time.sleep(0.02)
+            times.append(elapsed(call))
+    return statistics.median(parallel) / statistics.median(serial)
+
+
+def between_calls(harness: Harness) -> float:
+    """Processor time of calls with 100 µs of work every 5 ms, as a part of that of the serial work."""
+    harness.set_work(1e-4)
+
+    def processor_time(call: Callable[[], object]) -> float:
+        start = time.process_time()
+        for _ in range(50):
+            time.sleep(0.005)
+            call()
+        return time.process_time() - start
+
+    return statistics.median(processor_time(harness.parallel) / processor_time(harness.serial) for _ in range(5))
+
+
+def alternating(harness: Harness, seconds: float) -> tuple[float, float]:
+    """The mean time of regions that follow one of PyTorch's each, as a part of that of the serial work there.
+
+    Also how much slower PyTorch's regions are than between serial work.
+    """
+    import torch
+
+    a = torch.rand(1 << 18)
+    times: dict[str, list[float]] = {"parallel": [], "serial": [], "torch, parallel": [], "torch, serial": []}
+    harness.set_work(seconds)
+    for _ in range(ROUNDS):
+        for name, call in (("parallel", harness.parallel), ("serial", harness.serial)):
+            for _ in range(60):
+                times[f"torch, {name}"].append(elapsed(lambda: torch.exp(a, out=a).mul_(0.1)))
+                times[name].append(elapsed(call))
+    mean = {name: statistics.fmean(values) for name, values in times.items()}
+    return mean["parallel"] / mean["serial"], mean["torch, parallel"] / mean["torch, serial"]
 
 
 def main() -> None:
-    empty, region, _code = native()
-    empty(1000)
+    """Print the table; the exit status tells if a bar was missed."""
+    harness = Harness()
+    missed = False
+
+    def report(name: str, value: float, unit: str, bar: float, note: str = "") -> None:
+        nonlocal missed
+        judged = verdict(value, bar, at_least=False)
+        missed |= judged != "ok"
+        print(f"{name:62} {value:6.2f} {unit:2}  bar {bar:3g}  {judged}{note}")
+
     print(f"{num_threads()} threads")
-    line("an empty region, one caller", statistics.median(per_call(empty, 1) for _ in range(7)), 4, "µs")
-    line("an empty region, eight callers at once", statistics.median(per_call(empty, 8, 5000) for _ in range(7)), 10, "µs")
-    line("an empty region, right after fork", statistics.median(after_fork(empty) for _ in range(5)), 50, "µs")
-    serial, parallel = spaced(region, 1), spaced(region, 0)
-    line("processor time of calls 5 ms apart, of the serial work", parallel / serial, 3, "x")
-    alone, both = alternating(region, 1), alternating(region, 2)
-    line("alternating with torch's regions, of the serial time", both / alone, 2, "x")
+    report("fork and join, one caller", one_caller(harness) * 1e6, "µs", 4)
+    report("fork and join, eight callers at once", eight_callers(harness) * 1e6, "µs", 10)
+    report("wrong right after fork, in child or parent", float(not after_fork(harness)), "", 0)
+    for microseconds in (10, 100, 1000):
+        name = f"{microseconds} µs of work, calls without rest, against serial"
+        report(name, without_rest(harness, microseconds / 1e6), "x", 1)
+    for microseconds in (50, 200, 1000):
+        name = f"{microseconds} µs of work, after 20 ms of rest, against serial"
+        report(name, after_idling(harness, microseconds / 1e6), "x", 1.5)
+    report("processor time, calls 5 ms apart, against serial", between_calls(harness), "x", 3)
+    for microseconds in (25, 100, 400):
+        ratio, slowdown = alternating(harness, microseconds / 1e6)
+        name = f"{microseconds} µs of work, alternating with PyTorch, against serial"
+        report(name, ratio, "x", 2, f"   PyTorch's own part takes {slowdown:.2f} x")
+    sys.exit(missed)
 
 
 if __name__ == "__main__":

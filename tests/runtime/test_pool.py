@@ -1,40 +1,35 @@
-"""Parallel regions: every iteration once, errors passed on, callers that nest, compete and fork."""
+"""The worker pool: every iteration runs exactly once, whoever runs it, and errors, forks and odd numbers do no harm."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 
 from oneir.runtime import llvm, num_threads, set_num_threads
 from oneir.runtime.error import InvalidValue
+from oneir.runtime.object_file import read_symbols
 from oneir.runtime.pool import cgroup_cpu_limit, parallel_for_address, pool_ir
 
 BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-COUNT = """
+PARALLEL_FOR = ctypes.CFUNCTYPE(ctypes.c_int32, BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+
+# Natively: each iteration adds 1 to its counter, atomically, so that iterations run twice would show.
+COUNTING = """
 declare i32 @oneir_parallel_for(ptr, ptr, i64, i32)
 
-; Adds 1 to every element of a row of int32; fails with the index + 1 of an element that is 7 before.
-define internal i32 @add(ptr %row, i64 %begin, i64 %end) {
+define i32 @count(ptr %counters, i64 %begin, i64 %end) {
 entry:
-  %some = icmp slt i64 %begin, %end
-  br i1 %some, label %loop, label %done
+  br label %loop
 loop:
-  %i = phi i64 [ %begin, %entry ], [ %next, %fine ]
-  %at = getelementptr i32, ptr %row, i64 %i
-  %old = load i32, ptr %at
-  %seven = icmp eq i32 %old, 7
-  br i1 %seven, label %failed, label %fine
-failed:
-  ret i32 -5
-fine:
-  %new = add i32 %old, 1
-  store i32 %new, ptr %at
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %at = getelementptr i32, ptr %counters, i64 %i
+  %old = atomicrmw add ptr %at, i32 1 monotonic
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %end
   br i1 %more, label %loop, label %done
@@ -42,141 +37,311 @@ done:
   ret i32 0
 }
 
-define i32 @count(ptr %row, i64 %extent, i32 %threads) {
-  %code = call i32 @oneir_parallel_for(ptr @add, ptr %row, i64 %extent, i32 %threads)
-  ret i32 %code
+define i32 @regions(ptr %counters, i64 %extent, i32 %threads, i64 %times) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %sum = phi i32 [ 0, %entry ], [ %sum.next, %loop ]
+  %result = call i32 @oneir_parallel_for(ptr @count, ptr %counters, i64 %extent, i32 %threads)
+  %sum.next = add i32 %sum, %result
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %times
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 %sum.next
 }
 """
 
 
 @pytest.fixture(scope="module")
-def count():
-    code = llvm.link(llvm.compile_ir(COUNT, name="count"))
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)(code.symbol("count"))
-    function.code = code
-    return function
+def regions():
+    """regions(counters, extent, threads, times): natively, one region after the other."""
+    loaded = llvm.link(llvm.compile_ir(COUNTING, name="counting"))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_int64)
+    function = kind(loaded.symbol("regions"))
+    yield function
+    del loaded
 
 
 @pytest.fixture
-def four_threads():
+def threads():
+    """As many threads as a test likes; the number is put back afterwards."""
     before = num_threads()
-    set_num_threads(4)
-    yield
+    yield set_num_threads
     set_num_threads(before)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2, 3, 100])
-def test_every_iteration_runs_once(count, four_threads, threads):
-    for extent in (0, 1, 2, 3, 5, 16, 1000, 100_003):
-        row = np.zeros(extent + 1, "int32")
-        assert count(row.ctypes.data, extent, threads) == 0
-        assert (row[:extent] == 1).all() and row[extent] == 0
+def parallel_for(body, extent: int, max_threads: int = 0) -> int:
+    return PARALLEL_FOR(parallel_for_address())(BODY(body), None, extent, max_threads)
 
 
-def test_a_negative_extent_is_an_empty_one(count):
-    assert count(None, -3, 0) == 0
+@pytest.mark.parametrize("max_threads", [0, 1, 2, 3, 7, 256, 100_000, -1])
+@pytest.mark.parametrize("extent", [1, 2, 3, 5, 16, 97, 1000, 65_537])
+def test_every_iteration_runs_once(regions, extent, max_threads):
+    counters = (ctypes.c_int32 * extent)()
+    assert regions(counters, extent, max_threads, 50) == 0
+    assert set(counters) == {50}
 
 
-def test_the_first_failure_is_the_result(count, four_threads):
-    row = np.zeros(10_000, "int32")
-    row[9_000] = 7
+@pytest.mark.parametrize("extent", [0, -1, -(2**63)])
+def test_without_iterations_the_body_is_not_called(extent):
+    assert parallel_for(lambda *_: 1, extent) == 0
+
+
+def test_a_huge_extent_is_cut_without_overflow(threads):
+    threads(3)
+    pieces = []
+    extent = 2**63 - 1
+
+    def body(_env, begin, end):
+        pieces.append((begin, end))
+        return 0
+
+    assert parallel_for(body, extent) == 0
+    pieces.sort()
+    assert pieces[0][0] == 0
+    assert pieces[-1][1] == extent
+    assert all(left[1] == right[0] for left, right in zip(pieces, pieces[1:], strict=False))
+
+
+def test_workers_do_take_part(threads):
+    threads(3)
+    others = set()
+
+    def body(_env, begin, end):
+        if threading.get_ident() == caller:
+            found.wait(0.05)  # leave the rest to a worker for a moment
+        else:
+            others.add(threading.get_ident())
+            found.set()
+        return 0
+
+    caller = threading.get_ident()
+    found = threading.Event()
+    for _ in range(200):
+        parallel_for(body, 64)
+        if others:
+            break
+    assert 1 <= len(others) <= 2
+
+
+def test_one_thread_means_the_caller(threads):
+    threads(1)
+    seen = set()
+    parallel_for(lambda *_: seen.add(threading.get_ident()) or 0, 100)
+    threads(4)
+    parallel_for(lambda *_: seen.add(threading.get_ident()) or 0, 100, max_threads=1)
+    assert seen == {threading.get_ident()}
+
+
+def test_an_error_is_the_result_and_stops_the_rest(threads):
+    threads(2)
+    ran = []
+
+    def body(_env, begin, end):
+        ran.extend(range(begin, end))
+        return 7 if begin <= 0 < end else 0
+
+    assert parallel_for(body, 1) == 7
+    for _ in range(20):
+        assert parallel_for(body, 1000) == 7
+    assert parallel_for(lambda *_: 0, 1000) == 0  # a later region does not see it
+
+
+def test_an_error_in_the_last_iteration_is_the_result(threads):
+    threads(4)
     for _ in range(50):
-        assert count(row.ctypes.data, 10_000, 0) == -5
-        row[:9_000] = 0
-        row[9_001:] = 0
+        assert parallel_for(lambda _env, begin, end: -3 if end == 5000 else 0, 5000) == -3
 
 
-def test_eight_callers_at_once(count, four_threads):
-    rows = [np.full(5_000, 100, "int32") for _ in range(8)]
+def test_nested_regions_run_whole(threads):
+    threads(2)
+    extent = 12
+    counters = [[0] * extent for _ in range(extent)]
 
-    def work(row):
-        for _ in range(300):
-            assert count(row.ctypes.data, len(row), 0) == 0
+    def outer(_env, begin, end):
+        for i in range(begin, end):
 
-    threads = [threading.Thread(target=work, args=(row,)) for row in rows]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert all((row == 400).all() for row in rows)
+            def inner(_env, inner_begin, inner_end, i=i):
+                for j in range(inner_begin, inner_end):
+                    counters[i][j] += 1
+                return 0
 
+            assert parallel_for(inner, extent) == 0
+        return 0
 
-def test_a_nested_region_runs_in_its_caller(count, four_threads):
-    parallel_for = ctypes.CFUNCTYPE(ctypes.c_int32, BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)(
-        parallel_for_address()
-    )
-    rows = np.zeros((40, 100), "int32")
-
-    @BODY
-    def outer(env, begin, end):
-        return sum(count(rows[i].ctypes.data, 100, 0) for i in range(begin, end))
-
-    assert parallel_for(outer, None, 40, 0) == 0
-    assert (rows == 1).all()
+    for _ in range(10):
+        assert parallel_for(outer, extent) == 0
+    assert counters == [[10] * extent for _ in range(extent)]
 
 
-def test_a_child_of_fork_starts_its_own_workers(tmp_path):
-    code = """
-import os
-import numpy as np
-import oneir
-from oneir.script import tir as T
+def test_an_error_in_a_nested_region_comes_out():
+    assert parallel_for(lambda *_: parallel_for(lambda *_: 9, 10), 10) == 9
 
-@T.prim_func
-def f(A: T.Buffer((1000,), "int32")):
-    for i in T.parallel(1000):
-        A[i] = A[i] + 1
 
-built = oneir.build(f)
-oneir.runtime.set_num_threads(3)
-a = np.zeros(1000, "int32")
-built(a)
-for _ in range(3):
+def test_eight_callers_at_once(regions, threads):
+    threads(3)
+    failures = []
+
+    def caller(extent):
+        counters = (ctypes.c_int32 * extent)()
+        if regions(counters, extent, 0, 300) != 0 or set(counters) != {300}:
+            failures.append(extent)
+
+    callers = [threading.Thread(target=caller, args=(50 + number,)) for number in range(8)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join()
+    assert failures == []
+
+
+def test_more_threads_and_fewer(regions, threads):
+    for count in (4, 2, 6, 1, 3):
+        threads(count)
+        assert num_threads() == count
+        counters = (ctypes.c_int32 * 100)()
+        assert regions(counters, 100, 0, 20) == 0
+        assert set(counters) == {20}
+
+
+FORKING = """
+import os, sys, threading
+import ctypes
+sys.path.insert(0, {tests!r})
+import test_pool
+from oneir.runtime import set_num_threads
+set_num_threads(3)
+
+def works():
+    counts = [0] * 200
+    def body(env, begin, end):
+        for i in range(begin, end):
+            counts[i] += 1
+        return 0
+    return all(test_pool.parallel_for(body, 200) == 0 for _ in range(20)) and counts == [20] * 200
+
+assert works()
+for generation in range(3):  # children of children, too
     child = os.fork()
-    if child == 0:
-        for _ in range(20):
-            built(a)
-        os._exit(0 if (a == 21).all() else 1)
-    assert os.waitpid(child, 0)[1] == 0
-built(a)
-assert (a == 2).all()
-print("fine")
+    if child:
+        ok = works() and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os._exit(0 if ok else 1)
+    if not works():
+        os._exit(1)
+os._exit(0)
 """
-    script = tmp_path / "forks.py"
-    script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "fine\n", done.stderr
 
 
-def test_the_number_of_threads_follows_the_environment():
-    code = "import oneir.runtime; print(oneir.runtime.num_threads())"
-    for value, expected in (("3", "3"), ("5,2", "5"), ("100000", "256")):
-        environment = {**os.environ, "OMP_NUM_THREADS": value}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-        assert done.stdout.strip() == expected
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_children_of_fork_have_workers_of_their_own():
+    code = FORKING.format(tests=os.path.dirname(__file__))
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_control_groups_limit_the_threads(tmp_path):
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n")
-    (tmp_path / "sys/fs/cgroup/a/b").mkdir(parents=True)
-    assert cgroup_cpu_limit(tmp_path) == float("inf")
-    (tmp_path / "sys/fs/cgroup/a/cpu.max").write_text("150000 100000\n")
-    (tmp_path / "sys/fs/cgroup/a/b/cpu.max").write_text("max 100000\n")
-    assert cgroup_cpu_limit(tmp_path) == 1.5
+def test_the_process_ends_with_workers_asleep_or_spinning():
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_pool; "
+    code += "test_pool.parallel_for(lambda *_: 0, 100, 4)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_unusable_numbers_of_threads_are_refused():
-    for bad in (0, -1, 257, "2", 1.5):
-        with pytest.raises(InvalidValue, match="must be an integer from 1 to 256"):
-            set_num_threads(bad)
+ROUNDING = """
+define i32 @third(ptr %out, i64 %begin, i64 %end) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ %begin, %entry ], [ %next, %loop ]
+  %x = load volatile float, ptr @tiny
+  %y = fmul float %x, 0.5
+  %at = getelementptr float, ptr %out, i64 %i
+  store float %y, ptr %at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 0
+}
+@tiny = global float 0x3810000000000000 ; the smallest normal number: half of it is denormal
+"""
+
+
+def test_denormals_are_treated_alike_by_all_threads(threads):
+    threads(4)
+    torch = pytest.importorskip("torch")
+    loaded = llvm.link(llvm.compile_ir(ROUNDING, name="rounding"))
+    body, run = BODY(loaded.symbol("third")), PARALLEL_FOR(parallel_for_address())
+    for flush in (False, True, False):
+        if not torch.set_flush_denormal(flush):
+            pytest.skip("the processor cannot flush denormals")
+        for _ in range(20):
+            out = (ctypes.c_float * 4096)()
+            assert run(body, out, 4096, 0) == 0
+            assert {value == 0.0 for value in out} == {flush}
+
+
+@pytest.mark.parametrize("count", [0, -1, 257, 2.0, "4", None])
+def test_impossible_numbers_of_threads_are_refused(count):
+    with pytest.raises(InvalidValue, match="must be an integer from 1 to 256; found"):
+        set_num_threads(count)
 
 
 @pytest.mark.parametrize(
-    ("system", "machine"), [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "aarch64"), ("sunos", "sparc")]
+    ("value", "expected"), [("3", "3"), ("5,2", "5"), ("1000", "256"), ("0", None), ("many", None), ("-2", None)]
 )
-def test_the_pool_is_valid_code_for_every_machine(system, machine):
-    triple = {"aarch64": "aarch64-linux-gnu", "x86_64": "x86_64-linux-gnu", "sparc": "x86_64-linux-gnu"}[machine]
-    assert "oneir_parallel_for" in llvm.optimize(pool_ir(system, machine), name="pool", triple=triple, passes="none")
+def test_the_environment_chooses_the_number_of_threads(value, expected):
+    code = "from oneir.runtime import num_threads; print(num_threads())"
+    unset = {name: text for name, text in os.environ.items() if name != "OMP_NUM_THREADS"}
+
+    def threads_with(environment):
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert threads_with(unset | {"OMP_NUM_THREADS": value}) == (expected or threads_with(unset))
+
+
+def test_control_groups_limit_the_number_of_threads(tmp_path):
+    def write(path, text):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    assert cgroup_cpu_limit(tmp_path) == math.inf
+    write("proc/self/cgroup", "0::/outer/inner\n")
+    assert cgroup_cpu_limit(tmp_path) == math.inf
+    write("sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n")
+    assert cgroup_cpu_limit(tmp_path) == math.inf
+    write("sys/fs/cgroup/outer/cpu.max", "250000 100000\n")
+    assert cgroup_cpu_limit(tmp_path) == 2.5
+    write("sys/fs/cgroup/outer/inner/cpu.max", "150000 100000\n")
+    assert cgroup_cpu_limit(tmp_path) == 1.5
+
+
+def test_control_groups_of_the_first_version(tmp_path):
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("4:memory:/job\n3:cpu,cpuacct:/not/visible\n1:name=systemd:/job\n")
+    folder = tmp_path / "sys/fs/cgroup/cpu"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text("-1\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert cgroup_cpu_limit(tmp_path) == math.inf
+    (folder / "cpu.cfs_quota_us").write_text("300000\n")
+    assert cgroup_cpu_limit(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "triple"),
+    [
+        ("linux", "x86_64", "x86_64-linux-gnu"),
+        ("linux", "aarch64", "aarch64-linux-gnu"),
+        ("darwin", "aarch64", "arm64-apple-macosx13"),
+        ("win32", "x86_64", "x86_64-pc-windows-msvc-elf"),
+        ("linux", "riscv64", "riscv64-linux-gnu"),
+    ],
+)
+def test_the_pool_compiles_for_other_systems(system, machine, triple):
+    symbols = read_symbols(llvm.compile_ir(pool_ir(system, machine), name="pool", triple=triple))
+    assert {"oneir_parallel_for", "oneir_pool_configure", "oneir_pool_after_fork"} <= symbols.defined
+    assert ("pthread_create" in symbols.undefined) == (system in ("linux", "darwin") and machine != "riscv64")
