@@ -1,8 +1,18 @@
 """Transformations of TensorIR functions, one pass a file."""
 
+from .annotate_entry_func import AnnotateEntryFunc
+from .apply import Apply
 from .bind_target import BindTarget
+from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .convert_for_loops_to_serial import ConvertForLoopsToSerial
+from .convert_ssa import ConvertSSA
+from .decorate_device_scope import DecorateDeviceScope
+from .extract_prim_func_constants import ExtractPrimFuncConstants
+from .filter import Filter
 from .flatten_buffer import FlattenBuffer
+from .inline_private_functions import InlinePrivateFunctions
+from .instrument_bound_checkers import InstrumentBoundCheckers
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .loop_partition import LoopPartition, LoopPartitionConfig
@@ -12,11 +22,17 @@ from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_tvm_builtin import LowerTVMBuiltin
 from .make_packed_api import MakePackedAPI
-from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
+from .make_unpacked_api import MakeUnpackedAPI
 from .pass_base import PrimFuncPass, prim_func_pass
+from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
+from .remove_assume import RemoveAssume
 from .remove_no_op import RemoveNoOp
+from .remove_store_undef import RemoveStoreUndef
+from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
+from .skip_assert import SkipAssert
 from .storage_rewrite import StorageRewrite
 from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .vectorize_loop import VectorizeLoop
+from .verify_memory import VerifyMemory

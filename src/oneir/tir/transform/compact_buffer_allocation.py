@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer, IntervalSet
-from ...arith.constraint import conjuncts
+from ...arith.constraint import conjuncts, reads_memory
 from ...arith.int_set import EVERYTHING, is_infinite, union
 from ...ir import operators as ops
 from ...ir.container import Array
@@ -228,11 +228,10 @@ class _Uses(Visitor):
             return None
         shape, begins = [], []
         for interval, dim in zip(use.region, use.buffer.shape, strict=True):
-            extent = (
-                None
-                if is_infinite(interval.min_value) or is_infinite(interval.max_value)
-                else self._extent(interval, dim)
-            )
+            ends = (interval.min_value, interval.max_value)
+            # What is read from memory may be another value by the next access.
+            known = not any(is_infinite(end) or reads_memory(end) for end in ends)
+            extent = self._extent(interval, dim) if known else None
             shape.append(dim if extent is None else extent)
             begins.append(const(0, dim.dtype) if extent is None else interval.min_value)
         if all(new is old for new, old in zip(shape, use.buffer.shape, strict=True)):

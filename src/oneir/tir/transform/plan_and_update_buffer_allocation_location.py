@@ -11,126 +11,70 @@ for i in range(8):                     with T.block(""):
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from ...arith import Analyzer, IntSet
-from ...arith.int_set import IntervalSet, is_infinite, union
+from ...arith import Analyzer
 from ...ir.container import Array
 from ...ir.expr import Var
 from ...ir.visitor import Mapper
 from ..analysis.block_access_region import get_block_read_write_region
-from ..analysis.detect_buffer_access_lca import AccessScopes, Scope, lowest_common
+from ..analysis.written_before_read import (
+    Accesses,
+    Frame,
+    collect_accesses,
+    common_path,
+    reads_own_writes,
+    reduction_loops,
+)
 from ..buffer import Buffer
 from ..expr import IterVar
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind
+from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, While
 from .pass_base import PrimFuncPass, function_pass
 
 
-class _Planner:
-    """Finds the scope in which each buffer is allocated."""
+def place(known: Accesses, analyzer: Analyzer) -> For | Block:
+    """Where a buffer is allocated: the innermost loop or block around all accesses in which it keeps its meaning.
 
-    def __init__(self, func: PrimFunc):
-        self.scopes = AccessScopes(func)
-
-    def place(self, buffer: Buffer, owner: Block) -> For | Block:
-        """Where a buffer is allocated that `owner` allocates now.
-
-        Below a loop it starts anew in each iteration, so no iteration may need what an earlier one has left in it.
-        """
-        blocks = self._blocks(buffer)
-        if any(scope.stmt is owner or scope.stmt is None for scope in blocks):
-            return owner
-        lowest = functools.reduce(lowest_common, blocks, self.scopes.lowest(buffer))
-        for candidate in lowest.ancestors():
-            if candidate.stmt is owner:
-                break
-            if (
-                candidate.stmt is not None
-                and self._fits(buffer, candidate, owner)
-                and _alone(buffer, candidate, blocks)
-            ):
-                return candidate.stmt
-        return owner
-
-    def _blocks(self, buffer: Buffer) -> list[Scope]:
-        """The innermost blocks around the accesses, in order: a block says how it depends on loops."""
-        found: dict[int, Scope] = {}
-        for scope in self.scopes.accesses[buffer]:
-            block = next((s for s in scope.ancestors() if not isinstance(s.stmt, For)), scope)
-            found[id(block)] = block
-        return list(found.values())
-
-    @staticmethod
-    def _fits(buffer: Buffer, candidate: Scope, owner: Block) -> bool:
-        """Whether memory of this kind can belong to one iteration of all loops around."""
-        if isinstance(candidate.stmt, For) and candidate.stmt.kind == ForKind.VECTORIZED:
-            return False
-        shared_by = {"global": "blockIdx", "shared": "threadIdx"}.get(buffer.scope().split(".")[0])
-        for scope in candidate.ancestors():
-            if scope.stmt is owner:
-                break
-            if isinstance(scope.stmt, For) and scope.stmt.thread_binding is not None:
-                tag = scope.stmt.thread_binding.thread_tag
-                if shared_by is not None and (tag.startswith(shared_by) or shared_by == "blockIdx"):
-                    return False
-        return True
-
-
-def _alone(buffer: Buffer, candidate: Scope, blocks: list[Scope]) -> bool:
-    """Whether one run of the scope reads only what it has written, as far as regions tell."""
-    analyzer = Analyzer()
-    read: list[IntervalSet] | None = None
-    written: list[IntervalSet] | None = None
-    for scope in blocks:
-        block = scope.stmt
-        assert isinstance(block, Block)
-        domains = _domains(scope, candidate)
-        reads = [r for r in block.reads if r.buffer is buffer]
-        if reads and written is None:
-            return False
-        for region in reads:
-            read = _cover(read, region, domains, analyzer)
-        for region in block.writes:
-            if region.buffer is buffer:
-                written = _cover(written, region, domains, analyzer)
-    return read is None or written is None or not _exceeds(read, written, analyzer)
-
-
-def _domains(scope: Scope, candidate: Scope) -> dict[Var, Any]:
-    """The sets over which variables between a block and the scope around it run."""
-    domains: dict[Var, Any] = {}
-    for outer in scope.ancestors():
-        stmt = outer.stmt
-        if isinstance(stmt, Block) and outer.realize is not None:
-            for iter_var, value in zip(stmt.iter_vars, outer.realize.iter_values, strict=True):
-                domains[iter_var.var] = IntSet.single_point(value)
-        if outer is candidate:
+    Below a loop it starts anew in each iteration, so no iteration may read what an earlier one has written.
+    """
+    path = common_path(access.path for access in known.accesses)
+    begin = next((i + 1 for i, frame in enumerate(path) if _block_of(frame) is known.owner), len(path))
+    path = path[begin:]
+    reduced = {var for access in known.accesses for var in reduction_loops(access.path)}
+    isolated = _belongs_to_threads(known.buffer, path) or reads_own_writes(known, analyzer)
+    found: For | Block = known.owner
+    for frame in path:
+        node = frame.node
+        if frame.is_init or isinstance(node, While):
             break
-        if isinstance(stmt, For):
-            domains[stmt.loop_var] = IntervalSet(stmt.min, stmt.min + stmt.extent - 1)
-    return domains
+        if isinstance(node, For):
+            if not isolated or node.loop_var in reduced or not _may_enter(known.buffer, node):
+                break
+            found = node
+        elif isinstance(node, BlockRealize):
+            found = node.block
+    return found
 
 
-def _cover(
-    known: list[IntervalSet] | None, region: BufferRegion, domains: dict[Var, Any], analyzer: Analyzer
-) -> list[IntervalSet]:
-    sets = []
-    for r in region.region:
-        first, last = analyzer.int_set(r.min, domains), analyzer.int_set(r.min + r.extent - 1, domains)
-        assert isinstance(first, IntervalSet) and isinstance(last, IntervalSet)
-        sets.append(IntervalSet(first.min_value, last.max_value))
-    return sets if known is None else [union([a, b], analyzer) for a, b in zip(known, sets, strict=True)]
+def _block_of(frame: Frame) -> Block | None:
+    return frame.node.block if isinstance(frame.node, BlockRealize) and not frame.is_init else None
 
 
-def _exceeds(read: list[IntervalSet], written: list[IntervalSet], analyzer: Analyzer) -> bool:
-    """Whether something is certainly read outside of what is written."""
-    for r, w in zip(read, written, strict=True):
-        for smaller, larger in ((r.min_value, w.min_value), (w.max_value, r.max_value)):
-            if not (is_infinite(smaller) or is_infinite(larger)) and analyzer.can_prove(smaller < larger):
-                return True
-    return False
+def _belongs_to_threads(buffer: Buffer, path: tuple[Frame, ...]) -> bool:
+    """Whether memory that only the threads of a device have is used inside of them, where alone it can exist."""
+    threaded = any(isinstance(frame.node, For) and frame.node.thread_binding is not None for frame in path)
+    return threaded and buffer.scope() != "global"
+
+
+def _may_enter(buffer: Buffer, loop: For) -> bool:
+    """Whether each iteration of a loop can have memory of this kind for itself."""
+    if loop.kind is ForKind.VECTORIZED:
+        return False
+    if loop.thread_binding is None:
+        return True
+    shared_by = {"global": ("blockIdx", "threadIdx"), "shared": ("threadIdx",)}.get(buffer.scope().split(".")[0], ())
+    return not loop.thread_binding.thread_tag.startswith(shared_by)
 
 
 class _Placer(Mapper):
@@ -186,22 +130,21 @@ class _Placer(Mapper):
 
 
 def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """The function with each buffer allocated in the innermost scope that contains its uses."""
-    planner = _Planner(func)
+    """The function with each buffer allocated in the innermost scope in which it keeps its meaning."""
+    collected = collect_accesses(func.body)
     places: dict[int, list[Buffer]] = {}
     moved: set[Buffer] = set()
-    for owner in planner.scopes.blocks:
-        for buffer in owner.alloc_buffers:
-            if buffer not in planner.scopes.accesses:
-                moved.add(buffer)
-                continue
-            place = planner.place(buffer, owner)
-            if place is not owner:
-                moved.add(buffer)
-                places.setdefault(id(place), []).append(buffer)
+    for buffer, known in collected.by_buffer.items():
+        target = place(known, collected.analyzer) if known.accesses else None
+        if target is None:
+            moved.add(buffer)
+        elif target is not known.owner:
+            moved.add(buffer)
+            places.setdefault(id(target), []).append(buffer)
     if not moved:
         return func
-    return func.with_body(_Placer(places, moved, planner.scopes.buffers)(func.body))
+    outside = {buffer.data: buffer for buffer in (*func.buffer_map.values(), *collected.by_buffer)}
+    return func.with_body(_Placer(places, moved, outside)(func.body))
 
 
 def PlanAndUpdateBufferAllocationLocation() -> PrimFuncPass:

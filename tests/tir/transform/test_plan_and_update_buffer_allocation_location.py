@@ -1,0 +1,234 @@
+"""PlanAndUpdateBufferAllocationLocation: memory moves inwards only where no iteration needs another one's values."""
+
+from __future__ import annotations
+
+from pass_checks import apply, check, unchanged
+
+from oneir.script import tir as T
+from oneir.tir.transform import PlanAndUpdateBufferAllocationLocation
+
+
+def test_memory_of_one_iteration_moves_into_the_loop():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        B = T.alloc_buffer((8, 8))
+        for i in T.parallel(8):
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * 2.0
+            for j0, j1 in T.grid(4, 2):
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    vj = T.axis.spatial(8, j0 * 2 + j1)
+                    C[vi, vj] = B[vi, vj] + 1.0
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        for i in T.parallel(8):
+            with T.block(""):
+                T.reads(A[i, 0:8])
+                T.writes(C[i, 0:8])
+                B = T.alloc_buffer((8, 8))
+                for j in range(8):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * 2.0
+                for j0, j1 in T.grid(4, 2):
+                    with T.block("C"):
+                        vi = T.axis.spatial(8, i)
+                        vj = T.axis.spatial(8, j0 * 2 + j1)
+                        C[vi, vj] = B[vi, vj] + 1.0
+
+    check(PlanAndUpdateBufferAllocationLocation(), before, expected)
+
+
+def test_a_reduction_keeps_its_memory_outside_of_its_loops():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            for k in range(8):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block(""):
+                T.reads(A[i, 0:8])
+                T.writes(C[i])
+                B = T.alloc_buffer((8,))
+                for k in range(8):
+                    with T.block("B"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    C[vi] = B[vi]
+
+    check(PlanAndUpdateBufferAllocationLocation(), before, expected)
+
+
+def test_the_loop_over_which_is_reduced_may_stand_outside_of_all_accesses():
+    @T.prim_func
+    def func(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,))
+        for k in range(8):
+            for i in range(8):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+            for i in range(8):
+                with T.block("C"):
+                    vi = T.axis.spatial(8, i)
+                    C[vi] = B[vi]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_prefix_sum_carries_values():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((9,))
+        B[0] = T.float32(0)
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.opaque(8, i)
+                B[vi + 1] = B[vi] + A[vi]
+            with T.block("C"):
+                vi = T.axis.opaque(8, i)
+                C[vi] = B[vi + 1]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_counter_updated_in_place_carries_values():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        total = T.alloc_buffer((1,))
+        for i in range(8):
+            if i == 0:
+                total[0] = T.float32(0)
+            total[0] = total[0] + A[i]
+            C[i] = total[0]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_writes_with_gaps_cover_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 7), "float32")):
+        B = T.alloc_buffer((8,))
+        for j in range(8):
+            B[j] = T.float32(0)
+        for i in range(4):
+            for j in range(4):
+                B[j * 2] = A[i, j]
+            for j in range(7):
+                C[i, j] = B[j]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_conditional_write_covers_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(4):
+            for j in range(8):
+                if i % 2 == 0:
+                    B[j] = A[i, j]
+            for j in range(8):
+                C[i, j] = B[j]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_triangle_does_not_cover_its_square():
+    @T.prim_func
+    def func(C: T.Buffer((4, 4, 4), "float32")):
+        B = T.alloc_buffer((4, 4))
+        for i, j in T.grid(4, 4):
+            B[i, j] = T.float32(1)
+        for r in range(4):
+            for i in range(4):
+                for j in range(i + 1):
+                    B[i, j] = T.float32(2)
+            for i, j in T.grid(4, 4):
+                C[r, i, j] = B[i, j]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_conditions_that_only_keep_indices_in_bounds_do_no_harm():
+    @T.prim_func
+    def before(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+        B = T.alloc_buffer((13,))
+        for i in range(4):
+            for j in range(4):
+                with T.block("B"):
+                    vi = T.axis.spatial(13, i * 4 + j)
+                    T.where(i * 4 + j < 13)
+                    B[vi] = A[vi] * 2.0
+            for j in range(4):
+                with T.block("C"):
+                    vi = T.axis.spatial(13, i * 4 + j)
+                    T.where(i * 4 + j < 13)
+                    C[vi] = B[vi]
+
+    @T.prim_func
+    def expected(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):
+        for i in range(4):
+            with T.block(""):
+                T.reads(A[i * 4 : i * 4 + 4])
+                T.writes(C[i * 4 : i * 4 + 4])
+                B = T.alloc_buffer((13,))
+                for j in range(4):
+                    with T.block("B"):
+                        vi = T.axis.spatial(13, i * 4 + j)
+                        T.where(i * 4 + j < 13)
+                        B[vi] = A[vi] * 2.0
+                for j in range(4):
+                    with T.block("C"):
+                        vi = T.axis.spatial(13, i * 4 + j)
+                        T.where(i * 4 + j < 13)
+                        C[vi] = B[vi]
+
+    check(PlanAndUpdateBufferAllocationLocation(), before, expected, numbers=False)
+
+
+def test_memory_that_is_used_by_pointer_stays():
+    @T.prim_func
+    def func(C: T.Buffer((4, 8), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(4):
+            for j in range(8):
+                B[j] = T.float32(1)
+            T.evaluate(T.call_extern("int32", "touch", B.data))
+            for j in range(8):
+                C[i, j] = B[j]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_memory_that_nothing_uses_goes():
+    @T.prim_func
+    def before(C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(4):
+            C[i] = T.float32(1)
+
+    after = apply(PlanAndUpdateBufferAllocationLocation(), before)
+    assert not after.body.block.alloc_buffers
+    assert "alloc_buffer" not in after.script()
