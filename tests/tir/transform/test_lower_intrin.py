@@ -1,0 +1,95 @@
+"""LowerIntrin: calls by the rules of their operators, divisions by what is known of their operands."""
+
+from __future__ import annotations
+
+import pytest
+from pass_checks import apply, check, same_numbers
+
+from oneir.ir.expr import Call
+from oneir.ir.op import Op, register_intrin_lowering
+from oneir.runtime.error import InvalidValue
+from oneir.script import tir as T
+from oneir.target import Target
+from oneir.tir.stmt_functor import post_order_visit
+from oneir.tir.transform import LowerIntrin
+
+
+def for_llvm(func):
+    return func.with_attr("target", Target("llvm"))
+
+
+def calls(func):
+    found = set()
+    post_order_visit(func.body, lambda n: found.add(n.op.name) if isinstance(n, Call) else None)
+    return found
+
+
+def test_mathematics_becomes_arithmetic_even_inside_of_itself():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = T.exp(T.tanh(T.sqrt(T.fabs(A[i]))))
+
+    after = apply(LowerIntrin(), for_llvm(before))
+    assert not calls(after) & {"tir.exp", "tir.tanh"}
+    assert {"tir.sqrt", "tir.fabs", "tir.fma"} <= calls(after)
+
+
+def test_divisions_by_powers_of_two_are_shifts_whatever_the_sign():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        for i in range(8):
+            B[i] = A[i] // 8 + A[i] % 4
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        for i in range(8):
+            B[i] = T.shift_right(A[i], 3) + T.bitwise_and(A[i], 3)
+
+    check(LowerIntrin(), for_llvm(before), for_llvm(expected))
+
+
+def test_other_divisions_truncate_where_nothing_is_negative():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+        for i in range(16):
+            B[i] = A[i // 3] // 3 + (i + 2) % 5
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+        for i in range(16):
+            B[i] = A[T.truncdiv(i, 3)] // 3 + T.truncmod(i + 2, 5)
+
+    check(LowerIntrin(), for_llvm(before), for_llvm(expected))
+
+
+def test_vector_indices_divide_like_scalars():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        B[T.Ramp(0, 1, 8)] = A[T.Ramp(0, 1, 8) // T.Broadcast(3, 8)]
+
+    after = apply(LowerIntrin(), for_llvm(before))
+    assert type(after.body.value.indices[0]).__name__ == "Div"
+    same_numbers(before, after)
+
+
+def test_a_rule_of_the_target_goes_before_the_default():
+    Op.register("tir.test_answer", num_inputs=0)
+    register_intrin_lowering("tir.test_answer", "default", f=lambda call: Call("float32", "tir.sqrt", [4.0]))
+
+    @T.prim_func
+    def before(A: T.Buffer((1,), "float32")):
+        A[0] = T.call_intrin("float32", "tir.test_answer")
+
+    assert calls(apply(LowerIntrin(), for_llvm(before))) == {"tir.sqrt"}
+    register_intrin_lowering("tir.test_answer", "llvm", f=lambda call: Call("float32", "tir.fabs", [4.0]))
+    assert calls(apply(LowerIntrin(), for_llvm(before))) == {"tir.fabs"}
+
+
+def test_a_function_without_target_is_refused():
+    @T.prim_func
+    def func(A: T.Buffer((1,), "float32")):
+        A[0] = T.exp(A[0])
+
+    with pytest.raises(InvalidValue, match="LowerIntrin expects a function with a target, but 'func' has none"):
+        apply(LowerIntrin(), func)
