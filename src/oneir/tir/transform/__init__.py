@@ -1,6 +1,7 @@
 """Transformations of TensorIR functions, one pass a file."""
 
 from .annotate_entry_func import AnnotateEntryFunc
+from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
 from .bind_target import BindTarget
 from .compact_buffer_allocation import CompactBufferAllocation
@@ -11,6 +12,14 @@ from .decorate_device_scope import DecorateDeviceScope
 from .extract_prim_func_constants import ExtractPrimFuncConstants
 from .filter import Filter
 from .flatten_buffer import FlattenBuffer
+from .hoist_expression import (
+    HoistedConditionals,
+    HoistedLetBindings,
+    HoistExpression,
+    HoistExpressionConfig,
+    HoistIfThenElse,
+    HoistIfThenElseConfig,
+)
 from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
@@ -23,6 +32,7 @@ from .lower_opaque_block import LowerOpaqueBlock
 from .lower_tvm_builtin import LowerTVMBuiltin
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI
+from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
 from .remove_assume import RemoveAssume

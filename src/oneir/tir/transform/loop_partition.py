@@ -17,7 +17,7 @@ from ...arith import Analyzer
 from ...arith.constraint import conjuncts
 from ...arith.int_set import IntervalSet, is_infinite
 from ...ir import operators as ops
-from ...ir.expr import GE, GT, LE, LT, And, Call, IntImm, PrimExpr, Range, Select, Var, const
+from ...ir.expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
 from ...ir.visitor import Mapper, Visitor
@@ -26,10 +26,10 @@ from ..function import PrimFunc
 from ..stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, flat_seq
 from ..stmt_functor import renew_stmt, substitute
 from .analyzed import IF_THEN_ELSE, AnalyzedMapper, analyzer_for, reads
+from .decide import LIKELY, Decide
 from .pass_base import PrimFuncPass, config_option
 
 HINT = "pragma_loop_partition_hint"
-LIKELY = ops.as_op("tir.likely")
 
 
 @dataclass(frozen=True)
@@ -96,40 +96,6 @@ class _Conditions(Visitor):
         self.generic_visit(node)
 
 
-class _Decide(Mapper):
-    """Puts true in the place of conditions."""
-
-    def __init__(self, true: set[int]):
-        super().__init__()
-        self.true = true
-
-    def visit(self, node: Any) -> Any:
-        return const(True, "bool") if id(node) in self.true else super().visit(node)
-
-    def visit_And(self, node: And) -> Any:
-        a, b = self.visit(node.a), self.visit(node.b)
-        return node if a is node.a and b is node.b else ops.logical_and(a, b)
-
-    def visit_Call(self, node: Call) -> Any:
-        new = self.generic_visit(node)
-        if isinstance(new.args[0] if new.args else None, IntImm):
-            if node.op is LIKELY:
-                return new.args[0]
-            if node.op is IF_THEN_ELSE:
-                return new.args[1] if new.args[0].value else new.args[2]
-        return new
-
-    def visit_Select(self, node: Select) -> Any:
-        new = self.generic_visit(node)
-        if isinstance(new.condition, IntImm):
-            return new.true_value if new.condition.value else new.false_value
-        return new
-
-    def visit_IfThenElse(self, node: IfThenElse) -> Any:
-        new = self.generic_visit(node)
-        return new.then_case if isinstance(new.condition, IntImm) and new.condition.value else new
-
-
 class _Partition(AnalyzedMapper):
     def __init__(self, config: LoopPartitionConfig, analyzer: Analyzer):
         super().__init__(analyzer)
@@ -178,7 +144,7 @@ class _Partition(AnalyzedMapper):
         end = analyzer.simplify(ops.maximum(end, begin))
         if not decided or analyzer.can_prove(end <= begin):
             return None
-        middle = self.part(loop, begin, end, self.visit_middle(loop, begin, end, _Decide(decided)(loop.body)))
+        middle = self.part(loop, begin, end, self.visit_middle(loop, begin, end, Decide(decided, True)(loop.body)))
         if analyzer.can_prove(begin <= low) and analyzer.can_prove(end >= high):
             return middle
         before = self.part(loop, low, begin, renew_stmt(loop.body))

@@ -1,0 +1,186 @@
+"""HoistIfThenElse, HoistExpression: conditions and values that a loop does not change are decided before it.
+
+    for i in range(8):             if n > 4:
+        if n > 4:            ->        for i in range(8):
+            A[i] = 0.0                     A[i] = 0.0
+
+A condition that reads memory stays, since the loop may write there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any
+
+from ...arith.constraint import conjuncts
+from ...ir.expr import Call, IntImm, Let, PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.visitor import Mapper, Visitor
+from ..function import PrimFunc
+from ..stmt import Block, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
+from ..stmt_functor import renew_stmt
+from .analyzed import IF_THEN_ELSE, has_effect, reads
+from .decide import Decide
+from .pass_base import PrimFuncPass, config_option
+
+
+class HoistedConditionals(IntFlag):
+    """Which conditions leave loops: of statements, of `if_then_else`, and the parts of conditions joined by `and`."""
+
+    NoConditionals = 0
+    IfElseStmt = 1
+    IfElseExpr = 2
+    BooleanExpression = 4
+    All = 7
+
+
+class HoistedLetBindings(IntFlag):
+    """Which bindings leave loops: those of statements."""
+
+    NoBindings = 0
+    LetStmt = 2
+    All = 2
+
+
+@dataclass(frozen=True)
+class HoistExpressionConfig:
+    """What leaves loops."""
+
+    hoisted_conditionals: HoistedConditionals = HoistedConditionals.All
+    hoisted_let_bindings: HoistedLetBindings = HoistedLetBindings.All
+
+
+@dataclass(frozen=True)
+class HoistIfThenElseConfig:
+    """support_block_scope_hoisting: also out of loops that are bound to threads."""
+
+    support_block_scope_hoisting: bool = False
+
+
+register_config_option("tir.HoistExpression", HoistExpressionConfig)
+register_config_option("tir.HoistIfThenElse", HoistIfThenElseConfig)
+
+
+class _Conditions(Visitor):
+    """Conditions in a loop's body, and what is defined there."""
+
+    def __init__(self, chosen: HoistedConditionals):
+        super().__init__()
+        self.chosen = chosen
+        self.found: list[PrimExpr] = []
+        self.defined: set[Var] = set()
+
+    def note(self, condition: PrimExpr, kind: HoistedConditionals) -> None:
+        if not self.chosen & kind:
+            return
+        parts = list(conjuncts(condition))
+        self.found += parts if self.chosen & HoistedConditionals.BooleanExpression or len(parts) == 1 else [condition]
+
+    def visit_For(self, node: For) -> None:
+        self.defined.add(node.loop_var)
+        self.generic_visit(node)
+
+    def visit_LetStmt(self, node: LetStmt | Let) -> None:
+        self.defined.add(node.var)
+        self.generic_visit(node)
+
+    visit_Let = visit_LetStmt
+
+    def visit_Block(self, node: Block) -> None:
+        self.defined.update(iter_var.var for iter_var in node.iter_vars)
+        self.generic_visit(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> None:
+        self.note(node.condition, HoistedConditionals.IfElseStmt)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: Call) -> None:
+        if node.op is IF_THEN_ELSE:
+            self.note(node.args[0], HoistedConditionals.IfElseExpr)
+        self.generic_visit(node)
+
+
+class _Uses(Visitor):
+    def __init__(self, variables: set[Var]):
+        super().__init__()
+        self.variables = variables
+        self.found = False
+
+    def visit_Var(self, var: Var) -> None:
+        self.found = self.found or var in self.variables
+
+
+def _invariant(expr: PrimExpr, variables: set[Var]) -> bool:
+    uses = _Uses(variables)
+    uses.visit(expr)
+    return not (uses.found or isinstance(expr, IntImm) or reads(expr) or has_effect(expr))
+
+
+class _Hoist(Mapper):
+    """Moves out of loops, innermost first, what does not change in them.
+
+    `copying` allows a loop to be written twice when a condition decides only a part of its body.
+    """
+
+    def __init__(self, conditionals: HoistedConditionals, lets: HoistedLetBindings, threads: bool, copying: bool):
+        super().__init__()
+        self.conditionals, self.lets, self.threads, self.copying = conditionals, lets, threads, copying
+
+    def visit_For(self, node: For) -> Any:
+        new = self.generic_visit(node)
+        return new if new.kind is ForKind.THREAD_BINDING and not self.threads else self.lift(new)
+
+    def lift(self, loop: For) -> Stmt:
+        body = loop.body
+        binding = isinstance(body, LetStmt) and bool(self.lets & HoistedLetBindings.LetStmt)
+        if binding and _invariant(body.value, {loop.loop_var}):
+            return body.replace(body=self.lift(loop.replace(body=body.body)))
+        condition = self.condition_of(loop)
+        if condition is None:
+            return loop
+        yes, no = (Decide({id(condition)}, value)(body) for value in (True, False))
+        then_case = self.lift(loop.replace(body=yes))
+        if is_no_op(no):
+            return IfThenElse(condition, then_case)
+        return IfThenElse(condition, then_case, self.lift(renew_stmt(loop.replace(body=no))))
+
+    def condition_of(self, loop: For) -> PrimExpr | None:
+        """A condition in the body that the loop does not change."""
+        if not self.copying:
+            body = loop.body
+            whole = isinstance(body, IfThenElse) and _invariant(body.condition, {loop.loop_var})
+            return body.condition if whole else None
+        conditions = _Conditions(self.conditionals)
+        conditions.visit(loop.body)
+        inside = conditions.defined | {loop.loop_var}
+        return next((c for c in conditions.found if _invariant(c, inside)), None)
+
+
+def hoist_expression(func: PrimFunc, config: HoistExpressionConfig) -> PrimFunc:
+    """The function with conditions and bindings moved out of loops, writing loops twice where that takes it."""
+    hoist = _Hoist(
+        HoistedConditionals(config.hoisted_conditionals), HoistedLetBindings(config.hoisted_let_bindings), True, True
+    )
+    return func.with_body(hoist(func.body))
+
+
+def HoistExpression() -> Pass:
+    """Moves conditions and bindings out of loops; options under "tir.HoistExpression"."""
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return hoist_expression(func, config_option(ctx, "tir.HoistExpression", HoistExpressionConfig))
+
+    return PrimFuncPass(transform, PassInfo(0, "tir.HoistExpression"))
+
+
+def HoistIfThenElse() -> Pass:
+    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse"."""
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        threads = config_option(ctx, "tir.HoistIfThenElse", HoistIfThenElseConfig).support_block_scope_hoisting
+        hoist = _Hoist(HoistedConditionals.IfElseStmt, HoistedLetBindings.NoBindings, threads, False)
+        return func.with_body(hoist(func.body))
+
+    return PrimFuncPass(transform, PassInfo(0, "tir.HoistIfThenElse"))
