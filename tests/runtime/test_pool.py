@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import subprocess
@@ -102,7 +103,7 @@ def test_a_huge_extent_is_cut_without_overflow(threads):
     pieces.sort()
     assert pieces[0][0] == 0
     assert pieces[-1][1] == extent
-    assert all(left[1] == right[0] for left, right in zip(pieces, pieces[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(pieces))
 
 
 def test_workers_do_take_part(threads):

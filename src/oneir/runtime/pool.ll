@@ -310,7 +310,8 @@ done:
 define internal void @join() {
 entry:
   %before = atomicrmw and ptr @gate, i32 65535 acq_rel
-  %gone.spinning = call i1 @spin(ptr @gate, i32 65535, i32 0, i1 true)
+  %since = call i64 @now()
+  %gone.spinning = call i1 @spin(ptr @gate, i32 65535, i32 0, i1 true, i64 %since)
   br i1 %gone.spinning, label %done, label %sleep
 
 sleep:
@@ -330,14 +331,13 @@ done: ; nobody is inside and nobody can come in: the word is the caller's again
   ret void
 }
 
-; Spin until (word & mask) == value, or != value; false when the time for spinning is over first.
-define internal i1 @spin(ptr %word, i32 %mask, i32 %value, i1 %until.equal) {
+; Spin until (word & mask) == value, or != value; false when the time for spinning, which began at `since`, is over first.
+define internal i1 @spin(ptr %word, i32 %mask, i32 %value, i1 %until.equal, i64 %since) {
 entry:
   %budget = load atomic i64, ptr @spin_ns monotonic, align 8
   br label %round
 
 round: ; the clock is read once in 16 looks
-  %start = phi i64 [ 0, %entry ], [ %start.next, %yield ]
   br label %look
 
 look:
@@ -356,9 +356,7 @@ wait:
 
 clock:
   %now = call i64 @now()
-  %first = icmp eq i64 %start, 0
-  %start.next = select i1 %first, i64 %now, i64 %start
-  %spent = sub i64 %now, %start.next
+  %spent = sub i64 %now, %since
   %over = icmp sge i64 %spent, %budget
   br i1 %over, label %no, label %yield
 
@@ -417,10 +415,12 @@ done:
 define internal ptr @worker(ptr %number) {
 entry:
   %own = ptrtoint ptr %number to i64
+  %t.born = call i64 @now()
   br label %new.epoch ; the region that it was started for is being published
 
-idle:
-  %changed.spinning = call i1 @spin(ptr @epoch, i32 -1, i32 %epoch, i1 false)
+idle: ; the time for spinning begins when there was work, so that who is not needed sleeps, however many regions there are
+  %since.idle = phi i64 [ %since, %knock ], [ %t.left, %leave ], [ %t.left, %wake.caller ]
+  %changed.spinning = call i1 @spin(ptr @epoch, i32 -1, i32 %epoch, i1 false, i64 %since.idle)
   br i1 %changed.spinning, label %new.epoch, label %drowsy
 
 drowsy: ; the caller adds to @epoch before it reads @sleepers: either it sees this one, or the wait below returns at once
@@ -435,6 +435,7 @@ sleep:
 
 awake:
   %o1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  %t.awake = call i64 @now()
   %here = call i32 @processor()
   %there = load atomic i32, ptr @caller.processor monotonic, align 4
   %same = icmp eq i32 %here, %there
@@ -447,6 +448,7 @@ move: ; even when the region is over, or the next would find it here again
   br label %new.epoch
 
 new.epoch:
+  %since = phi i64 [ %t.born, %entry ], [ %since.idle, %idle ], [ %t.awake, %awake ], [ %t.awake, %move ]
   %epoch = load atomic i32, ptr @epoch acquire, align 4
   br label %knock
 
@@ -475,6 +477,7 @@ work:
   br label %leave
 
 leave: ; what this worker wrote is visible to the caller that sees it gone
+  %t.left = call i64 @now()
   %left = atomicrmw sub ptr @gate, i32 1 acq_rel
   %caller.sleeps = icmp eq i32 %left, -2147483647
   br i1 %caller.sleeps, label %wake.caller, label %idle
