@@ -134,8 +134,8 @@ class _Hoist(Mapper):
 
     def lift(self, loop: For) -> Stmt:
         body = loop.body
-        binding = isinstance(body, LetStmt) and bool(self.lets & HoistedLetBindings.LetStmt)
-        if binding and _invariant(body.value, {loop.loop_var}):
+        bindings = bool(self.lets & HoistedLetBindings.LetStmt)
+        if bindings and isinstance(body, LetStmt) and _invariant(body.value, {loop.loop_var}):
             return body.replace(body=self.lift(loop.replace(body=body.body)))
         condition = self.condition_of(loop)
         if condition is None:
@@ -150,8 +150,9 @@ class _Hoist(Mapper):
         """A condition in the body that the loop does not change."""
         if not self.copying:
             body = loop.body
-            whole = isinstance(body, IfThenElse) and _invariant(body.condition, {loop.loop_var})
-            return body.condition if whole else None
+            if isinstance(body, IfThenElse) and _invariant(body.condition, {loop.loop_var}):
+                return body.condition
+            return None
         conditions = _Conditions(self.conditionals)
         conditions.visit(loop.body)
         inside = conditions.defined | {loop.loop_var}

@@ -33,11 +33,11 @@ class _Lower(AnalyzedMapper):
                     return rule
         return None
 
-    def visit_Call(self, call: Call) -> Any:
-        rule = self.rule_of(call)
-        lowered = call if rule is None else rule(call)
-        if lowered is call:
-            return super().visit_Call(call)
+    def visit_Call(self, node: Call) -> Any:
+        rule = self.rule_of(node)
+        lowered = node if rule is None else rule(node)
+        if lowered is node:
+            return super().visit_Call(node)
         # A rule may use calls that have rules themselves. Its operands are lowered here too, and only here.
         return self.visit(lowered)
 

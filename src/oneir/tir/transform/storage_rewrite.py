@@ -48,9 +48,8 @@ class _Lifetime:
     @property
     def elements(self) -> int | None:
         """The number of elements, where it is constant."""
-        if all(isinstance(e, IntImm) for e in self.node.extents):
-            return math.prod(int(e) for e in self.node.extents)
-        return None
+        known = [e.value for e in self.node.extents if isinstance(e, IntImm)]
+        return math.prod(known) if len(known) == len(self.node.extents) else None
 
 
 @dataclass(eq=False)

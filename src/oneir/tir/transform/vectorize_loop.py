@@ -200,7 +200,8 @@ class _Vectorizer(Mapper):
         """The buffer and the indices of an access."""
         if not node.buffer.dtype.is_scalar or node.predicate is not None:
             raise _NotVectorizable
-        buffer, indices = self.visit(node.buffer), map_array(node.indices, self.visit)
+        buffer = self.visit(node.buffer)
+        indices: Array[PrimExpr] = map_array(node.indices, self.visit)
         if buffer is not node.buffer:
             index = indices[-1]
             lane = Ramp(const(0, index.dtype.element), 1, self.lanes)
