@@ -55,7 +55,7 @@ def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str
     return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
 
 
-class _RenewDefs(Mapper):
+class RenewDefs(Mapper):
     """Gives everything that a function defines inside of it a new identity."""
 
     def __init__(self) -> None:
@@ -98,7 +98,9 @@ class _RenewDefs(Mapper):
 
     def renew_buffer(self, buffer: Buffer) -> Buffer:
         """A new buffer; its data pointer is new too unless something around it defined the pointer."""
-        data = self.new_vars.get(buffer.data) or self.renew(buffer.data)
+        data = self.new_vars.get(buffer.data)
+        if data is None:
+            data = self.renew(buffer.data)
         new = buffer.replace(
             data=data,
             shape=map_array(buffer.shape, self.visit),
@@ -131,12 +133,12 @@ class _RenewDefs(Mapper):
 
 def renew_stmt(stmt: Any) -> Any:
     """A copy of a statement that shares nothing that it defines with it."""
-    return _RenewDefs()(stmt)
+    return RenewDefs()(stmt)
 
 
 def renew_defs(func: Any) -> Any:
     """A copy of a function that shares no variable and no buffer with it."""
-    mapper = _RenewDefs()
+    mapper = RenewDefs()
     params = Array(mapper.renew(p) for p in func.params)
     buffers = {}
     for param, buffer in func.buffer_map.items():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import PrimExpr
+from ...ir.dtype import DataType
+from ...ir.expr import IntImm, PrimExpr
 from ...ir.visitor import Mapper
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, BufferStore, DeclBuffer, Stmt
 from .pass_base import PrimFuncPass, function_pass
+
+INT32_MAX = (1 << 31) - 1
 
 
 class _Flatten(Mapper):
@@ -28,7 +33,11 @@ class _Flatten(Mapper):
         return found
 
     def indices(self, node: Any) -> Array[PrimExpr]:
-        return self._map_shared(node.buffer).offset_of(Array(self.visit(i) for i in node.indices))
+        buffer, indices = self._map_shared(node.buffer), [self.visit(i) for i in node.indices]
+        if is_huge(buffer.shape):
+            buffer = widened(buffer)
+            indices = [ops.cast(DataType("int64").with_lanes(i.dtype.lanes), i) for i in indices]
+        return buffer.offset_of(Array(indices))
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
         flat = self.flat_buffer(node.buffer)
@@ -53,14 +62,37 @@ class _Flatten(Mapper):
             return node
         total: Any = 1
         for extent in node.extents:
-            total = extent * total
+            total = (ops.cast("int64", extent) if is_huge(node.extents) else extent) * total
         return node.replace(extents=Array((total,)) if node.extents else Array((1,)))
+
+
+def is_flat(buffer: Buffer) -> bool:
+    """Whether a buffer is a plain array from its data pointer on."""
+    offset = buffer.elem_offset
+    return len(buffer.shape) == 1 and not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
+
+
+def is_huge(shape: Array[PrimExpr]) -> bool:
+    """Whether an array has more elements than its int32 indices can count."""
+    size = math.prod(dim.value for dim in shape if isinstance(dim, IntImm))
+    return size > INT32_MAX and any(dim.dtype.bits < 64 for dim in shape)
+
+
+def widened(buffer: Buffer) -> Buffer:
+    """The buffer with extents, strides and offset in int64."""
+    return buffer.replace(
+        shape=Array(ops.cast("int64", dim) for dim in buffer.shape),
+        strides=Array(ops.cast("int64", stride) for stride in buffer.strides),
+        elem_offset=ops.cast("int64", buffer.elem_offset),
+    )
 
 
 def flattened(buffer: Buffer) -> Buffer:
     """The buffer's memory in one dimension (or one for each group of axes), with offset 0."""
-    if len(buffer.shape) == 1 and not buffer.strides and getattr(buffer.elem_offset, "value", None) == 0:
+    if is_flat(buffer):
         return buffer
+    if is_huge(buffer.shape):
+        buffer = widened(buffer)
     flat = buffer.get_flattened_buffer()
     zero = getattr(flat.elem_offset, "value", None) == 0
     shape = flat.shape if zero else Array([*flat.shape[:-1], flat.shape[-1] + flat.elem_offset])
@@ -71,7 +103,7 @@ def flatten_buffer(func: PrimFunc) -> PrimFunc:
     """The function with flat accesses; parameters keep their shapes, and are declared flat inside."""
     mapper = _Flatten()
     body = mapper(func.body)
-    for buffer in reversed(func.buffer_map.values()):
+    for buffer in reversed(list(func.buffer_map.values())):
         flat = mapper.flat_buffer(buffer)
         if flat is not buffer:
             body = DeclBuffer(flat, body)

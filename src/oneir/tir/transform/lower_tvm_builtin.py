@@ -9,16 +9,32 @@ from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...runtime.dtype import dlpack_dtype
+from ...runtime.error import CompileError
 from ...runtime.packed import Code
 from ..function import PrimFunc
-from ..op import isnullptr, tvm_stack_alloca, tvm_struct_set
-from ..stmt import Allocate, AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, Stmt, flat_seq
+from ..op import isnullptr, ret, tvm_stack_alloca, tvm_struct_set
+from ..stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+    flat_seq,
+)
 from .packed_fields import Field
 from .pass_base import PrimFuncPass, function_pass
 
 STACK_LIMIT = 16 * 1024
-"""Bytes up to which an allocation of constant size lies on the stack: two register tiles' worth of cache, and far below
-the megabyte that a worker thread has."""
+"""Bytes up to which an allocation of constant size lies on the stack: half of a processor's first cache, which is where
+a tile that is worth keeping near should fit."""
+STACK_TOTAL = 128 * 1024
+"""Bytes that all allocations of one function may take on the stack, far below the megabyte that a worker thread has."""
 
 
 class _Lower(Mapper):
@@ -28,6 +44,11 @@ class _Lower(Mapper):
         super().__init__()
         self.before: list[Stmt] = []
         self.stack: list[tuple[Var, PrimExpr]] = []
+        self.tensors: set[Var] = set()
+        self.on_stack = 0
+        self.taken: list[Var] = []
+        """Memory of the runtime that is to be given back, however the program goes on."""
+        self.loop_start = 0
 
     # -- scopes: what is put on the stack is put there once, not in every iteration --
 
@@ -40,9 +61,15 @@ class _Lower(Mapper):
         return body
 
     def visit_For(self, loop: For) -> Stmt:
+        taken, start = self.taken, self.loop_start
         if loop.kind == ForKind.PARALLEL:
-            return loop.replace(min=self.visit(loop.min), extent=self.visit(loop.extent), body=self.scope(loop.body))
-        return self.generic_visit(loop)
+            self.taken, self.loop_start = [], 0
+            body = self.scope(loop.body)
+        else:
+            self.loop_start = len(taken)
+            body = self.visit(loop.body)
+        self.taken, self.loop_start = taken, start
+        return self.prepared(loop.replace(body=body), min=loop.min, extent=loop.extent)
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key == "compute_scope":
@@ -53,43 +80,83 @@ class _Lower(Mapper):
     # -- statements that contain packed calls: their arguments are written just before --
 
     def visit_Evaluate(self, node: Evaluate) -> Stmt:
-        return self._with_preparation(node)
+        call = node.value
+        name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else ""
+        if self.taken and name in ("tir.ret", "tir.break_loop", "tir.continue_loop"):
+            return self.leave(call, self.taken if name == "tir.ret" else self.taken[self.loop_start :])
+        return self.prepared(node, value=call)
 
-    def visit_BufferStore(self, node: Any) -> Stmt:
-        return self._with_preparation(node)
+    def leave(self, jump: Any, taken: list[Var]) -> Stmt:
+        """A jump, before which memory is given back."""
+        if not jump.args:
+            return flat_seq([*map(_free, reversed(taken)), Evaluate(jump)])
+        value = Var("value", jump.args[0].dtype)
+        after = flat_seq([*map(_free, reversed(taken)), Evaluate(ret(value))])
+        let = LetStmt(value, jump.args[0], after)
+        return self.prepared(let, value=let.value)
 
-    def visit_LetStmt(self, node: LetStmt) -> Stmt:
-        outer, self.before = self.before, []
-        value = self.visit(node.value)
-        prepared, self.before = self.before, outer
-        node = node.replace(value=value, body=self.visit(node.body))
-        return flat_seq([*prepared, node]) if prepared else node
-
-    def _with_preparation(self, node: Any) -> Stmt:
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
         outer, self.before = self.before, []
         node = self.generic_visit(node)
+        return self._after_preparation(node, outer)
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        return self.prepared(node.replace(body=self.visit(node.body)), value=node.value)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        else_case = None if node.else_case is None else self.visit(node.else_case)
+        node = node.replace(then_case=self.visit(node.then_case), else_case=else_case)
+        return self.prepared(node, condition=node.condition)
+
+    def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
+        body = self.visit(node.body)
+        if not self.taken:
+            return self.prepared(node.replace(body=body), condition=node.condition)
+        failure = AssertStmt(const(False), node.message, Evaluate(0))
+        failing = IfThenElse(node.condition, Evaluate(0), flat_seq([*map(_free, reversed(self.taken)), failure]))
+        return flat_seq([self.prepared(failing, condition=node.condition), body])
+
+    def visit_While(self, node: While) -> Stmt:
+        outer, self.before = self.before, []
+        condition = self.visit(node.condition)
+        if self.before:
+            raise CompileError("a packed call cannot stand in the condition of a while loop; store its result first")
+        self.before, start = outer, self.loop_start
+        self.loop_start = len(self.taken)
+        node = node.replace(condition=condition, body=self.visit(node.body))
+        self.loop_start = start
+        return node
+
+    def prepared(self, node: Any, **fields: Any) -> Stmt:
+        """The statement with some expressions mapped, after what these need to be written before it."""
+        outer, self.before = self.before, []
+        node = node.replace(**{name: self.visit(value) for name, value in fields.items()})
+        return self._after_preparation(node, outer)
+
+    def _after_preparation(self, node: Stmt, outer: list[Stmt]) -> Stmt:
         prepared, self.before = self.before, outer
         return flat_seq([*prepared, node]) if prepared else node
 
     # -- memory --
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
-        node = self.generic_visit(node)
         size: Any = const(node.dtype.itemsize, "int64")
         for extent in node.extents:
             size = ops.multiply(size, ops.cast("int64", extent))
-        if isinstance(size, IntImm) and size.value <= STACK_LIMIT:
-            return node
-        device = [const(1), const(0)]
+        if isinstance(size, IntImm) and size.value <= min(STACK_LIMIT, STACK_TOTAL - self.on_stack):
+            self.on_stack += size.value
+            return node.replace(body=self.visit(node.body))
+        self.taken.append(node.buffer_var)
+        body = self.visit(node.body)
+        self.taken.pop()
         code, bits, _ = dlpack_dtype(node.dtype.element)
-        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*device, size, const(code), const(bits)])
-        free = Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*device, node.buffer_var]))
+        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*_CPU, size, const(code), const(bits)])
         missing = AssertStmt(
             ops.logical_not(isnullptr(node.buffer_var)),
             f"RuntimeError: no memory is left for `{node.buffer_var.name}`",
-            flat_seq([node.body, free]),
+            flat_seq([body, _free(node.buffer_var)]),
         )
-        return LetStmt(node.buffer_var, memory, missing)
+        return self.prepared(LetStmt(node.buffer_var, memory, missing), value=memory)
 
     # -- packed calls --
 
@@ -116,7 +183,7 @@ class _Lower(Mapper):
         callee, *args = node.args
         values = self.memory("arg_value", len(args) + 1)
         for i, arg in enumerate(args):
-            code, field, value = packed_argument(arg)
+            code, field, value = packed_argument(arg, arg in self.tensors)
             self.put(values, i, Field.VALUE_CODE, const(int(code)))
             self.put(values, i, Field.VALUE_FLAGS, const(0))
             self.put(values, i, field, value)
@@ -131,6 +198,7 @@ class _Lower(Mapper):
     def make_array(self, node: Call) -> Var:
         data, shape, strides, ndim, element, offset = node.args
         array = self.memory("array", 1)
+        self.tensors.add(array)
         code, bits, lanes = dlpack_dtype(element.dtype)
         null = Call("handle", "tir.reinterpret", [const(0, "uint64")])
         fields = {
@@ -148,13 +216,20 @@ class _Lower(Mapper):
         return array
 
 
-def packed_argument(arg: PrimExpr) -> tuple[Code, Field, PrimExpr]:
+def _free(memory: Var) -> Stmt:
+    return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*_CPU, memory]))
+
+
+_CPU = (const(1), const(0))
+"""The device's type and number."""
+
+
+def packed_argument(arg: PrimExpr, is_tensor: bool) -> tuple[Code, Field, PrimExpr]:
     """The code, field and payload of a value that is passed to a packed function."""
     if isinstance(arg, StringImm):
         return Code.STR, Field.VALUE_HANDLE, arg
     dtype = arg.dtype
     if dtype.is_handle:
-        is_tensor = isinstance(arg, Var) and arg.name == "stack_array"
         return (Code.TENSOR if is_tensor else Code.POINTER), Field.VALUE_HANDLE, arg
     if dtype.is_float:
         return Code.FLOAT, Field.VALUE_FLOAT, ops.cast("float64", arg)

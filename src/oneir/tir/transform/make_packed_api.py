@@ -7,6 +7,8 @@ not to overlap.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +20,16 @@ from ...ir.op import Op
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.dtype import dlpack_dtype
+from ...runtime.error import WellFormedError
 from ...runtime.packed import READ_ONLY, Code
 from ...runtime.signature import Param, Signature
+from ..analysis.detect_buffer_access_lca import variables
 from ..buffer import DEFAULT_ALIGNMENT, Buffer
+from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..op import if_then_else, isnullptr, ret, tvm_struct_get, tvm_struct_set
-from ..stmt import AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, SeqStmt, Stmt
+from ..stmt import AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, LetStmt, SeqStmt, Stmt
+from .flatten_buffer import is_flat
 from .packed_fields import Field
 from .pass_base import PrimFuncPass, function_pass
 
@@ -66,11 +72,18 @@ class _Checks:
         """Defines a symbolic extent where it is met first; checks what is declared otherwise, once all are known."""
         if isinstance(declared, Var) and declared not in self.known:
             self.let(declared, ops.cast(declared.dtype, actual))
-        else:
-            self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
+            if declared.dtype.bits == 64:
+                return
+        self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
 
     def finish(self) -> None:
         for condition, message in self.later:
+            unknown = sorted(var.name for var in variables(condition) - self.known)
+            if unknown:
+                raise WellFormedError(
+                    f"{message}: the arguments do not tell the value of {', '.join(f'`{n}`' for n in unknown)}; "
+                    "let it be a parameter, or the whole extent of a dimension"
+                )
             self.check(condition, message)
         self.later = []
 
@@ -90,9 +103,11 @@ def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
     for i, param in enumerate(func.params):
         if param in func.buffer_map:
             buffer = func.buffer_map[param]
-            _tensor(checks, args, i, values[i], buffer, buffer.data in written or buffer in written)
+            _tensor(checks, args, i, values[i], buffer, buffer.data in written)
     checks.finish()
     body = _Returns(result)(func.body)
+    for buffer in reversed(list(func.buffer_map.values())):
+        body = DeclBuffer(buffer, body) if is_flat(buffer) else body
     scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
     packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
     attrs = {**func.attrs.values_by_name, "calling_conv": 1, "global_symbol": PREFIX + symbol}
@@ -109,8 +124,10 @@ def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
         return checks.let(Var(f"{param.name}_tensor", "handle"), _get(args, Field.VALUE_HANDLE, index=i))
     dtype = param.dtype
     if dtype.is_handle:
-        checks.let(param, _get(args, Field.VALUE_HANDLE, index=i))
-        return param
+        kinds = (Code.POINTER, Code.NONE, Code.TENSOR, Code.STR)
+        is_pointer = functools.reduce(ops.logical_or, [ops.equal(code, int(kind)) for kind in kinds])
+        checks.check(is_pointer, f"{place}: expected a pointer", "TypeError")
+        return checks.let(param, _get(args, Field.VALUE_HANDLE, index=i))
     whole = ops.logical_or(ops.equal(code, int(Code.INT)), ops.equal(code, int(Code.BOOL)))
     number = _get(args, Field.VALUE_INT, index=i)
     if dtype.is_float:
@@ -122,6 +139,8 @@ def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
     else:
         checks.check(whole, f"{place}: expected an integer", "TypeError")
         checks.let(param, ops.cast(dtype, number))
+        if dtype.is_int and dtype.bits < 64:
+            checks.check(ops.equal(ops.cast("int64", param), number), f"{place}: the value does not fit {dtype}")
     return param
 
 
@@ -172,7 +191,13 @@ def _strides(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> N
             actual: PrimExpr = Call("int64", "tir.if_then_else", [isnullptr(pointer), compact[axis], loaded])
             if buffer.buffer_type == "auto_broadcast":
                 actual = if_then_else(ops.equal(extents[axis], 1), const(0, "int64"), actual)
-            checks.equate(stride, actual, f"{place}: expected stride {stride} in dimension {axis}")
+            message = f"{place}: expected stride {stride} in dimension {axis}"
+            if isinstance(stride, Var) and stride not in checks.known:
+                checks.equate(stride, actual, message)
+            else:
+                does_not_matter = ops.logical_or(ops.equal(extents[axis], 1), ops.equal(size, 0))
+                fits = ops.logical_or(does_not_matter, ops.equal(ops.cast("int64", stride), actual))
+                checks.later.append((fits, message))
         return
     in_order: PrimExpr = const(True)
     for axis, extent in enumerate(extents):
@@ -199,11 +224,18 @@ def _data(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None
         assert buffer.elem_offset is not None
         elements = ops.floordiv(ops.cast("int64", offset), size)
         checks.equate(buffer.elem_offset, elements, f"{place}: expected an offset of {buffer.elem_offset} elements")
+        whole = ops.equal(ops.multiply(elements, size), ops.cast("int64", offset))
+        checks.check(whole, f"{place}: expected an offset of whole elements")
         if buffer.offset_factor > 1:
             checks.check(
                 ops.equal(ops.floormod(elements, buffer.offset_factor), 0),
                 f"{place}: expected an offset that is a multiple of {buffer.offset_factor} elements",
             )
+    count: PrimExpr = const(1, "int64")
+    for dim in buffer.shape:
+        count = ops.multiply(count, ops.cast("int64", dim))
+    is_there = ops.logical_or(ops.logical_not(isnullptr(data)), ops.equal(count, 0))
+    checks.later.append((is_there, f"{place}: has no memory"))
     alignment = argument_alignment(buffer)
     if alignment > 1:
         address = Call("uint64", "tir.reinterpret", [data])
@@ -271,7 +303,7 @@ class _Written(Visitor):
             if mask & 2:
                 self.found.add(node.args[1])
         elif name == "tir.address_of":
-            self.found.add(node.args[0].buffer.data)  # pyright: ignore[reportAttributeAccessIssue]
+            self.found.update(load.buffer.data for load in node.args if isinstance(load, BufferLoad))
         elif not isinstance(node.op, Op) or name in ("tir.call_extern", "tir.tvm_stack_make_array"):
             self.found.update(a for a in node.args if isinstance(a, Var))
         self.generic_visit(node)
@@ -310,7 +342,8 @@ def signature_of(func: PrimFunc) -> Signature:
 
 
 def _extent(expr: PrimExpr) -> int | str:
-    return expr.value if isinstance(expr, IntImm) else str(expr)
+    """A number, or a symbolic extent as Python text."""
+    return expr.value if isinstance(expr, IntImm) else re.sub(r"T\.u?int\d+\((-?\d+)\)", r"\1", str(expr))
 
 
 def MakePackedAPI() -> PrimFuncPass:

@@ -1,0 +1,51 @@
+"""MakeUnpackedAPI: a function that takes data pointers and numbers, and checks nothing, for calls from native code.
+
+f(a: handle of A[16, 16], n: int32)   ->   f(A: pointer to float32, n: int32)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.container import EMPTY, Array
+from ...ir.expr import IntImm, PrimExpr, Var
+from ...runtime.error import WellFormedError
+from ..analysis.detect_buffer_access_lca import variables
+from ..buffer import Buffer
+from ..function import PrimFunc
+from ..stmt import DeclBuffer
+from .flatten_buffer import is_flat
+from .pass_base import PrimFuncPass, function_pass
+
+
+def make_unpacked_api(func: PrimFunc) -> PrimFunc:
+    """The function over plain parameters; one that has a calling convention already is left as it is."""
+    if func.attrs.get("calling_conv") is not None or not func.buffer_map:
+        return func
+    known = set(func.params)
+    params = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        params.append(param if buffer is None else buffer.data)
+    body = func.body
+    for buffer in reversed(list(func.buffer_map.values())):
+        _check(buffer, known)
+        body = DeclBuffer(buffer, body) if is_flat(buffer) else body
+    return func.replace(params=Array(params), buffer_map=EMPTY, body=body)
+
+
+def _check(buffer: Buffer, known: set[Var]) -> None:
+    fields: list[Any] = [*buffer.shape, *buffer.strides, buffer.elem_offset]
+    for expr in fields:
+        if isinstance(expr, PrimExpr) and not isinstance(expr, IntImm):
+            for var in variables(expr):
+                if var not in known:
+                    raise WellFormedError(
+                        f"buffer `{buffer.name}`: a function of plain pointers does not learn the value of "
+                        f"`{var.name}` from its arguments; make `{var.name}` a parameter, or call the function packed"
+                    )
+
+
+def MakeUnpackedAPI() -> PrimFuncPass:
+    """Makes parameters of plain pointers and numbers out of tensors; nothing is checked when the function is called."""
+    return function_pass(make_unpacked_api, "tir.MakeUnpackedAPI")

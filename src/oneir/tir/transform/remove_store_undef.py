@@ -1,0 +1,50 @@
+"""RemoveStoreUndef: a store of `T.undef()`, which may leave anything behind, is taken out."""
+
+from __future__ import annotations
+
+from ...ir import operators as ops
+from ...ir.expr import Call, PrimExpr
+from ...ir.visitor import post_order_visit
+from ...runtime.error import WellFormedError
+from ..function import PrimFunc
+from ..stmt import BufferStore, Evaluate, Stmt
+from .pass_base import PrimFuncPass, function_pass
+from .remove_assume import Removing
+
+_UNDEF = ops.as_op("tir.undef")
+
+
+class _RemoveStores(Removing):
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        if not _undefined(store.value):
+            return self.generic_visit(store)
+        for index in store.indices:
+            self.visit(index)
+        return Evaluate(0)
+
+    def visit_Call(self, call: Call) -> PrimExpr:
+        if call.op is _UNDEF:
+            raise WellFormedError("T.undef() can only be the value of a store; here it decides what the program does")
+        return self.generic_visit(call)
+
+
+def _undefined(value: PrimExpr) -> bool:
+    """Whether a value depends on `T.undef()`."""
+    found = False
+
+    def look(node: object) -> None:
+        nonlocal found
+        found = found or (isinstance(node, Call) and node.op is _UNDEF)
+
+    post_order_visit(value, look)
+    return found
+
+
+def remove_store_undef(func: PrimFunc) -> PrimFunc:
+    """The function without stores of `T.undef()`."""
+    return func.with_body(_RemoveStores()(func.body))
+
+
+def RemoveStoreUndef() -> PrimFuncPass:
+    """Removes stores of undefined values."""
+    return function_pass(remove_store_undef, "tir.RemoveStoreUndef")

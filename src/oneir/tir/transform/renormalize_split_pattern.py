@@ -1,0 +1,31 @@
+"""RenormalizeSplitPattern: the indices of nested splits are written so that a loop variable's parts can be told."""
+
+from __future__ import annotations
+
+from ...ir import operators as ops
+from ...ir.expr import FloorDiv, FloorMod, IntImm, PrimExpr
+from ...ir.visitor import Mapper
+from ..function import PrimFunc
+from .pass_base import PrimFuncPass, function_pass
+
+
+class _Renormalize(Mapper):
+    def visit_FloorDiv(self, node: FloorDiv) -> PrimExpr:
+        node = self.generic_visit(node)
+        inner, divisor = node.a, node.b
+        if isinstance(inner, FloorMod) and isinstance(inner.b, IntImm) and isinstance(divisor, IntImm):
+            modulus, step = inner.b.value, divisor.value
+            if step > 0 and modulus > 0 and modulus % step == 0:
+                # (x % (c * d)) // d -> (x // d) % c
+                return ops.floormod(ops.floordiv(inner.a, divisor), modulus // step)
+        return node
+
+
+def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
+    """The function with remainders taken after divisions."""
+    return func.with_body(_Renormalize()(func.body))
+
+
+def RenormalizeSplitPattern() -> PrimFuncPass:
+    """Turns quotients of remainders into remainders of quotients: `x % 12 // 4` becomes `x // 4 % 3`."""
+    return function_pass(renormalize_split_pattern, "tir.RenormalizeSplitPattern")
