@@ -15,6 +15,7 @@ from typing import Any
 
 from ..runtime.error import NotRegistered, TypeMismatch
 from .module import IRModule
+from .visitor import deep_recursion
 
 _config_keys: dict[str, type | tuple[type, ...] | None] = {}
 
@@ -152,7 +153,8 @@ class Pass:
         return result
 
     def _checked(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        result = self.transform_module(mod, ctx)
+        with deep_recursion():
+            result = self.transform_module(mod, ctx)
         if not isinstance(result, IRModule):
             raise TypeMismatch(f"the pass {self.info.name!r} must return an IRModule, found {type(result).__name__}")
         return result
