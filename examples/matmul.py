@@ -28,9 +28,9 @@ def register_tile(vector_bytes: int, registers: int) -> tuple[int, int, int]:
     return 6, vectors, vector_bytes // 4
 
 
-def tiled_matmul(n: int, threads: bool = False):
-    """C = A @ B of n x n float32 matrices; `n` a multiple of the tile."""
-    info = cpu_info(Target("llvm"))
+def tiled_matmul(n: int, threads: bool = False, target: str = "llvm"):
+    """C = A @ B of n x n float32 matrices; `n` a multiple of the tile that suits the target's registers."""
+    info = cpu_info(Target(target))
     MR, VECTORS, LANES = register_tile(info.vector_bytes, info.vector_registers)
     NR = VECTORS * LANES
     if n % MR or n % NR:

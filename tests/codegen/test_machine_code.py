@@ -1,0 +1,83 @@
+"""What the machine code of hot loops looks like: vector width, fused operations, nothing on the stack."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import oneir
+from examples.matmul import tiled_matmul
+from oneir.script import tir as T
+
+TARGETS = [
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver3", "ymm", 12),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "zmm", 24),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5", "zmm", 24),
+]
+
+
+def inner_loops(assembly: str) -> list[list[str]]:
+    """The instructions of each innermost loop: from a label to the jump back to it."""
+    loops: list[list[str]] = []
+    body: list[str] = []
+    label = ""
+    for line in assembly.splitlines():
+        start = re.match(r"(\.LBB\w+):", line)
+        if start:
+            label, body = start[1], []
+            continue
+        text = line.strip().split("#")[0].strip()
+        if text and not text.startswith("."):
+            body.append(text)
+            if re.match(rf"j\w+\s+{re.escape(label)}$", text) and label:
+                loops.append(body)
+    return loops
+
+
+@pytest.mark.parametrize(("target", "register", "products"), TARGETS)
+def test_the_register_tile_stays_in_registers(target, register, products):
+    assembly = oneir.build(tiled_matmul(768, target=target), target=target).inspect_source("asm")
+    loop = max(inner_loops(assembly), key=lambda body: sum("vfmadd" in i for i in body))
+    fused = [i for i in loop if i.startswith("vfmadd")]
+    # The scheduler may unroll; the ratio of loads to products may not change, and nothing may be spilled.
+    assert len(fused) % products == 0 and all(register in i for i in fused)
+    assert not [i for i in loop if "(%rsp" in i or "(%rbp" in i], "spilled"
+    assert sum(i.startswith("vbroadcastss") for i in loop) == len(fused) // products * 6
+    assert not [i for i in loop if i.startswith(("vmulps", "vaddps"))], "not fused"
+
+
+def test_elementwise_loops_use_the_widest_vectors():
+    @T.prim_func
+    def axpy(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "float32"), s: T.float32):
+        T.func_attr({"tir.noalias": True})
+        for i in range(4096):
+            B[i] = B[i] + A[i] * s
+
+    for cpu, register in (("znver3", "ymm"), ("skylake-avx512", "[yz]mm"), ("nehalem", "xmm")):
+        target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+        loops = inner_loops(oneir.build(axpy, target=target).inspect_source("asm"))
+        assert any(re.search(rf"ps\s.*%{register}", i) for body in loops for i in body), cpu
+
+
+def test_without_noalias_no_pointer_claims_it():
+    def build(**attrs):
+        @T.prim_func
+        def copy(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+            for i in range(64):
+                B[i] = A[i]
+
+        return oneir.build(copy.with_attrs(attrs)).inspect_source("ll-unoptimized")
+
+    assert "ptr noalias %capture" not in build()
+    assert "ptr noalias %capture" in build(**{"tir.noalias": True})
+
+
+def test_vector_mathematics_calls_no_library():
+    @T.prim_func
+    def smooth(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for i in T.vectorized(64):
+            B[i] = T.tanh(A[i]) + T.exp(A[i]) * T.erf(A[i])
+
+    assembly = oneir.build(smooth).inspect_source("asm")
+    assert not re.search(r"call\w*\s+(tanh|exp|erf)", assembly)
