@@ -34,7 +34,7 @@ LAYERS = (
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
 # Modules of the top level that give published names to parts of a package, and the package.
-FACADES = {"nd": "runtime", "contrib": "runtime", "error": "runtime"}
+FACADES = {"nd": "runtime", "contrib": "runtime", "error": "runtime", "version": "runtime"}
 
 
 def run_time_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -127,8 +127,15 @@ def test_what_counts_as_an_import(path, source, refused):
     assert [v.split(": ", 1)[1] for v in found] == ([refused] if refused else [])
 
 
+def test_no_file_is_too_long():
+    tests = Path(__file__).parent
+    files = [*ROOT.rglob("*.py"), *tests.rglob("*.py")]
+    lengths = {path: len(path.read_text().splitlines()) for path in files}
+    assert {str(path): length for path, length in lengths.items() if length > 1000} == {}
+
+
 def test_importing_takes_in_no_heavy_package():
     script = "import sys, oneir; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    heavy = {"torch", "onnx", "llvmlite", "cuda", "cupy", "pyopencl", "safetensors"}
+    heavy = {"torch", "onnx", "llvmlite", "rich", "black", "ml_dtypes", "cuda", "cupy", "pyopencl", "safetensors"}
     assert not heavy & set(loaded) and "oneir" in loaded

@@ -4,11 +4,12 @@ mod = IRModule({"main": func})
 mod = transform.Sequential([...])(mod)
 """
 
+from ..runtime.object_generic import set_node_hooks
 from . import transform as transform
 from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
 from .container import Array
 from .dtype import DataType
-from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr
+from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr, const
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from .json import load_json, save_json
 from .module import BaseFunc, IRModule
@@ -22,6 +23,8 @@ from .structural import (
     structural_hash,
 )
 from .type import FuncType, PointerType, PrimType, TensorMapType, TupleType, Type
+
+set_node_hooks(const, save_json, load_json)
 
 __all__ = [
     "Array",

@@ -74,7 +74,7 @@ class ExprOp:
         return as_expr(self)
 
     def __abs__(self) -> PrimExpr:
-        return ops.call_op("tir.fabs" if as_expr(self).dtype.is_float else "tir.abs", self)
+        return ops.absolute(self)
 
     def __pow__(self, other: Any) -> PrimExpr:
         return ops.call_op("tir.pow", self, other)

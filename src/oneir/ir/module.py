@@ -22,31 +22,13 @@ class BaseFunc(AttrsHolder, RelaxExpr):
     def _with(self, values: Mapping[str, Any]) -> Any:
         return self.replace(attrs=DictAttrs(values))
 
-    def script(self, **options: Any) -> str:
-        """The function as TVMScript."""
-        return script_of(self, **options)
-
-    def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
-        """Prints the function as TVMScript, coloured on a terminal."""
-        _hooks["show"](self, style, black_format, **options)
-
 
 _hooks: dict[str, Callable[..., Any]] = {}
-
-
-def set_script_hooks(script: Callable[..., str], show: Callable[..., None]) -> None:
-    """Lets the script printer, which stands below this package, print functions and modules."""
-    _hooks["script"], _hooks["show"] = script, show
 
 
 def set_expr_to_function(convert: Callable[[Any], BaseFunc]) -> None:
     """Lets the graph level say how an expression becomes a function of a module."""
     _hooks["function"] = convert
-
-
-def script_of(node: Any, **options: Any) -> str:
-    """A node as TVMScript."""
-    return _hooks["script"](node, **options)
 
 
 def _sorted_functions(functions: Mapping[GlobalVar, BaseFunc]) -> list[tuple[GlobalVar, BaseFunc]]:
@@ -194,13 +176,3 @@ class IRModule(AttrsHolder, Node):
         """A module whose function "main" (or as its `global_symbol` says) is `expr`."""
         func = expr if isinstance(expr, BaseFunc) else _hooks["function"](expr)
         return IRModule({**(functions or {}), func.attrs.get("global_symbol", "main"): func})
-
-    # -- text --
-
-    def script(self, **options: Any) -> str:
-        """The module as TVMScript."""
-        return script_of(self, **options)
-
-    def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
-        """Prints the module as TVMScript, coloured on a terminal."""
-        _hooks["show"](self, style, black_format, **options)

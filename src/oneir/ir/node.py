@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ..runtime.script_printer import Scriptable
 from .container import EMPTY, Array, map_array, map_mapping
 
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
@@ -128,7 +129,7 @@ class NodeMeta(type):
         cls.type_key = key or f"{package}.{name}"
         node_classes[cls.type_key] = cls
         cls._keyword_init = "__init__" in namespace or (cls.__dict__.get("_keyword_init", False) and not own)
-        if "__init__" not in namespace and (own or "_derive" in namespace or not bases):
+        if "__init__" not in namespace and (own or "_derive" in namespace):
             _write_init(cls)
         return cls
 
@@ -223,7 +224,7 @@ def _write_map(cls: Any) -> None:
     )
 
 
-class Node(metaclass=NodeMeta):
+class Node(Scriptable, metaclass=NodeMeta):
     """Base of everything in the IR: immutable by convention, compared by identity."""
 
     __slots__ = ()

@@ -364,6 +364,20 @@ def negative(a: Any, span: Any = None) -> Any:
     return subtract(_zero_like(a), a, span)
 
 
+def absolute(a: Any, span: Any = None) -> Any:
+    """The magnitude; of the smallest integer, itself."""
+    a = e.as_expr(a)
+    if isinstance(a, e.FloatImm):
+        return e.FloatImm(a.dtype, math.fabs(a.value), span)
+    if isinstance(a, e.IntImm):
+        return e.IntImm(a.dtype, wrap_int(abs(a.value), a.dtype), span)
+    if a.dtype.is_float:
+        return e.Call(a.dtype, "tir.fabs", [a], span)
+    if not a.dtype.is_int:
+        raise TypeMismatch(f"abs expects a number, found {a} of dtype {a.dtype}")
+    return a if a.dtype.is_uint else e.Select(greater_equal(a, 0), a, negative(a), span)
+
+
 def minimum(a: Any, b: Any, span: Any = None) -> Any:
     """The smaller of a and b."""
     a, b = match_types(a, b)

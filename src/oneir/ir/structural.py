@@ -89,7 +89,7 @@ class _Comparison:
             if isinstance(a, (Op, Type)):
                 return a == b or self._differ(a, b)
             if isinstance(a, FloatImm):
-                same = a.dtype == b.dtype and (a.value == b.value or (math.isnan(a.value) and math.isnan(b.value)))
+                same = a.dtype == b.dtype and same_float(a.value, b.value)
                 return same or self._differ(a, b)
             if a._shared:
                 return self.shared(a, b, binding)
@@ -100,6 +100,8 @@ class _Comparison:
             return self.mappings(a, b, binding)
         if isinstance(a, np.ndarray) or hasattr(a, "__dlpack__"):
             return same_array(a, b) or self._differ(a, b)
+        if type(a) is float and type(b) is float:
+            return same_float(a, b) or self._differ(a, b)
         return (type(a) is type(b) and a == b) or self._differ(a, b)
 
     def sequences(self, a: Any, b: Any, binding: bool) -> bool:
@@ -127,6 +129,11 @@ class _Comparison:
                 self.path.append(f"[{key!r}]")
                 return False
         return True
+
+
+def same_float(a: float, b: float) -> bool:
+    """Whether two floats are the same value: 0.0 and -0.0 are two, all NaNs are one."""
+    return (a == b and math.copysign(1.0, a) == math.copysign(1.0, b)) or (a != a and b != b)
 
 
 def same_array(a: Any, b: Any) -> bool:
@@ -202,10 +209,10 @@ class _Digest:
         elif isinstance(value, Mapping):
             self.mapping(value, binding)
         elif isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
-            array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
+            array = np.ascontiguousarray(value if isinstance(value, np.ndarray) else value.numpy())
             tokens.append(f"array {array.dtype} {array.shape} {hashlib.blake2b(array.tobytes()).hexdigest()}")
         elif isinstance(value, float):
-            tokens.append("nan" if math.isnan(value) else (value + 0.0).hex())
+            tokens.append("nan" if math.isnan(value) else value.hex())
         elif isinstance(value, Enum):
             tokens.append(f"{type(value).__name__}.{value.name}")
         else:

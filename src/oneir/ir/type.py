@@ -26,7 +26,7 @@ class PrimType(Type):
 
 
 class PointerType(Type):
-    """The address of elements of `element_type` in the memory `storage_scope`; "", which "global" becomes, is global."""
+    """The address of elements of `element_type` in the memory `storage_scope`; "global" is stored as ""."""
 
     element_type: Type = attr()
     storage_scope: str = attr("", convert=lambda scope: "" if scope == "global" else scope)

@@ -6,7 +6,9 @@ Nothing here knows of the compiler.
 from __future__ import annotations
 
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
-from .module import BenchmarkResult, Module, enabled, load_module
+from .module import BenchmarkResult, Module, enabled, load_module, load_static_library
+from .object_generic import AsRepr, LoadJSON, SaveJSON, const
+from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .pool import num_threads, set_num_threads
 from .registry import (
     get_global_func,
@@ -15,14 +17,21 @@ from .registry import (
     register_global_func,
     remove_global_func,
 )
+from .script_printer import PrinterConfig, Scriptable
 from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
 
 __all__ = [
+    "AsRepr",
     "BenchmarkResult",
     "Device",
+    "LoadJSON",
     "Module",
     "NDArray",
+    "PrinterConfig",
+    "SaveJSON",
+    "Scriptable",
     "Tensor",
+    "const",
     "cpu",
     "cuda",
     "device",
@@ -34,6 +43,9 @@ __all__ = [
     "hexagon",
     "list_global_func_names",
     "load_module",
+    "load_static_library",
+    "load_param_dict",
+    "load_param_dict_from_file",
     "metal",
     "num_threads",
     "opencl",
@@ -41,6 +53,8 @@ __all__ = [
     "register_global_func",
     "remove_global_func",
     "rocm",
+    "save_param_dict",
+    "save_param_dict_to_file",
     "set_num_threads",
     "tensor",
     "vpi",

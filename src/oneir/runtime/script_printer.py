@@ -1,8 +1,14 @@
-"""How TVMScript is printed."""
+"""What prints itself as TVMScript, and the options for it.
+
+    print(node.script(show_meta=True))
+    node.show()
+
+The printer itself belongs to the compiler, which hangs it in here when it is imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,3 +60,27 @@ class PrinterConfig:
         self.obj_to_underline = tuple(self.obj_to_underline or ())
         self.obj_to_annotate = dict(self.obj_to_annotate or {})
         self.extra_config = dict(self.extra_config or {})
+
+
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+def set_script_hooks(script: Callable[..., str], show: Callable[..., None]) -> None:
+    """Sets the printer: `script(node, **options)` gives the text, `show(node, style, black_format, **options)` prints
+    it.
+    """
+    _hooks["script"], _hooks["show"] = script, show
+
+
+class Scriptable:
+    """A mixin for what has a text in TVMScript."""
+
+    __slots__ = ()
+
+    def script(self, **options: Any) -> str:
+        """The text in TVMScript; the options are the fields of `PrinterConfig`, and `black_format`."""
+        return _hooks["script"](self, **options)
+
+    def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+        """Prints the text in TVMScript, coloured on a terminal."""
+        _hooks["show"](self, style, black_format, **options)

@@ -16,6 +16,7 @@ from ..ir import operators as ops
 from ..ir.dtype import BOOL, HANDLE, VOID, DataType
 from ..ir.expr import Call, CallEffectKind, FloatImm, IntImm, PrimExpr, StringImm, Var, as_expr, const
 from ..ir.op import Op
+from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
 
 PURE, READ, UPDATE, OPAQUE = (
@@ -255,6 +256,16 @@ def copysign(x1: Any, x2: Any, span: Any = None) -> PrimExpr:
     return _float_call("copysign", x1, x2, span=span)
 
 
+def fma(x: Any, y: Any, z: Any, span: Any = None) -> PrimExpr:
+    """x * y + z of floats, rounded once."""
+    x, y = ops.match_types(x, y)
+    x, z = ops.match_types(x, z)
+    y, z = ops.match_types(y, z)
+    if not x.dtype.is_float:
+        raise TypeMismatch(f"fma expects floats, found {x.dtype}: {x}, {y} and {z}")
+    return Call(x.dtype, "tir.fma", [x, y, z], span)
+
+
 def nextafter(x1: Any, x2: Any, span: Any = None) -> PrimExpr:
     """The next representable value from x1 towards x2."""
     return _float_call("nextafter", x1, x2, span=span)
@@ -311,22 +322,6 @@ def round(x: Any, span: Any = None) -> PrimExpr:
 def nearbyint(x: Any, span: Any = None) -> PrimExpr:
     """The nearest whole number; halves go to the even one."""
     return _rounding("nearbyint", x, span)
-
-
-def abs(x: Any, span: Any = None) -> PrimExpr:
-    """The magnitude; of the smallest integer, itself."""
-    x = as_expr(x)
-    if isinstance(x, FloatImm):
-        return FloatImm(x.dtype, math.fabs(x.value), span)
-    if isinstance(x, IntImm):
-        return IntImm(x.dtype, ops.wrap_int(x.value if x.value >= 0 else -x.value, x.dtype), span)
-    if x.dtype.is_float:
-        return Call(x.dtype, "tir.fabs", [x], span)
-    if not x.dtype.is_int:
-        raise TypeMismatch(f"abs expects a number, found {x} of dtype {x.dtype}")
-    from ..ir.expr import Select
-
-    return x if x.dtype.is_uint else Select(ops.greater_equal(x, 0), x, ops.negative(x), span)
 
 
 # -- questions about floats --

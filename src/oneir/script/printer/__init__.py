@@ -14,14 +14,14 @@ import sys
 from typing import Any
 
 from ...ir.expr import PrimExpr
-from ...ir.module import BaseFunc, IRModule, set_script_hooks
+from ...ir.module import BaseFunc, IRModule
 from ...ir.node import Node, set_node_printer
 from ...ir.visitor import deep_recursion
 from ...runtime.error import UnsupportedError
+from ...runtime.script_printer import PrinterConfig, set_script_hooks
 from . import ir as ir
 from . import tir_function as tir_function
 from . import values
-from .config import PrinterConfig
 from .core import Frame, Operation, Printer, find_handler, prints
 from .decorate import decorate
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ir.node import Node
-from .config import PrinterConfig
+from ...runtime.script_printer import PrinterConfig
 from .decorate import mark
 
 Handler = Callable[["Printer", Any], Any]

@@ -5,7 +5,7 @@ The printer puts two private characters around the text of nodes to underline; `
 
 from __future__ import annotations
 
-from .config import PrinterConfig
+from ...runtime.script_printer import PrinterConfig
 
 _BEGIN, _END = "\ue000", "\ue001"
 _MIN_LINES_TO_CUT = 2

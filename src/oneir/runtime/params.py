@@ -1,0 +1,106 @@
+"""Named tensors in one file: the safetensors format.
+
+    save_param_dict_to_file({"weight": tensor(w)}, "model.safetensors")
+    load_param_dict_from_file("model.safetensors")["weight"]
+
+The format: the length of the header in 8 bytes, little-endian; the header, JSON, which gives dtype, shape and place of
+every tensor; their items. Reading checks everything before any tensor is made, so a file from anywhere can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .dtype import dtype_name, numpy_dtype
+from .error import InvalidValue, TypeMismatch
+from .tensor import Tensor, as_array, tensor
+
+_NAMES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "uint16": "U16",
+    "int16": "I16",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "uint32": "U32",
+    "int32": "I32",
+    "float32": "F32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_ALIGNMENT = 8
+_LONGEST_HEADER = 100_000_000
+
+
+def save_param_dict(params: Mapping[str, Any]) -> bytes:
+    """Named tensors, or arrays, as bytes. The order of the names is kept."""
+    header, items, position = {}, [], 0
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise TypeMismatch(f"parameters are named by str, found {name!r}")
+        array = as_array(value)
+        dtype = dtype_name(array.dtype)
+        if dtype not in _NAMES:
+            raise TypeMismatch(f"parameter {name!r} has the dtype {dtype}, which safetensors cannot hold")
+        end = position + array.nbytes
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(array.shape), "data_offsets": [position, end]}
+        items.append(array.tobytes())
+        position = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    return b"".join([len(text).to_bytes(8, "little"), text, *items])
+
+
+def save_param_dict_to_file(params: Mapping[str, Any], path: str | Path) -> None:
+    """Writes named tensors, or arrays, to a file."""
+    Path(path).write_bytes(save_param_dict(params))
+
+
+def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Tensor]:
+    """The tensors in bytes of the safetensors format; `InvalidValue` for anything else."""
+    content = bytes(param_bytes)
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > min(len(content) - 8, _LONGEST_HEADER):
+        raise InvalidValue(f"expected the safetensors format, found {len(content)} bytes with a header of {size}")
+    try:
+        header = json.loads(content[8 : 8 + size])
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"the header of the parameters is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise InvalidValue("the header of the parameters must be a JSON object")
+    items = memoryview(content)[8 + size :]
+    return {name: _read(name, entry, items) for name, entry in header.items() if name != "__metadata__"}
+
+
+def load_param_dict_from_file(path: str | Path) -> dict[str, Tensor]:
+    """The tensors in a file of the safetensors format."""
+    return load_param_dict(Path(path).read_bytes())
+
+
+def _read(name: str, entry: Any, items: memoryview) -> Tensor:
+    match entry:
+        case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if code in _DTYPES:
+            pass
+        case _:
+            raise InvalidValue(f"parameter {name!r}: expected a known dtype, a shape and two offsets, found {entry!r}")
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise InvalidValue(f"parameter {name!r}: expected a shape without negative extents, found {shape}")
+    dtype = numpy_dtype(_DTYPES[code])
+    if not 0 <= begin <= end <= len(items) or end - begin != math.prod(shape) * dtype.itemsize:
+        raise InvalidValue(
+            f"parameter {name!r}: {code} of shape {shape} takes {math.prod(shape) * dtype.itemsize} bytes; "
+            f"found the bytes from {begin} to {end} of {len(items)}"
+        )
+    array = np.frombuffer(items[begin:end], dtype)
+    return tensor(array.reshape(shape))
