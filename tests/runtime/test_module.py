@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +16,7 @@ import pytest
 import oneir
 from oneir.runtime import BenchmarkResult, enabled, load_module
 from oneir.runtime.error import InvalidValue, LibraryError, NotRegistered
+from oneir.runtime.module import load_static_library
 from oneir.script import tir as T
 
 
@@ -67,13 +71,13 @@ def test_functions_by_name(built):
         built["triple"]
 
 
-@pytest.mark.parametrize("name", ["pair.so", "pair.tar", "pair"])
+@pytest.mark.parametrize("name", ["pair.so", "pair.tar", "pair.o", "pair"])
 def test_files_round_trip(built, tmp_path, name):
     path = built.export_library(tmp_path / name)
     check(load_module(path))
 
 
-@pytest.mark.parametrize("name", ["pair.so", "pair.tar"])
+@pytest.mark.parametrize("name", ["pair.so", "pair.tar", "pair.o"])
 def test_the_runtime_alone_loads_a_file(built, tmp_path, name):
     path = built.export_library(tmp_path / name)
     code = f"""
@@ -104,7 +108,7 @@ def test_without_a_linker_an_archive_is_written(built, tmp_path, monkeypatch):
 
 
 def test_damaged_files_are_refused(built, tmp_path):
-    for name in ("a.so", "a.tar"):
+    for name in ("a.so", "a.tar", "a.o"):
         path = tmp_path / name
         built.export_library(path)
         whole = path.read_bytes()
@@ -138,6 +142,40 @@ def test_files_for_other_machines_say_so(tmp_path):
         load_module(path)
 
 
+def test_object_files_are_exported_again(built, tmp_path):
+    static = load_static_library(built.export_library(tmp_path / "pair.o"), ["double", "main"])
+    check(load_module(static.export_library(tmp_path / "pair.so")))
+    with pytest.raises(LibraryError, match=r"pair\.o has no triple; it has double, main"):
+        load_static_library(tmp_path / "pair.o", ["triple"])
+
+
+def test_a_linker_of_the_caller(built, tmp_path):
+    def link(path, files, options):
+        subprocess.run(["cc", "-shared", "-o", path, *files, *options], check=True)
+
+    if shutil.which("cc") is None:
+        pytest.skip("there is no cc here")
+    check(load_module(built.export_library(tmp_path / "pair.so", fcompile=link, options=["-lm"])))
+    with pytest.raises(LibraryError, match="the linker that was given wrote no file"):
+        built.export_library(tmp_path / "none.so", fcompile=lambda path, files: None)
+
+
+def test_what_runs_the_checks_of_a_loader_is_refused(tmp_path):
+    """Files with a right checksum around what is no library."""
+    metadata = json.dumps({"format": 99, "machine": "x86_64", "signatures": {}}).encode()
+    code = b"\x7fELF" + bytes(60)
+    for content, message in [
+        (b"\x7fELF" + bytes(100), "cannot be loaded"),
+        (b"nothing", "neither a shared library nor an archive"),
+        (code + metadata + len(code).to_bytes(8, "little"), "has the format 99, this release reads 1; export it again"),
+        (code + b"{" + len(code).to_bytes(8, "little"), "does not say which functions it has"),
+    ]:
+        path = tmp_path / "odd.so"
+        path.write_bytes(content + b"oneir-checksum-1:" + hashlib.blake2b(content, digest_size=32).digest())
+        with pytest.raises(LibraryError, match=message):
+            load_module(path)
+
+
 def test_sources(built, tmp_path):
     assert "define" in built.inspect_source("ll") and "__oneir_double" in built.inspect_source("asm")
     with pytest.raises(InvalidValue, match='expected the format "ll"'):
@@ -157,6 +195,8 @@ def test_time_evaluator_measures_in_seconds(built):
     ]  # fmt: skip
     with pytest.raises(InvalidValue, match="at least 1"):
         built.time_evaluator("double", oneir.cpu(), number=0)
+    options = {"min_repeat_ms": 1, "cooldown_interval_ms": 1, "repeats_to_cooldown": 2, "cache_flush_bytes": 1000}
+    assert len(built.time_evaluator("double", oneir.cpu(), repeat=3, **options)(a, b).results) == 3
 
 
 def test_the_cache_gives_the_same_function_in_another_process(tmp_path):

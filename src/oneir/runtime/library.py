@@ -1,6 +1,6 @@
-"""Files of compiled functions: shared libraries and archives, written and read.
+"""Files of compiled functions: shared libraries, object files and archives, written and read.
 
-Both carry the signatures of the functions and a checksum over everything; a file that is damaged is refused before any
+All carry the signatures of the functions and a checksum over everything; a file that is damaged is refused before any
 of it is given to a loader. A shared library reaches the runtime (worker threads, callbacks, memory) through a table of
 addresses that is filled when it is loaded, so that linking it needs no library of ours.
 """
@@ -28,6 +28,7 @@ from .signature import Signature
 _FORMAT = 1
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
+_STATIC = (".o", ".obj")
 _SIGNATURES = {
     "oneir_parallel_for": ("i32", ("ptr", "ptr", "i64", "i32")),
     "oneir_call_packed": ("i32", ("ptr", "ptr", "i32", "ptr")),
@@ -36,8 +37,12 @@ _SIGNATURES = {
 }
 
 
-def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], fcompile: Any = None) -> str:
-    """Writes a shared library or an archive; returns the path."""
+Linker = Callable[[str, list[str]], object]
+"""Makes a shared library (the first argument) out of object files."""
+
+
+def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], linker: Linker | None = None) -> str:
+    """Writes a shared library, an object file or an archive, as the ending of `path` says; returns the path."""
     machine = read_symbols(objects[0], "the module").machine
     metadata = json.dumps(
         {
@@ -48,9 +53,12 @@ def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature
     )
     if not path.parent.is_dir():
         raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
-    linker = fcompile or _linker()
+    linker = linker or _linker()
     if path.suffix in _SHARED and linker is not None and machine == host_machine():
         content = _shared_library(objects, metadata, linker)
+    elif path.suffix in _STATIC and len(objects) == 1:
+        # Linkers do not look behind the last section of an object file.
+        content = objects[0] + metadata.encode() + len(objects[0]).to_bytes(8, "little")
     else:
         content = _archive(objects, metadata)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -70,6 +78,10 @@ def load(path: Path) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[
         raise LibraryError(f"{path} is not a library that export_library wrote, or it is cut short; export it again")
     if trailer[len(_TRAILER) :] != _checksum(content):
         raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
+    if (static := _split_static(content)) is not None:
+        code, metadata = static
+        signatures = _read_metadata(path, metadata)
+        return (lambda: llvm.link(code, what=str(path))), signatures, (code,)
     if content[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe") or content[:2] == b"MZ":
         return _load_shared(path, content)
     return _load_archive(path, content)
@@ -94,6 +106,14 @@ def _read_metadata(path: Path, text: bytes) -> dict[str, Signature]:
         return {name: Signature.from_json(signature) for name, signature in metadata["signatures"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise LibraryError(f"{path} does not say which functions it has: {error}; export it again") from error
+
+
+def _split_static(content: bytes) -> tuple[bytes, bytes] | None:
+    """The object code and the metadata of an object file; None if it is something else."""
+    size = int.from_bytes(content[-8:], "little")
+    if not 0 < size < len(content) or content[size : size + 1] != b"{":
+        return None
+    return content[:size], content[size:-8]
 
 
 # -- archives --
@@ -125,14 +145,14 @@ def _load_archive(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[s
 # -- shared libraries --
 
 
-def _linker() -> Callable[[list[str], str], None] | None:
+def _linker() -> Linker | None:
     """What turns object files into a shared library here; None when the machine has no linker."""
     for driver in ("cc", "gcc", "clang"):
         if program := shutil.which(driver):
-            return lambda files, out: _run([program, "-shared", "-o", out, *files, "-lm"])
+            return lambda out, files: _run([program, "-shared", "-o", out, *files, "-lm"])
     for linker in ("ld", "ld.lld"):
         if program := shutil.which(linker):
-            return lambda files, out: _run([program, "-shared", "-o", out, *files])
+            return lambda out, files: _run([program, "-shared", "-o", out, *files])
     return None
 
 
@@ -142,7 +162,7 @@ def _run(command: list[str]) -> None:
         raise LibraryError(f"the linker failed ({' '.join(command[:2])}): {done.stderr.strip()}")
 
 
-def _shared_library(objects: Sequence[bytes], metadata: str, linker: Callable[[list[str], str], None]) -> bytes:
+def _shared_library(objects: Sequence[bytes], metadata: str, linker: Linker) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         files = []
         stub = llvm.compile_ir(_stub_ir(metadata), name="the library's table", cpu="generic", features="")
@@ -151,7 +171,11 @@ def _shared_library(objects: Sequence[bytes], metadata: str, linker: Callable[[l
             file.write_bytes(data)
             files.append(str(file))
         out = str(Path(folder) / "library.so")
-        linker(files, out)
+        linker(out, files)
+        if not os.path.exists(out):
+            raise LibraryError(
+                f"the linker that was given wrote no file {os.path.basename(out)!r} where it was asked to"
+            )
         return Path(out).read_bytes()
 
 

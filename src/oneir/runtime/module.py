@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from . import callback, llvm, pool, workspace
 from .device import Device
 from .entry import make_entry
@@ -144,14 +146,29 @@ class Module:
     # -- time --
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: int = 0
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
     ) -> Callable[..., BenchmarkResult]:
         """A function that calls another and measures it: `repeat` times the mean over `number` calls.
 
-        With `min_repeat_ms`, `number` grows until one measurement takes that long. One call before is not counted.
+        With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time
+        for `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown`
+        measurements comes a rest of `cooldown_interval_ms`; before each, `cache_flush_bytes` of other memory are
+        written, which puts the arguments out of the caches.
         """
-        if number < 1 or repeat < 1:
-            raise InvalidValue(f"number and repeat must be at least 1, found {number} and {repeat}")
+        if min(number, repeat, repeats_to_cooldown) < 1:
+            raise InvalidValue(
+                "number, repeat and repeats_to_cooldown must be at least 1, "
+                f"found {number}, {repeat} and {repeats_to_cooldown}"
+            )
         function = self.get_function(func_name)
 
         def measure(count: int, args: tuple[Any, ...]) -> float:
@@ -162,10 +179,20 @@ class Module:
 
         def evaluate(*args: Any) -> BenchmarkResult:
             function(*args)
-            count = number
-            while (seconds := measure(count, args)) * 1e3 < min_repeat_ms:
+            count, zeros, results = number, 0, []
+            while min_repeat_ms and zeros < limit_zero_time_iterations:
+                seconds = measure(count, args)
+                if seconds * 1e3 >= min_repeat_ms:
+                    break
+                zeros += seconds == 0
                 count = max(count * 2, int(count * min_repeat_ms / max(seconds * 1e3, 1e-3)) + 1)
-            return BenchmarkResult([measure(count, args) / count for _ in range(repeat)])
+            for index in range(repeat):
+                if cache_flush_bytes:
+                    np.zeros(cache_flush_bytes, "uint8").fill(1)
+                results.append(measure(count, args) / count)
+                if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
+                    time.sleep(cooldown_interval_ms * 1e-3)
+            return BenchmarkResult(results)
 
         return evaluate
 
@@ -182,14 +209,16 @@ class Module:
     def export_library(self, file_name: str | Path, fcompile: Any = None, **kwargs: Any) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
 
-        A name that ends in .so, .dylib or .dll makes a shared library, where the machine has a linker; any other name,
-        or no linker, an archive of object code. Returns the path written.
+        A name that ends in .so, .dylib or .dll makes a shared library, where the machine has a linker; .o or .obj makes
+        an object file, if the module is one; any other name, or no linker, an archive of object code.
+        `fcompile(path, object_files, **kwargs)` is called in place of the machine's linker. Returns the path written.
         """
         from .library import export
 
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
-        return export(Path(file_name), self._objects, self._signatures, fcompile)
+        linker = None if fcompile is None else partial(fcompile, **kwargs)
+        return export(Path(file_name), self._objects, self._signatures, linker)
 
 
 def load_module(path: str | Path, fmt: str = "") -> Module:
@@ -198,6 +227,17 @@ def load_module(path: str | Path, fmt: str = "") -> Module:
 
     link, signatures, objects = load(Path(path))
     return Module(link, signatures, objects)
+
+
+def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Module:
+    """The module in an object file that `export_library` wrote; it can be exported again, into a shared library.
+
+    `LibraryError` for a file that is damaged or foreign, or that lacks one of `func_names`.
+    """
+    module = load_module(path)
+    if missing := [name for name in func_names if name not in module]:
+        raise LibraryError(f"{path} has no {', '.join(missing)}; it has {', '.join(module.names) or 'no functions'}")
+    return module
 
 
 def enabled(target: str) -> bool:
