@@ -9,6 +9,7 @@ from ..ir.structural import assert_structural_equal, structural_equal
 from ..ir.transform import Pass
 from ..runtime.error import AssertionFailure
 from ..script import from_source
+from ..tir.analysis import verify_well_formed
 from ..tir.function import PrimFunc
 from .numerics import VerifyNumerics
 
@@ -24,6 +25,7 @@ def check_pass(
     """Runs a pass and checks everything that holds of every pass. Returns the module after it.
 
     - the result is structurally equal to `expected`; the failure names the first difference
+    - both are well formed
     - what is printed of both can be parsed, and gives the same module
     - a module that the pass has nothing to do in comes back as the identical object
     - a second run changes nothing (unless not `idempotent`)
@@ -35,6 +37,7 @@ def check_pass(
     after = transform(before)
     assert_structural_equal(after, expected)
     for stage, mod in (("before", before), ("after", after)):
+        verify_well_formed(mod)
         _check_round_trip(stage, mod)
     if structural_equal(before, expected):
         _check_identical(transform, before, after, "a module in which it has nothing to do")
