@@ -33,7 +33,9 @@ _DECLARATION = re.compile(r"#|\w+ = T\.(Buffer|bool|int|uint|float|bfloat|handle
 
 
 class Execution(Evaluator):
-    """One thread running one function."""
+    """One thread running one function; `loops` are the variables of the loops around it, for messages."""
+
+    loops: list[e.Var]
 
     def __init__(self, functions: Mapping[str, PrimFunc], arithmetic: Arithmetic, check: bool, name: str):
         self.functions, self.arithmetic, self.check, self.name = dict(functions), arithmetic, check, name
@@ -44,9 +46,6 @@ class Execution(Evaluator):
         self.shared: dict[Any, Memory] = {}
         self.matched: set[e.Var] = set()
         self.reducer: Any = None
-        self.statement: s.Stmt | None = None
-
-    loops: list[e.Var]
 
     def fork(self) -> Execution:
         """A thread that starts where this one is."""
