@@ -3,6 +3,9 @@
 The callers are native loops, entered through ctypes, which releases the GIL. A region with work runs 64 iterations of a
 chain of multiplications that no compiler shortens; "serial" is the same body called once for all of them. Where regions
 alternate with PyTorch's, PyTorch uses all its threads, and those spin for a while after each of its regions.
+
+Empty regions gain nothing from workers, and the pool runs most of them alone: their figures are what a loop too small
+to be parallel costs. What fork and join costs a loop that does gain is the distance of 10 µs of work from 0.5 x.
 """
 
 from __future__ import annotations
