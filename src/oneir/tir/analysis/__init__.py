@@ -1,1 +1,14 @@
 """Questions about TensorIR: what it reads and writes, whether it is well formed."""
+
+from ...ir.operators import same_expr as expr_deep_equal
+from .block_access_region import get_block_access_region, get_block_read_write_region
+from .calculate_allocated_bytes import calculate_allocated_bytes
+from .detect_buffer_access_lca import detect_buffer_access_lca
+from .estimate_tir_flops import estimate_tir_flops
+from .find_anchor_block import find_anchor_block
+from .oob_checker import OOBChecker
+from .purity import assert_pure_function, is_pure_function
+from .undefined_vars import undefined_vars
+from .verify_memory import verify_memory
+from .verify_ssa import verify_ssa
+from .verify_well_formed import verify_well_formed

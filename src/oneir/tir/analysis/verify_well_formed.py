@@ -1,0 +1,170 @@
+"""Whether a program keeps the rules of TensorIR.
+
+Each variable is defined once, before and around its uses; memory is used where it exists; indices are integers; a block
+uses its own variables and not the loops around it, and has an init only if it reduces; calls fit the functions called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.diagnostics import render
+from ...ir.expr import Call, GlobalVar, PrimExpr, Var
+from ...ir.module import IRModule
+from ...runtime.error import TypeMismatch, WellFormedError
+from ..expr import BufferLoad, IterVar
+from ..function import PrimFunc
+from ..stmt import AttrStmt, Block, BlockRealize, BufferRegion, BufferStore, For, Stmt
+from .scopes import ScopedVisitor
+
+
+class _Verifier(ScopedVisitor):
+    """Raises at the first rule that is broken."""
+
+    def __init__(self, name: str, functions: dict[GlobalVar, Any] | None):
+        super().__init__()
+        self.name, self.functions = name, functions
+        self.defined: dict[Var, Any] = {}
+        self.past: set[Var] = set()
+        self.loops: dict[Var, int] = {}
+        self.depth = self.barrier = 0
+        """How many blocks are around, and how many around the innermost one that has variables of its own."""
+        self.block: Block | None = None
+        self.stmt: Any = None
+
+    def fail(self, message: str) -> WellFormedError:
+        """The error, with the statement that it is about."""
+        span = getattr(self.stmt, "span", None)
+        if span is not None:
+            return WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
+        quoted = str(self.stmt).strip().splitlines()[0] if isinstance(self.stmt, Stmt) else ""
+        return WellFormedError(f"in `{self.name}`: {message}" + (f"\n    {quoted}" if quoted else ""))
+
+    def visit(self, node: Any) -> None:
+        if isinstance(node, Stmt) and not isinstance(node, (Block, BlockRealize)):
+            outer, self.stmt = self.stmt, node
+            super().visit(node)
+            self.stmt = outer
+        else:
+            super().visit(node)
+
+    # -- variables --
+
+    def enter(self, var: Var, node: Any) -> None:
+        if var in self.defined:
+            raise self.fail(f"`{var.name}` is defined again where it is defined already; use another variable")
+        if var in self.past and not isinstance(node, AttrStmt):
+            raise self.fail(f"`{var.name}` is defined in two places; use two variables")
+        self.defined[var] = node
+        if isinstance(node, For):
+            self.loops[var] = self.depth
+
+    def leave(self, var: Var) -> None:
+        del self.defined[var]
+        self.past.add(var)
+
+    def is_known(self, var: Var) -> bool:
+        return var in self.defined
+
+    def use(self, var: Var) -> None:
+        if var not in self.defined:
+            where = "after the end of its scope" if var in self.past else "but never defined"
+            raise self.fail(f"`{var.name}` is used {where}")
+        level = self.loops.get(var)
+        if level is not None and level < self.barrier and self.block is not None:
+            raise self.fail(
+                f"the loop variable `{var.name}` is used inside of block `{self.block.name_hint}`, "
+                f"which has variables of its own; bind one to it, as in T.axis.spatial(extent, {var.name})"
+            )
+
+    def visit_thread(self, node: AttrStmt, var: Var) -> None:
+        if var in self.defined:
+            self.visit(node.body)
+        else:
+            super().visit_thread(node, var)
+
+    # -- statements --
+
+    def visit_For(self, loop: For) -> None:
+        dtype = loop.loop_var.dtype
+        if not (dtype.is_int and dtype.is_scalar):
+            raise self.fail(f"the loop variable `{loop.loop_var.name}` is {dtype}; expected an integer")
+        super().visit_For(loop)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> None:
+        block = realize.block
+        if len(realize.iter_values) != len(block.iter_vars):
+            raise self.fail(
+                f"block `{block.name_hint}` has {len(block.iter_vars)} variables "
+                f"and {len(realize.iter_values)} values bound to them"
+            )
+        for iter_var, value in zip(block.iter_vars, realize.iter_values, strict=True):
+            self._integer(value, f"the value bound to `{iter_var.var.name}` of block `{block.name_hint}`")
+        super().visit_BlockRealize(realize)
+
+    def visit_Block(self, block: Block) -> None:
+        if block.init is not None and not any(v.iter_type == IterVar.CommReduce for v in block.iter_vars):
+            raise self.fail(f"block `{block.name_hint}` has an init, but no variable that it reduces over")
+        outer = self.depth, self.barrier, self.block
+        self.depth += 1
+        if block.iter_vars:
+            self.barrier, self.block = self.depth, block
+        super().visit_Block(block)
+        self.depth, self.barrier, self.block = outer
+
+    # -- accesses --
+
+    def _integer(self, expr: PrimExpr, what: str) -> None:
+        if not expr.dtype.is_int:
+            raise self.fail(f"{what} is `{expr}` of dtype {expr.dtype}; expected an integer")
+
+    def visit_BufferRegion(self, region: BufferRegion) -> None:
+        if len(region.region) != len(region.buffer.shape):
+            raise self.fail(
+                f"the region {region} has {len(region.region)} dimensions, "
+                f"but buffer `{region.buffer.name}` has {len(region.buffer.shape)}"
+            )
+        super().visit_BufferRegion(region)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        for index in load.indices:
+            self._integer(index, f"an index of `{load.buffer.name}`")
+        super().visit_BufferLoad(load)
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        for index in store.indices:
+            self._integer(index, f"an index of `{store.buffer.name}`")
+        super().visit_BufferStore(store)
+
+    def visit_Call(self, call: Call) -> None:
+        if isinstance(call.op, GlobalVar) and self.functions is not None:
+            callee = self.functions.get(call.op)
+            if callee is None:
+                raise self.fail(f"`{call.op.name_hint}` is called, but the module has no such function")
+            if len(callee.params) != len(call.args):
+                raise self.fail(
+                    f"`{call.op.name_hint}` takes {len(callee.params)} arguments, found {len(call.args)}: {call}"
+                )
+        self.generic_visit(call)
+
+
+def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
+    """Whether a function, or each TensorIR function of a module, keeps the rules.
+
+    With `assert_mode` a broken rule is a `WellFormedError` that names it and quotes the statement.
+    """
+    if isinstance(obj, PrimFunc):
+        pairs: list[tuple[str, Any, Any]] = [(obj.attrs.get("global_symbol", "main"), obj, None)]
+    elif isinstance(obj, IRModule):
+        functions = dict(obj.functions)
+        pairs = [(v.name_hint, f, functions) for v, f in functions.items() if isinstance(f, PrimFunc)]
+    else:
+        raise TypeMismatch(f"expected a PrimFunc or an IRModule, found {type(obj).__name__}")
+    try:
+        for name, func, functions in pairs:
+            _Verifier(name, functions)(func)
+    except WellFormedError:
+        if assert_mode:
+            raise
+        return False
+    return True
