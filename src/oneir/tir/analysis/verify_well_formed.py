@@ -37,8 +37,9 @@ class _Verifier(ScopedVisitor):
         span = getattr(self.stmt, "span", None)
         if span is not None:
             return WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
-        quoted = str(self.stmt).strip().splitlines()[0] if isinstance(self.stmt, Stmt) else ""
-        return WellFormedError(f"in `{self.name}`: {message}" + (f"\n    {quoted}" if quoted else ""))
+        lines = str(self.stmt).strip().splitlines() if isinstance(self.stmt, Stmt) else []
+        quoted = "".join(f"\n    {line}" for line in lines[:6])
+        return WellFormedError(f"in `{self.name}`: {message}{quoted}")
 
     def visit(self, node: Any) -> None:
         if isinstance(node, Stmt) and not isinstance(node, (Block, BlockRealize)):

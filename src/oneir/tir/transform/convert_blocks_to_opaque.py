@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import Var
 from ...ir.visitor import Mapper
@@ -26,7 +27,8 @@ class _Opaque(Mapper):
         if block.init is not None:
             raise WellFormedError(f"block `{block.name_hint}` still has an init; run LowerInitBlock first")
         values = map_array(realize.iter_values, self.visit)
-        self.values.update((iv.var, value) for iv, value in zip(block.iter_vars, values, strict=True))
+        for iter_var, value in zip(block.iter_vars, values, strict=True):
+            self.values[iter_var.var] = ops.cast(iter_var.var.dtype, value)
         # The predicate is written in terms of the loops around the block.
         predicate = self.visit(realize.predicate)
         block = self.generic_visit(block.replace(iter_vars=Array()) if block.iter_vars else block)
