@@ -116,7 +116,9 @@ class FunctionWriter:
         return f"{prefix}{self._count}"
 
     def start(self, label: str) -> None:
-        """Begins a block."""
+        """Begins a block; an empty one before it, which nothing reaches, is closed."""
+        if self.lines and self.lines[-1].endswith(":"):
+            self.emit("unreachable")
         self.lines.append(f"{label}:")
         self.block = label
         self.reachable = True
