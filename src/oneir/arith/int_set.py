@@ -138,7 +138,7 @@ class IntSetEvaluator:
     def _variable(self, var: Var) -> IntervalSet:
         found = self.domains.get(var)
         if not isinstance(found, IntervalSet) or var in self.entered:
-            return IntervalSet(var, var)
+            return IntervalSet(var, var) if var.dtype.is_scalar else EVERYTHING
         if found.is_nothing():
             return found
         # The bounds of a variable may hold other variables of the map.
@@ -149,8 +149,11 @@ class IntSetEvaluator:
         return IntervalSet(low, high)
 
     def _opaque(self, expr: Any) -> IntervalSet:
-        """An expression whose value does not depend on the variables is a point; else nothing is known."""
-        return EVERYTHING if self._depends(expr) else IntervalSet(expr, expr)
+        """An expression whose value does not depend on the variables is a point; else nothing is known.
+
+        Nor is it of a vector, whose lanes differ: the ends of an interval are scalars.
+        """
+        return EVERYTHING if not expr.dtype.is_scalar or self._depends(expr) else IntervalSet(expr, expr)
 
     def _depends(self, expr: Any) -> bool:
         pending = [expr]
@@ -249,8 +252,8 @@ class IntSetEvaluator:
         # A bound in the outer half of the dtype stems from the limits of the dtype: one that overflows when it is used.
         limits = self.analyzer.bounds_of_dtype(expr.dtype)
         return IntervalSet(
-            e.IntImm(expr.dtype, low) if low >= limits[0] // 2 else _NEG_INF,
-            e.IntImm(expr.dtype, high) if high <= limits[1] // 2 else _POS_INF,
+            e.IntImm(expr.dtype.element, low) if low >= limits[0] // 2 else _NEG_INF,
+            e.IntImm(expr.dtype.element, high) if high <= limits[1] // 2 else _POS_INF,
         )
 
     def _floordiv(self, expr: Any) -> IntervalSet:
@@ -289,7 +292,7 @@ class IntSetEvaluator:
                 # The whole interval lies between two multiples of the divisor.
                 offset = e.Mul(first, divisor)
                 return IntervalSet(self._of(e.Sub, a.min_value, offset), self._of(e.Sub, a.max_value, offset))
-        return IntervalSet(e.const(0, expr.dtype), self._simple(divisor - 1))
+        return IntervalSet(e.const(0, expr.dtype.element), self._simple(divisor - 1))
 
     def _min(self, expr: Any) -> IntervalSet:
         return self._extreme(expr, e.Min, _NEG_INF, _POS_INF)
@@ -409,7 +412,11 @@ def union(sets: list[IntervalSet], analyzer: Analyzer) -> IntervalSet:
 def _outer(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     if a is infinity or b is infinity:
         return infinity
-    return a if a is b else analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
+    if a is b:
+        return a
+    # One buffer may be indexed with integers of different widths.
+    a, b = ops.match_types(a, b)
+    return analyzer.canonical.visit(analyzer.rewriter.visit(cls(a, b)))
 
 
 _HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntervalSet]] = {

@@ -1,0 +1,106 @@
+"""What an iteration map is made of: marks, digits of marks, and sums of digits.
+
+A mark is something that takes every value in [0, extent): a loop variable, or a sum of digits of other marks. A split is
+some digits of a mark, times a number; a sum of splits is an index.
+
+    mark = IterMark(i, 32)
+    IterSplitExpr(mark, lower_factor=4, extent=8, scale=2)  # i // 4 % 8 * 2
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from ..ir import operators as ops
+from ..ir.container import Array
+from ..ir.expr import IntImm, PrimExpr, as_expr
+from ..ir.node import Node, attr, child
+from ..ir.visitor import Mapper
+from .pattern import same
+
+
+class IterMapLevel(IntEnum):
+    """What is asked of an iteration map."""
+
+    Bijective = 0
+    """Each output comes from exactly one iteration."""
+    Surjective = 1
+    """Each output comes from some iteration, or from padding that the map says."""
+    NoCheck = 3
+    """Nothing but the form."""
+
+
+class IterMapExpr(PrimExpr):
+    """Base of splits and sums."""
+
+
+class IterMark(Node, shared=True):
+    """What runs over [0, extent): `source` is a variable, a variable less its minimum, or an `IterSumExpr`."""
+
+    source: PrimExpr = child(convert=as_expr)
+    extent: PrimExpr = child(convert=as_expr)
+
+
+class IterSplitExpr(IterMapExpr):
+    """`source // lower_factor % extent * scale`."""
+
+    source: IterMark
+    lower_factor: PrimExpr = child(convert=as_expr)
+    extent: PrimExpr = child(convert=as_expr)
+    scale: PrimExpr = child(convert=as_expr)
+
+    def _derive(self) -> None:
+        self.dtype = self.source.source.dtype
+
+
+class IterSumExpr(IterMapExpr):
+    """The sum of `args` and `base`."""
+
+    args: Array[IterSplitExpr]
+    base: PrimExpr = child(convert=as_expr)
+
+    def _derive(self) -> None:
+        self.dtype = self.base.dtype
+
+
+class IterMapResult(Node):
+    """What was found of a map: its indices, or why there are none.
+
+    `padding_predicate`, over the input iterators, holds for values outside of their ranges that would be needed to
+    reach every output.
+    """
+
+    indices: Array[IterSumExpr]
+    errors: Array[str] = attr((), convert=Array)
+    padding_predicate: PrimExpr = child(convert=as_expr)
+
+
+def is_number(expr: Any, value: int) -> bool:
+    """Whether an expression is the given constant."""
+    return isinstance(expr, IntImm) and expr.value == value
+
+
+class _Normalizer(Mapper):
+    def visit_IterSumExpr(self, total: IterSumExpr) -> PrimExpr:
+        result: Any = None
+        for split in total.args:
+            part = self.visit(split)
+            result = part if result is None else ops.add(result, part)
+        base = self.visit(total.base)
+        return base if result is None else ops.add(result, base)
+
+    def visit_IterSplitExpr(self, split: IterSplitExpr) -> PrimExpr:
+        value = self.visit(split.source.source)
+        end = ops.multiply(split.lower_factor, split.extent)
+        whole = same(end, split.source.extent) or (
+            is_number(split.lower_factor, 1) and same(split.extent, split.source.extent)
+        )
+        if not whole:
+            value = ops.floormod(value, end)
+        return ops.multiply(ops.floordiv(value, split.lower_factor), split.scale)
+
+
+def normalize_iter_map_to_expr(expr: Any) -> PrimExpr:
+    """The expression written with ordinary arithmetic instead of splits and sums."""
+    return _Normalizer()(as_expr(expr))

@@ -1,0 +1,545 @@
+"""Rewrites index expressions as sums of digits of marks, and checks that the digits are independent.
+
+A sum whose terms are neighbouring digits, `i * 4 + j` with j in [0, 4), is fused into one new mark, whose digits can be
+taken in turn. A predicate makes the mark shorter; a divisor that does not fit makes it longer, by padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import expr as e
+from ..ir import operators as ops
+from ..ir.expr import PrimExpr, Range, Var
+from ..ir.visitor import post_order_visit
+from .constraint import conjuncts, non_positive
+from .iter_map import (
+    IterMapLevel,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    is_number,
+    normalize_iter_map_to_expr,
+)
+from .sizes import NoMatch, Sizes
+
+_PASSES = 8
+"""How often padding may grow before it is taken to grow without end."""
+
+
+@dataclass
+class Constraint:
+    """`sum(terms) - low` is `mark`: a condition says that it lies in [0, mark.extent)."""
+
+    terms: Sequence[IterSplitExpr]
+    low: PrimExpr
+    mark: IterMark
+    condition: PrimExpr
+
+
+@dataclass
+class Padding:
+    """`mark` is `origin + left`, made longer to a multiple of what divides it."""
+
+    mark: IterMark
+    origin: IterSplitExpr
+    left: PrimExpr
+
+
+class IterMapRewriter:
+    """Holds the marks of one map. `digits_first` takes divisions apart term by term before it fuses terms."""
+
+    def __init__(
+        self,
+        input_iters: Mapping[Var, Range],
+        dtype: Any,
+        *,
+        may_pad: bool,
+        keep_trivial: bool = False,
+        digits_first: bool = True,
+    ):
+        self.sizes = Sizes(dtype)
+        self.may_pad, self.digits_first = may_pad, digits_first
+        self.constraints: list[Constraint] = []
+        self.padded: dict[int, Padding] = {}
+        self.inputs: list[IterMark] = []
+        self.variables: dict[Var, IterSumExpr] = {}
+        self._marks: dict[Any, IterMark] = {}
+        self._multiples: dict[Any, PrimExpr] = {}
+        """What the padded extents must be multiples of, by origin and left padding."""
+        for var, domain in input_iters.items():
+            self.variables[var] = self._input(var, domain, keep_trivial)
+
+    def _input(self, var: Var, domain: Range, keep_trivial: bool) -> IterSumExpr:
+        sizes = self.sizes
+        low, extent = sizes.simplified(sizes.of(domain.min)), sizes.simplified(sizes.of(domain.extent))
+        sizes.assume_positive(extent)
+        if is_number(extent, 1) and not keep_trivial:
+            return self.sum((), low)
+        mark = IterMark(ops.subtract(sizes.of(var), low), extent)
+        self.inputs.append(mark)
+        return self.sum([self.whole(mark)], low)
+
+    # -- parts of sums --
+
+    def sum(self, args: Iterable[IterSplitExpr], base: PrimExpr) -> IterSumExpr:
+        """A sum whose base is simple."""
+        return IterSumExpr(tuple(args), self.sizes.simplified(base))
+
+    def whole(self, mark: IterMark) -> IterSplitExpr:
+        """All digits of a mark."""
+        return IterSplitExpr(mark, self.sizes.one, mark.extent, self.sizes.one)
+
+    def mark_of(self, args: Sequence[IterSplitExpr], base: PrimExpr, extent: PrimExpr) -> IterMark:
+        """The mark of a sum; the same one for the same sum."""
+        key = self.sizes.key
+        content = (tuple((self._key(a), key(a.scale)) for a in args), key(base), key(extent))
+        found = self._marks.get(content)
+        if found is None:
+            found = self._marks[content] = IterMark(IterSumExpr(tuple(args), base), extent)
+        return found
+
+    def _key(self, split: IterSplitExpr) -> Any:
+        """What splits share that differ in scale only."""
+        return id(split.source), self.sizes.key(split.lower_factor), self.sizes.key(split.extent)
+
+    def add(self, a: IterSumExpr, b: IterSumExpr, factor: PrimExpr | None = None) -> IterSumExpr:
+        """a + b * factor; equal digits are added up."""
+        if factor is not None:
+            b = self.scaled(b, factor)
+        terms = {self._key(arg): arg for arg in a.args}
+        for arg in b.args:
+            key = self._key(arg)
+            found = terms.get(key)
+            if found is None:
+                terms[key] = arg
+                continue
+            scale = self.sizes.plus(found.scale, arg.scale)
+            if is_number(scale, 0):
+                del terms[key]
+            else:
+                terms[key] = found.replace(scale=scale)
+        return IterSumExpr(tuple(terms.values()), self.sizes.plus(a.base, b.base))
+
+    def scaled(self, total: IterSumExpr, factor: PrimExpr) -> IterSumExpr:
+        """total * factor"""
+        times = self.sizes.times
+        if is_number(factor, 1):
+            return total
+        if is_number(factor, 0):
+            return self.sum((), factor)
+        return IterSumExpr(
+            tuple(arg.replace(scale=times(arg.scale, factor)) for arg in total.args), times(total.base, factor)
+        )
+
+    # -- from expressions to sums --
+
+    def visit(self, expr: Any) -> IterSumExpr:
+        """The sum that an index expression is."""
+        if isinstance(expr, Var):
+            found = self.variables.get(expr)
+            return self.sum((), self.sizes.of(expr)) if found is None else found
+        kind = type(expr)
+        if kind in (e.Add, e.Sub):
+            factor = self.sizes.of(-1) if kind is e.Sub else None
+            return self.add(self.visit(expr.a), self.visit(expr.b), factor)
+        if kind is e.Mul:
+            a, b = self.visit(expr.a), self.visit(expr.b)
+            if a.args and b.args:
+                raise NoMatch(f"the product {expr} has iterators on both sides")
+            return self.scaled(a, b.base) if a.args else self.scaled(b, a.base)
+        if kind in (e.FloorDiv, e.FloorMod):
+            return self._division(expr)
+        if kind is e.Cast and expr.value.dtype.is_int and expr.dtype.is_int:
+            if expr.dtype.bits >= expr.value.dtype.bits and expr.dtype.code == "int":
+                return self.visit(expr.value)
+        elif isinstance(expr, e.IntImm):
+            return self.sum((), self.sizes.of(expr.value))
+        if not self._uses_iterators(expr):
+            return self.sum((), self.sizes.of(expr))
+        raise NoMatch(f"{expr} is no sum, multiple, quotient or remainder of iterators")
+
+    def _uses_iterators(self, expr: PrimExpr) -> bool:
+        found = False
+
+        def look(node: Any) -> None:
+            nonlocal found
+            found = found or (isinstance(node, Var) and node in self.variables)
+
+        post_order_visit(expr, look)
+        return found
+
+    def _division(self, expr: Any) -> IterSumExpr:
+        dividend, divisor = self.visit(expr.a), self.visit(expr.b)
+        if divisor.args:
+            raise NoMatch(f"{expr} divides by an iterator")
+        if not dividend.args:
+            return self.sum((), type(expr)(dividend.base, divisor.base))
+        if not self.sizes.positive(divisor.base):
+            raise NoMatch(f"the divisor of {expr} is not known to be positive")
+        try:
+            quotient, rest = self.divide(dividend, divisor.base)
+        except NoMatch as reason:
+            raise NoMatch(f"{expr}: {reason}") from None
+        return quotient if type(expr) is e.FloorDiv else rest
+
+    # -- division --
+
+    def divide(self, total: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """Quotient and remainder of a sum."""
+        nothing = IterSumExpr((), self.sizes.zero)
+        if is_number(divisor, 1):
+            return total, nothing
+        if self._below(total, divisor):
+            return nothing, total
+        if not self.digits_first:
+            fused = self.fuse(total)
+            if fused is not None and len(fused.args) == 1 and self.sizes.divides(fused.args[0].scale, divisor):
+                return self._divide_fused(fused, divisor)
+        high, rest = self._separate(total, divisor)
+        if rest.args and not self._below(rest, divisor):
+            quotient, rest = self._divide_rest(rest, divisor)
+            high = self.add(high, quotient)
+        elif not rest.args and not is_number(rest.base, 0):
+            base = rest.base
+            high = self.add(high, self.sum((), ops.floordiv(base, divisor)))
+            rest = self.sum((), ops.floormod(base, divisor))
+        return high, rest
+
+    def _below(self, total: IterSumExpr, limit: PrimExpr) -> bool:
+        """Whether the sum is known to lie in [0, limit)."""
+        sizes = self.sizes
+        low = high = total.base
+        for arg in total.args:
+            reach = sizes.times(arg.scale, sizes.minus(arg.extent, sizes.one))
+            if sizes.positive(arg.scale):
+                high = sizes.plus(high, reach)
+            elif sizes.negative(arg.scale):
+                low = sizes.plus(low, reach)
+            else:
+                return False
+        return sizes.at_most(sizes.zero, low) and sizes.at_most(sizes.plus(high, sizes.one), limit)
+
+    def _separate(self, total: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """(q, r) with total == q * divisor + r, where q has the terms that the divisor divides."""
+        sizes = self.sizes
+        high, rest = [], []
+        for arg in total.args:
+            if sizes.divides(divisor, arg.scale):
+                high.append(arg.replace(scale=sizes.quotient(arg.scale, divisor)))
+            else:
+                rest.append(arg)
+        base = sizes.divided(total.base, divisor) or (sizes.zero, total.base)
+        return IterSumExpr(tuple(high), base[0]), IterSumExpr(tuple(rest), base[1])
+
+    def _divide_rest(self, rest: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """The same for a sum without terms that the divisor divides."""
+        sizes = self.sizes
+        for factor in (arg.scale for arg in rest.args):
+            if is_number(factor, 1) or not sizes.positive(factor) or not sizes.divides(factor, divisor):
+                continue
+            high, low = self._separate(rest, factor)
+            if low.args and self._below(low, factor):
+                # (f * high + low) // (f * d) = high // d, where 0 <= low < f; the remainder is f * (high % d) + low.
+                quotient, remainder = self.divide(high, sizes.quotient(divisor, factor))
+                return quotient, self.add(low, remainder, factor)
+        fused = self.fuse(rest)
+        if fused is None:
+            raise NoMatch("the terms are no neighbouring digits")
+        return self._divide_fused(fused, divisor)
+
+    def _divide_fused(self, total: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
+        """Quotient and remainder of one split, times a scale that divides the divisor, plus a base."""
+        sizes = self.sizes
+        (split,) = total.args
+        scale = split.scale
+        if not sizes.positive(scale) or not sizes.divides(scale, divisor):
+            raise NoMatch(f"the scale {scale} does not divide {divisor}")
+        divisor = sizes.quotient(divisor, scale)
+        if is_number(divisor, 1):
+            offset = sizes.divided(total.base, scale)
+            if offset is None:
+                raise NoMatch(f"the remainder of {total.base} by {scale} is not known")
+            return IterSumExpr((split.replace(scale=sizes.one),), offset[0]), self.sum((), offset[1])
+        offset, rest = sizes.divided(total.base, scale) or (None, None)
+        parts = None if offset is None else sizes.divided(offset, divisor)
+        if parts is None or rest is None:
+            raise NoMatch(f"the remainder of the offset {total.base} by {divisor} is not known")
+        high, low = self._divide_split(split, parts[1], divisor)
+        return IterSumExpr((high,), parts[0]), IterSumExpr((low.replace(scale=scale),), rest)
+
+    def _divide_split(
+        self, split: IterSplitExpr, offset: PrimExpr, divisor: PrimExpr
+    ) -> tuple[IterSplitExpr, IterSplitExpr]:
+        """Quotient and remainder of a split, its scale left out, plus a constant offset in [0, divisor)."""
+        sizes = self.sizes
+        mark, lower = split.source, split.lower_factor
+        if sizes.equal(sizes.times(lower, split.extent), mark.extent):
+            # Of the highest digits it is the mark that is padded, so that its other digits know of it.
+            origin, left, needed = self.whole(mark), sizes.times(offset, lower), sizes.times(divisor, lower)
+            known = self.padded.get(id(mark))
+            if known is not None and is_number(left, 0):
+                origin, left = known.origin, known.left
+        else:
+            origin, left, needed, lower = split.replace(scale=sizes.one), offset, divisor, sizes.one
+        place = (self._key(origin), sizes.key(left))
+        if place in self._multiples or not is_number(left, 0) or not sizes.divides(needed, origin.extent):
+            padding = self._pad(place, origin, left, needed)
+            mark, extent = padding.mark, sizes.quotient(padding.mark.extent, lower)
+        elif origin.source is mark and is_number(origin.lower_factor, 1):
+            extent = sizes.quotient(mark.extent, lower)
+        else:
+            lower, extent = split.lower_factor, split.extent
+        high = IterSplitExpr(mark, sizes.times(lower, divisor), sizes.quotient(extent, divisor), sizes.one)
+        return high, IterSplitExpr(mark, lower, divisor, sizes.one)
+
+    def _pad(self, place: Any, origin: IterSplitExpr, left: PrimExpr, needed: PrimExpr) -> Padding:
+        """The split moved by `left`, and made longer to a multiple of all that is needed of it."""
+        sizes = self.sizes
+        if not self.may_pad:
+            raise NoMatch(f"{needed} does not divide the extent {origin.extent}, and padding is not allowed")
+        multiple = sizes.common_multiple(self._multiples.get(place, sizes.one), needed)
+        self._multiples[place] = multiple
+        mark = self.mark_of([origin], left, sizes.rounded_up(sizes.plus(origin.extent, left), multiple))
+        return self.padded.setdefault(id(mark), Padding(mark, origin, left))
+
+    # -- fusing --
+
+    def fuse(self, total: IterSumExpr) -> IterSumExpr | None:
+        """The sum as one split, or none, and a base; None when its terms are no neighbouring digits."""
+        total = self._constrained(self.join(total))
+        if len(total.args) < 2:
+            return total
+        chain = self._chain(total.args)
+        if chain is None:
+            return None
+        sizes = self.sizes
+        unit, extent = chain[-1].scale, sizes.one
+        for arg in chain:
+            extent = sizes.times(extent, arg.extent)
+        mark = self.mark_of([a.replace(scale=sizes.quotient(a.scale, unit)) for a in chain], sizes.zero, extent)
+        return IterSumExpr((self.whole(mark).replace(scale=unit),), total.base)
+
+    def join(self, total: IterSumExpr) -> IterSumExpr:
+        """The sum with neighbouring digits of one mark joined: i // 4 * 4 + i % 4 is i."""
+        sizes = self.sizes
+        args = list(total.args)
+        place = 0
+        while place < len(args):
+            high = args[place]
+            for low in args:
+                if (
+                    low.source is high.source
+                    and low is not high
+                    and sizes.equal(high.lower_factor, sizes.times(low.lower_factor, low.extent))
+                    and sizes.equal(high.scale, sizes.times(low.scale, low.extent))
+                ):
+                    args.remove(low)
+                    args.remove(high)
+                    args.append(low.replace(extent=sizes.times(low.extent, high.extent)))
+                    place = 0
+                    break
+            else:
+                place += 1
+        return total if len(args) == len(total.args) else IterSumExpr(tuple(args), total.base)
+
+    def _constrained(self, total: IterSumExpr) -> IterSumExpr:
+        """The sum with the terms of known constraints replaced by their marks."""
+        sizes = self.sizes
+        for constraint in self.constraints:
+            terms = {self._key(arg): arg for arg in total.args}
+            last = terms.get(self._key(constraint.terms[-1]))
+            if last is None:
+                continue
+            factor = last.scale
+            for wanted in constraint.terms:
+                found = terms.pop(self._key(wanted), None)
+                if found is None or not sizes.equal(found.scale, sizes.times(wanted.scale, factor)):
+                    break
+            else:
+                part = self.whole(constraint.mark).replace(scale=factor)
+                base = sizes.plus(total.base, sizes.times(constraint.low, factor))
+                total = IterSumExpr((*terms.values(), part), base)
+        return total
+
+    def _chain(self, args: Sequence[IterSplitExpr]) -> list[IterSplitExpr] | None:
+        """The terms, the largest scale first, each as far from the next as that one reaches."""
+        sizes = self.sizes
+        constant = [arg for arg in args if isinstance(arg.scale, e.IntImm)]
+        if constant:
+            starts = [min(constant, key=lambda arg: (abs(arg.scale.__int__()), not is_number(arg.extent, 1)))]
+        else:
+            starts = list(args)
+        for start in starts:
+            chain, left = [start], [arg for arg in args if arg is not start]
+            while left:
+                wanted = sizes.times(chain[-1].scale, chain[-1].extent)
+                fitting = [arg for arg in left if sizes.equal(arg.scale, wanted)]
+                if not fitting:
+                    break
+                chosen = min(fitting, key=lambda arg: not is_number(arg.extent, 1))
+                chain.append(chosen)
+                left = [arg for arg in left if arg is not chosen]
+            if all(is_number(arg.extent, 1) for arg in left):
+                return chain[::-1]
+        return None
+
+    # -- predicates --
+
+    def constrain(self, conditions: Sequence[PrimExpr]) -> None:
+        """Takes conditions on iterators as bounds of marks, those of few iterators first."""
+        self.constraints = []
+        for condition in sorted(conditions, key=self._iterators_in):
+            if not self._iterators_in(condition):
+                # It holds for all iterations or for none.
+                continue
+            comparisons = list(non_positive(condition))
+            if not comparisons:
+                raise NoMatch(f"the predicate {condition} is no bound of a sum of iterators")
+            for a, b, offset in comparisons:
+                self._bound(self.add(self.visit(a), self.visit(b), self.sizes.of(-1)), offset, condition)
+
+    def _iterators_in(self, condition: PrimExpr) -> int:
+        found: set[Var] = set()
+        post_order_visit(condition, lambda node: found.add(node) if node in self.variables else None)
+        return len(found)
+
+    def _bound(self, total: IterSumExpr, offset: int, condition: PrimExpr) -> None:
+        """Takes note of total + offset <= 0."""
+        sizes = self.sizes
+        total = self._constrained(self.join(total))
+        chain = self._chain(total.args) if total.args else []
+        if chain is None:
+            raise NoMatch(f"the predicate {condition} bounds a sum whose terms are no neighbouring digits")
+        if not chain:
+            return
+        unit, extent = chain[-1].scale, sizes.one
+        terms = [arg.replace(scale=sizes.quotient(arg.scale, unit)) for arg in chain]
+        for arg in chain:
+            extent = sizes.times(extent, arg.extent)
+        # unit * value + limit <= 0
+        limit = sizes.plus(total.base, sizes.of(offset))
+        low, high = sizes.zero, sizes.minus(extent, sizes.one)
+        if sizes.positive(unit):
+            bound = sizes.quotient(sizes.minus(sizes.zero, limit), unit)
+            if sizes.at_most(high, bound):
+                return
+            high = sizes.smaller(high, bound)
+        elif sizes.negative(unit):
+            count = sizes.minus(sizes.zero, unit)
+            bound = sizes.quotient(sizes.plus(limit, sizes.minus(count, sizes.one)), count)
+            if sizes.at_most(bound, low):
+                return
+            low = sizes.larger(low, bound)
+        else:
+            raise NoMatch(f"the sign of {unit} in the predicate {condition} is not known")
+        extent = sizes.plus(sizes.minus(high, low), sizes.one)
+        if not isinstance(extent, e.IntImm):
+            sizes.assume_positive(extent)
+        elif extent.value <= 0:
+            raise NoMatch(f"the predicate {condition} holds nowhere")
+        mark = self.mark_of(terms, sizes.minus(sizes.zero, low), extent)
+        self.constraints.append(Constraint(terms, low, mark, condition))
+
+    # -- whole maps --
+
+    def rewrite(self, indices: Sequence[PrimExpr], predicate: PrimExpr) -> list[IterSumExpr]:
+        """The indices, each as one split and a base."""
+        conditions = list(conjuncts(predicate))
+        if any(is_number(condition, 0) for condition in conditions):
+            raise NoMatch("the predicate holds nowhere")
+        for _ in range(_PASSES):
+            before = dict(self._multiples)
+            self.constrain(conditions)
+            result = [self._index(index) for index in indices]
+            if self._multiples.keys() == before.keys() and all(self._multiples[p] is before[p] for p in before):
+                return result
+            self._multiples = {
+                place: before[place] if place in before and self.sizes.equal(before[place], size) else size
+                for place, size in self._multiples.items()
+            }
+        raise NoMatch("no padding serves all divisions")
+
+    def _index(self, index: PrimExpr) -> IterSumExpr:
+        result = self.fuse(self.visit(index))
+        if result is None:
+            raise NoMatch(f"the terms of the index {index} are no neighbouring digits: they overlap or leave gaps")
+        return result
+
+    def used_marks(self, indices: Sequence[IterSumExpr]) -> dict[int, tuple[IterMark, list[IterSplitExpr]]]:
+        """All marks that indices and constraints use, each with the splits taken of it; users before what they use."""
+        used: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
+        pending = [constraint.mark for constraint in self.constraints]
+
+        def note(total: IterSumExpr) -> None:
+            for arg in total.args:
+                pending.append(arg.source)
+                splits_of.setdefault(id(arg.source), []).append(arg)
+
+        splits_of: dict[int, list[IterSplitExpr]] = {}
+        for index in indices:
+            note(index)
+        while pending:
+            mark = pending.pop()
+            if id(mark) not in used:
+                used[id(mark)] = (mark, splits_of.setdefault(id(mark), []))
+                if isinstance(mark.source, IterSumExpr):
+                    note(mark.source)
+        return used
+
+    def check(self, indices: Sequence[IterSumExpr], level: IterMapLevel) -> None:
+        """Refuses indices whose digits overlap; of a bijective map also those that leave digits out."""
+        if level == IterMapLevel.NoCheck:
+            return
+        used = self.used_marks(indices)
+        for mark, splits in used.values():
+            if not self._independent(mark, splits, level == IterMapLevel.Bijective):
+                name = normalize_iter_map_to_expr(mark.source)
+                parts = ", ".join(str(normalize_iter_map_to_expr(split.replace(scale=1))) for split in splits)
+                raise NoMatch(f"{name} in [0, {mark.extent}) is used as {parts or 'nothing'}, which are not independent")
+        if level == IterMapLevel.Bijective:
+            for mark in self.inputs:
+                if id(mark) not in used and not is_number(mark.extent, 1):
+                    raise NoMatch(f"the iterator {mark.source} in [0, {mark.extent}) is not used")
+
+    def _independent(self, mark: IterMark, splits: list[IterSplitExpr], complete: bool) -> bool:
+        sizes = self.sizes
+        left = list(splits)
+        reached = sizes.one
+        while left:
+            found = next((s for s in left if sizes.equal(s.lower_factor, reached)), None)
+            if found is None and not complete:
+                above = [s for s in left if sizes.divides(reached, s.lower_factor)]
+                # The lowest of those above: one that divides all others.
+                found = next(
+                    (s for s in above if all(sizes.divides(s.lower_factor, t.lower_factor) for t in above)), None
+                )
+            if found is None:
+                return False
+            left = [s for s in left if s is not found]
+            reached = sizes.times(found.lower_factor, found.extent)
+        if complete:
+            return sizes.equal(reached, mark.extent)
+        return sizes.divides(reached, mark.extent) or sizes.at_most(reached, mark.extent)
+
+    def padding_predicate(self, indices: Sequence[IterSumExpr]) -> PrimExpr:
+        """Where the padding of marks that indices use lies, over the input iterators."""
+        result: PrimExpr = e.IntImm("bool", 0)
+        for mark, _ in self.used_marks(indices).values():
+            padding = self.padded.get(id(mark))
+            if padding is not None:
+                value = normalize_iter_map_to_expr(padding.origin)
+                result = ops.logical_or(result, self.beyond(padding, value))
+        return result
+
+    def beyond(self, padding: Padding, value: PrimExpr) -> PrimExpr:
+        """Whether a value of the padded split lies outside of the split's extent."""
+        sizes, origin = self.sizes, padding.origin
+        result: PrimExpr = e.IntImm("bool", 0)
+        if not is_number(padding.left, 0):
+            result = ops.less(value, 0)
+        if not sizes.equal(sizes.plus(origin.extent, padding.left), padding.mark.extent):
+            result = ops.logical_or(result, ops.greater_equal(value, origin.extent))
+        return result
