@@ -415,9 +415,9 @@ def test_blocks_that_write_shared_memory_are_separated_before_barriers_are_inser
                             S[v] = A[v]
                     with T.block("reverse"):
                         v = T.axis.spatial(8, bx * 4 + tx)
-                        T.reads(S[bx * 4 + 3 - tx])
+                        T.reads(S[v // 4 * 4 + 3 - v % 4])
                         T.writes(B[v])
-                        B[v] = S[bx * 4 + 3 - tx]
+                        B[v] = S[v // 4 * 4 + 3 - v % 4]
 
     b = ints(8)
     interpret(f, np.arange(8, dtype="int32"), b)

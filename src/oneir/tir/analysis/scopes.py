@@ -115,10 +115,9 @@ class ScopedVisitor(Visitor):
         self.visit(node.value)
         if isinstance(node.node, IterVar):
             self.visit_thread(node, node.node.var)
-            return
-        if isinstance(node.node, (Var, Buffer)):
-            self.visit(node.node)
-        self.visit(node.body)
+        else:
+            # What an attribute is about, such as the loop inside of it, need not exist out here.
+            self.visit(node.body)
 
     def visit_thread(self, node: AttrStmt, var: Var) -> None:
         """The attribute that launches a thread."""
