@@ -1,8 +1,8 @@
 """TensorIR: loops and blocks over buffers.
 
-    A = tir.decl_buffer((8,), "float32", name="A")
-    i = tir.Var("i", "int32")
-    tir.For(i, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(A, A[i] + 1.0, [i]))
+A = tir.decl_buffer((8,), "float32", name="A")
+i = tir.Var("i", "int32")
+tir.For(i, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(A, A[i] + 1.0, [i]))
 """
 
 from ..ir.expr import (
@@ -52,6 +52,7 @@ from ..ir.expr import (
 from ..ir.operators import add, cast, divide, floordiv, multiply, subtract
 from . import analysis, pipeline, stmt_functor, transform
 from .buffer import Buffer, DataProducer, decl_buffer
+from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
 from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle
 from .function import PrimFunc, TensorIntrin
 from .index_map import IndexMap
