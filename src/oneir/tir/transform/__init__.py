@@ -24,6 +24,7 @@ from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
+from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
@@ -43,6 +44,7 @@ from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
 from .skip_assert import SkipAssert
 from .storage_rewrite import StorageRewrite
+from .unify_thread_binding import UnifyThreadBinding
 from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory

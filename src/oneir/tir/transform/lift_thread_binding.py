@@ -1,0 +1,97 @@
+"""LiftThreadBinding: several loops in a loop that are bound to the same thread become one loop around them all.
+
+for k in range(8):                                 for k in range(8):
+    for tx in T.thread_binding(4, "threadIdx.x"):      for tx in T.thread_binding(4, "threadIdx.x"):
+        A[tx] = ...                            ->          A[tx] = ...
+    for ty in T.thread_binding(4, "threadIdx.x"):          B[tx] = ...
+        B[ty] = ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir.expr import Var
+from ...ir.visitor import Mapper, Visitor
+from ..function import PrimFunc
+from ..stmt import For, Stmt
+from .pass_base import PrimFuncPass, function_pass
+
+
+@dataclass
+class _Thread:
+    """The loops bound to one thread, and the loops around all of them, from the outside in."""
+
+    around: list[For]
+    loops: list[For] = field(default_factory=list)
+
+
+class _Threads(Visitor):
+    """Collects loops bound to threads, for each kernel: a loop that is bound to a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path: list[For] = []
+        self.kernel: For | None = None
+        self.threads: dict[tuple[int, str], _Thread] = {}
+
+    def visit_For(self, loop: For) -> None:
+        tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag
+        kernel = self.kernel
+        if tag.startswith("blockIdx"):
+            self.kernel = loop
+        elif tag.startswith("threadIdx"):
+            thread = self.threads.setdefault((id(kernel), tag), _Thread(list(self.path)))
+            common = 0
+            while common < min(len(thread.around), len(self.path)) and thread.around[common] is self.path[common]:
+                common += 1
+            thread.around = thread.around[:common]
+            thread.loops.append(loop)
+        self.path.append(loop)
+        self.visit(loop.body)
+        self.path.pop()
+        self.kernel = kernel
+
+
+class _Lift(Mapper):
+    def __init__(self, lifted: dict[int, list[For]], replaced: dict[Var, Var]):
+        super().__init__()
+        self.lifted, self.replaced = lifted, replaced
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.replaced.get(var, var)
+
+    def visit_For(self, loop: For) -> Stmt:
+        if loop.loop_var in self.replaced:
+            return self.visit(loop.body)
+        new: Any = self.generic_visit(loop)
+        for first in reversed(self.lifted.get(id(loop), [])):
+            var = self.replaced[first.loop_var]
+            new = new.replace(body=first.replace(loop_var=var, body=new.body))
+        return new
+
+
+def lift_thread_binding(func: PrimFunc) -> PrimFunc:
+    """The function with the loops of one thread as one loop, in the innermost loop that contains them."""
+    threads = _Threads()
+    threads(func.body)
+    analyzer = Analyzer()
+    lifted: dict[int, list[For]] = {}
+    replaced: dict[Var, Var] = {}
+    for thread in threads.threads.values():
+        first = thread.loops[0]
+        same = all(analyzer.can_prove_equal(loop.extent, first.extent) for loop in thread.loops)
+        if len(thread.loops) < 2 or not thread.around or not same or thread.around[-1] in thread.loops:
+            continue
+        target = thread.around[-1]
+        lifted.setdefault(id(target), []).append(first)
+        shared = first.loop_var.copy_with_name(first.loop_var.name)
+        replaced.update((loop.loop_var, shared) for loop in thread.loops)
+    return func.with_body(_Lift(lifted, replaced)(func.body)) if lifted else func
+
+
+def LiftThreadBinding() -> PrimFuncPass:
+    """Makes one loop of several that are bound to the same thread, around what they contained."""
+    return function_pass(lift_thread_binding, "tir.LiftThreadBinding")
