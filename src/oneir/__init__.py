@@ -12,10 +12,12 @@
     built["main"](a, b)
 """
 
-from . import arith, driver, ir, nd, runtime, script, target, te, tir
-from .driver import build, compile
+from typing import TYPE_CHECKING, Any
+
+from . import ir, nd, runtime, target, tir
 from .ir import instrument, transform
 from .ir.module import IRModule
+from .ir.node import set_node_printer
 from .runtime import (
     Device,
     cpu,
@@ -34,7 +36,12 @@ from .runtime import (
     webgpu,
 )
 from .runtime.error import OneIRError
+from .runtime.script_printer import set_script_hooks
 from .version import __version__
+
+if TYPE_CHECKING:
+    from . import arith, driver, script, te
+    from .driver import build, compile
 
 TVMError = OneIRError
 
@@ -72,3 +79,42 @@ __all__ = [
     "vulkan",
     "webgpu",
 ]
+
+# Loaded when first asked for, so that a program pays at its start only for what it uses.
+_ON_DEMAND = {
+    "arith": "arith",
+    "build": "driver",
+    "compile": "driver",
+    "driver": "driver",
+    "script": "script",
+    "te": "te",
+    "testing": "testing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'oneir' has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(f".{_ON_DEMAND[name]}", __name__)
+    return module if name == _ON_DEMAND[name] else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})
+
+
+def _printing(name: str) -> Any:
+    """A function of the printer, which replaces these stand-ins by itself once it is imported."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        from .script import printer
+
+        return getattr(printer, name)(*args, **options)
+
+    return call
+
+
+set_script_hooks(_printing("script"), _printing("show"))
+set_node_printer(_printing("str_of"))
