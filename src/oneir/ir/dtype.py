@@ -3,7 +3,8 @@
 A `DataType` is a `str` ("float32", "int8x16", "handle"), so it compares, prints and hashes as users write it; its
 parts are parsed once, since every distinct spelling is interned.
 
-    DataType("float32x8").bits    # 32 DataType("float32x8").lanes   # 8
+    DataType("float32x8").bits    # 32
+    DataType("float32x8").lanes   # 8
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ _interned: dict[str, DataType] = {}
 class DataType(str):
     """An interned type name with its parts.
 
-    Attributes ---------- code: "int", "uint", "float", "bfloat", "bool", "handle" or "void"; the float8 family keeps
-    its full name. bits: width of one lane in bits; 1 for bool, 64 for handles, 0 for void. lanes: number of lanes; for
-    a scalable vector the multiple of vscale. scalable: whether `lanes` counts multiples of vscale.
+    Attributes
+    ----------
+    code: "int", "uint", "float", "bfloat", "bool", "handle" or "void"; the float8 family keeps its full name.
+    bits: width of one lane in bits; 1 for bool, 64 for handles, 0 for void.
+    lanes: number of lanes; for a scalable vector the multiple of vscale.
+    scalable: whether `lanes` counts multiples of vscale.
     """
 
     __slots__ = ("bits", "code", "element", "is_float", "is_int", "is_scalar", "lanes", "scalable")

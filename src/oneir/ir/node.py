@@ -1,7 +1,11 @@
 """How a node is declared: a slotted class with typed fields, from which everything else derives.
 
     class For(Stmt):
-        loop_var: Var = binder() min: PrimExpr extent: PrimExpr kind: ForKind = attr() body: Stmt
+        loop_var: Var = binder()
+        min: PrimExpr
+        extent: PrimExpr
+        kind: ForKind = attr()
+        body: Stmt
 
 The constructor is generated at once; visiting and mapping on first use; structural equality, hash and JSON read the
 field list. A field is one of
@@ -250,7 +254,7 @@ class Node(Scriptable, metaclass=NodeMeta):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; the identical node if they are what it has."""
-        if all(getattr(self, name) is value for name, value in changes.items()):
+        if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
             return self
         arguments = {f.name: getattr(self, f.name) for f in self._init_fields}
         unknown = changes.keys() - arguments.keys()

@@ -1,6 +1,7 @@
 """Operators: one object per name, on which each layer hangs the facts that it owns.
 
-exp = Op.get("tir.exp") exp.has_attr("TCallEffectKind")
+exp = Op.get("tir.exp")
+exp.has_attr("TCallEffectKind")
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Passes: named transformations of modules, run in a context of options and instruments.
 
-@module_pass(opt_level=0) def my_pass(mod, ctx):
+@module_pass(opt_level=0)
+def my_pass(mod, ctx):
     return mod
 
 with PassContext(config={"tir.UnrollLoop": {"auto_max_step": 16}}, instruments=[PassTimingInstrument()]):
@@ -9,11 +10,13 @@ with PassContext(config={"tir.UnrollLoop": {"auto_max_step": 16}}, instruments=[
 
 from __future__ import annotations
 
+import difflib
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..runtime.error import NotRegistered, TypeMismatch
+from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from .module import IRModule
 from .visitor import deep_recursion
 
@@ -64,8 +67,6 @@ class PassContext:
     @staticmethod
     def _check(key: str, value: Any) -> None:
         if key not in _config_keys:
-            import difflib
-
             near = difflib.get_close_matches(key, _config_keys, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise NotRegistered(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
@@ -262,9 +263,10 @@ def ApplyPassToFunction(
     transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
 ) -> Pass:
     """A pass that applies another one only to the functions whose whole name matches a regular expression."""
-    import re
-
-    pattern = re.compile(func_name_regex)
+    try:
+        pattern = re.compile(func_name_regex)
+    except re.error as error:
+        raise InvalidValue(f"{func_name_regex!r} is no regular expression: {error}") from None
 
     def apply(mod: IRModule, ctx: PassContext) -> IRModule:
         chosen = {var: func for var, func in mod.functions.items() if pattern.fullmatch(var.name_hint)}

@@ -4,7 +4,8 @@
         count = 0
 
         def visit_BufferLoad(self, load):
-            self.count += 1 self.generic_visit(load)
+            self.count += 1
+            self.generic_visit(load)
 
 A method `visit_X` is called for nodes of class X and of its subclasses, unless those have a method of their own;
 without a method, the children are visited. A `Mapper` returns nodes, the identical ones where nothing changed.
