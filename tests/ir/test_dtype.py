@@ -94,5 +94,5 @@ def test_names_of_nothing_are_refused(name):
 
 
 def test_objects_that_are_no_dtype_are_refused():
-    with pytest.raises(OneIRError, match="expected a dtype such as 'float32' or 'int8x4', found 3.5"):
+    with pytest.raises(OneIRError, match=r"expected a dtype such as 'float32' or 'int8x4', found 3\.5"):
         DataType(3.5)

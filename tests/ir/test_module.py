@@ -44,7 +44,7 @@ def test_global_vars_are_in_alphabetical_order():
 
 def test_unknown_names_are_refused_with_the_nearest():
     mod = IRModule({"matmul": f})
-    with pytest.raises(NotRegistered, match="no function 'matmull'; it has matmul; did you mean 'matmul'?"):
+    with pytest.raises(NotRegistered, match=r"no function 'matmull'; it has matmul; did you mean 'matmul'\?"):
         mod["matmull"]
     with pytest.raises(NotRegistered, match="no function 'f'; it has none"):
         IRModule().get_global_var("f")

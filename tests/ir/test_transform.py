@@ -190,7 +190,7 @@ def test_a_pass_is_applied_to_functions_by_name():
         "my_helper_1": None,
     }
     assert new.attrs["k"] == 1 and new["main"] is f
-    assert {v for v in new} == {v for v in mod}
+    assert set(new) == set(mod)
     assert ApplyPassToFunction(tag, "nothing")(mod) is mod
 
 

@@ -151,6 +151,9 @@ def access_dtype(buffer: Buffer, indices: Array[PrimExpr]) -> DataType:
     for index in indices[:-1]:
         if not index.dtype.is_scalar:
             raise TypeMismatch(f"only the last index of buffer `{buffer.name}` may be a vector, found {index}")
+    for index in indices:
+        if index.dtype.is_float:
+            raise TypeMismatch(f"buffer `{buffer.name}` is indexed by integers, found {index} of dtype {index.dtype}")
     last = indices[-1].dtype
     if last.is_scalar:
         return buffer.dtype
