@@ -40,7 +40,7 @@ class _Threads(Visitor):
     def visit_For(self, loop: For) -> None:
         tag = "" if loop.thread_binding is None else loop.thread_binding.thread_tag
         kernel = self.kernel
-        if tag.startswith("blockIdx"):
+        if _is_block(loop):
             self.kernel = loop
         elif tag.startswith("threadIdx"):
             thread = self.threads.setdefault((id(kernel), tag), _Thread(list(self.path)))
@@ -53,6 +53,10 @@ class _Threads(Visitor):
         self.visit(loop.body)
         self.path.pop()
         self.kernel = kernel
+
+
+def _is_block(loop: For) -> bool:
+    return loop.thread_binding is not None and loop.thread_binding.thread_tag.startswith("blockIdx")
 
 
 class _Lift(Mapper):
@@ -83,9 +87,11 @@ def lift_thread_binding(func: PrimFunc) -> PrimFunc:
     for thread in threads.threads.values():
         first = thread.loops[0]
         same = all(analyzer.can_prove_equal(loop.extent, first.extent) for loop in thread.loops)
-        if len(thread.loops) < 2 or not thread.around or not same or thread.around[-1] in thread.loops:
+        # Loops of other threads may be lifted themselves.
+        around = [loop for loop in thread.around if loop.thread_binding is None or _is_block(loop)]
+        if len(thread.loops) < 2 or not around or not same:
             continue
-        target = thread.around[-1]
+        target = around[-1]
         lifted.setdefault(id(target), []).append(first)
         shared = first.loop_var.copy_with_name(first.loop_var.name)
         replaced.update((loop.loop_var, shared) for loop in thread.loops)

@@ -1,0 +1,128 @@
+"""FlattenBuffer: accesses to one-dimensional memory."""
+
+from __future__ import annotations
+
+from pass_checks import apply, check, same_numbers, unchanged
+
+from oneir.ir.expr import IntImm
+from oneir.ir.structural import assert_structural_equal
+from oneir.script import tir as T
+from oneir.tir.transform import FlattenBuffer
+
+
+def test_row_major_offsets():
+    @T.prim_func
+    def before(A: T.Buffer((4, 5, 6), "float32"), C: T.Buffer((4, 5), "float32")):
+        for i, j in T.grid(4, 5):
+            C[i, j] = A[i, j, 2]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 5, 6), "float32"), C: T.Buffer((4, 5), "float32")):
+        a = T.decl_buffer((120,), data=A.data)
+        c = T.decl_buffer((20,), data=C.data)
+        for i, j in T.grid(4, 5):
+            c[i * 5 + j] = a[(i * 5 + j) * 6 + 2]
+
+    check(FlattenBuffer(), before, expected)
+
+
+def test_allocations_and_scalars():
+    @T.prim_func
+    def before(A: T.Buffer((), "float32"), C: T.Buffer((4, 4), "float32")):
+        B = T.decl_buffer((4, 4))
+        for i, j in T.grid(4, 4):
+            B[i, j] = A[()] + 1.0
+        for i, j in T.grid(4, 4):
+            C[i, j] = B[j, i]
+
+    @T.prim_func
+    def expected(A: T.Buffer((), "float32"), C: T.Buffer((4, 4), "float32")):
+        a = T.decl_buffer((1,), data=A.data)
+        c = T.decl_buffer((16,), data=C.data)
+        B = T.decl_buffer((16,))
+        for i, j in T.grid(4, 4):
+            B[i * 4 + j] = a[0] + 1.0
+        for i, j in T.grid(4, 4):
+            c[i * 4 + j] = B[j * 4 + i]
+
+    check(FlattenBuffer(), before, expected)
+
+
+def test_strides_and_offset_of_a_parameter():
+    @T.prim_func
+    def before(a: T.handle, C: T.Buffer((4,), "float32")):
+        s, offset = T.int32(), T.int32()
+        A = T.match_buffer(a, (4, 3), "float32", strides=[s, 1], elem_offset=offset)
+        for i in range(4):
+            C[i] = A[i, 2]
+
+    @T.prim_func
+    def expected(a: T.handle, C: T.Buffer((4,), "float32")):
+        s, offset = T.int32(), T.int32()
+        A = T.match_buffer(a, (4, 3), "float32", strides=[s, 1], elem_offset=offset)
+        flat = T.decl_buffer((3 * s + 2 + 1 + offset,), data=A.data)
+        for i in range(4):
+            C[i] = flat[offset + (i * s + 2)]
+
+    after = apply(FlattenBuffer(), before)
+    load, wanted = after.body.body.body.value, expected.body.body.body.value
+    assert str(load.indices[0]) == str(wanted.indices[0]) == "offset + (i * s + 2)"
+
+
+def test_the_axes_before_and_after_a_separator_are_flattened_by_themselves():
+    @T.prim_func
+    def before(C: T.Buffer((2, 3, 4, 5), "float32", axis_separators=[2])):
+        for i, j, k, n in T.grid(2, 3, 4, 5):
+            C[i, j, k, n] = T.float32(1)
+
+    after = apply(FlattenBuffer(), before)
+    flat = after.body.buffer
+    assert [dim.value for dim in flat.shape] == [6, 20]
+    assert list(flat.axis_separators) == [1]
+
+
+def test_vectors_stay_vectors():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+        for i in range(4):
+            C[i, 0:8] = A[i, 0:8] * T.Broadcast(T.float32(2), 8)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4, 8), "float32")):
+        a = T.decl_buffer((32,), data=A.data)
+        c = T.decl_buffer((32,), data=C.data)
+        for i in range(4):
+            c[i * 8 : i * 8 + 8] = a[i * 8 : i * 8 + 8] * T.Broadcast(T.float32(2), 8)
+
+    after = apply(FlattenBuffer(), before)
+    same_numbers(before, after)
+    assert after.body.body.body.body.value.dtype == "float32x8"
+    assert_structural_equal(after.body.body.body.extent, expected.body.body.body.extent)
+
+
+def test_offsets_into_more_elements_than_an_int32_counts_are_int64():
+    @T.prim_func
+    def before(A: T.Buffer((65536, 65536), "int8")):
+        A[65535, 65535] = T.int8(1)
+
+    after = apply(FlattenBuffer(), before)
+    (dim,), (index,) = after.body.buffer.shape, after.body.body.indices
+    assert (dim.dtype, dim.value) == ("int64", 1 << 32)
+    assert isinstance(index, IntImm)
+    assert (index.dtype, index.value) == ("int64", (1 << 32) - 1)
+
+
+def test_flat_functions_are_left_alone():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32")):
+        for i in range(16):
+            A[i] = T.float32(0)
+
+    unchanged(FlattenBuffer(), apply_opaque(func))
+
+
+def apply_opaque(func):
+    """The function without the root block that the parser adds where something is allocated."""
+    from oneir.tir.transform import LowerOpaqueBlock
+
+    return apply(LowerOpaqueBlock(), func)
