@@ -17,7 +17,7 @@ from ..ir.container import Array
 from ..ir.expr import IntImm, PrimExpr, as_expr
 from ..ir.node import Node, attr, child
 from ..ir.visitor import Mapper
-from .pattern import same
+from .analyzer import Analyzer
 
 
 class IterMapLevel(IntEnum):
@@ -73,12 +73,18 @@ class IterMapResult(Node):
 
     indices: Array[IterSumExpr]
     errors: Array[str] = attr((), convert=Array)
-    padding_predicate: PrimExpr = child(convert=as_expr)
+    padding_predicate: PrimExpr = child(False, convert=as_expr)
 
 
 def is_number(expr: Any, value: int) -> bool:
     """Whether an expression is the given constant."""
     return isinstance(expr, IntImm) and expr.value == value
+
+
+def _same_size(a: PrimExpr, b: PrimExpr) -> bool:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value == b.value
+    return Analyzer().can_prove_equal(a, b)
 
 
 class _Normalizer(Mapper):
@@ -93,10 +99,7 @@ class _Normalizer(Mapper):
     def visit_IterSplitExpr(self, split: IterSplitExpr) -> PrimExpr:
         value = self.visit(split.source.source)
         end = ops.multiply(split.lower_factor, split.extent)
-        whole = same(end, split.source.extent) or (
-            is_number(split.lower_factor, 1) and same(split.extent, split.source.extent)
-        )
-        if not whole:
+        if not _same_size(end, split.source.extent):
             value = ops.floormod(value, end)
         return ops.multiply(ops.floordiv(value, split.lower_factor), split.scale)
 

@@ -288,8 +288,6 @@ class IterMapRewriter:
         if place in self._multiples or not is_number(left, 0) or not sizes.divides(needed, origin.extent):
             padding = self._pad(place, origin, left, needed)
             mark, extent = padding.mark, sizes.quotient(padding.mark.extent, lower)
-        elif origin.source is mark and is_number(origin.lower_factor, 1):
-            extent = sizes.quotient(mark.extent, lower)
         else:
             lower, extent = split.lower_factor, split.extent
         high = IterSplitExpr(mark, sizes.times(lower, divisor), sizes.quotient(extent, divisor), sizes.one)
@@ -414,6 +412,8 @@ class IterMapRewriter:
         if chain is None:
             raise NoMatch(f"the predicate {condition} bounds a sum whose terms are no neighbouring digits")
         if not chain:
+            if isinstance(total.base, e.IntImm) and total.base.value + offset > 0:
+                raise NoMatch(f"the predicate {condition} holds nowhere")
             return
         unit, extent = chain[-1].scale, sizes.one
         terms = [arg.replace(scale=sizes.quotient(arg.scale, unit)) for arg in chain]
@@ -454,12 +454,9 @@ class IterMapRewriter:
             before = dict(self._multiples)
             self.constrain(conditions)
             result = [self._index(index) for index in indices]
-            if self._multiples.keys() == before.keys() and all(self._multiples[p] is before[p] for p in before):
+            same_places = len(before) == len(self._multiples)
+            if same_places and all(self.sizes.equal(size, self._multiples[place]) for place, size in before.items()):
                 return result
-            self._multiples = {
-                place: before[place] if place in before and self.sizes.equal(before[place], size) else size
-                for place, size in self._multiples.items()
-            }
         raise NoMatch("no padding serves all divisions")
 
     def _index(self, index: PrimExpr) -> IterSumExpr:
@@ -469,7 +466,7 @@ class IterMapRewriter:
         return result
 
     def used_marks(self, indices: Sequence[IterSumExpr]) -> dict[int, tuple[IterMark, list[IterSplitExpr]]]:
-        """All marks that indices and constraints use, each with the splits taken of it; users before what they use."""
+        """All marks that indices and constraints use, each with the splits taken of it."""
         used: dict[int, tuple[IterMark, list[IterSplitExpr]]] = {}
         pending = [constraint.mark for constraint in self.constraints]
 
@@ -518,7 +515,7 @@ class IterMapRewriter:
                 )
             if found is None:
                 return False
-            left = [s for s in left if s is not found]
+            left.remove(found)
             reached = sizes.times(found.lower_factor, found.extent)
         if complete:
             return sizes.equal(reached, mark.extent)
