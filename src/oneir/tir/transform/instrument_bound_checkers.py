@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Broadcast, Call, IntImm, Let, PrimExpr, Ramp, const
+from ...ir.expr import Broadcast, Call, IntImm, Let, PrimExpr, Ramp
 from ...ir.op import Op
 from ...ir.transform import register_config_option
 from ...ir.visitor import Visitor
@@ -37,9 +37,7 @@ class _Accesses(Visitor):
         """Notes the smallest and largest index of each dimension."""
         for axis, (index, dim) in enumerate(zip(node.indices, node.buffer.shape, strict=True)):
             low, high = _ends(index)
-            inside = ops.logical_and(
-                ops.less_equal(const(0, low.dtype), low), ops.less(high, ops.cast(high.dtype, dim))
-            )
+            inside = ops.logical_and(ops.greater_equal(low, 0), ops.less(high, ops.cast(high.dtype, dim)))
             for guard in reversed(self.guards):
                 inside = ops.logical_or(ops.logical_not(guard), inside)
             message = f"ValueError: dimension {axis} of `{node.buffer.name}` has {dim} elements; the index is {index}"
