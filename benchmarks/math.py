@@ -10,12 +10,12 @@ import argparse
 
 import numpy as np
 import torch
-from oneir.target.cpu import cpu_info
 
 import oneir
 from benchmarks.measure import interleaved, verdict
 from oneir.script import tir as T
 from oneir.target import Target
+from oneir.target.cpu import cpu_info
 
 SIZE = 1 << 20
 FUNCTIONS = ("exp", "log", "tanh", "erf", "sigmoid")

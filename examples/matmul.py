@@ -11,11 +11,11 @@ import sys
 import time
 
 import numpy as np
-from oneir.target.cpu import cpu_info
 
 import oneir
 from oneir.script import tir as T
 from oneir.target import Target
+from oneir.target.cpu import cpu_info
 
 
 def register_tile(vector_bytes: int, registers: int) -> tuple[int, int, int]:

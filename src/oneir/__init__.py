@@ -1,15 +1,15 @@
 """OneIR: a machine-learning compiler in Python, with one program representation from model to machine.
 
-    import oneir
-    from oneir.script import tir as T
+import oneir
+from oneir.script import tir as T
 
-    @T.prim_func
-    def add_one(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
-        for i in range(8):
-            B[i] = A[i] + T.float32(1)
+@T.prim_func
+def add_one(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        B[i] = A[i] + T.float32(1)
 
-    built = oneir.build(add_one)
-    built["main"](a, b)
+built = oneir.build(add_one)
+built["main"](a, b)
 """
 
 from typing import TYPE_CHECKING, Any

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-SCRIPT = '''
+SCRIPT = """
 from __future__ import annotations
 import sys
 import numpy as np
@@ -34,7 +34,7 @@ print(add_one.script())
 b = np.zeros(4, "float32")
 tvm.build(add_one, target="llvm")["add_one"](np.arange(4, dtype="float32"), b)
 print(tvm.nd.array(b), sys.argv[1:], __name__)
-'''
+"""
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -86,7 +86,7 @@ def test_refused_specializations(choose, error, message):
 
 
 def test_a_function_is_not_called_directly():
-    with pytest.raises(TypeMismatch, match="build it with oneir.build"):
+    with pytest.raises(TypeMismatch, match=r"build it with oneir.build"):
         scale(1, 2, 3)
 
 
@@ -98,7 +98,7 @@ def described(A: T.Buffer((4,), "float32")):
 def test_intrinsics_are_registered_once():
     intrin = TensorIntrin.register("test.store", described, described)
     assert TensorIntrin.get("test.store") is intrin and intrin.desc is described
-    with pytest.raises(OneIRError, match="'test.store' is registered already; pass override=True"):
+    with pytest.raises(OneIRError, match=r"'test\.store' is registered already; pass override=True"):
         TensorIntrin.register("test.store", described, described)
     again = TensorIntrin.register("test.store", described, described, override=True)
     assert TensorIntrin.get("test.store") is again
@@ -106,7 +106,7 @@ def test_intrinsics_are_registered_once():
 
 def test_unknown_intrinsics():
     assert TensorIntrin.get("test.none", allow_missing=True) is None
-    with pytest.raises(NotRegistered, match="no tensor intrinsic 'test.none' is registered"):
+    with pytest.raises(NotRegistered, match=r"no tensor intrinsic 'test\.none' is registered"):
         TensorIntrin.get("test.none")
 
 

@@ -58,7 +58,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    """Makes `tvm` mean `oneir` in this process. Refused when another `tvm` has been imported; harmless when repeated."""
+    """Makes `tvm` mean `oneir` in this process; refused when another `tvm` is imported, harmless when repeated."""
     import oneir
 
     existing = sys.modules.get("tvm")

@@ -95,7 +95,7 @@ def lower_to_llvm(mod: IRModule, target: Target, pipeline: str | Pass | None) ->
     signatures = {
         func.attrs["global_symbol"]: signature_of(func)
         for func in mod.functions.values()
-        if "global_symbol" in func.attrs
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
     }
     return llvm_text(lower(mod, target, pipeline)), signatures
 
@@ -175,8 +175,8 @@ def _parameter_names(mod: IRModule) -> str:
     """The names of parameters, which the messages of refused calls show but equality does not see."""
     parts = []
     for var, func in mod.functions_items():
-        buffers = getattr(func, "buffer_map", {})
-        names = [buffers[p].name if p in buffers else p.name for p in func.params]
+        assert isinstance(func, PrimFunc)
+        names = [func.buffer_map[p].name if p in func.buffer_map else p.name for p in func.params]
         parts.append(f"{var.name_hint}({','.join(names)})")
     return ";".join(parts)
 

@@ -63,7 +63,8 @@ class Signature:
     def from_json(data: Any) -> Signature:
         """The signature out of what `to_json` gave."""
         name, params = data
-        return Signature(name, tuple(Param(*(tuple(v) if isinstance(v, list) else v for v in p)) for p in params))
+        values: list[list[Any]] = [[tuple(v) if isinstance(v, list) else v for v in p] for p in params]
+        return Signature(name, tuple(Param(*v) for v in values))
 
     def place(self, index: int) -> str:
         """How messages name an argument: its position, counted from 0, and the name of its parameter."""

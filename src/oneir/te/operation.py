@@ -50,8 +50,9 @@ def compute(
     axis = [IterVar(Range(extent), n, IterVar.DataPar) for n, extent in zip(names, shape, strict=True)]
     body = fcompute(*(iv.var for iv in axis))
     values = expr_array(body if isinstance(body, (list, tuple)) else (body,))
-    reduce_axis = values[0].axis if isinstance(values[0], Reduce) else ()
-    if any(isinstance(v, Reduce) != isinstance(values[0], Reduce) for v in values):
+    first = values[0]
+    reduce_axis = first.axis if isinstance(first, Reduce) else ()
+    if any(isinstance(v, Reduce) != isinstance(first, Reduce) for v in values):
         raise InvalidValue(f"`{name}`: either all outputs are reductions or none is")
     op = ComputeOp(name, current_tag(tag), attrs or {}, axis, reduce_axis, values)
     outputs = [op.output(i) for i in range(op.num_outputs)]

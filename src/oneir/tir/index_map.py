@@ -109,7 +109,7 @@ class IndexMap(Node):
         dom_map = {var: Range(dim) for var, dim in zip(fresh, shape, strict=True)}
         out = []
         for index in final:
-            bounds = analyzer.int_set(index, _intervals(dom_map))
+            bounds: Any = analyzer.int_set(index, _intervals(dom_map))
             out.append(analyzer.simplify(bounds.max_value - bounds.min_value + 1))
         return Array(out)
 
@@ -120,7 +120,8 @@ class IndexMap(Node):
         from ..runtime.tensor import tensor
 
         source = arr_src.numpy() if hasattr(arr_src, "numpy") else np.asarray(arr_src)
-        shape = tuple(int(d) for d in self.map_shape(list(source.shape)))
+        extents: Array[Any] = self.map_shape(list(source.shape))
+        shape = tuple(int(d) for d in extents)
         grids = np.meshgrid(*[np.arange(d) for d in source.shape], indexing="ij")
         values = dict(zip(self.initial_indices, grids, strict=True))
         target = np.zeros(shape, dtype=source.dtype)

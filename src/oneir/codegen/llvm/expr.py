@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ...ir import expr as e
 from ...ir.dtype import BOOL, INT32, DataType
@@ -481,6 +481,14 @@ def where(node: Any) -> str:
     return f" (at {node.span})" if getattr(node, "span", None) is not None else ""
 
 
+def text_argument(call: e.Call) -> str:
+    """The text that a call has as its first argument: the name of a function, or of a kind of memory."""
+    first = call.args[0] if call.args else None
+    if not isinstance(first, e.StringImm):
+        raise CompileError(f"expected a text as the first argument, found {first}: {call}{where(call)}")
+    return first.value
+
+
 def _constant(node: Any) -> Any:
     """The value of a constant, or of the constant in every lane of a vector."""
     if isinstance(node, e.Broadcast):
@@ -488,7 +496,7 @@ def _constant(node: Any) -> Any:
     return node.value if isinstance(node, (e.IntImm, e.FloatImm)) else None
 
 
-def is_contiguous(index: Any) -> bool:
+def is_contiguous(index: Any) -> TypeGuard[e.Ramp]:
     """Whether a vector of indices counts up by one."""
     return isinstance(index, e.Ramp) and isinstance(index.stride, e.IntImm) and index.stride.value == 1
 

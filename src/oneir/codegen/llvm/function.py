@@ -15,7 +15,7 @@ from ...runtime.error import CompileError
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
 from ...tir.transform.packed_fields import Layout, field_of
-from .expr import where
+from .expr import text_argument, where
 from .stmt import MEMORY_ALIGNMENT, StmtEmitter
 from .types import register_type
 from .writer import FunctionWriter, ModuleText
@@ -214,7 +214,7 @@ class FunctionEmitter(StmtEmitter):
 
     def stack_alloca(self, node: e.Call) -> str:
         """Memory for values of the packed convention."""
-        kind, count = node.args[0].value, node.args[1]
+        kind, count = text_argument(node), node.args[1]
         if not isinstance(count, e.IntImm):
             raise CompileError(f"memory on the stack needs a constant size, found {count}{where(node)}")
         size = {"shape": 8, "array": 48, "arg_value": 16, "arg_tcode": 4}.get(kind)

@@ -14,7 +14,7 @@ from ...ir.dtype import BOOL, INT32, DataType
 from ...ir.op import Op
 from ...runtime.error import CompileError
 from ...tir.expr import BufferLoad
-from .expr import ExprEmitter, reads_memory, where
+from .expr import ExprEmitter, reads_memory, text_argument, where
 from .types import literal, memory_scalar, register_type, suffix
 
 _UNARY = {
@@ -127,7 +127,8 @@ class CallEmitter(ExprEmitter):
         a, count = self.arguments(node)
         left, signed = node.op.name == "tir.shift_left", dtype.code == "int"
         operation = "shl" if left else "ashr" if signed else "lshr"
-        counted = node.args[1].value if isinstance(node.args[1], e.Broadcast) else node.args[1]
+        counted = node.args[1]
+        counted = counted.value if isinstance(counted, e.Broadcast) else counted
         if isinstance(counted, e.IntImm) and 0 <= counted.value < dtype.bits:
             return w.pure(f"{operation} {llvm_type} {a}, {count}")
         inside = w.pure(f"icmp ult {llvm_type} {count}, {self.splat(dtype, str(dtype.bits))}")
@@ -240,7 +241,7 @@ class CallEmitter(ExprEmitter):
     def call_extern(self, node: e.Call) -> str:
         """A C function; with vector arguments, once for each lane."""
         pure = node.op.name == "tir.call_pure_extern"
-        symbol, args = node.args[0].value, self._typed(node.args[1:])
+        symbol, args = text_argument(node), self._typed(node.args[1:])
         if node.dtype.is_scalar:
             return self._call_symbol(symbol, node.dtype, args, pure)
         lanes = []

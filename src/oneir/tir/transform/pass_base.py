@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, pass_decorator
 from ...runtime.error import NotRegistered
 from ..function import PrimFunc
 
-Config = TypeVar("Config")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 
 
 class PrimFuncPass(Pass):
