@@ -123,10 +123,8 @@ def test_memory_does_not_outlive_its_block():
 
 def test_an_index_that_is_no_integer():
     A = decl_buffer((8,), "float32", name="A")
-    refused(
-        func_of(BufferStore(A, const(0.0), [const(1.0)]), A),
-        r"an index of `A` is `.*` of dtype float32; expected an integer",
-    )
+    store = BufferStore(A, const(0.0), [const(True)])
+    refused(func_of(store, A), r"an index of `A` is `.*` of dtype bool; expected an integer")
 
 
 def block_over(values, iter_vars, init=None):
