@@ -7,7 +7,7 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
 from ...ir.op import Op
-from ...ir.visitor import Mapper
+from ...ir.visitor import Mapper, deep_recursion
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
@@ -238,8 +238,8 @@ def packed_argument(arg: PrimExpr, is_tensor: bool) -> tuple[Code, Field, PrimEx
 
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
     """The function without packed calls and without large allocations."""
-    body = _Lower().scope(func.body)
-    return func.with_body(body)
+    with deep_recursion():
+        return func.with_body(_Lower().scope(func.body))
 
 
 def LowerTVMBuiltin() -> PrimFuncPass:
