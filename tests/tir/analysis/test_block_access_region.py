@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneir.ir.expr import IntImm, Range, Var
+from oneir.ir.expr import Broadcast, IntImm, Ramp, Range, Var
 from oneir.tir.analysis.block_access_region import get_block_access_region, get_block_read_write_region
 from oneir.tir.buffer import decl_buffer
 from oneir.tir.expr import BufferLoad, IterVar, IterVarType
@@ -146,3 +146,10 @@ def test_a_bare_pointer_counts_as_read_and_written():
     reads, writes = get_block_read_write_region(block(body), BUFFERS)
     assert [r.buffer for r in reads] == [A]
     assert [(r.buffer, ranges(r)) for r in writes] == [(B, [(3, 3)]), (A, [(0, 999)])]
+
+
+def test_a_vector_of_indices_from_memory_covers_what_its_lanes_may_reach():
+    indices = decl_buffer((4,), "int32", "indices")
+    lanes = BufferLoad(indices, [Ramp(0, 1, 4)]) % Broadcast(8, 4)
+    (read,), _, _ = get_block_access_region(block(Evaluate(BufferLoad(A, [lanes]))), {**BUFFERS})
+    assert ranges(read) == [(0, 7)]

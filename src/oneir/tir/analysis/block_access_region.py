@@ -11,7 +11,7 @@ from typing import Any
 from ...arith import Analyzer, IntervalSet
 from ...arith.int_set import IntSetEvaluator, as_int_set, is_infinite, union
 from ...ir.container import Array
-from ...ir.expr import Broadcast, Call, IntImm, PrimExpr, Ramp, Range, Var, const
+from ...ir.expr import Call, IntImm, PrimExpr, Range, Var, const
 from ...ir.op import Op
 from ...ir.visitor import Visitor
 from ..buffer import Buffer
@@ -61,7 +61,7 @@ class _Detector(Visitor):
 
     def values(self, index: PrimExpr) -> IntervalSet:
         """The values of an index while the loops inside the block run."""
-        if not self.loops and not isinstance(index, (Ramp, Broadcast)):
+        if not self.loops and index.dtype.is_scalar:
             return IntervalSet(index, index)
         return self.evaluator.visit(index)
 
