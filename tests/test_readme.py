@@ -21,5 +21,15 @@ def test_program(number, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_what_it_names_exists():
+    text = README.read_text()
+    packages, benchmarks = set(re.findall(r"^\| `oneir\.(\w+)`", text, re.M)), re.findall(r"-m benchmarks\.(\w+)", text)
+    root = README.parent
+    here = {path.parent.name for path in (root / "src/oneir").glob("*/__init__.py")}
+    assert packages == here and benchmarks
+    assert all((root / f"benchmarks/{name}.py").is_file() for name in benchmarks)
+    assert all((root / link).is_file() for link in re.findall(r"\]\(([\w./]+)\)", text))
+
+
 def test_there_is_a_program():
     assert PROGRAMS
