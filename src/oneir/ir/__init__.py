@@ -9,6 +9,7 @@ from . import transform as transform
 from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
 from .container import Array
 from .dtype import DataType
+from .env_func import EnvFunc
 from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr, const
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from .json import load_json, save_json
@@ -35,6 +36,7 @@ __all__ = [
     "DataType",
     "DictAttrs",
     "DummyGlobalInfo",
+    "EnvFunc",
     "FuncType",
     "GlobalInfo",
     "GlobalVar",
