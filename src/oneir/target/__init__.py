@@ -7,6 +7,21 @@ oneir.target.cpu_info(target).vector_bytes  # 32
 from __future__ import annotations
 
 from . import codegen
+from .codegen import (
+    build_module,
+    llvm_cpu_has_features,
+    llvm_get_cpu_archlist,
+    llvm_get_cpu_features,
+    llvm_get_intrinsic_name,
+    llvm_get_system_cpu,
+    llvm_get_system_triple,
+    llvm_get_system_x86_vendor,
+    llvm_get_targets,
+    llvm_get_vector_width,
+    llvm_lookup_intrinsic_id,
+    llvm_version_major,
+    target_has_features,
+)
 from .cpu import CPUInfo, cpu_info, resolve
 from .detect_target import detect_target_from_device
 from .tag import list_tags, register_tag
@@ -36,6 +51,7 @@ __all__ = [
     "adreno",
     "arm_cpu",
     "bifrost",
+    "build_module",
     "codegen",
     "cpu_info",
     "create",
@@ -44,6 +60,17 @@ __all__ = [
     "hexagon",
     "intel_graphics",
     "list_tags",
+    "llvm_cpu_has_features",
+    "llvm_get_cpu_archlist",
+    "llvm_get_cpu_features",
+    "llvm_get_intrinsic_name",
+    "llvm_get_system_cpu",
+    "llvm_get_system_triple",
+    "llvm_get_system_x86_vendor",
+    "llvm_get_targets",
+    "llvm_get_vector_width",
+    "llvm_lookup_intrinsic_id",
+    "llvm_version_major",
     "mali",
     "rasp",
     "register_tag",
@@ -51,4 +78,5 @@ __all__ = [
     "riscv_cpu",
     "rocm",
     "stm32",
+    "target_has_features",
 ]
