@@ -387,7 +387,7 @@ def divided(line: str) -> tuple[Any, list[Any], Any, Any, list[Any]]:
 @pytest.mark.parametrize("line", lines(DIVIDED))
 def test_subspace_divide(line: str) -> None:
     before, _, after = line.partition(" -> ")
-    ranges, indices, inner, _, pairs = divided(before)
+    *_, pairs = divided(before)
     marks = [mark for pair in pairs[:-1] for mark in pair]
     for mark, expected in zip(marks, after.split(" ; "), strict=True):
         text, extent = _split(expected)

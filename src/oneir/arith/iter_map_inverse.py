@@ -1,7 +1,7 @@
 """Iteration maps backwards: the iterators as expressions over the indices.
 
-    result = detect_iter_map([i // 4, i % 4], {i: Range(0, 32)})
-    inverse_affine_iter_map(result.indices, [a, b])  # {i: a * 4 + b}
+result = detect_iter_map([i // 4, i % 4], {i: Range(0, 32)})
+inverse_affine_iter_map(result.indices, [a, b])  # {i: a * 4 + b}
 """
 
 from __future__ import annotations

@@ -365,11 +365,13 @@ class IterMapRewriter:
     def _chain(self, args: Sequence[IterSplitExpr]) -> list[IterSplitExpr] | None:
         """The terms, the largest scale first, each as far from the next as that one reaches."""
         sizes = self.sizes
-        constant = [arg for arg in args if isinstance(arg.scale, e.IntImm)]
-        if constant:
-            starts = [min(constant, key=lambda arg: (abs(arg.scale.__int__()), not is_number(arg.extent, 1)))]
-        else:
-            starts = list(args)
+        scales = [
+            (abs(arg.scale.value), not is_number(arg.extent, 1)) for arg in args if isinstance(arg.scale, e.IntImm)
+        ]
+        starts = list(args)
+        if scales:
+            constant = [arg for arg in args if isinstance(arg.scale, e.IntImm)]
+            starts = [constant[scales.index(min(scales))]]
         for start in starts:
             chain, left = [start], [arg for arg in args if arg is not start]
             while left:
@@ -495,7 +497,9 @@ class IterMapRewriter:
             if not self._independent(mark, splits, level == IterMapLevel.Bijective):
                 name = normalize_iter_map_to_expr(mark.source)
                 parts = ", ".join(str(normalize_iter_map_to_expr(split.replace(scale=1))) for split in splits)
-                raise NoMatch(f"{name} in [0, {mark.extent}) is used as {parts or 'nothing'}, which are not independent")
+                raise NoMatch(
+                    f"{name} in [0, {mark.extent}) is used as {parts or 'nothing'}, which are not independent"
+                )
         if level == IterMapLevel.Bijective:
             for mark in self.inputs:
                 if id(mark) not in used and not is_number(mark.extent, 1):

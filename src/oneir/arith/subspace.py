@@ -1,7 +1,7 @@
 """Divides an iteration space into an outer and an inner one.
 
-    subspace_divide([i * 4 + j], {i: Range(0, 8), j: Range(0, 4)}, [j])
-    # [[IterMark(i, 8), IterMark(j, 4)], [IterMark(0, True), IterMark(0, True)]]
+subspace_divide([i * 4 + j], {i: Range(0, 8), j: Range(0, 4)}, [j])
+# [[IterMark(i, 8), IterMark(j, 4)], [IterMark(0, True), IterMark(0, True)]]
 """
 
 from __future__ import annotations

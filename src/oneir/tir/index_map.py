@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.container import Array
-from ..ir.expr import PrimExpr, Var, as_expr
+from ..ir.expr import BinaryOpExpr, ConstExpr, PrimExpr, Var, as_expr
 from ..ir.node import Node, attr, binder, child
+from ..ir.operators import cast, match_types
+from ..ir.visitor import Mapper
 from ..runtime.error import InvalidValue
 from .expr import expr_array
-from .stmt_functor import substitute
 
 
 class _Separator:
@@ -92,7 +93,7 @@ class IndexMap(Node):
         if len(indices) != len(self.initial_indices):
             raise InvalidValue(f"the index map takes {len(self.initial_indices)} indices, found {len(indices)}")
         values = dict(zip(self.initial_indices, indices, strict=True))
-        return Array(_simplify(substitute(f, values), {}) for f in self.final_indices)
+        return Array(_simplify(_SubstituteIndices(values)(f), {}) for f in self.final_indices)
 
     def map_shape(self, shape: Any) -> Array[PrimExpr]:
         """The shape of the final layout for a given initial shape."""
@@ -151,6 +152,30 @@ class IndexMap(Node):
         return len(mine) == len(theirs) and all(
             getattr(_simplify(a - b, {}), "value", None) == 0 for a, b in zip(mine, theirs, strict=True)
         )
+
+
+class _SubstituteIndices(Mapper):
+    """Puts expressions in the place of indices; where their dtype is another, constants follow it."""
+
+    def __init__(self, values: dict[Var, PrimExpr]):
+        super().__init__()
+        self.values = values
+
+    def visit_Var(self, var: Var) -> PrimExpr:
+        return self.values.get(var, var)
+
+    def visit_BinaryOpExpr(self, node: BinaryOpExpr) -> PrimExpr:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if a is node.a and b is node.b:
+            return node
+        if a.dtype is not b.dtype:
+            if isinstance(b, ConstExpr):
+                b = cast(a.dtype, b)
+            elif isinstance(a, ConstExpr):
+                a = cast(b.dtype, a)
+            else:
+                a, b = match_types(a, b)
+        return type(node)(a, b)
 
 
 def _simplify(expr: PrimExpr, ranges: dict[Var, Any]) -> PrimExpr:
