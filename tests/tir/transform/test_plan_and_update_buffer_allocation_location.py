@@ -232,3 +232,22 @@ def test_memory_that_nothing_uses_goes():
     after = apply(PlanAndUpdateBufferAllocationLocation(), before)
     assert not after.body.block.alloc_buffers
     assert "alloc_buffer" not in after.script()
+
+
+def test_memory_that_threads_share_is_allocated_outside_of_them():
+    @T.prim_func
+    def before(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4, 32), "float32")):
+        S = T.alloc_buffer((4, 32), scope="shared")
+        for b in T.thread_binding(4, thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("S"):
+                    vb, vt = T.axis.remap("SS", [b, t])
+                    S[vb, vt] = A[vb, vt]
+                with T.block("C"):
+                    vb, vt = T.axis.remap("SS", [b, t])
+                    C[vb, vt] = S[vb, 31 - vt]
+
+    after = apply(PlanAndUpdateBufferAllocationLocation(), before)
+    outer = after.body.block.body
+    assert outer.thread_binding.thread_tag == "blockIdx.x"
+    assert [buffer.name for buffer in outer.body.block.alloc_buffers] == ["S"]
