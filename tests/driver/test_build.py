@@ -308,7 +308,7 @@ def test_zero_dimensional_buffers_and_scalars():
     assert a[()] == 103.5
     built(a, -3, 2, False)
     assert a[()] == -1.0
-    with pytest.raises(TypeMismatch, match="argument 1 `n`.*expected an integer, found"):
+    with pytest.raises(TypeMismatch, match=r"argument 1 `n`.*expected an integer, found"):
         built(a, 1.5, 0.5, True)
 
 
@@ -366,7 +366,7 @@ def test_a_callback_that_raises_gives_its_own_exception():
     def unknown(A: T.Buffer((4,), "float32")):
         T.evaluate(T.call_packed("test.nobody_registered_this", A))
 
-    with pytest.raises(OneIRError, match="test.nobody_registered_this.*register"):
+    with pytest.raises(OneIRError, match=r"test.nobody_registered_this.*register"):
         run(unknown, np.zeros(4, "float32"))
 
 
@@ -466,7 +466,7 @@ def test_misaligned_memory_is_refused():
     raw = np.zeros(16 * 8 * 4 + 1, "uint8")[1:]
     c = np.frombuffer(raw, "float32").reshape(16, 8) if raw.ctypes.data % 4 == 0 else raw.view("float32").reshape(16, 8)
     a, b, _ = good()
-    with pytest.raises(OneIRError, match="argument 2 `C`.*align"):
+    with pytest.raises(OneIRError, match=r"argument 2 `C`.*align"):
         run(matmul, a, b, c)
 
 
@@ -510,5 +510,5 @@ def test_cross_compilation_gives_assembly_of_the_target():
     arm = oneir.build(matmul, target="llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72")
     assert "fmla" in arm.inspect_source("asm") or "fmadd" in arm.inspect_source("asm")
     assert "define" in arm.inspect_source("ll")
-    with pytest.raises(OneIRError, match="for aarch64.*this machine is x86_64"):
+    with pytest.raises(OneIRError, match=r"for aarch64.*this machine is x86_64"):
         arm["matmul"](*good())

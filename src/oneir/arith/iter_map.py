@@ -1,7 +1,7 @@
 """What an iteration map is made of: marks, digits of marks, and sums of digits.
 
-A mark is something that takes every value in [0, extent): a loop variable, or a sum of digits of other marks. A split is
-some digits of a mark, times a number; a sum of splits is an index.
+A mark is something that takes every value in [0, extent): a loop variable, or a sum of digits of other marks. A split
+is some digits of a mark, times a number; a sum of splits is an index.
 
     mark = IterMark(i, 32)
     IterSplitExpr(mark, lower_factor=4, extent=8, scale=2)  # i // 4 % 8 * 2
