@@ -285,7 +285,7 @@ class Var(PrimExpr, shared=True):
     """
 
     name: str
-    type_annotation: Type = attr("int32", convert=_as_type)
+    type_annotation: Type = attr("int32", convert=_as_type, argument="dtype")
     _is_variable: ClassVar[bool] = True
 
     def _derive(self) -> None:

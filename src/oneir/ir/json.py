@@ -48,12 +48,12 @@ def register_json_type(tag: str, cls: type, save: Callable[[Any], Any], load: Ca
 # -- saving --
 
 
-def save_json(value: Any) -> str:
+def save_json(node: Any) -> str:
     """A node, or a container of nodes, as JSON.
 
     Raises `TypeMismatch` for a program that holds something other than nodes, plain values, arrays and tensors.
     """
-    return json.dumps(_Save().program(value), separators=(",", ":"), allow_nan=False)
+    return json.dumps(_Save().program(node), separators=(",", ":"), allow_nan=False)
 
 
 class _Save:
@@ -247,10 +247,11 @@ class _Load:
 
 
 def _make(cls: type[Node], values: dict[str, Any]) -> Node:
-    unknown = values.keys() - {f.name for f in cls._init_fields}
+    arguments = {f.name: f.argument for f in cls._init_fields}
+    unknown = values.keys() - arguments.keys()
     if unknown:
         raise TypeMismatch(f"the class has no field {', '.join(sorted(unknown))}")
-    return cls(**values)
+    return cls(**{arguments[name]: value for name, value in values.items()})
 
 
 def _load_array(tag: str, dtype: str, shape: list[int], data: str) -> Any:

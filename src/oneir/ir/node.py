@@ -36,12 +36,18 @@ node_classes: dict[str, type[Node]] = {}
 class Field:
     """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
 
-    __slots__ = ("convert", "default", "defines", "kind", "name", "shape")
+    __slots__ = ("argument", "convert", "default", "defines", "kind", "name", "shape")
 
     def __init__(
-        self, kind: str, default: Any = _MISSING, convert: Callable[[Any], Any] | None = None, defines: bool = False
+        self,
+        kind: str,
+        default: Any = _MISSING,
+        convert: Callable[[Any], Any] | None = None,
+        defines: bool = False,
+        argument: str = "",
     ):
         self.name = ""
+        self.argument = argument  # the constructor's name for the field, where that is another than the field's
         self.kind = kind
         self.default = default
         self.convert = convert
@@ -49,19 +55,25 @@ class Field:
         self.shape = "one"  # "one", "optional", "array", "optional array", "mapping"
 
 
-def child(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, defines: bool = False) -> Any:
+def child(
+    default: Any = _MISSING,
+    *,
+    convert: Callable[[Any], Any] | None = None,
+    defines: bool = False,
+    argument: str = "",
+) -> Any:
     """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it."""
-    return Field("child", default, convert, defines)
+    return Field("child", default, convert, defines, argument)
 
 
-def attr(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None) -> Any:
+def attr(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
     """A field of plain data."""
-    return Field("attr", default, convert)
+    return Field("attr", default, convert, argument=argument)
 
 
-def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None) -> Any:
+def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
     """A field whose variables are defined here."""
-    return Field("binder", default, convert)
+    return Field("binder", default, convert, argument=argument)
 
 
 def derived() -> Any:
@@ -113,6 +125,7 @@ class NodeMeta(type):
                 field = _classify(annotation)
                 field.default = declared
             field.name, field.shape = field_name, _shape_of(annotation)
+            field.argument = field.argument or field_name
             own[field_name] = field
             if not any(field_name in base.__dict__ for parent in bases for base in parent.__mro__):
                 slots.append(field_name)
@@ -151,7 +164,7 @@ def _write_init(cls: Any) -> None:
     scope: dict[str, Any] = {"Array": Array, "as_array": as_array, "EMPTY": EMPTY}
     arguments, body = ["self"], []
     for field in cls._init_fields:
-        name = field.name
+        name = field.argument
         if field.default is _MISSING:
             arguments.append(name)
         else:
@@ -169,7 +182,7 @@ def _write_init(cls: Any) -> None:
             value = f"{name} if {name} is None or type({name}) is Array else as_array({name})"
         elif field.shape == "mapping":
             value = f"{name} or EMPTY"
-        body.append(f"    self.{name} = {value}")
+        body.append(f"    self.{field.name} = {value}")
     if hasattr(cls, "_derive"):
         body.append("    self._derive()")
     _compile(cls, "__init__", [f"def __init__({', '.join(arguments)}):", *(body or ["    pass"])], scope)
@@ -216,7 +229,7 @@ def _write_map(cls: Any) -> None:
         changed.append(f"new_{name} is self.{name}")
     if changed:
         arguments = [
-            (f"{f.name}=" if cls._keyword_init else "")
+            (f"{f.argument}=" if cls._keyword_init else "")
             + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
             for f in cls._init_fields
         ]
@@ -256,14 +269,17 @@ class Node(Scriptable, metaclass=NodeMeta):
         """A copy with some fields changed; the identical node if they are what it has."""
         if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
             return self
-        arguments = {f.name: getattr(self, f.name) for f in self._init_fields}
-        unknown = changes.keys() - arguments.keys()
+        fields = {f.name: f.argument for f in self._init_fields}
+        unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(
-                f"{type(self).__name__} has no field {', '.join(sorted(unknown))}; it has {', '.join(arguments)}"
+                f"{type(self).__name__} has no field {', '.join(sorted(unknown))}; it has {', '.join(fields)}"
             )
-        arguments.update(changes)
-        return type(self)(**arguments)
+        return type(self)(
+            **{
+                argument: changes[name] if name in changes else getattr(self, name) for name, argument in fields.items()
+            }
+        )
 
     def same_as(self, other: object) -> bool:
         """Whether both are one object."""

@@ -130,8 +130,8 @@ class Reduce(PrimExpr):
     """The combination of `source` over `axis`, where `condition` holds; the `value_index`-th of a tuple of values."""
 
     combiner: CommReducer
-    source: Array[PrimExpr] = child(convert=expr_array)
-    axis: Array[IterVar] = binder()
+    source: Array[PrimExpr] = child(convert=expr_array, argument="src")
+    axis: Array[IterVar] = binder(argument="rdom")
     condition: PrimExpr = child(convert=as_expr)
     value_index: int = attr()
     init: Array[PrimExpr] = child((), convert=lambda init: expr_array(init or ()))

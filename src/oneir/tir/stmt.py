@@ -10,7 +10,7 @@ from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
 from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr, const
-from ..ir.node import Node, as_array, attr, binder, child, meta
+from ..ir.node import Node, attr, binder, child, meta
 from ..ir.span import SequentialSpan, Span
 from ..runtime.error import TypeMismatch
 from .buffer import Buffer, slices_as_region
@@ -125,7 +125,7 @@ class AllocateConst(Stmt):
     buffer_var: Var = binder()
     dtype: DataType = attr(convert=DataType)
     extents: Array[PrimExpr] = child(convert=expr_array)
-    data: Any = attr()
+    data: Any = attr(argument="data_or_idx")
     body: Stmt
     annotations: Mapping[str, Any] = attr(EMPTY)
 
@@ -228,8 +228,8 @@ class Block(Stmt):
     name_hint: str
     body: Stmt
     init: Stmt | None = None
-    alloc_buffers: Array[Buffer] = binder((), convert=as_array)
-    match_buffers: Array[MatchBufferRegion] = binder((), convert=as_array)
+    alloc_buffers: Array[Buffer] = binder(())
+    match_buffers: Array[MatchBufferRegion] = binder(())
     annotations: Mapping[str, Any] = attr(EMPTY)
 
 
