@@ -166,12 +166,13 @@ class FunctionEmitter(StmtEmitter):
             raise CompileError(
                 f"`{node.op.name_hint}` is not a function of the module that code is generated for{where(node)}"
             )
-        if len(callee.params) != len(node.args):
+        parameters = callee.params if callee.attrs.get("calling_conv") is None else callee.params[:-1]
+        if len(parameters) != len(node.args):
             raise CompileError(
-                f"`{node.op.name_hint}` takes {len(callee.params)} arguments, found {len(node.args)}{where(node)}"
+                f"`{node.op.name_hint}` takes {len(parameters)} arguments, found {len(node.args)}{where(node)}"
             )
         arguments = []
-        for parameter, argument in zip(callee.params, node.args, strict=True):
+        for parameter, argument in zip(parameters, node.args, strict=True):
             value = self.expr(argument)
             if argument.dtype is not parameter.dtype:
                 value = self.cast(value, argument.dtype, parameter.dtype)
@@ -180,7 +181,13 @@ class FunctionEmitter(StmtEmitter):
             f"call i32 @{function_symbol(node.op.name_hint, callee)}({', '.join([*arguments, f'ptr {self.result}'])})"
         )
         self.propagate(code)
-        return "poison"
+        return "poison" if node.dtype == "void" else self._payload(self.result, node.dtype)
+
+    def _payload(self, value: str, dtype: DataType) -> str:
+        """What a packed value holds."""
+        payload = self.w.pure(f"getelementptr i8, ptr {value}, i64 8")
+        wide = DataType("float64" if dtype.is_float else "handle" if dtype.is_handle else "int64")
+        return self.cast(self.w.value(f"load {register_type(wide)}, ptr {payload}, align 8"), wide, dtype)
 
     # -- the packed convention --
 
@@ -242,12 +249,7 @@ class FunctionEmitter(StmtEmitter):
         w.emit(f"call void {copy}(ptr {self.result}, ptr {result}, i64 16, i1 false)")
         w.emit(f"ret i32 {code}")
         w.start(fine)
-        if node.dtype == "void":
-            return "poison"
-        payload = w.pure(f"getelementptr i8, ptr {result}, i64 8")
-        wide = "float64" if node.dtype.is_float else "handle" if node.dtype.is_handle else "int64"
-        value = w.value(f"load {register_type(DataType(wide))}, ptr {payload}, align 8")
-        return self.cast(value, DataType(wide), node.dtype)
+        return "poison" if node.dtype == "void" else self._payload(result, node.dtype)
 
 
 _ATTRIBUTES = "nounwind"

@@ -15,7 +15,7 @@ def llvm_text(mod: IRModule) -> str:
 
     A function with a `global_symbol` is visible under that name, the others only inside. Every function takes, after
     its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
-    none; functions lowered to the packed convention have these parameters already.
+    none; functions that were given a calling convention have this parameter already.
     """
     module = ModuleText()
     with deep_recursion():
@@ -28,16 +28,17 @@ def llvm_text(mod: IRModule) -> str:
 def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> None:
     emitter = FunctionEmitter(module, mod, symbol)
     emitter.restrict = bool(func.attrs.get("tir.noalias", False))
-    packed = func.attrs.get("calling_conv") == 1
+    convention = func.attrs.get("calling_conv")
     parameters = []
     for i, var in enumerate(func.params):
-        name = "%result" if packed and i == len(func.params) - 1 else f"%arg{i}"
+        is_result = convention is not None and i == len(func.params) - 1
+        name = "%result" if is_result else f"%arg{i}"
         emitter.define(var, name)
-        noalias = "noalias " if emitter.restrict and not packed and var.dtype.is_handle else ""
+        noalias = "noalias " if emitter.restrict and convention != 1 and not is_result and var.dtype.is_handle else ""
         parameters.append(f"{register_type(var.dtype)} {noalias}{name}")
         if noalias:
             emitter.unaliased.add(var)
-    if not packed:
+    if convention is None:
         parameters.append("ptr %result")
     emitter.stmt(func.body)
     emitter.finish("" if "global_symbol" in func.attrs else "internal", symbol, parameters)

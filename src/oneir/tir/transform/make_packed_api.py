@@ -15,8 +15,10 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import EMPTY, Array
 from ...ir.dtype import DataType
-from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.transform import ModulePass, Pass, PassContext
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.dtype import dlpack_dtype
@@ -29,9 +31,10 @@ from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..op import if_then_else, isnullptr, ret, tvm_struct_get, tvm_struct_set
 from ..stmt import AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, LetStmt, SeqStmt, Stmt
+from ..stmt_functor import renew_defs
 from .flatten_buffer import is_flat
 from .packed_fields import Field
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import function_pass
 
 PREFIX = "__oneir_"
 """What the symbol of a packed function starts with."""
@@ -105,7 +108,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
             buffer = func.buffer_map[param]
             _tensor(checks, args, i, values[i], buffer, buffer.data in written)
     checks.finish()
-    body = _Returns(result)(func.body)
+    body = Returns(result)(func.body)
     for buffer in reversed(list(func.buffer_map.values())):
         body = DeclBuffer(buffer, body) if is_flat(buffer) else body
     scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
@@ -251,7 +254,7 @@ def argument_alignment(buffer: Buffer) -> int:
     return element if buffer.data_alignment == DEFAULT_ALIGNMENT else max(element, buffer.data_alignment)
 
 
-class _Returns(Mapper):
+class Returns(Mapper):
     """`ret(value)` stores the value where the caller looks for it, and returns 0."""
 
     def __init__(self, result: Var):
@@ -346,6 +349,51 @@ def _extent(expr: PrimExpr) -> int | str:
     return expr.value if isinstance(expr, IntImm) else re.sub(r"T\.u?int\d+\((-?\d+)\)", r"\1", str(expr))
 
 
-def MakePackedAPI() -> PrimFuncPass:
-    """Gives every function with a `global_symbol` the packed convention, with checks of its arguments."""
-    return function_pass(make_packed_api, "tir.MakePackedAPI")
+class _Callees(Mapper):
+    """Directs calls of public functions to copies of them that are called without packing."""
+
+    def __init__(self, copies: dict[GlobalVar, GlobalVar], public: set[GlobalVar], names: set[str]):
+        super().__init__()
+        self.copies, self.public, self.names = copies, public, names
+
+    def visit_Call(self, node: Call) -> Call:
+        node = self.generic_visit(node)
+        if not isinstance(node.op, GlobalVar) or node.op not in self.public:
+            return node
+        copy = self.copies.get(node.op)
+        if copy is None:
+            name = f"{node.op.name_hint}_unpacked"
+            while name in self.names:
+                name += "_"
+            self.names.add(name)
+            copy = self.copies[node.op] = GlobalVar(name)
+        return Call(node.dtype, copy, node.args, node.span)
+
+
+def with_unpacked_copies(mod: IRModule) -> IRModule:
+    """The module with a private copy of each public function that another one calls."""
+    functions = {var: func for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
+    public = {v for v, f in functions.items() if "global_symbol" in f.attrs and f.attrs.get("calling_conv") is None}
+    if len(functions) < 2 or not public:
+        return mod
+    copies: dict[GlobalVar, GlobalVar] = {}
+    callees = _Callees(copies, public, {var.name_hint for var in mod.functions})
+    new: dict[Any, Any] = dict(mod.functions)
+    for var, func in functions.items():
+        new[var] = func.with_body(callees(func.body))
+    for var, copy in copies.items():
+        new[copy] = renew_defs(new[var].without_attr("global_symbol"))
+    return mod.replace(functions=new) if copies else mod
+
+
+def MakePackedAPI() -> Pass:
+    """Gives every function with a `global_symbol` the packed convention, with checks of its arguments.
+
+    Calls within the module are not packed: they go to private copies.
+    """
+    pack = function_pass(make_packed_api, "tir.MakePackedAPI")
+
+    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+        return pack.transform_module(with_unpacked_copies(mod), ctx)
+
+    return ModulePass(transform, pack.info)

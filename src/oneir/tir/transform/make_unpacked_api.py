@@ -1,6 +1,8 @@
 """MakeUnpackedAPI: a function that takes data pointers and numbers, and checks nothing, for calls from native code.
 
-f(a: handle of A[16, 16], n: int32)   ->   f(A: pointer to float32, n: int32)
+f(a: handle of A[16, 16], n: int32)   ->   f(A: pointer to float32, n: int32, result: handle)
+
+`result` points to a packed value, for what the function returns, or for the error of one that fails.
 """
 
 from __future__ import annotations
@@ -9,29 +11,36 @@ from typing import Any
 
 from ...ir.container import EMPTY, Array
 from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.type import PrimType
 from ...runtime.error import WellFormedError
 from ..analysis.detect_buffer_access_lca import variables
 from ..buffer import Buffer
 from ..function import PrimFunc
 from ..stmt import DeclBuffer
 from .flatten_buffer import is_flat
+from .make_packed_api import Returns
 from .pass_base import PrimFuncPass, function_pass
+
+UNPACKED = 0
+"""The `calling_conv` of functions over plain parameters, the last of which is the address of the result."""
 
 
 def make_unpacked_api(func: PrimFunc) -> PrimFunc:
     """The function over plain parameters; one that has a calling convention already is left as it is."""
-    if func.attrs.get("calling_conv") is not None or not func.buffer_map:
+    if func.attrs.get("calling_conv") is not None:
         return func
     known = set(func.params)
     params = []
     for param in func.params:
         buffer = func.buffer_map.get(param)
         params.append(param if buffer is None else buffer.data)
-    body = func.body
+    result = Var("result", "handle")
+    body = Returns(result)(func.body)
     for buffer in reversed(list(func.buffer_map.values())):
         _check(buffer, known)
         body = DeclBuffer(buffer, body) if is_flat(buffer) else body
-    return func.replace(params=Array(params), buffer_map=EMPTY, body=body)
+    attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
+    return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, func.span)
 
 
 def _check(buffer: Buffer, known: set[Var]) -> None:
