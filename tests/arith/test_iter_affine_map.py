@@ -218,6 +218,19 @@ def test_symbolic_extents(line: str) -> None:
         assert analyzer.can_prove_equal(total.args[0].extent, build(extent, NAMES))
 
 
+def test_factors_of_extents_are_positive() -> None:
+    rows, columns = e.Var("rows", "int32"), e.Var("columns", "int32")
+    result = arith.detect_iter_map(
+        [i // columns, i % columns], {i: e.Range(0, rows * columns)}, check_level="bijective"
+    )
+    assert [total.args[0].extent for total in result.indices] == [rows, columns]
+
+
+def test_levels_have_names() -> None:
+    with pytest.raises(OneIRError, match="one of bijective, surjective, nocheck, found the iteration map level 'all'"):
+        arith.detect_iter_map([i], {i: e.Range(0, 8)}, check_level="all")
+
+
 @pytest.mark.parametrize("text", ["i // n", "i % n", "(i + n) // 4"])
 def test_unknown_sizes_are_refused(text: str) -> None:
     assert arith.detect_iter_map([build(text, NAMES)], {i: e.Range(0, 8)}).errors

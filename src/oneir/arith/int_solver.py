@@ -261,20 +261,22 @@ class _Inequalities:
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
         self.known: dict[Any, Inequality] = {}
+        self.constants: dict[Any, int] = {}
 
     def add(self, coefficients: dict[Var, int], rest: PrimExpr) -> None:
         """Takes note of an inequality, unless one at least as strong is known."""
         coefficients = {var: factor for var, factor in coefficients.items() if factor}
-        divisor = math.gcd(*coefficients.values())
-        constant = isinstance(rest, e.IntImm)
-        if divisor > 1 and isinstance(rest, e.IntImm):
-            coefficients = {var: factor // divisor for var, factor in coefficients.items()}
-            rest = e.IntImm(rest.dtype, -(-rest.value // divisor))
-        key = (frozenset(coefficients.items()), None if constant else self.analyzer.canonical.key(rest))
-        found = self.known.get(key)
-        weaker = found is not None and isinstance(found[1], e.IntImm) and isinstance(rest, e.IntImm)
-        if found is None or (weaker and rest.value > found[1].value):
-            self.known[key] = (coefficients, rest)
+        if not isinstance(rest, e.IntImm):
+            self.known[frozenset(coefficients.items()), self.analyzer.canonical.key(rest)] = (coefficients, rest)
+            return
+        divisor = math.gcd(*coefficients.values()) or 1
+        coefficients = {var: factor // divisor for var, factor in coefficients.items()}
+        bound = -(-rest.value // divisor)
+        # Of those that differ in the constant only, the greatest is the strongest.
+        key = frozenset(coefficients.items())
+        if key not in self.known or bound > self.constants[key]:
+            self.constants[key] = bound
+            self.known[key] = (coefficients, e.IntImm(rest.dtype, bound))
 
     def eliminate(self, var: Var) -> IntGroupBounds:
         """Takes the inequalities with a variable out, and puts in what follows from them without it."""
@@ -300,13 +302,16 @@ class _Inequalities:
         """The sum of multiples of two inequalities in which the variable is gone."""
         step = math.lcm(upper[0][var], lower[0][var])
         total: dict[Var, int] = {}
-        rest: Any = 0
+        rests = []
         for coefficients, value in (upper, lower):
             times = step // abs(coefficients[var])
             for v, c in coefficients.items():
                 total[v] = total.get(v, 0) + c * times
-            rest = ops.add(ops.multiply(value, times), rest)
-        self.add(total, self.analyzer.simplify(rest))
+            if isinstance(value, e.IntImm) and abs(value.value * times) >> (value.dtype.bits - 2):
+                # It would overflow. Leaving it out is safe: the two that it follows from stay bounds of the variable.
+                return
+            rests.append(ops.multiply(value, times))
+        self.add(total, self.analyzer.simplify(ops.add(*rests)))
 
 
 def solve_linear_inequalities(

@@ -2,8 +2,8 @@
 
     detect_iter_map([i // 4, i % 4], {i: Range(0, 32)}, check_level=IterMapLevel.Bijective).indices
 
-The variables of `input_iters` run over ranges that do not depend on one another; other variables are parameters. The
-range of a symbolic extent is taken not to be empty.
+The variables of `input_iters` run over ranges that do not depend on one another; other variables are parameters. A
+symbolic extent is taken to be at least one, as are its factors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def detect_iter_map(
     indices: Any,
     input_iters: Mapping[Var, Range],
     predicate: Any = True,
-    check_level: IterMapLevel = IterMapLevel.Surjective,
+    check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> IterMapResult:
     """The indices as sums of digits of iterators, each a single split and a base.
@@ -52,12 +52,12 @@ def detect(
     indices: Sequence[PrimExpr],
     input_iters: Mapping[Var, Range],
     predicate: Any,
-    check_level: IterMapLevel,
+    check_level: IterMapLevel | str,
     simplify_trivial_iterators: bool = True,
     may_pad: bool | None = None,
 ) -> tuple[IterMapRewriter, list[IterSumExpr]]:
     """The sums of the indices and what made them; raises `NoMatch`."""
-    check_level = IterMapLevel(check_level)
+    check_level = IterMapLevel.of(check_level)
     _check_ranges(input_iters)
     condition = ops.as_bool(predicate)
     dtype = _common_dtype([*indices, *input_iters])
@@ -104,13 +104,13 @@ def iter_map_simplify(
     indices: Any,
     input_iters: Mapping[Var, Range],
     predicate: Any = True,
-    check_level: IterMapLevel = IterMapLevel.Surjective,
+    check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> Array[PrimExpr]:
     """The indices written as the iteration map that they are; as they came when they are none."""
     exprs = Array(e.as_expr(index) for index in indices)
     conditions = [predicate]
-    if IterMapLevel(check_level) != IterMapLevel.Bijective:
+    if IterMapLevel.of(check_level) != IterMapLevel.Bijective:
         # What holds for all iterations holds for those of the predicate.
         conditions.append(True)
     for condition in conditions:

@@ -17,6 +17,7 @@ from ..ir.container import Array
 from ..ir.expr import IntImm, PrimExpr, as_expr
 from ..ir.node import Node, attr, child
 from ..ir.visitor import Mapper
+from ..runtime.error import InvalidValue
 from .analyzer import Analyzer
 
 
@@ -29,6 +30,22 @@ class IterMapLevel(IntEnum):
     """Each output comes from some iteration, or from padding that the map says."""
     NoCheck = 3
     """Nothing but the form."""
+
+    @staticmethod
+    def from_str(name: str) -> IterMapLevel:
+        """The level of a name, whatever its case."""
+        for level in IterMapLevel:
+            if level.name.lower() == name.lower():
+                return level
+        names = ", ".join(level.name.lower() for level in IterMapLevel)
+        raise InvalidValue(f"expected one of {names}, found the iteration map level {name!r}")
+
+    @staticmethod
+    def of(level: Any) -> IterMapLevel:
+        """A level given as such, as its number or its name; None is `Surjective`."""
+        if isinstance(level, str):
+            return IterMapLevel.from_str(level)
+        return IterMapLevel.Surjective if level is None else IterMapLevel(level)
 
 
 class IterMapExpr(PrimExpr):

@@ -22,21 +22,29 @@ class Sizes:
     def __init__(self, dtype: DataType):
         self.dtype = dtype
         self.analyzer = Analyzer()
-        self.zero, self.one = IntImm(dtype, 0), IntImm(dtype, 1)
+        self.constants: dict[int, PrimExpr] = {}
+        self.zero, self.one = self.of(0), self.of(1)
 
     def assume_positive(self, size: PrimExpr) -> None:
-        """Says that a size is at least one."""
+        """Says that a size, and each factor of it, is at least one."""
+        if isinstance(size, e.Mul):
+            self.assume_positive(size.a)
+            self.assume_positive(size.b)
         if not isinstance(size, IntImm):
+            # Entered for as long as the analyzer lives.
             self.analyzer.constraint_scope(ops.greater(size, 0)).__enter__()
 
     def of(self, value: Any) -> PrimExpr:
         """A number, or an expression of another integer dtype, as a size."""
-        if isinstance(value, int):
+        if not isinstance(value, int):
+            return ops.cast(self.dtype, value)
+        found = self.constants.get(value)
+        if found is None:
             bits = self.dtype.bits - 1
             if not -(1 << bits) <= value < 1 << bits:
                 raise NoMatch(f"{value} does not fit {self.dtype}")
-            return IntImm(self.dtype, value)
-        return ops.cast(self.dtype, value)
+            found = self.constants[value] = IntImm(self.dtype, value)
+        return found
 
     def simplified(self, value: PrimExpr) -> PrimExpr:
         """The size in its simplest form."""
@@ -112,7 +120,7 @@ class Sizes:
 
     def negative(self, a: PrimExpr) -> bool:
         """Whether a is known to be below zero."""
-        return self.at_most(a, IntImm(self.dtype, -1))
+        return self.at_most(a, self.of(-1))
 
     def divided(self, a: PrimExpr, b: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
         """(q, r) with a == q * b + r: r is 0, or a constant in [0, b); None where neither is known."""

@@ -144,7 +144,7 @@ def subspace_divide(
     input_iters: Mapping[Var, Range],
     sub_iters: Any,
     predicate: Any = True,
-    check_level: IterMapLevel = IterMapLevel.Surjective,
+    check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> Array[Array[IterMark]]:
     """Each binding as `outer * (extent of inner) + inner`, where `sub_iters` make the inner part.
