@@ -81,3 +81,27 @@ def test_vector_mathematics_calls_no_library():
 
     assembly = oneir.build(smooth).inspect_source("asm")
     assert not re.search(r"call\w*\s+(tanh|exp|erf)", assembly)
+
+
+def test_memory_is_given_back_when_a_call_fails():
+    @T.prim_func
+    def leaky(A: T.Buffer((300, 300), "float32")):
+        big = T.alloc_buffer((300, 300), "float32")
+        for i, j in T.grid(300, 300):
+            big[i, j] = A[j, i]
+        T.evaluate(T.call_packed("test.codegen.fails", big[0, 0]))
+        for i, j in T.grid(300, 300):
+            A[i, j] = big[i, j]
+
+    text = oneir.build(leaky).inspect_source("ll-unoptimized")
+    failing = text.split("@oneir_call_packed(ptr @")[1].split("fine")[1]
+    assert text.count("call void @oneir_free_workspace") >= 2 and "oneir_free_workspace" in failing.split("ret i32")[0]
+
+
+def test_a_symbol_is_called_with_the_packed_convention():
+    @T.prim_func
+    def caller(A: T.Buffer((4,), "float32")):
+        T.evaluate(T.call_cpacked("somebodys_function", A, 3))
+
+    text = oneir.build(caller).inspect_source("ll-unoptimized")
+    assert "call i32 @somebodys_function(ptr null, ptr" in text

@@ -35,6 +35,7 @@ class FunctionEmitter(StmtEmitter):
         self.values: dict[e.Var, str] = {}
         self.captured: dict[e.Var, str] = {}
         self.loops = []
+        self.workspaces = []
         self.data_variables = outer.data_variables if outer else set()
         self.own_memory = outer.own_memory if outer else set()
         self.unaliased: set[e.Var] = outer.unaliased if outer else set()
@@ -66,12 +67,17 @@ class FunctionEmitter(StmtEmitter):
         w.emit(f"store ptr {record}, ptr {slot}, align 8")
         w.emit("ret i32 -1")
 
-    def propagate(self, code: str) -> None:
+    def propagate(self, code: str, error: str | None = None) -> None:
         w = self.w
         failed, fine = w.label("failed"), w.label("fine")
         bad = w.value(f"icmp ne i32 {code}, 0")
         w.branch(bad, failed, fine, likely=False)
         w.start(failed)
+        if error is not None:
+            copy = w.module.declare("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
+            w.emit(f"call void {copy}(ptr {self.result}, ptr {error}, i64 16, i1 false)")
+        for memory in reversed(self.workspaces):
+            w.emit(f"call void {w.module.declare('oneir_free_workspace', 'void', 'ptr')}(ptr {memory})")
         w.emit(f"ret i32 {code}")
         w.start(fine)
 
@@ -230,7 +236,7 @@ class FunctionEmitter(StmtEmitter):
         return self.w.stack(f"[{size * max(1, count.value)} x i8]", 16)
 
     def call_packed(self, node: e.Call) -> str:
-        """A call of a registered function: name, values on the stack, and which of them are arguments.
+        """A call of a registered function, or of a symbol: name, values on the stack, and which of them are arguments.
 
         The value after the last argument receives the result.
         """
@@ -240,15 +246,17 @@ class FunctionEmitter(StmtEmitter):
         first = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(begin)}")
         result = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(end)}")
         count = self.cast(w.pure(f"sub i64 {self.index(end)}, {self.index(begin)}"), INT64, DataType("int32"))
-        function = w.module.declare("oneir_call_packed", "i32", "ptr, ptr, i32, ptr")
-        code = w.value(f"call i32 {function}(ptr {self.expr(name)}, ptr {first}, i32 {count}, ptr {result})")
-        failed, fine = w.label("failed"), w.label("fine")
-        w.branch(w.value(f"icmp ne i32 {code}, 0"), failed, fine, likely=False)
-        w.start(failed)
-        copy = w.module.declare("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
-        w.emit(f"call void {copy}(ptr {self.result}, ptr {result}, i64 16, i1 false)")
-        w.emit(f"ret i32 {code}")
-        w.start(fine)
+        if node.op.name == "tir.tvm_call_cpacked_lowered":
+            # A symbol with the packed convention, called without the registry.
+            symbol = getattr(name, "value", None)
+            if not isinstance(symbol, str):
+                raise CompileError(f"call_cpacked expects the name of a symbol, found {name}{where(node)}")
+            function, callee = w.module.declare(symbol, "i32", "ptr, ptr, i32, ptr"), "null"
+        else:
+            function = w.module.declare("oneir_call_packed", "i32", "ptr, ptr, i32, ptr")
+            callee = self.expr(name)
+        code = w.value(f"call i32 {function}(ptr {callee}, ptr {first}, i32 {count}, ptr {result})")
+        self.propagate(code, error=result)
         return "poison" if node.dtype == "void" else self._payload(result, node.dtype)
 
 

@@ -64,8 +64,8 @@ class CallEmitter(ExprEmitter):
         """A call of a registered function."""
         raise NotImplementedError
 
-    def propagate(self, code: str) -> None:
-        """Leaves the function when a call has failed."""
+    def propagate(self, code: str, error: str | None = None) -> None:
+        """Leaves the function when a call has failed; `error` is where the call has put its error, if elsewhere."""
         raise NotImplementedError
 
     def arguments(self, node: e.Call) -> list[str]:
@@ -327,4 +327,5 @@ _CALLS: dict[str, Callable[[Any, e.Call], str]] = {
     "tir.tvm_struct_set": lambda emitter, node: emitter.struct_set(node),
     "tir.tvm_stack_alloca": lambda emitter, node: emitter.stack_alloca(node),
     "tir.tvm_call_packed_lowered": lambda emitter, node: emitter.call_packed(node),
+    "tir.tvm_call_cpacked_lowered": lambda emitter, node: emitter.call_packed(node),
 }

@@ -87,8 +87,18 @@ class StmtEmitter(CallEmitter):
     def stmt_LetStmt(self, node: LetStmt) -> None:
         if not self.counts(node.value):
             self.data_variables.add(node.var)
-        self.define(node.var, self.expr(node.value))
+        value = self.expr(node.value)
+        self.define(node.var, value)
+        if not is_workspace(node.value):
+            self.stmt(node.body)
+            return
+        self.own_memory.add(node.var)
+        self.workspaces.append(value)
         self.stmt(node.body)
+        self.workspaces.pop()
+
+    workspaces: list[str]
+    """Memory taken from the runtime that the statement being emitted must give back if it leaves the function."""
 
     def stmt_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "compute_scope":
@@ -267,3 +277,8 @@ class StmtEmitter(CallEmitter):
         self.loops.pop()
         w.jump(head)
         w.start(done)
+
+
+def is_workspace(value: Any) -> bool:
+    """Whether an expression takes memory from the runtime."""
+    return isinstance(value, e.Call) and isinstance(value.op, Op) and value.op.name == "tir.TVMBackendAllocWorkspace"
