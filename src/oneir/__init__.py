@@ -14,8 +14,10 @@ built["main"](a, b)
 
 from typing import TYPE_CHECKING, Any
 
-from . import ir, nd, runtime, target, tir
+from . import error, ir, nd, runtime, target, tir
+from .error import TVMError
 from .ir import instrument, transform
+from .ir.dtype import DataType
 from .ir.module import IRModule
 from .ir.node import set_node_printer
 from .runtime import (
@@ -43,10 +45,9 @@ if TYPE_CHECKING:
     from . import arith, driver, script, te
     from .driver import build, compile
 
-TVMError = OneIRError
-
 
 __all__ = [
+    "DataType",
     "Device",
     "IRModule",
     "OneIRError",
@@ -58,6 +59,7 @@ __all__ = [
     "cuda",
     "device",
     "driver",
+    "error",
     "ext_dev",
     "get_global_func",
     "hexagon",

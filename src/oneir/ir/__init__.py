@@ -7,7 +7,8 @@ mod = transform.Sequential([...])(mod)
 from ..runtime.object_generic import set_node_hooks
 from . import transform as transform
 from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
-from .container import Array
+from .base import deprecated
+from .container import Array, Map
 from .dtype import DataType
 from .env_func import EnvFunc
 from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr, const
@@ -25,7 +26,7 @@ from .structural import (
 )
 from .type import FuncType, PointerType, PrimType, TensorMapType, TupleType, Type
 
-set_node_hooks(const, save_json, load_json)
+set_node_hooks(const, Array, save_json, load_json)
 
 __all__ = [
     "Array",
@@ -41,6 +42,7 @@ __all__ = [
     "GlobalInfo",
     "GlobalVar",
     "IRModule",
+    "Map",
     "Node",
     "Op",
     "PointerType",
@@ -57,6 +59,7 @@ __all__ = [
     "Type",
     "VDevice",
     "assert_structural_equal",
+    "deprecated",
     "get_first_structural_mismatch",
     "load_json",
     "make_node",

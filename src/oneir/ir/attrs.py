@@ -81,9 +81,9 @@ class AttrsHolder:
     __slots__ = ()
     attrs: DictAttrs
 
-    def get_attr(self, attr_name: str, default: Any = None) -> Any:
+    def get_attr(self, attr_key: str, default: Any = None) -> Any:
         """The attribute of that name, or `default`."""
-        return self.attrs.get(attr_name, default)
+        return self.attrs.get(attr_key, default)
 
     def _with(self, values: Mapping[str, Any]) -> Any:
         raise NotImplementedError

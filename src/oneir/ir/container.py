@@ -1,6 +1,4 @@
-"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and the empty
-mapping.
-"""
+"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and mappings."""
 
 from __future__ import annotations
 
@@ -8,12 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, SupportsIndex, TypeVar, overload
 
+from ..runtime.object import Object
+
 T = TypeVar("T")
+
+Map = Mapping
+"""The class of the mappings in nodes: any of Python's."""
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-class Array(tuple[T, ...]):
+class Array(tuple[T, ...], Object):
     """A tuple that slices to an `Array` and adds to, and compares with, lists and tuples on either side.
 
     >>> Array([1, 2, 3])[:-1] + [4]

@@ -145,13 +145,13 @@ def _save_array(value: Any, where: str) -> list[Any]:
 # -- loading --
 
 
-def load_json(text: str) -> Any:
+def load_json(json_str: str) -> Any:
     """The node, or the container of nodes, that `save_json` wrote.
 
     Raises `JSONError` for any other text, and says where it went wrong.
     """
     try:
-        program = json.loads(text, parse_constant=_refuse_constant)
+        program = json.loads(json_str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise JSONError(f"expected a program as JSON, found a text that is none: {error}") from None
     if not isinstance(program, dict) or program.get("format") != "oneir":

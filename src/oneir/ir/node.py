@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ..runtime.object import Object
 from ..runtime.script_printer import Scriptable
 from .container import EMPTY, Array, map_array, map_mapping
 
@@ -241,7 +242,7 @@ def _write_map(cls: Any) -> None:
     )
 
 
-class Node(Scriptable, metaclass=NodeMeta):
+class Node(Object, Scriptable, metaclass=NodeMeta):
     """Base of everything in the IR: immutable by convention, compared by identity."""
 
     __slots__ = ()
@@ -276,14 +277,8 @@ class Node(Scriptable, metaclass=NodeMeta):
                 f"{type(self).__name__} has no field {', '.join(sorted(unknown))}; it has {', '.join(fields)}"
             )
         return type(self)(
-            **{
-                argument: changes[name] if name in changes else getattr(self, name) for name, argument in fields.items()
-            }
+            **{argument: changes[name] if name in changes else getattr(self, name) for name, argument in fields.items()}
         )
-
-    def same_as(self, other: object) -> bool:
-        """Whether both are one object."""
-        return self is other
 
     def __str__(self) -> str:
         text = _hooks["str"](self) if "str" in _hooks else None

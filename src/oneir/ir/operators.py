@@ -34,9 +34,9 @@ def set_call_global(function: Callable[[Any, tuple[Any, ...]], Any]) -> None:
     _hooks["call_global"] = function
 
 
-def same_expr(a: Any, b: Any) -> bool:
+def same_expr(lhs: Any, rhs: Any) -> bool:
     """Whether two expressions are the same structure over the same variables."""
-    return a is b or _hooks["same_expr"](a, b)
+    return lhs is rhs or _hooks["same_expr"](lhs, rhs)
 
 
 def call_global(function: Any, args: tuple[Any, ...]) -> Any:
@@ -239,27 +239,27 @@ def _indexing(dtype: DataType) -> bool:
     return not dtype.is_float
 
 
-def add(a: Any, b: Any, span: Any = None) -> Any:
-    """a + b"""
-    a, b = match_types(a, b)
-    if _constant_pair(a, b):
-        return _folded(a.dtype, operator.add, operator.add, a, b)
-    if _indexing(a.dtype):
-        if _is_value(a, 0):
-            return b
-        if _is_value(b, 0):
-            return a
-    return e.Add(a, b, span)
+def add(lhs: Any, rhs: Any, span: Any = None) -> Any:
+    """lhs + rhs"""
+    lhs, rhs = match_types(lhs, rhs)
+    if _constant_pair(lhs, rhs):
+        return _folded(lhs.dtype, operator.add, operator.add, lhs, rhs)
+    if _indexing(lhs.dtype):
+        if _is_value(lhs, 0):
+            return rhs
+        if _is_value(rhs, 0):
+            return lhs
+    return e.Add(lhs, rhs, span)
 
 
-def subtract(a: Any, b: Any, span: Any = None) -> Any:
-    """a - b"""
-    a, b = match_types(a, b)
-    if _constant_pair(a, b):
-        return _folded(a.dtype, operator.sub, operator.sub, a, b)
-    if _indexing(a.dtype) and _is_value(b, 0):
-        return a
-    return e.Sub(a, b, span)
+def subtract(lhs: Any, rhs: Any, span: Any = None) -> Any:
+    """lhs - rhs"""
+    lhs, rhs = match_types(lhs, rhs)
+    if _constant_pair(lhs, rhs):
+        return _folded(lhs.dtype, operator.sub, operator.sub, lhs, rhs)
+    if _indexing(lhs.dtype) and _is_value(rhs, 0):
+        return lhs
+    return e.Sub(lhs, rhs, span)
 
 
 def difference(end: Any, begin: Any) -> Any:
@@ -270,33 +270,33 @@ def difference(end: Any, begin: Any) -> Any:
     return _zero_like(end) if end is begin else subtract(end, begin)
 
 
-def multiply(a: Any, b: Any, span: Any = None) -> Any:
-    """a * b"""
-    a, b = match_types(a, b)
-    if _constant_pair(a, b):
-        return _folded(a.dtype, operator.mul, operator.mul, a, b)
-    if _is_value(a, 1):
-        return b
-    if _is_value(b, 1):
-        return a
-    if _indexing(a.dtype):
-        if _is_value(a, 0):
-            return a
-        if _is_value(b, 0):
-            return b
-    return e.Mul(a, b, span)
+def multiply(lhs: Any, rhs: Any, span: Any = None) -> Any:
+    """lhs * rhs"""
+    lhs, rhs = match_types(lhs, rhs)
+    if _constant_pair(lhs, rhs):
+        return _folded(lhs.dtype, operator.mul, operator.mul, lhs, rhs)
+    if _is_value(lhs, 1):
+        return rhs
+    if _is_value(rhs, 1):
+        return lhs
+    if _indexing(lhs.dtype):
+        if _is_value(lhs, 0):
+            return lhs
+        if _is_value(rhs, 0):
+            return rhs
+    return e.Mul(lhs, rhs, span)
 
 
-def divide(a: Any, b: Any, span: Any = None) -> Any:
-    """a / b of floats; of integers `/` is ambiguous and refused."""
-    a, b = match_types(a, b)
-    if not a.dtype.is_float:
+def divide(lhs: Any, rhs: Any, span: Any = None) -> Any:
+    """lhs / rhs of floats; of integers `/` is ambiguous and refused."""
+    lhs, rhs = match_types(lhs, rhs)
+    if not lhs.dtype.is_float:
         raise div_ambiguity_error()
-    if _constant_pair(a, b) and b.value != 0:
-        return _folded(a.dtype, operator.floordiv, operator.truediv, a, b)
-    if _is_value(b, 1):
-        return a
-    return e.Div(a, b, span)
+    if _constant_pair(lhs, rhs) and rhs.value != 0:
+        return _folded(lhs.dtype, operator.floordiv, operator.truediv, lhs, rhs)
+    if _is_value(rhs, 1):
+        return lhs
+    return e.Div(lhs, rhs, span)
 
 
 def div_ambiguity_error() -> TypeMismatch:
@@ -364,18 +364,18 @@ def negative(a: Any, span: Any = None) -> Any:
     return subtract(_zero_like(a), a, span)
 
 
-def absolute(a: Any, span: Any = None) -> Any:
+def absolute(x: Any, span: Any = None) -> Any:
     """The magnitude; of the smallest integer, itself."""
-    a = e.as_expr(a)
-    if isinstance(a, e.FloatImm):
-        return e.FloatImm(a.dtype, math.fabs(a.value), span)
-    if isinstance(a, e.IntImm):
-        return e.IntImm(a.dtype, wrap_int(abs(a.value), a.dtype), span)
-    if a.dtype.is_float:
-        return e.Call(a.dtype, "tir.fabs", [a], span)
-    if not a.dtype.is_int:
-        raise TypeMismatch(f"abs expects a number, found {a} of dtype {a.dtype}")
-    return a if a.dtype.is_uint else e.Select(greater_equal(a, 0), a, negative(a), span)
+    x = e.as_expr(x)
+    if isinstance(x, e.FloatImm):
+        return e.FloatImm(x.dtype, math.fabs(x.value), span)
+    if isinstance(x, e.IntImm):
+        return e.IntImm(x.dtype, wrap_int(abs(x.value), x.dtype), span)
+    if x.dtype.is_float:
+        return e.Call(x.dtype, "tir.fabs", [x], span)
+    if not x.dtype.is_int:
+        raise TypeMismatch(f"abs expects a number, found {x} of dtype {x.dtype}")
+    return x if x.dtype.is_uint else e.Select(greater_equal(x, 0), x, negative(x), span)
 
 
 def minimum(a: Any, b: Any, span: Any = None) -> Any:
@@ -484,27 +484,27 @@ def _bitwise(name: str, of_ints: Callable[[int, int], int], a: Any, b: Any, span
     return e.Call(a.dtype, f"tir.{name}", (a, b), span)
 
 
-def bitwise_and(a: Any, b: Any, span: Any = None) -> Any:
-    """a & b"""
-    return _bitwise("bitwise_and", operator.and_, a, b, span)
+def bitwise_and(x: Any, y: Any, span: Any = None) -> Any:
+    """x & y"""
+    return _bitwise("bitwise_and", operator.and_, x, y, span)
 
 
-def bitwise_or(a: Any, b: Any, span: Any = None) -> Any:
-    """a | b"""
-    return _bitwise("bitwise_or", operator.or_, a, b, span)
+def bitwise_or(x: Any, y: Any, span: Any = None) -> Any:
+    """x | y"""
+    return _bitwise("bitwise_or", operator.or_, x, y, span)
 
 
-def bitwise_xor(a: Any, b: Any, span: Any = None) -> Any:
-    """a ^ b"""
-    return _bitwise("bitwise_xor", operator.xor, a, b, span)
+def bitwise_xor(x: Any, y: Any, span: Any = None) -> Any:
+    """x ^ y"""
+    return _bitwise("bitwise_xor", operator.xor, x, y, span)
 
 
-def bitwise_not(a: Any, span: Any = None) -> Any:
-    """~a"""
-    a = e.as_expr(a)
-    if not a.dtype.is_int:
-        raise TypeMismatch(f"bitwise_not expects an integer, found {a.dtype}: {a}")
-    return e.Call(a.dtype, "tir.bitwise_not", (a,), span)
+def bitwise_not(x: Any, span: Any = None) -> Any:
+    """~x"""
+    x = e.as_expr(x)
+    if not x.dtype.is_int:
+        raise TypeMismatch(f"bitwise_not expects an integer, found {x.dtype}: {x}")
+    return e.Call(x.dtype, "tir.bitwise_not", (x,), span)
 
 
 def shift_count_valid(bits: int, count: int) -> bool:
@@ -522,16 +522,16 @@ def fold_shift_right(a: int, count: int, dtype: DataType) -> int:
     return a >> count if shift_count_valid(dtype.bits, count) else (-1 if a < 0 else 0)
 
 
-def shift_left(a: Any, b: Any, span: Any = None) -> Any:
-    """a << b; 0 when b is not smaller than the width."""
-    a, b = match_types(a, b)
-    return _bitwise("shift_left", lambda x, y: fold_shift_left(x, y, a.dtype), a, b, span)
+def shift_left(x: Any, y: Any, span: Any = None) -> Any:
+    """x << y; 0 when y is not smaller than the width."""
+    x, y = match_types(x, y)
+    return _bitwise("shift_left", lambda a, count: fold_shift_left(a, count, x.dtype), x, y, span)
 
 
-def shift_right(a: Any, b: Any, span: Any = None) -> Any:
-    """a >> b, keeping the sign; when b is not smaller than the width, what remains is the sign."""
-    a, b = match_types(a, b)
-    return _bitwise("shift_right", lambda x, y: fold_shift_right(x, y, a.dtype), a, b, span)
+def shift_right(x: Any, y: Any, span: Any = None) -> Any:
+    """x >> y, keeping the sign; when y is not smaller than the width, what remains is the sign."""
+    x, y = match_types(x, y)
+    return _bitwise("shift_right", lambda a, count: fold_shift_right(a, count, x.dtype), x, y, span)
 
 
 def float_to_int(value: float, dtype: DataType) -> int:

@@ -147,17 +147,17 @@ class _PostOrder(Visitor):
         self.f(node)
 
 
-def post_order_visit(node: Node, f: Callable[[Any], None]) -> None:
-    """Calls `f` on every node below `node` and then on itself, children first."""
-    _PostOrder(f)(node)
+def post_order_visit(stmt: Node, fvisit: Callable[[Any], None]) -> None:
+    """Calls `fvisit` on every node below `stmt` and then on itself, children first."""
+    _PostOrder(fvisit)(stmt)
 
 
-def pre_order_visit(node: Node, f: Callable[[Any], bool]) -> None:
-    """Calls `f` on `node` and what is below it, parents first; goes on below only where `f` returns true."""
+def pre_order_visit(stmt: Node, fvisit: Callable[[Any], bool]) -> None:
+    """Calls `fvisit` on `stmt` and what is below it, parents first; goes on below only where `fvisit` returns true."""
 
-    def visit(child: Any) -> None:
-        if f(child):
-            child._visit_children(visit)
+    def visit(node: Any) -> None:
+        if fvisit(node):
+            node._visit_children(visit)
 
     with deep_recursion():
-        visit(node)
+        visit(stmt)

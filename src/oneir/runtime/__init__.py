@@ -6,8 +6,9 @@ Nothing here knows of the compiler.
 from __future__ import annotations
 
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
-from .module import BenchmarkResult, Module, enabled, load_module, load_static_library
-from .object_generic import AsRepr, LoadJSON, SaveJSON, const
+from .module import BenchmarkResult, Executable, Module, enabled, load_module, load_static_library
+from .object import Object, String
+from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .pool import num_threads, set_num_threads
 from .registry import (
@@ -24,14 +25,18 @@ __all__ = [
     "AsRepr",
     "BenchmarkResult",
     "Device",
+    "Executable",
     "LoadJSON",
     "Module",
     "NDArray",
+    "Object",
     "PrinterConfig",
     "SaveJSON",
     "Scriptable",
+    "String",
     "Tensor",
     "const",
+    "convert",
     "cpu",
     "cuda",
     "device",

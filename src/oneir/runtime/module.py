@@ -19,6 +19,7 @@ from . import callback, llvm, pool, workspace
 from .device import Device
 from .entry import make_entry
 from .error import InvalidValue, LibraryError, NotRegistered
+from .object import Object
 from .signature import Signature
 
 SYMBOL_PREFIX = "__oneir_"
@@ -63,7 +64,7 @@ class BenchmarkResult:
         return f"Execution time summary:\n{header}\n{values}"
 
 
-class Module:
+class Module(Object):
     """Functions by name.
 
     `module["f"]` is the function; calling the module calls its entry function: the only one, or "main".
@@ -126,6 +127,15 @@ class Module:
                 address = self._linked.symbol(SYMBOL_PREFIX + name)
                 function = self._functions[name] = make_entry(address, signature, self._linked)
         return function
+
+    @property
+    def mod(self) -> Module:
+        """The module itself: what was compiled can be called at once."""
+        return self
+
+    def jit(self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any) -> Module:
+        """The module itself: its code is in memory, and linked when a function is first asked for."""
+        return self
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
         """Whether there is a function of that name."""
@@ -219,6 +229,10 @@ class Module:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
         return export(Path(file_name), self._objects, self._signatures, linker)
+
+
+Executable = Module
+"""What `compile` returns: a module, ready to be called."""
 
 
 def load_module(path: str | Path, fmt: str = "") -> Module:

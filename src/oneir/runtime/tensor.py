@@ -20,6 +20,7 @@ from .device import Device, device
 from .dlpack import READ_ONLY, SUBBYTE_PADDED, DLTensor, make_capsule, request_capsule, take_capsule
 from .dtype import dlpack_dtype, dtype_name, name_of_dlpack, numpy_dtype
 from .error import DeviceError, InvalidValue, ShapeMismatch, TypeMismatch
+from .object import Object
 
 ALIGNMENT = 128
 """Bytes to which the memory of every tensor made here is aligned."""
@@ -69,7 +70,7 @@ def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> _Layout:
     return _Layout(shape, compact_strides(shape) if strides is None else strides)
 
 
-class Tensor:
+class Tensor(Object):
     """A dense array of one dtype on one device. Made by `tensor`, `empty` and `from_dlpack`."""
 
     # The entry of compiled functions finds `_record` by its place: see entry.py.

@@ -18,6 +18,7 @@ from typing import Any
 from ..ir.container import Array
 from ..ir.json import register_json_type
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from ..runtime.object import Object
 from . import boards, tag
 from .kinds import KINDS, OptionType, TargetKind, kind, suggestion
 from .text import join_list, parse_options, print_option, split_list
@@ -53,7 +54,7 @@ class TargetFeatures:
         return any(spelling in enabled for spelling in (feature, feature.replace("_", "-"), feature.replace("_", ".")))
 
 
-class Target:
+class Target(Object):
     """A machine to compile for: a kind, options of that kind, and the host that drives it.
 
     `target` is text (`"cuda -arch=sm_80"`), the name of a tag (`"nvidia/nvidia-a100"`), a dictionary

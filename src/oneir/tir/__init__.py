@@ -49,12 +49,12 @@ from ..ir.expr import (
     Var,
     const,
 )
-from ..ir.operators import add, cast, divide, floordiv, multiply, subtract
-from . import analysis, pipeline, stmt_functor, transform
+from . import analysis, generic, pipeline, stmt_functor, transform
 from .buffer import Buffer, DataProducer, decl_buffer
 from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
-from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle
+from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle, convert
 from .function import PrimFunc, TensorIntrin
+from .generic import add, cast, divide, floordiv, multiply, subtract
 from .index_map import IndexMap
 from .op import (
     abs,

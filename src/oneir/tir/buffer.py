@@ -9,7 +9,7 @@ A[0:4, 0:16]     # BufferRegion
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 from ..ir import operators as ops
 from ..ir.container import Array
@@ -47,6 +47,9 @@ class Buffer(Node, shared=True):
     buffer_type: str = ""
     axis_separators: Array[Any] = attr((), convert=lambda axes: Array(int(a) for a in axes or ()))
     span: Span | None = meta()
+
+    READ: ClassVar[int] = 1
+    WRITE: ClassVar[int] = 2
 
     def _derive(self) -> None:
         if self.elem_offset is None:

@@ -1,4 +1,6 @@
-"""Expressions that only loops know: loads, iteration variables, reductions in tensor expressions, lane shuffles."""
+"""The expressions of loops: those that graphs share, and loads, iteration variables, reductions in tensor
+expressions, lane shuffles.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,114 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.container import Array
 from ..ir.dtype import DataType
-from ..ir.expr import ExprOp, PrimExpr, Ramp, Range, Var, as_expr
+from ..ir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOpExpr,
+    Broadcast,
+    Call,
+    CallEffectKind,
+    Cast,
+    CmpExpr,
+    ConstExpr,
+    Div,
+    EqualOp,
+    ExprOp,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IntImmEnum,
+    Let,
+    LogicalExpr,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    NotEqualOp,
+    Or,
+    PrimExpr,
+    PrimExprWithOp,
+    Ramp,
+    Range,
+    Select,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
+    as_expr,
+)
 from ..ir.node import Node, attr, binder, child, meta
+from ..ir.operators import div_ambiguity_error
 from ..ir.span import Span
 from ..runtime.error import TypeMismatch
 
 if TYPE_CHECKING:
     from .buffer import Buffer
+
+__all__ = [
+    "EQ",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "BinaryOpExpr",
+    "Broadcast",
+    "BufferLoad",
+    "Call",
+    "CallEffectKind",
+    "Cast",
+    "CmpExpr",
+    "CommReducer",
+    "ConstExpr",
+    "Div",
+    "EqualOp",
+    "ExprOp",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "IntImm",
+    "IntImmEnum",
+    "IterVar",
+    "IterVarType",
+    "Let",
+    "LogicalExpr",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "Not",
+    "NotEqualOp",
+    "Or",
+    "PrimExpr",
+    "PrimExprWithOp",
+    "ProducerLoad",
+    "Ramp",
+    "Range",
+    "Reduce",
+    "Select",
+    "Shuffle",
+    "SizeVar",
+    "StringImm",
+    "Sub",
+    "Var",
+    "access_dtype",
+    "as_expr",
+    "convert",
+    "div_ambiguity_error",
+    "expr_array",
+    "ramp_or_scalar",
+]
 
 
 def expr_array(values: Any) -> Array[PrimExpr]:
@@ -23,6 +126,11 @@ def expr_array(values: Any) -> Array[PrimExpr]:
     if type(values) is Array and all(isinstance(v, PrimExpr) for v in values):
         return values
     return Array(as_expr(v) for v in values)
+
+
+def convert(expr: Any) -> Any:
+    """A number or string as a constant, a list as an array of expressions, an expression as itself."""
+    return Array(map(convert, expr)) if isinstance(expr, (list, tuple)) else as_expr(expr)
 
 
 class IterVarType(IntEnum):

@@ -13,8 +13,11 @@ from ..ir.node import Node, attr, binder, child
 from ..ir.type import VOID_TYPE, PointerType, PrimType, Type
 from ..runtime.error import NotRegistered, TypeMismatch, WellFormedError
 from .buffer import Buffer
+from .index_map import IndexMap
 from .stmt import Stmt
 from .stmt_functor import substitute
+
+__all__ = ["IndexMap", "PrimFunc", "TensorIntrin"]
 
 
 def _as_params(params: Any) -> Array[Any]:

@@ -1,0 +1,17 @@
+"""What all values that programs are made of and work on share: nodes, arrays, tensors, targets, modules."""
+
+from __future__ import annotations
+
+
+class Object:
+    """Base of nodes, arrays, tensors, targets and compiled modules; one is another only if it is the same object."""
+
+    __slots__ = ()
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are one object."""
+        return self is other
+
+
+String = str
+"""Strings of programs are Python's."""
