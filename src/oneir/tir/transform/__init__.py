@@ -5,6 +5,7 @@ from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
 from .bind_target import BindTarget
 from .combine_context_call import CombineContextCall
+from .common_subexpr_elim import CommonSubexprElimTIR
 from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_for_loops_to_serial import ConvertForLoopsToSerial
