@@ -218,6 +218,14 @@ def test_symbolic_extents(line: str) -> None:
         assert analyzer.can_prove_equal(total.args[0].extent, build(extent, NAMES))
 
 
+def test_symbolic_tiles_with_a_predicate() -> None:
+    ranges = {i: e.Range(0, e.FloorDiv(n + 31, e.const(32, "int32"))), j: e.Range(0, 32)}
+    result = arith.detect_iter_map([i * 32 + j], ranges, i * 32 + j < n, Level.Bijective)
+    (total,) = result.indices
+    assert total.args[0].extent is n
+    assert len(arith.subspace_divide([i * 32 + j], ranges, [j], i * 32 + j < n)) == 0
+
+
 def test_factors_of_extents_are_positive() -> None:
     rows, columns = e.Var("rows", "int32"), e.Var("columns", "int32")
     result = arith.detect_iter_map(
