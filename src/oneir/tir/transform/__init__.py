@@ -22,6 +22,8 @@ from .hoist_expression import (
     HoistIfThenElse,
     HoistIfThenElseConfig,
 )
+from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
+from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize

@@ -57,7 +57,8 @@ class _LowerOpaque(Mapper):
         binding = loop.thread_binding
         assert binding is not None
         thread = IterVar(None, loop.loop_var, IterVar.ThreadIndex, binding.thread_tag)
-        return AttrStmt(thread, "thread_extent", self.visit(loop.extent), self.visit(loop.body))
+        key = "virtual_thread" if binding.thread_tag.startswith("vthread") else "thread_extent"
+        return AttrStmt(thread, key, self.visit(loop.extent), self.visit(loop.body))
 
     def _pragmas(self, loop: For, pragmas: dict[str, Any], body: Stmt) -> Stmt:
         for key, value in reversed(pragmas.items()):

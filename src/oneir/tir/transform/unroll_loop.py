@@ -8,6 +8,7 @@ A nest is expanded in one walk, which folds the constants that it puts in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,35 +171,12 @@ class _Vars(Visitor):
         self.found.add(var)
 
 
-class _Expand(Mapper):
-    """Writes out what the plan says, with the values of loop variables put in and constants folded."""
+class Folding(Mapper):
+    """Puts values in the place of variables and folds the constants that this makes."""
 
-    def __init__(self, plan: _Plan):
+    def __init__(self, values: Mapping[Var, PrimExpr]):
         super().__init__()
-        self.plan = plan
-        self.values: dict[Var, PrimExpr] = {}
-
-    def visit_For(self, loop: For) -> Any:
-        extent = self.plan.expand.get(id(loop))
-        if extent is None:
-            kind = ForKind.UNROLLED if id(loop) in self.plan.mark else loop.kind
-            return self.generic_visit(loop.replace(kind=kind))
-        low, var = self.visit(loop.min), loop.loop_var
-        defining = id(loop) in self.plan.defining
-        copies = []
-        for i in range(extent):
-            self.values[var] = ops.add(low, const(i, var.dtype))
-            if defining:
-                self._mapped = {}  # a buffer that the body declares may depend on the loop variable
-            copy = self.visit(loop.body)
-            copies.append(renew_stmt(copy) if i and defining else copy)
-        self.values.pop(var, None)
-        return flat_seq(copies)
-
-    def visit_AttrStmt(self, node: AttrStmt) -> Any:
-        if node.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
-            return self.visit(node.body)
-        return self.generic_visit(node)
+        self.values = dict(values)
 
     def visit_Var(self, var: Var) -> Any:
         return self.values.get(var, var)
@@ -282,6 +260,41 @@ _FOLDING = {
     "And": ops.logical_and,
     "Or": ops.logical_or,
 }
+
+
+def fold_in(node: Any, values: Mapping[Var, PrimExpr]) -> Any:
+    """The expression or statement with values in the place of variables, and constants folded."""
+    return Folding(values)(node)
+
+
+class _Expand(Folding):
+    """Writes out what the plan says, with the values of loop variables put in."""
+
+    def __init__(self, plan: _Plan):
+        super().__init__({})
+        self.plan = plan
+
+    def visit_For(self, loop: For) -> Any:
+        extent = self.plan.expand.get(id(loop))
+        if extent is None:
+            kind = ForKind.UNROLLED if id(loop) in self.plan.mark else loop.kind
+            return self.generic_visit(loop.replace(kind=kind))
+        low, var = self.visit(loop.min), loop.loop_var
+        defining = id(loop) in self.plan.defining
+        copies = []
+        for i in range(extent):
+            self.values[var] = ops.add(low, const(i, var.dtype))
+            if defining:
+                self._mapped = {}  # a buffer that the body declares may depend on the loop variable
+            copy = self.visit(loop.body)
+            copies.append(renew_stmt(copy) if i and defining else copy)
+        self.values.pop(var, None)
+        return flat_seq(copies)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Any:
+        if node.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
+            return self.visit(node.body)
+        return self.generic_visit(node)
 
 
 def unroll_loops(func: PrimFunc, config: UnrollLoopConfig) -> PrimFunc:

@@ -1,0 +1,240 @@
+"""InjectVirtualThread: virtual threads are written out; what one needs for itself it gets for itself.
+
+    with T.attr(vt, "virtual_thread", 2):
+        x = alloc(1)                                x = alloc(2)
+        x[0] = A[vt]            ->                  x[0] = A[0]
+        B[vt] = x[0]                                x[1] = A[1]
+                                                    B[0] = x[0]
+                                                    B[1] = x[1]
+
+A statement that does not depend on the thread runs once. Those that do run for each thread, one statement after the
+other, so that threads go through serial loops together and meet at barriers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.container import Array
+from ...ir.expr import Broadcast, IntImm, Let, PrimExpr, Ramp, Var, const
+from ...ir.transform import Pass
+from ...ir.visitor import Mapper, Visitor
+from ...runtime.error import InvalidValue
+from ..buffer import Buffer
+from ..expr import BufferLoad, IterVar
+from ..function import PrimFunc
+from ..stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+    flat_seq,
+)
+from ..stmt_functor import renew_stmt
+from .pass_base import function_pass
+from .unroll_loop import fold_in
+
+UNROLLED_THREADS = 16
+"""Up to so many threads are written out; more become a loop."""
+
+
+class _Depends(Visitor):
+    """What depends on the thread: variables, and memory allocated inside that is filled with what does.
+
+    One walk may learn what an earlier statement needs to know, so walks are repeated until nothing is new.
+    """
+
+    def __init__(self, thread: Var):
+        super().__init__()
+        self.touched: set[Var] = {thread}
+        self.private: set[Var] = set()
+        self.found = self.under = False
+
+    def learn(self, stmt: Stmt) -> None:
+        before = -1
+        while len(self.touched) != before:
+            before = len(self.touched)
+            self.visit(stmt)
+
+    def on_thread(self, *nodes: Any) -> bool:
+        """Whether expressions or statements mention what is known to depend on the thread."""
+        outer, self.found = self.found, False
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+        found, self.found = self.found, outer or self.found
+        return found
+
+    def scoped(self, deciding: bool, *bodies: Any) -> None:
+        outer, self.under = self.under, self.under or deciding
+        for body in bodies:
+            if body is not None:
+                self.visit(body)
+        self.under = outer
+
+    def visit_Var(self, var: Var) -> None:
+        self.found = self.found or var in self.touched
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        self.found = self.found or buffer.data in self.touched
+
+    def visit_Allocate(self, node: Allocate) -> None:
+        self.private.add(node.buffer_var)
+        self.generic_visit(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        depends = self.on_thread(node.value, *node.indices, node.predicate)
+        data = node.buffer.data
+        if data in self.private and (depends or self.under):
+            self.touched.add(data)
+        self.visit(node.buffer)
+
+    def visit_LetStmt(self, node: LetStmt | Let) -> None:
+        if self.on_thread(node.value):
+            self.touched.add(node.var)
+        self.visit(node.body)
+
+    visit_Let = visit_LetStmt
+
+    def visit_Evaluate(self, node: Evaluate) -> None:
+        if self.on_thread(node.value) or self.under:
+            taken = _Pointers()
+            taken.visit(node.value)
+            self.touched |= taken.found & self.private  # a call may write to memory whose address it gets
+
+    def visit_For(self, node: For) -> None:
+        deciding = self.on_thread(node.min, node.extent)
+        if deciding:
+            self.touched.add(node.loop_var)
+        self.scoped(deciding, node.body)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> None:
+        self.scoped(self.on_thread(node.condition), node.then_case, node.else_case)
+
+    def visit_While(self, node: While) -> None:
+        self.scoped(self.on_thread(node.condition), node.body)
+
+
+class _Pointers(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[Var] = set()
+
+    def visit_Var(self, var: Var) -> None:
+        self.found.add(var)
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        self.found.add(buffer.data)
+
+
+class _Replicate(Mapper):
+    """Writes statements out for each thread, as far inside as possible."""
+
+    def __init__(self, thread: Var, count: int, depends: _Depends):
+        super().__init__()
+        self.thread, self.count, self.depends = thread, count, depends
+        self.sizes: dict[Var, PrimExpr] = {}
+        self.inside = False
+
+    def for_each(self, node: Stmt) -> Stmt:
+        """The statement once for each thread; nested ones go with it."""
+        self.inside = True
+        body = self.visit(node)
+        self.inside = False
+        if self.count > UNROLLED_THREADS:
+            var = self.thread.copy_with_name(f"{self.thread.name}_s")
+            return For(var, 0, self.count, ForKind.SERIAL, renew_stmt(fold_in(body, {self.thread: var})))
+        values = (const(i, self.thread.dtype) for i in range(self.count))
+        return flat_seq([renew_stmt(fold_in(body, {self.thread: value})) for value in values])
+
+    def visit_Evaluate(self, node: Evaluate) -> Any:
+        return self.deciding(node, node)
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        alone = self.inside or not self.depends.on_thread(node)
+        return self.access(node) if alone else self.for_each(node)
+
+    def deciding(self, node: Any, *parts: Any) -> Any:
+        alone = self.inside or not self.depends.on_thread(*parts)
+        return self.generic_visit(node) if alone else self.for_each(node)
+
+    def visit_For(self, node: For) -> Any:
+        return self.deciding(node, node.min, node.extent)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Any:
+        return self.deciding(node, node.condition)
+
+    def visit_While(self, node: While) -> Any:
+        return self.deciding(node, node.condition)
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        return self.deciding(node, node.value)
+
+    def visit_Allocate(self, node: Allocate) -> Any:
+        if node.buffer_var not in self.depends.touched or self.inside:
+            return self.generic_visit(node)
+        if len(node.extents) != 1:
+            raise InvalidValue(
+                f"memory {node.buffer_var.name} of virtual threads must have one dimension, found "
+                f"{len(node.extents)}: run FlattenBuffer first"
+            )
+        size = self.sizes[node.buffer_var] = self.visit(node.extents[0])
+        return node.replace(extents=Array([ops.multiply(size, self.count)]), body=self.visit(node.body))
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        size = self.sizes.get(buffer.data)
+        if size is None:
+            return self._map_shared(buffer)
+        found = self._mapped.get(id(buffer))
+        if found is None:
+            whole = buffer.replace(shape=Array([ops.multiply(size, self.count)]))
+            found = self._mapped[id(buffer)] = (buffer, whole)
+        return found[1]
+
+    def access(self, node: Any) -> Any:
+        new = self.generic_visit(node)
+        size = self.sizes.get(node.buffer.data)
+        if size is None:
+            return new
+        (index,) = new.indices
+        offset = ops.multiply(self.thread, size)
+        if isinstance(index, Ramp):
+            index = index.replace(base=ops.add(offset, index.base))
+        elif index.dtype.is_scalar:
+            index = ops.add(offset, index)
+        else:
+            index = ops.add(Broadcast(offset, index.dtype.lanes), index)
+        return new.replace(indices=Array([index]))
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        return self.access(node)
+
+
+class _Inject(Mapper):
+    def visit_AttrStmt(self, node: AttrStmt) -> Any:
+        node = self.generic_visit(node)
+        if node.attr_key != "virtual_thread":
+            return node
+        thread = node.node.var if isinstance(node.node, IterVar) else node.node
+        if not isinstance(node.value, IntImm):
+            raise InvalidValue(f"the number of virtual threads {thread.name} must be a constant, found {node.value}")
+        depends = _Depends(thread)
+        depends.learn(node.body)
+        return _Replicate(thread, node.value.value, depends)(node.body)
+
+
+def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
+    """The function without virtual threads."""
+    return func.with_body(_Inject()(func.body))
+
+
+def InjectVirtualThread() -> Pass:
+    """Writes virtual threads out, each with memory of its own where what it keeps there differs."""
+    return function_pass(inject_virtual_thread, "tir.InjectVirtualThread")
