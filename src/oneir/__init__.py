@@ -118,5 +118,13 @@ def _printing(name: str) -> Any:
     return call
 
 
+def _build(*args: Any, **options: Any) -> Any:
+    """The driver's `build`, imported when something is built."""
+    from .driver import build
+
+    return build(*args, **options)
+
+
+target.codegen.module_builder = _build
 set_script_hooks(_printing("script"), _printing("show"))
 set_node_printer(_printing("str_of"))

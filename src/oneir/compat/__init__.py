@@ -25,12 +25,27 @@ class CompatError(OneIRError, ImportError):
     """The name `tvm` cannot be taken over."""
 
 
+# Modules whose names a larger one of ours has.
+_MERGED = {
+    "driver.build_module": "driver",
+    "runtime._tensor": "runtime.tensor",
+    "runtime.ndarray": "nd",
+    "tir.analysis.analysis": "tir.analysis",
+    "tir.transform.transform": "tir.transform",
+}
+
+
+def _own_name(name: str) -> str:
+    """The module of ours that a module of `tvm` stands for."""
+    below = name.removeprefix("tvm").removeprefix(".")
+    return f"oneir.{_MERGED.get(below, below)}".removesuffix(".")
+
+
 class _Loader(importlib.abc.Loader):
     """Gives the module of the other name, already executed."""
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        name = "oneir" + spec.name.removeprefix("tvm")
-        module = importlib.import_module(name)
+        module = importlib.import_module(_own_name(spec.name))
         # What the import system sets on a new module must not replace what the module has.
         self.kept = (module.__spec__, module.__loader__, module.__package__)
         return module
@@ -47,7 +62,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != "tvm" and not fullname.startswith("tvm."):
             return None
-        name = "oneir" + fullname.removeprefix("tvm")
+        name = _own_name(fullname)
         try:
             found = importlib.util.find_spec(name)
         except ModuleNotFoundError:

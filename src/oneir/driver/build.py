@@ -52,9 +52,9 @@ def build(
     return Module.from_objects(objects, signatures, _Sources(module, target, pipeline))
 
 
-def compile(mod: PrimFunc | IRModule, target: Any = None, pipeline: str | Pass | None = "default") -> Module:
-    """Compiles any module; one of loops alone is built as `build` does."""
-    return build(mod, target, pipeline)
+def compile(mod: PrimFunc | IRModule, target: Any = None, *, tir_pipeline: str | Pass | None = "default") -> Module:
+    """Compiles any module; one of loops alone is built as `build` does, through `tir_pipeline`."""
+    return build(mod, target, tir_pipeline)
 
 
 def as_module(mod: Any) -> IRModule:
@@ -73,7 +73,17 @@ def as_module(mod: Any) -> IRModule:
         if not isinstance(func, PrimFunc):
             kind = type(func).__name__ if isinstance(func, BaseFunc) else repr(func)
             raise UnsupportedError(f"`{var.name_hint}` is a {kind}; only TensorIR functions can be built here")
-    if not any("global_symbol" in f.attrs for f in mod.functions.values()):
+    symbols: dict[str, str] = {}
+    for var, func in mod.functions_items():
+        symbol = func.attrs.get("global_symbol")
+        if symbol in symbols:
+            raise InvalidValue(
+                f"`{symbols[symbol]}` and `{var.name_hint}` have the same global_symbol {symbol!r}; "
+                "give one of them another: func.with_attr('global_symbol', ...)"
+            )
+        if symbol is not None:
+            symbols[symbol] = var.name_hint
+    if not symbols:
         raise InvalidValue("the module has no function to call from outside: all are private")
     return mod
 

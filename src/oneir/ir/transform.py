@@ -180,17 +180,17 @@ class Sequential(Pass):
 
     def __init__(
         self,
-        passes: Sequence[Pass] = (),
+        passes: Sequence[Pass] | None = None,
         opt_level: int = 0,
         name: str = "sequential",
-        required: Sequence[str] = (),
+        required: Sequence[str] | None = None,
         traceable: bool = False,
     ):
-        for p in passes:
+        self.passes = list(passes or ())
+        for p in self.passes:
             if not callable(p):
                 raise TypeMismatch(f"Sequential expects passes, found {p!r}")
-        self.passes = list(passes)
-        self.info = PassInfo(opt_level, name, required, traceable)
+        self.info = PassInfo(opt_level, name, required or (), traceable)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         for p in self.passes:

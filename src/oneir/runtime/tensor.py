@@ -170,6 +170,8 @@ class Tensor(Object):
         """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
         return np.array(self._view())
 
+    asnumpy = numpy
+
     def _view(self) -> np.ndarray:
         """The memory itself as a NumPy array."""
         if self._device.device_type not in _HOST_TYPES:

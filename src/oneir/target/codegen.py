@@ -34,17 +34,24 @@ _CONTRADICTORY = {
     "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
 }
 
-module_builder: Callable[[Any, Target], Any] | None = None
-"""What `build_module` calls. The package that compiles modules sets it when it is imported."""
+module_builder: Callable[..., Any] | None = None
+"""What compiles a module for a target: `module_builder(mod, target, pipeline)`. `oneir` sets it; the code generator
+stands below this package.
+"""
 
 _intrinsics: dict[int, str] = {}
 
 
 def build_module(mod: Any, target: Target | str) -> Any:
     """Compile an `IRModule` of lowered functions for `target` to a runtime module."""
+    return builder()(mod, Target(target))
+
+
+def builder() -> Callable[..., Any]:
+    """The function that `module_builder` holds."""
     if module_builder is None:
         raise InvalidValue("No code generator is loaded: import oneir first, and not only oneir.target.")
-    return module_builder(mod, Target(target))
+    return module_builder
 
 
 def target_has_features(cpu_features: str | Sequence[str], target: Target | str | None = None) -> bool:

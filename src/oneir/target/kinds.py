@@ -35,6 +35,11 @@ class TargetKind:
     options: Mapping[str, OptionType]
     defaults: Mapping[str, Any]
 
+    @staticmethod
+    def options_from_name(kind_name: str) -> Mapping[str, OptionType]:
+        """The options, with their types, of the kind called `kind_name`."""
+        return kind(kind_name).options
+
     def __str__(self) -> str:
         return self.name
 

@@ -5,6 +5,7 @@ B = te.compute(A.shape, lambda *i: te.max(A(*i), 0), name="relu")
 te.create_prim_func([A, B]).show()
 """
 
+from ..tir.generic import add, multiply, subtract
 from ..tir.op import (
     abs,
     acos,
@@ -64,6 +65,7 @@ from ..tir.op import (
     truncdiv,
     truncmod,
 )
+from ..tir.op_vendor import trace
 from ..tir.reduction import comm_reducer, max, min, prod, sum
 from .create_prim_func import create_prim_func
 from .operation import (

@@ -11,14 +11,17 @@ from __future__ import annotations
 from .check_pass import check_pass
 from .inputs import random_inputs
 from .interpreter import interpret, tolerances
-from .numerics import VerifyNumerics, assert_close, assert_same_numbers
+from .main import main
+from .numerics import VerifyNumerics, assert_allclose, assert_close, assert_same_numbers
 
 __all__ = [
     "VerifyNumerics",
+    "assert_allclose",
     "assert_close",
     "assert_same_numbers",
     "check_pass",
     "interpret",
+    "main",
     "random_inputs",
     "tolerances",
 ]

@@ -70,6 +70,16 @@ def compare_arguments(func: PrimFunc, found: Sequence[Any], expected: Sequence[A
             assert_close(name, x, y, tolerance)
 
 
+def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
+    """Raises `AssertionError` unless two tensors or arrays have one shape and close elements.
+
+    `rtol` and `atol` mean what they mean to NumPy.
+    """
+    actual, desired = np.asanyarray(actual), np.asanyarray(desired)
+    np.testing.assert_array_equal(actual.shape, desired.shape)
+    np.testing.assert_allclose(actual, desired, rtol=rtol, atol=atol, verbose=True)
+
+
 def copies(inputs: Sequence[Any]) -> list[Any]:
     """The same arguments, with arrays of their own."""
     return [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in inputs]

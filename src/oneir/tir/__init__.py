@@ -51,6 +51,7 @@ from ..ir.expr import (
 )
 from . import analysis, generic, pipeline, stmt_functor, transform
 from .buffer import Buffer, DataProducer, decl_buffer
+from .build import build
 from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
 from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle, convert
 from .function import PrimFunc, TensorIntrin
@@ -204,6 +205,7 @@ from .op_vendor import (
     vectorhigh,
     vectorlow,
 )
+from .pipeline import get_default_tir_pipeline, get_tir_pipeline
 from .reduction import comm_reducer, max, min, sum
 from .stmt import (
     Allocate,

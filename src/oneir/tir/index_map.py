@@ -139,10 +139,17 @@ class IndexMap(Node):
         return index_map
 
     def non_surjective_inverse(self, shape: Any) -> tuple[IndexMap, PrimExpr]:
-        """The map back, and where the final layout has elements that correspond to no initial one."""
-        from ..arith import inverse_index_map
+        """The map back, and where the final layout has elements that correspond to no initial one.
 
-        return inverse_index_map(self, expr_array(shape))
+        An extent of `shape` may be given as the range of the index, from 0 on.
+        """
+        from ..arith import inverse_index_map
+        from ..ir.expr import Range
+
+        for dim in shape:
+            if isinstance(dim, Range) and getattr(dim.min, "value", None) != 0:
+                raise InvalidValue(f"the indices of a layout start at 0, found the range {dim}")
+        return inverse_index_map(self, expr_array([d.extent if isinstance(d, Range) else d for d in shape]))
 
     def is_equivalent_to(self, other_map: IndexMap) -> bool:
         """Whether two maps give equal final indices."""

@@ -187,12 +187,12 @@ def verify(program: Any) -> None:
 # -- texts --
 
 
-def from_source(text: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
+def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
     """The function or module that a text defines; of several definitions the last.
 
     The text may import; `I`, `T`, `R` and `tir` are known without. `extra_vars` are further names.
     """
-    source = source_of_text(text if text[:1] not in (" ", "\t", "\n") else textwrap.dedent(text))
+    source = source_of_text(program if program[:1] not in (" ", "\t", "\n") else textwrap.dedent(program))
     parser = TextParser(source, Scope(outer=(dict(extra_vars or {}), _known_names(), vars(builtins))))
     result = parser.parse()
     if check_well_formed and parser.checked:

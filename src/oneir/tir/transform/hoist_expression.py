@@ -18,6 +18,7 @@ from ...ir.expr import Call, IntImm, Let, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
 from ...ir.visitor import Mapper, Visitor
+from ...runtime.error import InvalidValue
 from ..function import PrimFunc
 from ..stmt import Block, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
 from ..stmt_functor import renew_stmt
@@ -176,11 +177,17 @@ def HoistExpression() -> Pass:
     return PrimFuncPass(transform, PassInfo(0, "tir.HoistExpression"))
 
 
-def HoistIfThenElse() -> Pass:
-    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse"."""
+def HoistIfThenElse(variant: str | None = None) -> Pass:
+    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse".
+
+    The variant "basic" looks at no options: loops bound to threads keep their conditions.
+    """
+    if variant not in (None, "basic"):
+        raise InvalidValue(f'HoistIfThenElse has the variant "basic", found {variant!r}')
 
     def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        threads = config_option(ctx, "tir.HoistIfThenElse", HoistIfThenElseConfig).support_block_scope_hoisting
+        options = config_option(ctx, "tir.HoistIfThenElse", HoistIfThenElseConfig)
+        threads = variant is None and options.support_block_scope_hoisting
         hoist = _Hoist(HoistedConditionals.IfElseStmt, HoistedLetBindings.NoBindings, threads, False)
         return func.with_body(hoist(func.body))
 

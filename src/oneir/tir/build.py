@@ -1,0 +1,17 @@
+"""Building loops, under the name that they have here; the work is the driver's."""
+
+from __future__ import annotations
+
+from ..ir.module import IRModule
+from ..ir.transform import Pass
+from ..runtime.module import Module
+from ..target.codegen import builder
+from ..target.target import Target
+from .function import PrimFunc
+
+
+def build(
+    mod: PrimFunc | IRModule, target: str | Target | None = None, pipeline: str | Pass | None = "default"
+) -> Module:
+    """Compiles a function or a module of functions to native code; the same as `oneir.build`."""
+    return builder()(mod, target, pipeline)
