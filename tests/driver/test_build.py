@@ -330,13 +330,13 @@ def test_strided_buffers_take_views_without_a_copy():
 
 
 def test_packed_callbacks_see_and_change_tensors():
-    @oneir.register_func("test.double", override=True)
+    @oneir.register_func("test.driver.double", override=True)
     def double(x, y, factor):
         np.from_dlpack(y)[...] = x.numpy() * factor
 
     @T.prim_func
     def through(A: T.Buffer((3, 4), "float32"), B: T.Buffer((3, 4), "float32")):
-        T.evaluate(T.call_packed("test.double", A, B, T.float32(3)))
+        T.evaluate(T.call_packed("test.driver.double", A, B, T.float32(3)))
 
     a = rng.standard_normal((3, 4)).astype("float32")
     b = np.zeros_like(a)
@@ -348,14 +348,14 @@ def test_a_callback_that_raises_gives_its_own_exception():
     class Mine(Exception):
         pass
 
-    @oneir.register_func("test.raises", override=True)
+    @oneir.register_func("test.driver.raises", override=True)
     def raises(x):
         raise Mine("from the callback")
 
     @T.prim_func
     def call(A: T.Buffer((4,), "float32")):
         for i in T.parallel(4):
-            T.evaluate(T.call_packed("test.raises", A))
+            T.evaluate(T.call_packed("test.driver.raises", A))
 
     built = oneir.build(call)
     for _ in range(3):
