@@ -11,13 +11,13 @@ from oneir.runtime.error import NotRegistered
 
 @pytest.fixture
 def double():
-    register_global_func("test.double", lambda x: 2 * x)
-    yield EnvFunc.get("test.double")
-    remove_global_func("test.double")
+    register_global_func("test.env_func.double", lambda x: 2 * x)
+    yield EnvFunc.get("test.env_func.double")
+    remove_global_func("test.env_func.double")
 
 
 def test_it_is_called_by_name(double):
-    assert double(4) == 8 and double.name == "test.double" and double.func(5) == 10
+    assert double(4) == 8 and double.name == "test.env_func.double" and double.func(5) == 10
 
 
 def test_it_is_saved_by_its_name(double):
