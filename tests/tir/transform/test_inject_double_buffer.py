@@ -46,7 +46,7 @@ def test_one_iteration_ahead():
 
 
 @pytest.mark.parametrize("split", [0, 1, 2, 4])
-@pytest.mark.parametrize("extent", [1, 2, 5, 8])
+@pytest.mark.parametrize("extent", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("first", [0, 3])
 def test_any_length_and_any_split(split, extent, first):
     func = doubled(extent, first)

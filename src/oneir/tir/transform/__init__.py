@@ -23,6 +23,7 @@ from .hoist_expression import (
     HoistIfThenElseConfig,
 )
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
+from .inject_software_pipeline import InjectSoftwarePipeline
 from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers

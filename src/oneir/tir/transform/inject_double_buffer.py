@@ -168,6 +168,8 @@ class _Double(Mapper):
         result = flat_seq([flat_seq(self.first[node]), new])
         if not isinstance(node.extent, IntImm):
             result = IfThenElse(node.extent > 0, result)
+        elif node.extent.value <= 0:
+            result = Evaluate(0)
         elif self.split:
             result = flat_seq([*self.first[node], *_split(new, node.extent.value, self.split)])
         for outer in reversed(self.moved.pop(node)):

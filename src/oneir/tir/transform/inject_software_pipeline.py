@@ -1,0 +1,262 @@
+"""InjectSoftwarePipeline: the statements of a loop's body run for different iterations at the same time.
+
+    for i in T.serial(16, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+        load(i)
+        use(i)
+
+becomes
+
+    load(0)                    # prologue
+    for i in range(15):
+        load(i + 1)
+        use(i)
+    use(15)                    # epilogue
+
+A statement of stage s runs s rounds after those of stage 0; "software_pipeline_order" says in which order they stand. A
+buffer that the body's block allocates, written in one stage and read in a later one, is there as often as it is alive
+at once. "software_pipeline_async_stages" is accepted: what it allows to overlap runs in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.container import Array
+from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.transform import Pass
+from ...ir.visitor import Mapper, Visitor
+from ...runtime.error import InvalidValue
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, Stmt, flat_seq, stmt_list
+from ..stmt_functor import renew_stmt
+from .pass_base import function_pass
+from .unroll_loop import fold_in
+
+STAGE = "software_pipeline_stage"
+ORDER = "software_pipeline_order"
+ASYNC = "software_pipeline_async_stages"
+
+
+class _Accesses(Visitor):
+    """The buffers that a statement reads and writes; what is known only by its pointer counts as both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: set[Buffer] = set()
+        self.writes: set[Buffer] = set()
+        self.pointers: set[Var] = set()
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.reads.add(node.buffer)
+        for index in node.indices:
+            self.visit(index)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.writes.add(node.buffer)
+        for expr in (node.value, *node.indices):
+            self.visit(expr)
+
+    def visit_Block(self, node: Block) -> None:
+        """What a block declares counts too, since an opaque call in it says nothing itself."""
+        self.reads.update(region.buffer for region in node.reads)
+        self.writes.update(region.buffer for region in node.writes)
+        for match in node.match_buffers:
+            self.reads.add(match.source.buffer)
+            self.writes.add(match.source.buffer)
+        if node.init is not None:
+            self.visit(node.init)
+        self.visit(node.body)
+
+    def visit_Var(self, var: Var) -> None:
+        self.pointers.add(var)
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        pass
+
+
+class _Version(Mapper):
+    """Accesses to a buffer become accesses to the version of it that belongs to the iteration."""
+
+    def __init__(self, versions: dict[Buffer, int], iteration: PrimExpr):
+        super().__init__()
+        self.versions, self.iteration = versions, iteration
+        self.buffers: dict[Buffer, Buffer] = {}
+        for buffer, count in versions.items():
+            strides: Any = buffer.strides
+            if strides:
+                strides = Array([ops.multiply(strides[0], buffer.shape[0]), *strides])
+            shape = Array([ops.cast(buffer.shape[0].dtype, count), *buffer.shape])
+            self.buffers[buffer] = buffer.replace(shape=shape, strides=strides)
+
+    def version(self, buffer: Buffer) -> PrimExpr:
+        return ops.floormod(self.iteration, self.versions[buffer])
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        return buffer  # the nodes that access it change it together with their indices
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        return self.access(self.generic_visit(node), node)
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        return self.access(self.generic_visit(node), node)
+
+    def access(self, new: Any, old: Any) -> Any:
+        if old.buffer not in self.buffers:
+            return new
+        return new.replace(buffer=self.buffers[old.buffer], indices=Array([self.version(old.buffer), *new.indices]))
+
+    def visit_BufferRegion(self, node: BufferRegion) -> Any:
+        if node.buffer not in self.buffers:
+            return self.generic_visit(node)
+        version = Range.from_min_extent(self.version(node.buffer), 1)
+        region = [version, *map(self.visit, node.region)]
+        return BufferRegion(self.buffers[node.buffer], Array(region))
+
+
+class _Pipeline:
+    """One loop: its statements with their stages, in the order in which they will stand."""
+
+    def __init__(self, loop: For, statements: list[Stmt], allocated: Sequence[Buffer]):
+        self.loop, self.statements = loop, statements
+        self.stages = self.annotation(STAGE)
+        self.order = self.annotation(ORDER)
+        if sorted(self.order) != list(range(len(statements))):
+            raise InvalidValue(
+                f"{ORDER} of the loop over {loop.loop_var.name} must be a permutation of 0 to {len(statements) - 1}, "
+                f"found {self.order}"
+            )
+        if min(self.stages) < 0:
+            raise InvalidValue(f"{STAGE} of the loop over {loop.loop_var.name} has a negative stage: {self.stages}")
+        self.accesses = [_Accesses() for _ in statements]
+        for access, statement in zip(self.accesses, statements, strict=True):
+            access.visit(statement)
+        self.check_dependences()
+        versions = {buffer: self.versions_of(buffer) for buffer in allocated}
+        versions = {buffer: count for buffer, count in versions.items() if count > 1}
+        self.version = _Version(versions, ops.subtract(loop.loop_var, loop.min))
+        self.check_pointers()
+        self.allocated = [self.version.buffers.get(buffer, buffer) for buffer in allocated]
+        self.statements = [self.version(statement) for statement in statements]
+
+    def annotation(self, key: str) -> list[int]:
+        values = [int(value) for value in self.loop.annotations.get(key, ())]
+        if len(values) != len(self.statements):
+            raise InvalidValue(
+                f"the body of the loop over {self.loop.loop_var.name} has {len(self.statements)} statements, "
+                f"but {key} has {len(values)} entries"
+            )
+        return values
+
+    def check_dependences(self) -> None:
+        for reader, reading in enumerate(self.accesses):
+            for writer in range(reader):
+                shared = self.accesses[writer].writes & reading.reads
+                late = self.stages[writer], self.order[writer]
+                if shared and late > (self.stages[reader], self.order[reader]):
+                    names = ", ".join(sorted(buffer.name for buffer in shared))
+                    raise InvalidValue(
+                        f"in the loop over {self.loop.loop_var.name}, statement {reader} reads {names} before "
+                        f"statement {writer} writes it: stages {self.stages} and order {self.order} contradict that"
+                    )
+
+    def check_pointers(self) -> None:
+        pointers = {var for access in self.accesses for var in access.pointers}
+        for buffer in self.version.buffers:
+            if buffer.data in pointers:
+                raise InvalidValue(
+                    f"{buffer.name} needs several versions in the pipeline, but is accessed through its pointer"
+                )
+
+    def versions_of(self, buffer: Buffer) -> int:
+        """How many iterations' contents of a buffer are alive at once."""
+        writers = [i for i, access in enumerate(self.accesses) if buffer in access.writes]
+        readers = [i for i, access in enumerate(self.accesses) if buffer in access.reads]
+        if not writers or not readers:
+            return 1
+        count = max(self.stages[r] for r in readers) - min(self.stages[w] for w in writers) + 1
+        # Where every reader of a later stage stands before the writer, it is done when the writer comes.
+        meets = any(self.order[w] < self.order[r] and self.stages[w] < self.stages[r] for w in writers for r in readers)
+        return count if meets or count < 2 else count - 1
+
+    def emit(self) -> Stmt:
+        loop, last = self.loop, max(self.stages)
+        annotations = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
+        prologue = [self.round(loop.min, t, range(t + 1), loop.extent) for t in range(last)]
+        var = loop.loop_var.copy_with_name(loop.loop_var.name)
+        rounds = ops.maximum(ops.subtract(loop.extent, last), 0)
+        body = self.round(var, last, range(last + 1))
+        parts = [*prologue, loop.replace(loop_var=var, extent=rounds, body=body, annotations=annotations)]
+        end = ops.add(loop.min, loop.extent)
+        for t in range(last):
+            ending = self.round(end, t, range(t + 1, last + 1))
+            enough = ops.greater_equal(ops.add(loop.extent, t), last)  # else the prologue has been there
+            if not isinstance(enough, IntImm):
+                parts.append(IfThenElse(enough, ending))
+            elif enough.value:
+                parts.append(ending)
+        return flat_seq(parts)
+
+    def round(self, base: PrimExpr, t: int, stages: range, extent: PrimExpr | None = None) -> Stmt:
+        """The statements of some stages, each for iteration base + t - stage.
+
+        With `extent`, base is the first iteration, and a short loop may have none of that number.
+        """
+        out = []
+        for i in sorted(range(len(self.statements)), key=self.order.__getitem__):
+            if self.stages[i] not in stages:
+                continue
+            shift = t - self.stages[i]
+            iteration = ops.add(base, shift) if shift >= 0 else ops.subtract(base, -shift)
+            statement = renew_stmt(fold_in(self.statements[i], {self.loop.loop_var: iteration}))
+            inside = const(True) if extent is None else ops.less(shift, extent)
+            if not isinstance(inside, IntImm):
+                statement = IfThenElse(inside, statement)
+            elif not inside.value:
+                continue
+            out.append(statement)
+        return flat_seq(out)
+
+
+class _Inject(Mapper):
+    def visit_For(self, node: For) -> Any:
+        new: For = self.generic_visit(node)
+        if STAGE not in new.annotations and ORDER not in new.annotations:
+            return new
+        if not isinstance(new.body, BlockRealize):
+            return _Pipeline(new, stmt_list(new.body), ()).emit()
+        block = new.body.block
+        if block.iter_vars or block.init is not None or block.match_buffers:
+            raise InvalidValue(
+                f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} is not opaque: run "
+                "LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer first"
+            )
+        if not (isinstance(new.body.predicate, IntImm) and new.body.predicate.value):
+            raise InvalidValue(
+                f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} has a predicate: "
+                f"{new.body.predicate}"
+            )
+        pipeline = _Pipeline(new, stmt_list(block.body), block.alloc_buffers)
+        reads, writes = (_whole(regions) for regions in (block.reads, block.writes))
+        around = block.replace(
+            body=pipeline.emit(), reads=reads, writes=writes, alloc_buffers=Array(pipeline.allocated)
+        )
+        return new.body.replace(block=around)
+
+
+def _whole(regions: Array[BufferRegion]) -> Array[BufferRegion]:
+    """All of each buffer: a block around the loop accesses what every iteration does."""
+    return Array(BufferRegion.full(buffer) for buffer in dict.fromkeys(region.buffer for region in regions))
+
+
+def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
+    """The function with annotated loops pipelined."""
+    return func.with_body(_Inject()(func.body))
+
+
+def InjectSoftwarePipeline() -> Pass:
+    """Pipelines loops with the annotations "software_pipeline_stage" and "software_pipeline_order"."""
+    return function_pass(inject_software_pipeline, "tir.InjectSoftwarePipeline")
