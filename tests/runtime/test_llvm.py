@@ -122,6 +122,20 @@ def test_unknown_triple_and_level_are_errors():
         llvm.compile_ir(NEXT, name="next", opt_level=7)
 
 
+@pytest.mark.parametrize(
+    ("triple", "cpu", "features", "message"),
+    [
+        ("x86_64-linux-gnu", "nope", "", "LLVM knows no processor 'nope' for x86_64-linux-gnu"),
+        ("aarch64-linux-gnu", "nope", "", "LLVM knows no processor 'nope' for aarch64-linux-gnu"),
+        ("riscv64-linux-gnu", "generic-rv32", "", "LLVM refuses the processor 'generic-rv32'.*requires an RV64 CPU"),
+        ("x86_64-linux-gnu", "pentium4", "", "LLVM refuses the processor 'pentium4'.*64-bit code requested"),
+    ],
+)
+def test_processors_over_which_llvm_would_end_the_process_are_errors(triple, cpu, features, message):
+    with pytest.raises(CompileError, match=message):
+        llvm.compile_ir(NEXT, name="next", triple=triple, cpu=cpu, features=features)
+
+
 def test_missing_external_symbol_is_an_error():
     text = "declare void @nowhere_to_be_found()\ndefine void @f() {\n call void @nowhere_to_be_found()\n ret void\n}"
     with pytest.raises(LibraryError, match=r"f\.o needs nowhere_to_be_found"):

@@ -15,6 +15,8 @@ import functools
 import itertools
 import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
@@ -190,6 +192,7 @@ def _target_machine(
         target = binding.Target.from_triple(triple)
     except RuntimeError as error:
         raise CompileError(f"LLVM has no target for the triple {triple!r}: {str(error).strip()}") from error
+    check_processor(triple, cpu or "", features or "")
     position_dependent = target.name.startswith(("wasm", "nvptx", "amdgcn", "spirv"))
     return target.create_target_machine(
         cpu=cpu or "",
@@ -199,6 +202,42 @@ def _target_machine(
         codemodel="default",
         abiname=abi,
     )
+
+
+def check_processor(triple: str, cpu: str, features: str) -> None:
+    """Raises `CompileError` for a processor that LLVM does not know, or with which it would end this process."""
+    plain = cpu in ("", "generic", "help") and not features
+    if not plain and (triple, cpu, features) != (host_triple(), host_cpu(), host_features()):
+        _ask_about_processor(triple, cpu, features)
+
+
+_QUESTION = """
+import sys
+triple, cpu, features, *sys.path = sys.argv[1:]
+import llvmlite.binding as llvm
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
+module = llvm.parse_assembly("define void @f() { ret void }")
+module.triple, module.data_layout = triple, str(machine.target_data)
+machine.emit_assembly(module)
+"""
+
+
+@functools.cache
+def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
+    # LLVM prints what it does not know, and aborts over what does not go together: so it is asked in another process.
+    if not sys.executable:
+        return
+    command = [sys.executable, "-I", "-S", "-c", _QUESTION, triple, cpu, features, *sys.path]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if f"{cpu!r} is not a recognized processor" in answer.stderr:
+        raise CompileError(
+            f"LLVM knows no processor {cpu!r} for {triple}; llvm_get_cpu_archlist() lists those there are"
+        )
+    if answer.returncode:
+        reason = (answer.stderr.strip().splitlines() or ["it ended without a word"])[-1].removeprefix("LLVM ERROR: ")
+        raise CompileError(f"LLVM refuses the processor {cpu!r} with the features {features!r} for {triple}: {reason}")
 
 
 def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int, passes: Passes) -> llvm.ModuleRef:

@@ -96,6 +96,7 @@ def enabled_features(target: Target, names: Iterable[str]) -> frozenset[str]:
 def _enabled(triple: str, cpu: str, features: str, abi: str, names: tuple[str, ...]) -> frozenset[str]:
     # LLVM tells no one what a CPU has, but it inlines a function only into callers that have all its features. So, of
     # functions that each ask for one feature more than the target's, the calls that remain are of those it lacks.
+    llvm.check_processor(triple, cpu, features)
     base = [features] if features else []
     text = [f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{features}" }}']
     for number, name in enumerate(names, 1):
