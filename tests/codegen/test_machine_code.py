@@ -105,3 +105,15 @@ def test_a_symbol_is_called_with_the_packed_convention():
 
     text = oneir.build(caller).inspect_source("ll-unoptimized")
     assert "call i32 @somebodys_function(ptr null, ptr" in text
+
+
+def test_loops_of_float_to_integer_casts_are_vectorized():
+    @T.prim_func
+    def cast(A: T.Buffer((4096,), "float32"), B: T.Buffer((4096,), "int32")):
+        T.func_attr({"tir.noalias": True})
+        for i in range(4096):
+            B[i] = T.Cast("int32", A[i])
+
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=znver3"
+    loops = inner_loops(oneir.build(cast, target=target).inspect_source("asm"))
+    assert any(re.match(r"vcvttps2dq\s.*%ymm", i) for body in loops for i in body)

@@ -193,6 +193,27 @@ def test_float_to_integer_casts_saturate():
     assert d.all()
 
 
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_float_to_integer_casts_at_the_ends_of_the_range(source, target):
+    limits = np.iinfo(target)
+    ends = [float(limits.min), float(limits.max)]
+    x = np.array([*ends, *(e * 1.01 for e in ends), *(e - 0.9 for e in ends), *(e + 0.9 for e in ends)])
+    with np.errstate(over="ignore"):
+        x = np.append(x, [np.inf, -np.inf, np.nan, -0.5]).astype(source)
+    n = len(x)
+
+    @T.prim_func
+    def cast(A: T.Buffer((n,), source), B: T.Buffer((n,), target)):
+        for i in range(n):
+            B[i] = T.Cast(target, A[i])
+
+    b = np.zeros(n, target)
+    run(cast, x, b)
+    exact = [0 if v != v else limits.min if v == -np.inf else limits.max if v == np.inf else int(v) for v in x]
+    assert b.tolist() == [min(max(v, limits.min), limits.max) for v in exact]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_float_dtypes(dtype):
     numpy_dtype = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)

@@ -300,10 +300,7 @@ class ExprEmitter:
             operation = "fpext" if target.bits > source.bits else "fptrunc"
             return w.pure(f"{operation} {from_type} {value} to {to_type}")
         if source.is_float:
-            kind = "s" if target.code == "int" else "u"
-            name = f"llvm.fpto{kind}i.sat.{suffix(target)}.{suffix(source)}"
-            function = w.module.declare(name, to_type, from_type)
-            return w.pure(f"call {to_type} {function}({from_type} {value})")
+            return self._saturate(value, source, target)
         if target.is_float:
             operation = "sitofp" if source.code == "int" else "uitofp"
             return w.pure(f"{operation} {from_type} {value} to {to_type}")
@@ -311,6 +308,27 @@ class ExprEmitter:
             return value
         operation = "trunc" if target.bits < source.bits else "sext" if source.code == "int" else "zext"
         return w.pure(f"{operation} {from_type} {value} to {to_type}")
+
+    def _saturate(self, value: str, source: DataType, target: DataType) -> str:
+        """A float as an integer, the nearest where it is out of range, 0 for NaN.
+
+        The conversion gives poison out of range, which the selections drop; LLVM vectorizes this, but not its own
+        saturating conversion.
+        """
+        w, from_type, to_type = self.w, register_type(source), register_type(target)
+        signed = target.code == "int"
+        high = 1 << (target.bits - signed)
+        low = -high if signed else 0
+        flags = with_lanes("i1", source)
+        result = w.pure(f"fpto{'s' if signed else 'u'}i {from_type} {value} to {to_type}")
+        for comparison, bound, limit in (("oge", high, high - 1), ("ole", low, low)):
+            bound_text = self.splat(source, literal(source.element, float(bound)))
+            limit_text = self.splat(target, literal(target.element, limit))
+            outside = w.pure(f"fcmp {comparison} {from_type} {value}, {bound_text}")
+            result = w.pure(f"select {flags} {outside}, {to_type} {limit_text}, {to_type} {result}")
+        is_nan = w.pure(f"fcmp uno {from_type} {value}, {value}")
+        zero = self.splat(target, literal(target.element, 0))
+        return w.pure(f"select {flags} {is_nan}, {to_type} {zero}, {to_type} {result}")
 
     # -- vectors --
 
