@@ -89,6 +89,12 @@ def test_module_attributes():
     assert func.get_attr(attr_key="global_symbol") == "func"
 
 
+def test_attributes_by_their_older_key():
+    assert tvm.ir.make_node("DictAttrs", a=1)["a"] == tvm.ir.make_node("ir.DictAttrs", a=1)["a"] == 1
+    with pytest.raises(tvm.TVMError, match=r"operator .ListAttrs. is not registered"):
+        tvm.ir.make_node("ListAttrs", a=1)
+
+
 def test_sequential_takes_none_for_nothing():
     mod = tvm.IRModule({"main": func})
     assert tvm.transform.Sequential(None, opt_level=0, name="nothing", required=None)(mod) is mod

@@ -97,3 +97,26 @@ def test_modules_by_their_own_names_and_tests_that_are_programs(tmp_path):
     command = [sys.executable, "-m", "oneir.compat", str(script), "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_registering_takes_published_names():
+    assert tvm.register_func(func_name="test.api.one", f=lambda: 1, override=True)() == 1
+    assert tvm.register_global_func(func_name="test.api.one", f=lambda: 2, override=True)() == 2
+    assert tvm.get_global_func(name="test.api.one", allow_missing=False)() == 2
+    with pytest.raises(ValueError, match=r"'test\.api\.one' is registered already"):
+        tvm.register_func("test.api.one", lambda: 3)
+
+
+def test_timing_prepares_each_measurement():
+    seen = []
+    tvm.register_func("test.api.prepare", lambda *args: seen.append(len(args)), override=True)
+    arrays = [tvm.nd.empty((4,)) for _ in range(2)]
+    built = tvm.build(add_one)
+    timer = built.time_evaluator("add_one", tvm.cpu(), number=2, repeat=3, f_preproc="test.api.prepare")
+    assert len(timer(*arrays).results) == 3 and seen == [2, 2, 2]
+    with pytest.raises(ValueError, match=r"No function is registered as 'test\.api\.nonesuch'"):
+        built.time_evaluator("add_one", tvm.cpu(), f_preproc="test.api.nonesuch")
+
+
+def test_devices_wait_for_streams():
+    assert tvm.cpu().sync() is None and tvm.cpu(0).sync(stream=None) is None

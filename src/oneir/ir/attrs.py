@@ -106,7 +106,7 @@ class AttrsHolder:
 
 def make_node(node_type: str, **kwargs: Any) -> Node:
     """A node by its type key, "ir.DictAttrs" for instance."""
-    if node_type == "ir.DictAttrs":
+    if node_type in ("ir.DictAttrs", "DictAttrs"):
         return as_dict_attrs(kwargs)
     if node_type not in node_classes:
         from .op import Op

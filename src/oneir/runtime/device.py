@@ -64,8 +64,10 @@ class Device:
         """Whether this process can allocate tensors on the device."""
         return self.device_type == _TYPES["cpu"] and self.device_id == 0
 
-    def sync(self) -> None:
-        """Wait until the device has done all its work. A CPU works synchronously: nothing to wait for."""
+    def sync(self, stream: object = None) -> None:
+        """Wait until the device has done all its work, or all of a stream. A CPU works synchronously: nothing to wait
+        for.
+        """
 
     def dlpack_device_type(self) -> int:
         """The same as `device_type`."""

@@ -20,6 +20,7 @@ from .device import Device
 from .entry import make_entry
 from .error import InvalidValue, LibraryError, NotRegistered
 from .object import Object
+from .registry import get_global_func
 from .signature import Signature
 
 SYMBOL_PREFIX = "__oneir_"
@@ -166,13 +167,15 @@ class Module(Object):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
         cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that calls another and measures it: `repeat` times the mean over `number` calls.
 
         With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time
         for `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown`
         measurements comes a rest of `cooldown_interval_ms`; before each, `cache_flush_bytes` of other memory are
-        written, which puts the arguments out of the caches.
+        written, which puts the arguments out of the caches. The function registered as `f_preproc` is called with the
+        arguments before each.
         """
         if min(number, repeat, repeats_to_cooldown) < 1:
             raise InvalidValue(
@@ -180,6 +183,7 @@ class Module(Object):
                 f"found {number}, {repeat} and {repeats_to_cooldown}"
             )
         function = self.get_function(func_name)
+        prepare = get_global_func(f_preproc) if f_preproc else None
 
         def measure(count: int, args: tuple[Any, ...]) -> float:
             start = time.perf_counter()
@@ -199,6 +203,8 @@ class Module(Object):
             for index in range(repeat):
                 if cache_flush_bytes:
                     np.zeros(cache_flush_bytes, "uint8").fill(1)
+                if prepare is not None:
+                    prepare(*args)
                 results.append(measure(count, args) / count)
                 if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
                     time.sleep(cooldown_interval_ms * 1e-3)

@@ -20,28 +20,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def register_func(name: F) -> F: ...
+def register_func(func_name: F) -> F: ...
 @overload
-def register_func(name: str, f: F, override: bool = False) -> F: ...
+def register_func(func_name: str, f: F, override: bool = False) -> F: ...
 @overload
-def register_func(name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
-def register_func(name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[F], F]: ...
+def register_func(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
     """Register a function under a name; without `f`, a decorator that does so.
 
     Used as a plain decorator, `@register_func`, it takes the function's own name. Returns the function. Raises
     `InvalidValue` if the name is taken and `override` is not set.
     """
-    if callable(name):
-        return register_func(name.__name__, name, override)
-    if not isinstance(name, str):
-        raise TypeMismatch(f"Expected the name of a function, found {type(name).__name__}.")
+    if callable(func_name):
+        return register_func(func_name.__name__, func_name, override)
+    if not isinstance(func_name, str):
+        raise TypeMismatch(f"Expected the name of a function, found {type(func_name).__name__}.")
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
-            raise TypeMismatch(f"Expected a function to register as {name!r}, found {type(function).__name__}.")
-        if name in _functions and not override:
-            raise InvalidValue(f"A function {name!r} is registered already; replace it with override=True.")
-        _functions[name] = function
+            raise TypeMismatch(f"Expected a function to register as {func_name!r}, found {type(function).__name__}.")
+        if func_name in _functions and not override:
+            raise InvalidValue(f"A function {func_name!r} is registered already; replace it with override=True.")
+        _functions[func_name] = function
         return function
 
     return register if f is None else register(f)
