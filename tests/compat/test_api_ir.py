@@ -110,3 +110,12 @@ def test_from_source_takes_a_program():
 
 def test_a_function_without_effect_is_still_a_function():
     assert isinstance(PrimFunc([], Evaluate(0)).body, Evaluate)
+
+
+def test_calling_conventions_of_lowered_functions():
+    with tvm.target.Target("llvm"):
+        packed = tvm.tir.get_tir_pipeline("default")(tvm.IRModule({"func": func}))
+    found = [f.attrs["calling_conv"] for _, f in packed.functions_items()]
+    assert found == [tvm.ir.CallingConv.C_PACKED_FUNC]
+    with pytest.raises(ValueError, match="7 is not a valid CallingConv"):
+        tvm.ir.CallingConv(7)

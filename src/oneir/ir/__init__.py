@@ -14,7 +14,7 @@ from .env_func import EnvFunc
 from .expr import BaseExpr, GlobalVar, PrimExpr, Range, RelaxExpr, const
 from .global_info import DummyGlobalInfo, GlobalInfo, VDevice
 from .json import load_json, save_json
-from .module import BaseFunc, IRModule
+from .module import BaseFunc, CallingConv, IRModule
 from .node import Node
 from .op import Op, register_intrin_lowering, register_op_attr
 from .span import SequentialSpan, SourceMap, SourceName, Span
@@ -34,6 +34,7 @@ __all__ = [
     "AttrsHolder",
     "BaseExpr",
     "BaseFunc",
+    "CallingConv",
     "DataType",
     "DictAttrs",
     "DummyGlobalInfo",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from typing import Any
 
 from ..runtime.error import NotRegistered, TypeMismatch
@@ -12,6 +13,14 @@ from .container import EMPTY, Array
 from .expr import GlobalVar, RelaxExpr
 from .node import Node, attr, binder, child, meta
 from .span import Span
+
+
+class CallingConv(IntEnum):
+    """How a lowered function is called: what its attribute `calling_conv` says."""
+
+    DEFAULT = 0
+    C_PACKED_FUNC = 1
+    DEVICE_KERNEL_LAUNCH = 2
 
 
 class BaseFunc(AttrsHolder, RelaxExpr):
