@@ -198,7 +198,21 @@ def round_float(value: float, dtype: DataType) -> float:
     if (dtype.bits == 64 and dtype.code == "float") or not math.isfinite(value):
         return value
     with np.errstate(over="ignore"):
-        return float(dtype.to_numpy().type(value))
+        return float(round_once(np.float64(value), dtype.to_numpy()))
+
+
+def round_once(values: Any, dtype: np.dtype) -> Any:
+    """float64 values as a narrower float.
+
+    ml_dtypes goes through float32, so what float32 does not hold is cut off there, with the last bit set, which says on
+    which side of a tie the value lies.
+    """
+    if dtype.isbuiltin == 1:
+        return values.astype(dtype)
+    nearest = np.asarray(values, np.float32)
+    back = nearest.astype(np.float64)
+    bits = nearest.view(np.int32) - (np.abs(back) > np.abs(values)) | (back != values)
+    return bits.astype(np.int32).view(np.float32).astype(dtype)
 
 
 def trunc_div(a: int, b: int) -> int:

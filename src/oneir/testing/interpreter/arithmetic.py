@@ -110,6 +110,8 @@ class Arithmetic:
             return _saturated(value, target)
         if target.is_int and wanted.isbuiltin != 1:
             return lanewise(lambda x: x, target, value)
+        if target.is_float and source.element == "float64":
+            return ops.round_once(value, wanted)
         return value.astype(wanted)
 
     def apply(self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any]) -> Any:

@@ -80,7 +80,8 @@ class _Store(Mapper):
         if not self.narrow(node.dtype):
             return node
         kind = FORMATS[node.dtype]
-        bits = int(node.dtype.to_numpy().type(node.value).view(f"u{kind.bits // 8}"))
+        value = ops.round_float(node.value, node.dtype)
+        bits = int(node.dtype.to_numpy().type(value).view(f"u{kind.bits // 8}"))
         return IntImm(self.stored(node.dtype), bits)
 
     def visit_Cast(self, node: Cast) -> Any:
@@ -91,7 +92,8 @@ class _Store(Mapper):
             value = decode(source.element, value)
             return value if target is float32 else self.visit(ops.cast(target, value))
         if self.narrow(target):
-            return encode(target.element, ops.cast(float32, value))
+            exact = value if source.element == "float64" else ops.cast(float32, value)
+            return encode(target.element, exact)
         return node if value is node.value else Cast(target, value, node.span)
 
     def visit_Call(self, node: Call) -> Any:

@@ -1,7 +1,7 @@
 """Conversions between float32 and narrower floats in integer arithmetic, rounded to nearest, halves to even.
 
 `decode("float8_e4m3fn", bits)` is the float32 of a bit pattern, `encode("float8_e4m3fn", x)` the pattern nearest a
-float32. Patterns are uint8 or uint16, vectors of any length. Results are those of the ml_dtypes package, bit for bit.
+float32 or float64. Patterns are uint8 or uint16, vectors of any length. Results are those of the ml_dtypes package, bit for bit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr
-from ..intrin_rules.formula import Formula, bits_of, float_of, like, select
+from ..intrin_rules.formula import Formula, bits_of, float_of, like, select, splat
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class NarrowFloat:
     """A sign bit, `exponent` bits with `bias`, `mantissa` bits.
 
     `infinity` and `nan` are patterns without the sign; `infinity` is None where a format has none. `unsigned_zero`
-    formats have no -0: its pattern is their only NaN.
+    formats have no -0: its pattern is their only NaN. A format that is not `signed` has powers of two only, and no zero.
     """
 
     exponent: int
@@ -27,11 +27,12 @@ class NarrowFloat:
     infinity: int | None
     nan: int
     unsigned_zero: bool = False
+    signed: bool = True
 
     @property
     def bits(self) -> int:
         """The width."""
-        return 1 + self.exponent + self.mantissa
+        return int(self.signed) + self.exponent + self.mantissa
 
     @property
     def storage(self) -> str:
@@ -55,6 +56,7 @@ FORMATS = {
     "float8_e4m3b11fnuz": NarrowFloat(4, 3, 11, None, 0x80, unsigned_zero=True),
     "float8_e5m2": NarrowFloat(5, 2, 15, 0x7C, 0x7E),
     "float8_e5m2fnuz": NarrowFloat(5, 2, 16, None, 0x80, unsigned_zero=True),
+    "float8_e8m0fnu": NarrowFloat(8, 0, 127, None, 0xFF, signed=False),
 }
 
 
@@ -63,6 +65,9 @@ def decode(dtype: str, pattern: PrimExpr) -> PrimExpr:
     form = FORMATS[dtype]
     f = Formula()
     p = f.let(ops.cast(like(pattern.dtype, "int32"), pattern), "p")
+    if not form.signed:
+        value = select(ops.equal(p, 0), 0x00400000, p << 23)  # 2^-127 is a denormal float32
+        return f.close(float_of(select(ops.equal(p, form.nan), 0x7FC00000, value)))
     sign_bit = 1 << (form.bits - 1)
     sign = (p & sign_bit) << (32 - form.bits)
     magnitude = f.let(p & (sign_bit - 1), "magnitude")
@@ -84,7 +89,12 @@ def encode(dtype: str, x: PrimExpr) -> PrimExpr:
     """The bit pattern of the nearest value; beyond the largest finite one infinity, or NaN where there is none."""
     form = FORMATS[dtype]
     f = Formula()
-    bits = f.let(bits_of(x), "bits")
+    bits = f.let(_float32_to_round(f, x) if x.dtype.element == "float64" else bits_of(x), "bits")
+    if not form.signed:
+        rounded = (bits + 0x400000) >> 23  # halves go up
+        rounded = select(bits < 0x800000, ops.cast(bits.dtype, bits > 0x400000), rounded)  # as ml_dtypes does
+        rounded = select(ops.logical_or(bits <= 0, bits >= 0x7F800000), form.nan, rounded)
+        return f.close(ops.cast(like(x.dtype, form.storage), rounded))
     a = f.let(bits & 0x7FFFFFFF, "a")
     dropped = 23 - form.mantissa
     rounded = a + ((1 << (dropped - 1)) - 1) + ((a >> dropped) & 1)
@@ -105,3 +115,17 @@ def encode(dtype: str, x: PrimExpr) -> PrimExpr:
     else:
         signed = pattern | sign
     return f.close(ops.cast(like(x.dtype, form.storage), signed))
+
+
+def _float32_to_round(f: Formula, x: PrimExpr) -> PrimExpr:
+    """The bits of a float32 that rounds as the float64 does: an inexact one is cut off, and its last bit set.
+
+    The nearest float32 would round twice, which goes wrong where it is halfway between two narrow values.
+    """
+    x = f.let(x, "x")
+    nearest = f.let(ops.cast(like(x.dtype, "float32"), x), "nearest")
+    back = f.let(ops.cast(x.dtype, nearest), "back")
+    beyond = select(ops.less(x, splat(0.0, x)), back < x, back > x)
+    bits = like(x.dtype, "int32")
+    cut = bits_of(nearest) - ops.cast(bits, beyond)
+    return cut | ops.cast(bits, ops.not_equal(back, x))
