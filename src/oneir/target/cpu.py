@@ -68,6 +68,11 @@ def resolve(target: Target) -> tuple[str, str, str]:
     if target.kind.name not in ("llvm", "c"):
         raise InvalidValue(f'Only targets of kind llvm and c describe a CPU that LLVM knows; found "{target}".')
     triple, cpu, features = target.mtriple or llvm.host_triple(), target.mcpu, target.mattr
+    if architecture(triple).startswith(("amdgcn", "nvptx", "r600", "spirv")):
+        raise InvalidValue(
+            f'Targets of kind llvm and c are CPUs, and -mtriple={triple} of "{target}" is a GPU; '
+            "say the kind of its programming interface instead: cuda, rocm, opencl or vulkan."
+        )
     if not cpu and triple == llvm.host_triple():
         return triple, llvm.host_cpu(), ",".join([llvm.host_features(), *features])
     return triple, cpu or "generic", ",".join(features)
