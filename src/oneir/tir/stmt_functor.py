@@ -12,7 +12,15 @@ from .buffer import Buffer
 from .expr import IterVar
 from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
 
-__all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "renew_stmt", "substitute"]
+__all__ = [
+    "StmtMapper",
+    "ir_transform",
+    "post_order_visit",
+    "pre_order_visit",
+    "renew_defs",
+    "renew_stmt",
+    "substitute",
+]
 
 
 class _Substitute(Mapper):
@@ -129,6 +137,13 @@ class RenewDefs(Mapper):
             init=None if node.init is None else self.visit(node.init),
             body=self.visit(node.body),
         )
+
+
+class StmtMapper(Mapper):
+    """Maps statements and leaves the expressions in them, and buffers, alone."""
+
+    def visit(self, node: Any) -> Any:
+        return node if isinstance(node, (PrimExpr, Buffer)) else super().visit(node)
 
 
 def renew_stmt(stmt: Any) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from pass_checks import apply, check, unchanged
 
+import oneir
+from oneir.ir.transform import PassContext
+from oneir.runtime.error import NotRegistered
 from oneir.script import tir as T
-from oneir.tir.transform import RemoveNoOp
+from oneir.tir.transform import RemoveNoOp, RemoveNoOpConfig
 
 
 def test_loops_branches_and_definitions_around_nothing():
@@ -59,3 +63,54 @@ def test_calls_with_effects_stay():
             T.evaluate(T.call_extern("int32", "touch", i))
 
     unchanged(RemoveNoOp(), func)
+
+
+def test_overwritten_stores_only_with_dataflow_analysis():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            if i < 14:
+                B[i] = A[i]
+        for i in range(16):
+            A[i] = T.float32(3)
+        for j in range(16):
+            if j < 15:
+                B[j] = T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            A[i] = T.float32(3)
+        for j in range(16):
+            if j < 15:
+                B[j] = T.float32(1)
+
+    unchanged(RemoveNoOp(), before)
+    with PassContext(config={"tir.RemoveNoOp": RemoveNoOpConfig(use_dataflow_analysis=True)}):
+        check(RemoveNoOp(), before, expected)
+    with PassContext(config={"tir.RemoveNoOp": {"use_dataflow_analysis": True, "max_simplification_steps": 1}}):
+        unchanged(RemoveNoOp(), before)
+
+
+def test_stores_that_are_read_or_overwritten_in_part_stay():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            B[i] = A[i]
+        A[0] = B[3]
+        for i in range(15):
+            B[i] = T.float32(1)
+        for i in range(16):
+            if i < 14:
+                B[i] = B[i] + T.float32(1)
+
+    with PassContext(config={"tir.RemoveNoOp": RemoveNoOpConfig(use_dataflow_analysis=True)}):
+        unchanged(RemoveNoOp(), func)
+
+
+def test_an_unknown_option_is_refused():
+    with (
+        PassContext(config={"tir.RemoveNoOp": {"dataflow": True}}),
+        pytest.raises(NotRegistered, match=r"'tir\.RemoveNoOp' has no field 'dataflow'; it has use_dataflow_analysis"),
+    ):
+        RemoveNoOp()(oneir.ir.IRModule({"main": oneir.tir.PrimFunc([], oneir.tir.Evaluate(0))}))

@@ -41,8 +41,12 @@ from .make_unpacked_api import MakeUnpackedAPI
 from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
+from .reduce_branching_through_overcompute import (
+    ReduceBranchingThroughOvercompute,
+    ReduceBranchingThroughOvercomputeConfig,
+)
 from .remove_assume import RemoveAssume
-from .remove_no_op import RemoveNoOp
+from .remove_no_op import RemoveNoOp, RemoveNoOpConfig
 from .remove_store_undef import RemoveStoreUndef
 from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect

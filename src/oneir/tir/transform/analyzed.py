@@ -20,7 +20,7 @@ from ...ir.visitor import Mapper, post_order_visit
 from .. import op
 from ..expr import BufferLoad, IterVar, Reduce
 from ..function import PrimFunc
-from ..stmt import AssertStmt, AttrStmt, Block, BlockRealize, For, IfThenElse, LetStmt, Stmt, While
+from ..stmt import AssertStmt, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 
 IF_THEN_ELSE = ops.as_op("tir.if_then_else")
 
@@ -70,6 +70,21 @@ def has_effect(node: PrimExpr) -> bool:
 
     post_order_visit(node, check)
     return found
+
+
+def in_bounds(node: Any, analyzer: Analyzer) -> bool:
+    """Whether every access below a node is known to lie within its buffer."""
+    safe = True
+
+    def check(n: Any) -> None:
+        nonlocal safe
+        if safe and isinstance(n, (BufferLoad, BufferStore)):
+            for index, size in zip(n.indices, n.buffer.shape, strict=True):
+                inside = index.dtype.is_index and analyzer.can_prove(ops.logical_and(index >= 0, index < size))
+                safe = safe and inside
+
+    post_order_visit(node, check)
+    return safe
 
 
 _HARMLESS = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.ReadState)

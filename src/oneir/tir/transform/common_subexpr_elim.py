@@ -230,7 +230,7 @@ class _Insert(Mapper):
             for number in numbers:
                 touched[number] = True
         for number, parts in enumerate(self.numbers.operands):
-            touched[number] = touched[number] or any([touched[part] for part in parts])
+            touched[number] = touched[number] or any(touched[part] for part in parts)
         return touched
 
     def let(self, node: Let) -> Any:

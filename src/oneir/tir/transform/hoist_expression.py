@@ -17,11 +17,11 @@ from ...arith.constraint import conjuncts
 from ...ir.expr import Call, IntImm, Let, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
-from ...ir.visitor import Mapper, Visitor
+from ...ir.visitor import Visitor
 from ...runtime.error import InvalidValue
 from ..function import PrimFunc
 from ..stmt import Block, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
-from ..stmt_functor import renew_stmt
+from ..stmt_functor import StmtMapper, renew_stmt
 from .analyzed import IF_THEN_ELSE, has_effect, reads
 from .decide import Decide
 from .pass_base import PrimFuncPass, config_option
@@ -119,7 +119,7 @@ def _invariant(expr: PrimExpr, variables: set[Var]) -> bool:
     return not (uses.found or isinstance(expr, IntImm) or reads(expr) or has_effect(expr))
 
 
-class _Hoist(Mapper):
+class _Hoist(StmtMapper):
     """Moves out of loops, innermost first, what does not change in them.
 
     `copying` allows a loop to be written twice when a condition decides only a part of its body.

@@ -53,6 +53,10 @@ class _Find(Visitor):
         self.loops: list[For] = []
         self.filled: dict[Var, For] = {}
 
+    def visit(self, node: Any) -> None:
+        if isinstance(node, Stmt):
+            super().visit(node)
+
     def visit_For(self, node: For) -> None:
         self.loops.append(node)
         self.generic_visit(node)

@@ -32,7 +32,7 @@ from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, Stmt, flat_seq, stmt_list
-from ..stmt_functor import renew_stmt
+from ..stmt_functor import StmtMapper, renew_stmt
 from .pass_base import function_pass
 from .unroll_loop import fold_in
 
@@ -221,7 +221,7 @@ class _Pipeline:
         return flat_seq(out)
 
 
-class _Inject(Mapper):
+class _Inject(StmtMapper):
     def visit_For(self, node: For) -> Any:
         new: For = self.generic_visit(node)
         if STAGE not in new.annotations and ORDER not in new.annotations:

@@ -37,7 +37,7 @@ from ..stmt import (
     While,
     flat_seq,
 )
-from ..stmt_functor import renew_stmt
+from ..stmt_functor import StmtMapper, renew_stmt
 from .pass_base import function_pass
 from .unroll_loop import fold_in
 
@@ -217,7 +217,7 @@ class _Replicate(Mapper):
         return self.access(node)
 
 
-class _Inject(Mapper):
+class _Inject(StmtMapper):
     def visit_AttrStmt(self, node: AttrStmt) -> Any:
         node = self.generic_visit(node)
         if node.attr_key != "virtual_thread":

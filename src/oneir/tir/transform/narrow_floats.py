@@ -1,7 +1,8 @@
 """Conversions between float32 and narrower floats in integer arithmetic, rounded to nearest, halves to even.
 
 `decode("float8_e4m3fn", bits)` is the float32 of a bit pattern, `encode("float8_e4m3fn", x)` the pattern nearest a
-float32 or float64. Patterns are uint8 or uint16, vectors of any length. Results are those of the ml_dtypes package, bit for bit.
+float32 or float64. Patterns are uint8 or uint16, vectors of any length. Results for float32 are those of the ml_dtypes
+package, bit for bit; float64 is rounded once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class NarrowFloat:
     """A sign bit, `exponent` bits with `bias`, `mantissa` bits.
 
     `infinity` and `nan` are patterns without the sign; `infinity` is None where a format has none. `unsigned_zero`
-    formats have no -0: its pattern is their only NaN. A format that is not `signed` has powers of two only, and no zero.
+    formats have no -0: its pattern is their only NaN. One that is not `signed` has powers of two only, no zero.
     """
 
     exponent: int

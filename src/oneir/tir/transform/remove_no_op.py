@@ -7,13 +7,14 @@ A[0] = 1.0
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from ...ir.container import map_array
+from ...arith import Analyzer
+from ...ir.container import Array, map_array
 from ...ir.expr import IntImm, PrimExpr
-from ...ir.transform import Pass
-from ...ir.visitor import Mapper
-from ..buffer import Buffer
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
 from ..function import PrimFunc
 from ..stmt import (
     Allocate,
@@ -31,11 +32,26 @@ from ..stmt import (
     flat_seq,
     is_no_op,
 )
+from ..stmt_functor import StmtMapper
 from .analyzed import has_effect
-from .pass_base import function_pass
+from .overwritten import Nest, overwriting
+from .pass_base import PrimFuncPass, config_option
 from .simplify import stores_what_is_there
 
 _NOTHING = Evaluate(0)
+
+
+@dataclass(frozen=True)
+class RemoveNoOpConfig:
+    """use_dataflow_analysis: also remove stores that later ones overwrite before anything reads them.
+    max_simplification_steps: so many statements are looked at for that in one sequence; 0: all.
+    """
+
+    use_dataflow_analysis: bool = False
+    max_simplification_steps: int = 0
+
+
+register_config_option("tir.RemoveNoOp", RemoveNoOpConfig)
 
 
 def _effects_of(*exprs: PrimExpr) -> Stmt:
@@ -43,9 +59,10 @@ def _effects_of(*exprs: PrimExpr) -> Stmt:
     return flat_seq([Evaluate(e) for e in exprs if has_effect(e)])
 
 
-class _RemoveNoOp(Mapper):
-    def visit(self, node: Any) -> Any:
-        return node if isinstance(node, (PrimExpr, Buffer)) else super().visit(node)
+class _RemoveNoOp(StmtMapper):
+    def __init__(self, config: RemoveNoOpConfig):
+        super().__init__()
+        self.config = config
 
     def visit_Evaluate(self, node: Evaluate) -> Any:
         return node if is_no_op(node) or has_effect(node.value) else _NOTHING
@@ -55,7 +72,19 @@ class _RemoveNoOp(Mapper):
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
         seq = map_array(node.seq, self.visit)
+        if self.config.use_dataflow_analysis:
+            seq = self.without_overwritten(seq)
         return node if seq is node.seq and not any(is_no_op(s) for s in seq) else flat_seq(seq)
+
+    def without_overwritten(self, seq: Array[Stmt]) -> Array[Stmt]:
+        """The statements without those whose stores a later one overwrites; the last ones are looked at first."""
+        kept, analyzer = list(seq), Analyzer()
+        steps = self.config.max_simplification_steps or len(kept)
+        for i in range(len(kept) - 2, max(len(kept) - 2 - steps, -1), -1):
+            nest = Nest.of(kept[i])
+            if nest is not None and overwriting(kept, i, nest.condition, analyzer):
+                del kept[i]
+        return seq if len(kept) == len(seq) else Array(kept)
 
     def visit_For(self, node: For) -> Any:
         if isinstance(node.extent, IntImm) and node.extent.value <= 0:
@@ -95,11 +124,18 @@ class _RemoveNoOp(Mapper):
     visit_Allocate = visit_AllocateConst = visit_DeclBuffer = around
 
 
-def remove_no_op(func: PrimFunc) -> PrimFunc:
+def remove_no_op(func: PrimFunc, config: RemoveNoOpConfig) -> PrimFunc:
     """The function without statements that do nothing."""
-    return func.with_body(_RemoveNoOp()(func.body))
+    return func.with_body(_RemoveNoOp(config)(func.body))
 
 
 def RemoveNoOp() -> Pass:
-    """Takes out loops, branches and definitions around nothing, pure evaluations, stores of what is there already."""
-    return function_pass(remove_no_op, "tir.RemoveNoOp")
+    """Takes out loops, branches and definitions around nothing, pure evaluations, stores of what is there already.
+
+    Options are those of `RemoveNoOpConfig`, under "tir.RemoveNoOp".
+    """
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return remove_no_op(func, config_option(ctx, "tir.RemoveNoOp", RemoveNoOpConfig))
+
+    return PrimFuncPass(transform, PassInfo(0, "tir.RemoveNoOp"))

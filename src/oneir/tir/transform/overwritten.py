@@ -1,0 +1,123 @@
+"""Loop nests around one store, and whether a later one writes everything that an earlier one has written."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...ir.expr import PrimExpr, Range, Var, const
+from ...ir.visitor import Visitor
+from ..expr import BufferLoad
+from ..stmt import BufferStore, For, IfThenElse, Stmt
+from ..stmt_functor import substitute
+from .analyzed import has_effect, reads
+
+
+@dataclass(frozen=True)
+class Nest:
+    """`store`, under `condition`, in `loops`."""
+
+    loops: tuple[For, ...]
+    condition: PrimExpr
+    store: BufferStore
+
+    @staticmethod
+    def of(stmt: Stmt) -> Nest | None:
+        """The nest that a statement is; None when it is none, or when its conditions read memory."""
+        loops, conditions = [], []
+        while not isinstance(stmt, BufferStore):
+            if isinstance(stmt, For):
+                loops.append(stmt)
+                stmt = stmt.body
+            elif isinstance(stmt, IfThenElse) and stmt.else_case is None and not reads(stmt.condition):
+                conditions.append(stmt.condition)
+                stmt = stmt.then_case
+            else:
+                return None
+        if has_effect(stmt.value):
+            return None
+        return Nest(tuple(loops), functools.reduce(ops.logical_and, conditions, const(True)), stmt)
+
+    def covers(self, earlier: Nest, where: PrimExpr, analyzer: Analyzer) -> bool:
+        """Whether this nest writes, without reading the buffer, what `earlier` writes where `where` holds there."""
+        store, other = self.store, earlier.store
+        if store.buffer is not other.buffer or len(self.loops) != len(earlier.loops) or store.predicate is not None:
+            return False
+        if reads(store.value, store.buffer.data):
+            return False
+        renamed: dict[Var, PrimExpr] = {}
+        for mine, theirs in zip(self.loops, earlier.loops, strict=True):
+            same = ops.same_expr(substitute(mine.min, renamed), theirs.min)
+            if not same or not ops.same_expr(substitute(mine.extent, renamed), theirs.extent):
+                return False
+            renamed[mine.loop_var] = theirs.loop_var
+        for mine, theirs in zip(store.indices, other.indices, strict=True):
+            if not ops.same_expr(substitute(mine, renamed), theirs):
+                return False
+        earlier.bind(analyzer)
+        with analyzer.constraint_scope(where):
+            return analyzer.can_prove(substitute(self.condition, renamed))
+
+    def bind(self, analyzer: Analyzer) -> None:
+        """Makes the ranges of the loops known."""
+        for loop in self.loops:
+            analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent), allow_override=True)
+
+
+def overwriting(seq: list[Stmt], index: int, where: PrimExpr, analyzer: Analyzer) -> bool:
+    """Whether a later statement of `seq` overwrites, before anything reads it, what the nest at `index` writes where
+    `where` holds.
+    """
+    nest = Nest.of(seq[index])
+    if nest is None:
+        return False
+    for later in seq[index + 1 :]:
+        following = Nest.of(later)
+        if following is not None and following.covers(nest, where, analyzer):
+            return True
+        if _may_read(later, nest.store.buffer.data):
+            return False
+    return False
+
+
+class _Reads(Visitor):
+    def __init__(self, data: Var):
+        super().__init__()
+        self.data, self.found = data, False
+
+    def visit(self, node: object) -> None:
+        if not self.found:
+            super().visit(node)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.found = self.found or node.buffer.data is self.data
+        self.generic_visit(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        for expr in (node.value, *node.indices):
+            self.visit(expr)
+
+    def visit_Var(self, var: Var) -> None:
+        self.found = self.found or var is self.data
+
+
+def _may_read(stmt: Stmt, data: Var) -> bool:
+    found = _Reads(data)
+    found.visit(stmt)
+    if found.found:
+        return True
+    opaque = _Effects()
+    opaque.visit(stmt)
+    return opaque.found
+
+
+class _Effects(Visitor):
+    found = False
+
+    def visit_Stmt(self, node: Stmt) -> None:
+        node._visit_children(self.visit)
+
+    def visit_PrimExpr(self, node: PrimExpr) -> None:
+        self.found = self.found or has_effect(node)

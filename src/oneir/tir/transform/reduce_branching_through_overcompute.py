@@ -1,0 +1,99 @@
+"""ReduceBranchingThroughOvercompute: a branch goes where computing always does no harm.
+
+    for i in range(16):                           for i in range(16):
+        if i < 14:                                    B[i] = A[i] * 2.0
+            B[i] = A[i] * 2.0          ->         for i in range(16):
+    for i in range(16):                               if i >= 14:
+        if i >= 14:                                       B[i] = 0.0
+            B[i] = 0.0
+
+What is computed in vain must write back what is there, or, with dataflow analysis, be overwritten before anything reads
+it; and its accesses must be known to lie within their buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...ir.container import Array, map_array
+from ...ir.expr import PrimExpr
+from ...ir.module import IRModule
+from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ..function import PrimFunc
+from ..stmt import For, IfThenElse, SeqStmt, Stmt, is_no_op
+from ..stmt_functor import renew_stmt
+from .analyzed import AnalyzedMapper, analyzer_for, in_bounds, reads
+from .overwritten import Nest, overwriting
+from .pass_base import PrimFuncPass, config_option
+from .simplify import StmtSimplifier
+
+
+@dataclass(frozen=True)
+class ReduceBranchingThroughOvercomputeConfig:
+    """use_dataflow_analysis: also compute what later stores overwrite."""
+
+    use_dataflow_analysis: bool = False
+
+
+register_config_option("tir.ReduceBranchingThroughOvercompute", ReduceBranchingThroughOvercomputeConfig)
+
+
+class _Overcompute(AnalyzedMapper):
+    def __init__(self, analyzer: Analyzer, config: ReduceBranchingThroughOvercomputeConfig):
+        super().__init__(analyzer)
+        self.config = config
+
+    def visit(self, node: Any) -> Any:
+        return node if isinstance(node, PrimExpr) else super().visit(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Any:
+        new: IfThenElse = super().visit_IfThenElse(node)
+        if new.else_case is not None or reads(new.condition) or not in_bounds(new.then_case, self.analyzer):
+            return new
+        with self.analyzer.constraint_scope(ops.logical_not(new.condition)):
+            in_vain = StmtSimplifier(self.analyzer).visit(renew_stmt(new.then_case))
+        return new.then_case if is_no_op(in_vain) else new
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Any:
+        seq = map_array(node.seq, self.visit)
+        if self.config.use_dataflow_analysis:
+            statements = list(seq)
+            for i in range(len(statements) - 2, -1, -1):
+                statements[i] = self.without_branch(statements, i)
+            if any(new is not old for new, old in zip(statements, seq, strict=True)):
+                seq = Array(statements)
+        return node if seq is node.seq else SeqStmt(seq)
+
+    def without_branch(self, seq: list[Stmt], index: int) -> Stmt:
+        """The nest at `index` without its condition, if what that adds is overwritten later."""
+        nest = Nest.of(seq[index])
+        if nest is None:
+            return seq[index]
+        nest.bind(self.analyzer)
+        condition = ops.logical_not(nest.condition)
+        if not in_bounds(nest.store, self.analyzer) or not overwriting(seq, index, condition, self.analyzer):
+            return seq[index]
+        body: Stmt = nest.store
+        for loop in reversed(nest.loops):
+            body = For(
+                loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.span
+            )
+        return body
+
+
+def reduce_branching(func: PrimFunc, config: ReduceBranchingThroughOvercomputeConfig) -> PrimFunc:
+    """The function without branches around what may as well always be computed."""
+    return func.with_body(_Overcompute(analyzer_for(func), config)(func.body))
+
+
+def ReduceBranchingThroughOvercompute() -> Pass:
+    """Computes always what harms nobody; options under "tir.ReduceBranchingThroughOvercompute"."""
+    key = "tir.ReduceBranchingThroughOvercompute"
+
+    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return reduce_branching(func, config_option(ctx, key, ReduceBranchingThroughOvercomputeConfig))
+
+    return PrimFuncPass(transform, PassInfo(0, key))

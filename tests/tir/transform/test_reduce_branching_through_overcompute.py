@@ -1,0 +1,85 @@
+"""ReduceBranchingThroughOvercompute: branches around what is overwritten or writes back what is there."""
+
+from __future__ import annotations
+
+import pytest
+from pass_checks import apply, check, unchanged
+
+from oneir.ir.transform import PassContext
+from oneir.runtime.error import NotRegistered
+from oneir.script import tir as T
+from oneir.tir.transform import ReduceBranchingThroughOvercompute, ReduceBranchingThroughOvercomputeConfig
+
+KEY = "tir.ReduceBranchingThroughOvercompute"
+DATAFLOW = {KEY: ReduceBranchingThroughOvercomputeConfig(use_dataflow_analysis=True)}
+
+
+def test_what_is_overwritten_later():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            if i < 14:
+                B[i] = A[i] * T.float32(2)
+        for i in range(16):
+            if i >= 14:
+                B[i] = T.float32(0)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            B[i] = A[i] * T.float32(2)
+        for i in range(16):
+            if i >= 14:
+                B[i] = T.float32(0)
+
+    unchanged(ReduceBranchingThroughOvercompute(), before)
+    with PassContext(config=DATAFLOW):
+        check(ReduceBranchingThroughOvercompute(), before, expected)
+
+
+def test_what_writes_back_what_is_there():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            if i < 14:
+                A[i] = T.if_then_else(i < 14, 5, A[i])
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            A[i] = T.if_then_else(i < 14, 5, A[i])
+
+    check(ReduceBranchingThroughOvercompute(), before, expected)
+
+
+def test_accesses_out_of_bounds_reads_in_between_and_gaps_keep_their_branch():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((14,), "float32")):
+        for i in range(16):
+            if i < 14:
+                B[i] = C[i]
+        for i in range(16):
+            if i < 13:
+                B[i] = A[i]
+        A[0] = B[15]
+        for i in range(16):
+            if i < 12:
+                B[i] = A[i]
+        for i in range(16):
+            if i >= 13:
+                B[i] = T.float32(0)
+
+    with PassContext(config=DATAFLOW):
+        unchanged(ReduceBranchingThroughOvercompute(), func)
+
+
+def test_an_unknown_option_is_refused():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "int32")):
+        A[0] = 1
+
+    with (
+        PassContext(config={KEY: {"dataflow": True}}),
+        pytest.raises(NotRegistered, match="has no field 'dataflow'; it has use_dataflow_analysis"),
+    ):
+        apply(ReduceBranchingThroughOvercompute(), func)
