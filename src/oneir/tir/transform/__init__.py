@@ -55,5 +55,6 @@ from .skip_assert import SkipAssert
 from .storage_rewrite import StorageRewrite
 from .unify_thread_binding import UnifyThreadBinding
 from .unroll_loop import UnrollLoop, UnrollLoopConfig
+from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory

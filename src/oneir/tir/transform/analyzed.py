@@ -72,6 +72,18 @@ def has_effect(node: PrimExpr) -> bool:
     return found
 
 
+def uses(node: Any, variables: set[Var]) -> bool:
+    """Whether any of the variables stands in an expression or statement."""
+    found = False
+
+    def check(n: Any) -> None:
+        nonlocal found
+        found = found or (n._is_variable and n in variables)
+
+    post_order_visit(node, check)
+    return found
+
+
 def in_bounds(node: Any, analyzer: Analyzer) -> bool:
     """Whether every access below a node is known to lie within its buffer."""
     safe = True

@@ -22,7 +22,7 @@ from ...runtime.error import InvalidValue
 from ..function import PrimFunc
 from ..stmt import Block, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
 from ..stmt_functor import StmtMapper, renew_stmt
-from .analyzed import IF_THEN_ELSE, has_effect, reads
+from .analyzed import IF_THEN_ELSE, has_effect, reads, uses
 from .decide import Decide
 from .pass_base import PrimFuncPass, config_option
 
@@ -103,20 +103,8 @@ class _Conditions(Visitor):
         self.generic_visit(node)
 
 
-class _Uses(Visitor):
-    def __init__(self, variables: set[Var]):
-        super().__init__()
-        self.variables = variables
-        self.found = False
-
-    def visit_Var(self, var: Var) -> None:
-        self.found = self.found or var in self.variables
-
-
 def _invariant(expr: PrimExpr, variables: set[Var]) -> bool:
-    uses = _Uses(variables)
-    uses.visit(expr)
-    return not (uses.found or isinstance(expr, IntImm) or reads(expr) or has_effect(expr))
+    return not (uses(expr, variables) or isinstance(expr, IntImm) or reads(expr) or has_effect(expr))
 
 
 class _Hoist(StmtMapper):
