@@ -48,6 +48,7 @@ from .reduce_branching_through_overcompute import (
 from .remove_assume import RemoveAssume
 from .remove_no_op import RemoveNoOp, RemoveNoOpConfig
 from .remove_store_undef import RemoveStoreUndef
+from .remove_weight_layout_rewrite_block import RemoveWeightLayoutRewriteBlock
 from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig

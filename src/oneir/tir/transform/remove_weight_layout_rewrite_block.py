@@ -1,0 +1,142 @@
+"""RemoveWeightLayoutRewriteBlock: blocks that only bring weights into another layout go; the weights come in it.
+
+A block with the annotation "meta_schedule.layout_rewrite_preproc" copies a parameter, or a constant, into a buffer that
+the rest of the function reads. Without it, that buffer is the parameter, whose shape changes for callers, or a constant
+rewritten here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.container import Array
+from ...ir.expr import IntImm, Var
+from ...ir.transform import Pass
+from ...runtime.error import InvalidValue
+from ...runtime.tensor import tensor
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..index_map import evaluate_on_arrays
+from ..stmt import AllocateConst, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, For, SeqStmt, Stmt, flat_seq, is_no_op
+from ..stmt_functor import StmtMapper
+from .pass_base import function_pass
+
+ANNOTATION = "meta_schedule.layout_rewrite_preproc"
+
+
+class _Remove(StmtMapper):
+    """Takes the blocks out; `rewritten` says which buffer came from which, and how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewritten: dict[Buffer, tuple[Buffer, Block]] = {}
+        self.constants: dict[Var, AllocateConst] = {}
+
+    def visit_AllocateConst(self, node: AllocateConst) -> Any:
+        self.constants[node.buffer_var] = node
+        return self.generic_visit(node)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Any:
+        block = node.block
+        if not block.annotations.get(ANNOTATION):
+            return node.replace(block=self.visit(block))
+        body = block.body
+        if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad):
+            raise InvalidValue(f"block {block.name_hint} with {ANNOTATION} must copy a buffer, found {body}")
+        self.rewritten[body.buffer] = (body.value.buffer, block)
+        return Evaluate(0)
+
+    def visit_Block(self, block: Block) -> Any:
+        body = self.visit(block.body)
+        kept = Array(buffer for buffer in block.alloc_buffers if buffer not in self.rewritten)
+        return block.replace(body=body, alloc_buffers=block.alloc_buffers if kept == block.alloc_buffers else kept)
+
+    def visit_For(self, node: For) -> Any:
+        body = self.visit(node.body)
+        return Evaluate(0) if body is not node.body and is_no_op(body) else node.replace(body=body)
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Any:
+        seq = [self.visit(stmt) for stmt in node.seq]
+        return node if all(a is b for a, b in zip(seq, node.seq, strict=True)) else flat_seq(seq)
+
+
+class _Constants(StmtMapper):
+    """Puts rewritten constants in the place of the ones that they were made from."""
+
+    def __init__(self, values: dict[Var, tuple[Buffer, Any]]):
+        super().__init__()
+        self.values = values
+
+    def visit_AllocateConst(self, node: AllocateConst) -> Any:
+        new = self.generic_visit(node)
+        if node.buffer_var not in self.values:
+            return new
+        buffer, data = self.values[node.buffer_var]
+        return new.replace(buffer_var=buffer.data, dtype=buffer.dtype, extents=buffer.shape, data=data)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Any:
+        new = self.generic_visit(node)
+        return new.replace(buffer=self.values[node.buffer.data][0]) if node.buffer.data in self.values else new
+
+
+def _constants(sizes: Sequence[Any], block: Block) -> list[int]:
+    """Sizes as numbers."""
+    found = [size.value for size in sizes if isinstance(size, IntImm)]
+    if len(found) != len(sizes):
+        raise InvalidValue(f"block {block.name_hint} rewrites a constant, but its sizes are not all constant")
+    return found
+
+
+def _copied(source: np.ndarray, target: Buffer, block: Block) -> np.ndarray:
+    """What a block writes that copies `source`."""
+    store: Any = block.body
+    extents = _constants([iter_var.dom.extent for iter_var in block.iter_vars if iter_var.dom is not None], block)
+    grid = np.indices(extents).reshape(len(extents), math.prod(extents))
+    values = {iter_var.var: grid[i] for i, iter_var in enumerate(block.iter_vars)}
+    read, written = (
+        tuple(np.asarray(evaluate_on_arrays(index, values)) for index in indices)
+        for indices in (store.value.indices, store.indices)
+    )
+    result = np.zeros(_constants(target.shape, block), source.dtype)
+    result[written] = source[read]
+    return result
+
+
+def remove_weight_layout_rewrite_block(func: PrimFunc, skip_tensor_rewrite: bool = False) -> PrimFunc:
+    """The function without blocks that rewrite weights."""
+    remove = _Remove()
+    body: Stmt = remove(func.body)
+    if not remove.rewritten:
+        return func
+    buffers = dict(func.buffer_map)
+    constants: dict[Var, tuple[Buffer, Any]] = {}
+    for target, (source, block) in remove.rewritten.items():
+        param = next((param for param, buffer in buffers.items() if buffer is source), None)
+        if param is not None:
+            buffers[param] = target
+        elif source.data in remove.constants:
+            data = remove.constants[source.data].data.numpy()
+            if skip_tensor_rewrite:
+                data = np.zeros(_constants(target.shape, block), data.dtype)
+            else:
+                data = _copied(data, target, block)
+            constants[source.data] = (target, tensor(data))
+        else:
+            raise InvalidValue(
+                f"block {block.name_hint} rewrites {source.name}, which is neither a parameter nor a constant"
+            )
+    if constants:
+        body = _Constants(constants)(body)
+    return func.replace(buffer_map=buffers, body=body)
+
+
+def RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite: bool = False) -> Pass:
+    """Removes blocks that rewrite weights; with `skip_tensor_rewrite`, constants get the new shape but no values."""
+    return function_pass(
+        lambda f: remove_weight_layout_rewrite_block(f, skip_tensor_rewrite), "tir.RemoveWeightLayoutRewriteBlock"
+    )
