@@ -30,6 +30,7 @@ from .instrument_bound_checkers import InstrumentBoundCheckers
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .lift_thread_binding import LiftThreadBinding
+from .instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin

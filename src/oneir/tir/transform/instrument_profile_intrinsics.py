@@ -1,0 +1,117 @@
+"""InstrumentProfileIntrinsics: calls around a function's body and its loops, for a profiler to count and time.
+
+Each section has a number of its own, in the order of the program; a target's runtime says what
+`T.start_profile_intrinsic(number)` and `T.end_profile_intrinsic(number)` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ir.expr import PrimExpr, const
+from ...ir.module import IRModule
+from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, register_config_option
+from ...ir.visitor import Visitor
+from ..function import PrimFunc
+from ..op_vendor import end_profile_intrinsic, start_profile_intrinsic
+from ..stmt import Evaluate, For, ForKind, SeqStmt, Stmt, flat_seq
+from ..stmt_functor import StmtMapper
+
+register_config_option("tir.lwp_disable_func_prof", bool)
+register_config_option("tir.lwp_max_depth", int)
+register_config_option("tir.lwp_min_height", int)
+register_config_option("tir.instr_siblings", bool)
+register_config_option("tir.reset_start_id", bool)
+
+
+class _Heights(Visitor):
+    """How many loops stand inside of one another below each loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of: dict[int, int] = {}
+        self.highest = 0
+
+    def visit_PrimExpr(self, node: PrimExpr) -> None:
+        pass
+
+    def visit_For(self, node: For) -> None:
+        beside, self.highest = self.highest, 0
+        self.visit(node.body)
+        self.of[id(node)] = self.highest
+        self.highest = max(beside, self.highest + 1)
+
+
+class _Instrument(StmtMapper):
+    def __init__(self, first: int, heights: dict[int, int], options: Mapping[str, Any]):
+        super().__init__()
+        self.next, self.heights = first, heights
+        self.max_depth = options.get("tir.lwp_max_depth", 0)
+        self.min_height = options.get("tir.lwp_min_height", 1)
+        self.siblings = options.get("tir.instr_siblings", True)
+        self.depth = 0
+        self.beside_others = False
+
+    def bracket(self, stmt: Stmt, visit: Callable[[Any], Any]) -> Stmt:
+        number = const(self.next)
+        self.next += 1
+        body = visit(stmt)
+        start, end = Evaluate(start_profile_intrinsic(number)), Evaluate(end_profile_intrinsic(number))
+        return flat_seq([start, body, end])
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Any:
+        beside_others, seq = sum(isinstance(stmt, For) for stmt in node.seq) > 1, []
+        for stmt in node.seq:
+            self.beside_others = beside_others
+            seq.append(self.visit(stmt))
+        self.beside_others = False
+        return node if all(a is b for a, b in zip(seq, node.seq, strict=True)) else flat_seq(seq)
+
+    def visit_For(self, node: For) -> Any:
+        chosen = (
+            node.kind is ForKind.SERIAL
+            and (not self.max_depth or self.depth < self.max_depth)
+            and self.heights[id(node)] >= self.min_height
+            and (self.beside_others or not self.siblings)
+        )
+        return self.bracket(node, self.inside) if chosen else self.inside(node)
+
+    def inside(self, node: For) -> For:
+        self.beside_others = False
+        self.depth += 1
+        new = self.generic_visit(node)
+        self.depth -= 1
+        return new
+
+
+def instrument_profile_intrinsics(mod: IRModule, options: Mapping[str, Any]) -> IRModule:
+    """The module with sections numbered through all functions, or from 0 in each with "tir.reset_start_id"."""
+    functions: dict[Any, Any] = {}
+    number = 0
+    for var, func in mod.functions.items():
+        functions[var] = func
+        if isinstance(func, PrimFunc):
+            heights = _Heights()
+            heights(func.body)
+            instrument = _Instrument(number, heights.of, options)
+            whole = not options.get("tir.lwp_disable_func_prof", False)
+            body = instrument.bracket(func.body, instrument) if whole else instrument(func.body)
+            number = 0 if options.get("tir.reset_start_id", False) else instrument.next
+            functions[var] = func.with_body(body)
+    if all(functions[var] is func for var, func in mod.functions.items()):
+        return mod
+    return mod.replace(functions=functions)
+
+
+def InstrumentProfileIntrinsics() -> Pass:
+    """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its serial loops.
+
+    Of the loops those that stand beside others (all with "tir.instr_siblings": False) and have at least
+    "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth" (0: any).
+    """
+
+    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+        return instrument_profile_intrinsics(mod, ctx.config)
+
+    return ModulePass(transform, PassInfo(0, "tir.InstrumentProfileIntrinsics"))
