@@ -27,10 +27,10 @@ from .inject_software_pipeline import InjectSoftwarePipeline
 from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers
+from .instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .lift_thread_binding import LiftThreadBinding
-from .instrument_profile_intrinsics import InstrumentProfileIntrinsics
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
@@ -42,6 +42,7 @@ from .make_unpacked_api import MakeUnpackedAPI
 from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
+from .pointer_value_type_rewrite import PointerValueTypeRewrite
 from .reduce_branching_through_overcompute import (
     ReduceBranchingThroughOvercompute,
     ReduceBranchingThroughOvercomputeConfig,

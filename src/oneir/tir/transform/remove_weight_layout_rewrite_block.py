@@ -22,7 +22,19 @@ from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..index_map import evaluate_on_arrays
-from ..stmt import AllocateConst, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, For, SeqStmt, Stmt, flat_seq, is_no_op
+from ..stmt import (
+    AllocateConst,
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    SeqStmt,
+    Stmt,
+    flat_seq,
+    is_no_op,
+)
 from ..stmt_functor import StmtMapper
 from .pass_base import function_pass
 
