@@ -186,7 +186,7 @@ def test_refusals():
         cpu_info(Target("cuda"))
     with pytest.raises(InvalidValue, match="LLVM has no target for the triple 'vax-linux'; it has aarch64"):
         codegen.llvm_get_cpu_features(Target("llvm -mtriple=vax-linux"))
-    with pytest.raises(InvalidValue, match="-mtriple=nvptx64-nvidia-cuda of .* is a GPU; say the kind"):
+    with pytest.raises(InvalidValue, match=r"-mtriple=nvptx64-nvidia-cuda of .* is a GPU; say the kind"):
         cpu_info(Target("llvm -mtriple=nvptx64-nvidia-cuda"))
     with pytest.raises(DeviceError, match=r"ext_dev:0 cannot be detected; it can for cpu, cuda"):
         detect_target_from_device("ext_dev")
