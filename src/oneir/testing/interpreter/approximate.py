@@ -24,6 +24,7 @@ SUM_TOLERANCE = 4
 """Units of eps times the sum of magnitudes by which a sum may be off."""
 CALL_TOLERANCE = 4
 """Units in the last place by which a mathematical function may be off."""
+_PARTS = [sign * i / 16 for i in range(1, 17) for sign in (-1, 1)]
 
 
 @functools.cache
@@ -178,11 +179,14 @@ class ApproximateArithmetic(Arithmetic):
         return self._close(value, 0.0, error, inexact)
 
     def _effect(self, reference: Callable[..., Any], wide: list[Any], position: int, off: Any, base: Any) -> Any:
-        """How far the result moves when one argument is off."""
+        """How far the result moves when one argument is off.
+
+        A periodic function may move further inside of the interval than at its ends, so points between them are tried.
+        """
         moved = 0.0
-        for sign in (-1, 1):
+        for part in _PARTS:
             changed = [*wide]
-            changed[position] = wide[position] + sign * off
+            changed[position] = wide[position] + part * off
             distance = np.abs(np.asarray(reference(*changed)) - base)
             moved = np.maximum(moved, np.where(np.isnan(distance), np.where(off > 0, np.inf, 0.0), distance))
         return moved
