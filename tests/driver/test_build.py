@@ -13,12 +13,14 @@ from oneir.runtime.error import (
     AssertionFailure,
     CompileError,
     DeviceError,
+    ExecutionError,
     InvalidValue,
     OneIRError,
     ShapeMismatch,
     TypeMismatch,
     UnsupportedError,
 )
+from oneir.script import ir as I
 from oneir.script import tir as T
 
 rng = np.random.default_rng(7)
@@ -533,3 +535,48 @@ def test_cross_compilation_gives_assembly_of_the_target():
     assert "define" in arm.inspect_source("ll")
     with pytest.raises(OneIRError, match=r"for aarch64.*this machine is x86_64"):
         arm["matmul"](*good())
+
+
+@I.ir_module
+class Recursive:
+    @T.prim_func
+    def fibonacci(n: T.int64) -> T.int64:
+        if n < T.int64(2):
+            T.ret(n)
+        T.ret(Recursive.fibonacci(n - T.int64(1)) + Recursive.fibonacci(n - T.int64(2)))
+
+    @T.prim_func
+    def even(n: T.int64) -> T.bool:
+        if n == T.int64(0):
+            T.ret(T.bool(True))
+        T.ret(Recursive.odd(n - T.int64(1)))
+
+    @T.prim_func
+    def odd(n: T.int64) -> T.bool:
+        if n == T.int64(0):
+            T.ret(T.bool(False))
+        T.ret(Recursive.even(n - T.int64(1)))
+
+    @T.prim_func
+    def half(n: T.int64) -> T.float32:
+        T.ret(T.Cast("float32", Recursive.fibonacci(n)) * T.float32(0.5))
+
+
+def test_functions_call_themselves_and_each_other():
+    built = oneir.build(Recursive)
+    assert built["fibonacci"](15) == 610
+    assert [built["even"](n) for n in (0, 7, 900)] == [True, False, True]
+
+
+def test_a_function_of_one_module_alone_calls_itself():
+    [fibonacci] = [v for v in Recursive.functions if v.name_hint == "fibonacci"]
+    assert oneir.build(oneir.IRModule({fibonacci: Recursive[fibonacci]}))["fibonacci"](15) == 610
+
+
+def test_a_value_computed_by_a_call_has_the_type_of_the_caller():
+    assert oneir.build(Recursive)["half"](7) == 6.5
+
+
+def test_endless_recursion_is_an_error():
+    with pytest.raises(ExecutionError, match="calls within the module are more than 1000 deep"):
+        oneir.build(Recursive)["even"](-1)

@@ -23,6 +23,13 @@ from .writer import FunctionWriter, ModuleText
 _ERROR_CODE = 64
 """The code, in a result value, of a static error record."""
 
+PACKED = 1
+"""The calling convention of functions that are called from outside."""
+
+DEPTH = e.Var("depth", "int32")
+"""How many calls within the module a function stands in, which keeps endless recursion from the end of the stack."""
+MAX_DEPTH = 1000
+
 
 class FunctionEmitter(StmtEmitter):
     """Emits one LLVM function. An inner one, for a scope outlined from `outer`, captures what it uses of it."""
@@ -66,6 +73,15 @@ class FunctionEmitter(StmtEmitter):
         slot = w.value(f"getelementptr i8, ptr {self.result}, i64 8")
         w.emit(f"store ptr {record}, ptr {slot}, align 8")
         w.emit("ret i32 -1")
+
+    def check_depth(self) -> None:
+        """Fails, at the start of a function, where calls within the module are too deep."""
+        w = self.w
+        too_deep, fine = w.label("deep"), w.label("fine")
+        w.branch(w.value(f"icmp ugt i32 {self.lookup(DEPTH)}, {MAX_DEPTH}"), too_deep, fine, likely=False)
+        w.start(too_deep)
+        self.fail("RuntimeError", f"{self.name}: calls within the module are more than {MAX_DEPTH} deep")
+        w.start(fine)
 
     def propagate(self, code: str, error: str | None = None) -> None:
         w = self.w
@@ -183,9 +199,11 @@ class FunctionEmitter(StmtEmitter):
             if argument.dtype is not parameter.dtype:
                 value = self.cast(value, argument.dtype, parameter.dtype)
             arguments.append(f"{register_type(parameter.dtype)} {value}")
-        code = self.w.value(
-            f"call i32 @{function_symbol(node.op.name_hint, callee)}({', '.join([*arguments, f'ptr {self.result}'])})"
-        )
+        arguments.append(f"ptr {self.result}")
+        if callee.attrs.get("calling_conv") != PACKED:
+            arguments.append(f"i32 {self.w.pure(f'add i32 {self.lookup(DEPTH)}, 1')}")
+        symbol = function_symbol(node.op.name_hint, callee)
+        code = self.w.value(f"call i32 @{symbol}({', '.join(arguments)})")
         self.propagate(code)
         return "poison" if node.dtype == "void" else self._payload(self.result, node.dtype)
 

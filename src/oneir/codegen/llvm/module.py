@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
 from ...tir.function import PrimFunc
-from .function import FunctionEmitter, function_symbol
+from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
 from .writer import ModuleText
 
@@ -15,7 +15,8 @@ def llvm_text(mod: IRModule) -> str:
 
     A function with a `global_symbol` is visible under that name, the others only inside. Every function takes, after
     its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
-    none; functions that were given a calling convention have this parameter already.
+    none; functions that were given a calling convention have this parameter already. Those that are not packed also
+    take how deep they are called.
     """
     module = ModuleText()
     with deep_recursion():
@@ -34,11 +35,18 @@ def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> Non
         is_result = convention is not None and i == len(func.params) - 1
         name = "%result" if is_result else f"%arg{i}"
         emitter.define(var, name)
-        noalias = "noalias " if emitter.restrict and convention != 1 and not is_result and var.dtype.is_handle else ""
+        noalias = (
+            "noalias " if emitter.restrict and convention != PACKED and not is_result and var.dtype.is_handle else ""
+        )
         parameters.append(f"{register_type(var.dtype)} {noalias}{name}")
         if noalias:
             emitter.unaliased.add(var)
+    emitter.define(DEPTH, "0")
     if convention is None:
         parameters.append("ptr %result")
+    if convention != PACKED:
+        parameters.append("i32 %depth")
+        emitter.define(DEPTH, "%depth")
+        emitter.check_depth()
     emitter.stmt(func.body)
     emitter.finish("" if "global_symbol" in func.attrs else "internal", symbol, parameters)

@@ -281,8 +281,9 @@ class Returns(Mapper):
         zero = const(0)
         return SeqStmt(
             [
-                Evaluate(tvm_struct_set(self.result, zero, Field.VALUE_CODE.code, const(int(code)))),
+                # The payload first: a call in it leaves its own code in the result.
                 Evaluate(tvm_struct_set(self.result, zero, field.code, payload)),
+                Evaluate(tvm_struct_set(self.result, zero, Field.VALUE_CODE.code, const(int(code)))),
                 Evaluate(ret(const(0))),
             ]
         )
@@ -371,10 +372,10 @@ class _Callees(Mapper):
 
 
 def with_unpacked_copies(mod: IRModule) -> IRModule:
-    """The module with a private copy of each public function that another one calls."""
+    """The module with a private copy of each public function that one of the module calls."""
     functions = {var: func for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
     public = {v for v, f in functions.items() if "global_symbol" in f.attrs and f.attrs.get("calling_conv") is None}
-    if len(functions) < 2 or not public:
+    if not public:
         return mod
     copies: dict[GlobalVar, GlobalVar] = {}
     callees = _Callees(copies, public, {var.name_hint for var in mod.functions})
