@@ -62,6 +62,7 @@ def default_tir_passes() -> list[Pass]:
         transform.RemoveNoOp(),
         transform.RewriteUnsafeSelect(),
         transform.HoistIfThenElse(),
+        # no CommonSubexprElimTIR: code generation numbers values itself, so it costs time here and gains none there
         *([transform.SkipAssert()] if config.get("tir.disable_assert", False) else []),
         # the function as it is called
         transform.AnnotateEntryFunc(),
