@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 
 import ml_dtypes
 import numpy as np
@@ -274,3 +276,18 @@ def test_the_programs_below_would_be_read_if_they_were_right():
 def test_any_other_text_is_refused_and_the_place_is_named(text, message):
     with pytest.raises(JSONError, match=message):
         load_json(text)
+
+
+@pytest.mark.parametrize("copy_of", [lambda v: pickle.loads(pickle.dumps(v)), copy.deepcopy, copy.copy])
+def test_programs_are_pickled_and_copied(copy_of):
+    module = IRModule({"main": matmul()})
+    new = copy_of(module)
+    assert new is not module
+    assert structural_equal(new, module)
+    twice = copy_of(Array([x, x]))
+    assert twice[0] is twice[1]
+
+
+def test_what_cannot_be_saved_cannot_be_pickled():
+    with pytest.raises(OneIRError, match="which cannot be saved as JSON"):
+        pickle.dumps(s.AttrStmt(object(), "key", x, s.Evaluate(x)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -15,7 +17,7 @@ import pytest
 
 import oneir
 from oneir.runtime import BenchmarkResult, enabled, load_module
-from oneir.runtime.error import InvalidValue, LibraryError, NotRegistered
+from oneir.runtime.error import InvalidValue, LibraryError, NotRegistered, TypeMismatch
 from oneir.runtime.module import load_static_library
 from oneir.script import tir as T
 
@@ -226,3 +228,9 @@ print(a.tolist(), "module" in compiled)
 
 def test_enabled():
     assert enabled("llvm") and not enabled("cuda")
+
+
+@pytest.mark.parametrize("copy_of", [pickle.dumps, copy.deepcopy])
+def test_pickles_are_refused_with_what_to_do_instead(built, copy_of):
+    with pytest.raises(TypeMismatch, match="write it to a file with export_library, and read that with load_module"):
+        copy_of(built)

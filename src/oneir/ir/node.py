@@ -280,6 +280,12 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
             **{argument: changes[name] if name in changes else getattr(self, name) for name, argument in fields.items()}
         )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled and copied as JSON: a node that stands in several places stays one, and no tree is too deep."""
+        from .json import load_json, save_json
+
+        return load_json, (save_json(self),)
+
     def __str__(self) -> str:
         text = _hooks["str"](self) if "str" in _hooks else None
         if text is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from . import callback, llvm, pool, workspace
 from .device import Device
 from .entry import make_entry
-from .error import InvalidValue, LibraryError, NotRegistered
+from .error import InvalidValue, LibraryError, NotRegistered, TypeMismatch
 from .object import Object
 from .registry import get_global_func
 from .signature import Signature
@@ -150,6 +150,12 @@ class Module(Object):
 
     def __call__(self, *args: Any) -> Any:
         return self.entry_func(*args)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeMismatch(
+            "a compiled module can be neither pickled nor copied: "
+            "write it to a file with export_library, and read that with load_module"
+        )
 
     def __repr__(self) -> str:
         return f"Module({', '.join(map(str, self._signatures.values()))})"

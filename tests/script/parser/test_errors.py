@@ -8,6 +8,7 @@ import pytest
 
 from oneir.runtime.error import OneIRError, ParseError
 from oneir.script import from_source
+from oneir.script import ir as I
 from oneir.script import tir as T
 
 
@@ -196,3 +197,17 @@ def test_long_chains_are_no_problem():
     while hasattr(node, "a"):
         depth, node = depth + 1, node.a
     assert depth == 899
+
+
+@pytest.mark.parametrize(
+    ("define", "message"),
+    [
+        (lambda: T.prim_func(3), "a script is a function defined with `def`, found 3"),
+        (lambda: T.prim_func(print), "a script is a function defined with `def`, found <built-in function print>"),
+        (lambda: T.prim_func(lambda a: a), "the source of `.*<lambda>` was not found .*: it is a lambda"),
+        (lambda: I.ir_module(3), "a module is a class of functions, found 3"),
+    ],
+)
+def test_what_is_no_script(define, message):
+    with pytest.raises(ParseError, match=message):
+        define()

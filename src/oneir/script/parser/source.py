@@ -109,6 +109,8 @@ def source_of_text(text: str) -> SourceFile:
 
 def find_function(function: FunctionType) -> tuple[SourceFile, ast.FunctionDef, ast.AST]:
     """The definition of a function, and what it stands in."""
+    if not isinstance(function, FunctionType):
+        raise ParseError(f"error: a script is a function defined with `def`, found {function!r:.80}")
     code = function.__code__
     file = source_file(code.co_filename, function.__globals__)
     found = file.functions.get((code.co_firstlineno, code.co_name)) if file else None
@@ -119,6 +121,8 @@ def find_function(function: FunctionType) -> tuple[SourceFile, ast.FunctionDef, 
 
 def find_class(cls: type, frame: FrameType) -> tuple[SourceFile, ast.ClassDef]:
     """The definition of a class that is being decorated in `frame`, or was defined in its file."""
+    if not isinstance(cls, type):
+        raise ParseError(f"error: a module is a class of functions, found {cls!r:.80}")
     filename = frame.f_code.co_filename
     file = source_file(filename, frame.f_globals)
     found = file.classes.get(cls.__qualname__, []) if file else []
@@ -132,6 +136,8 @@ def find_class(cls: type, frame: FrameType) -> tuple[SourceFile, ast.ClassDef]:
 def no_source(name: str, filename: str) -> ParseError:
     """The error for a definition whose text cannot be found."""
     reason = "the file has changed since it was imported" if os.path.exists(filename) else "there is no such file"
+    if name.endswith("<lambda>"):
+        reason = "it is a lambda"
     return ParseError(
         f"error: the source of `{name}` was not found in {filename}: {reason}. Scripts are read from their text: "
         "define it in a file or a notebook cell, or pass the text to oneir.script.from_source"
