@@ -84,8 +84,10 @@ def explain(signature: Signature, args: Sequence[object]) -> OneIRError | None:
         return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}: missing {names}")
     if found > expected:
         return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}; it is {signature}")
-    known: dict[str, int] = {}
-    for index, (param, arg) in enumerate(zip(signature.params, args, strict=True)):
+    pairs = list(enumerate(zip(signature.params, args, strict=True)))
+    known = {param.name: arg for _, (param, arg) in pairs if param.kind == "int" and isinstance(arg, int)}
+    # Twice: what an extent should be may follow from a later argument.
+    for index, (param, arg) in pairs * 2:
         error = _explain_tensor(param, arg, known) if param.kind == "tensor" else _explain_scalar(param, arg)
         if error is not None:
             return type(error)(f"{signature.place(index)}: {error}")
@@ -96,6 +98,7 @@ def _arguments(count: int) -> str:
     return f"{count} argument{'' if count == 1 else 's'}"
 
 
+_INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
     "int": ("an integer", (int,)),
     "float": ("a number", (float, int)),
@@ -108,8 +111,17 @@ def _explain_scalar(param: Param, arg: object) -> OneIRError | None:
         return None
     noun, types = _SCALARS[param.kind]
     if isinstance(arg, types):
-        return None
+        return _explain_range(param, arg) if param.kind == "int" and isinstance(arg, int) else None
     return TypeMismatch(f"expected {noun}, found {_noun(arg)}")
+
+
+def _explain_range(param: Param, value: int) -> OneIRError | None:
+    """Whether a number is one of the values of an integer dtype."""
+    dtype = np.dtype(param.dtype) if param.dtype in _INTEGERS else np.dtype("int64")
+    limits = np.iinfo(dtype)
+    if limits.min <= value <= limits.max:
+        return None
+    return InvalidValue(f"expected a value of {dtype}, from {limits.min} to {limits.max}, found {value}")
 
 
 def _explain_tensor(param: Param, arg: object, known: dict[str, int]) -> OneIRError | None:

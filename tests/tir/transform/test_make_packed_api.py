@@ -141,7 +141,9 @@ def test_scalars_of_every_kind_and_returned_values():
     assert built(True, 4, 1, 2, False) == 8.0
     with pytest.raises(TypeMismatch, match="argument 0 `i` of `add`: expected an integer, found float"):
         built(1.5, 4, 1, 2, False)
-    with pytest.raises(InvalidValue, match="argument 0 `i`: the value does not fit int8"):
+    with pytest.raises(
+        InvalidValue, match="argument 0 `i` of `add`: expected a value of int8, from -128 to 127, found 300"
+    ):
         built(300, 4, 1, 2, False)
 
 
