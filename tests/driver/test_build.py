@@ -580,3 +580,15 @@ def test_a_value_computed_by_a_call_has_the_type_of_the_caller():
 def test_endless_recursion_is_an_error():
     with pytest.raises(ExecutionError, match="calls within the module are more than 1000 deep"):
         oneir.build(Recursive)["even"](-1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", -3), ("uint16", 65535), ("bool", True), ("float16", 1.5), ("bfloat16", 1.5), ("float8_e4m3fn", 1.5)],
+)
+def test_scalars_of_every_dtype_are_passed_and_returned(dtype, value):
+    @T.prim_func
+    def same(x: getattr(T, dtype)) -> getattr(T, dtype):
+        T.ret(x)
+
+    assert oneir.build(same)["same"](value) == value

@@ -20,7 +20,7 @@ from ...ir.transform import Pass
 from ...ir.visitor import Mapper
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..stmt import BufferStore, LetStmt
+from ..stmt import BufferStore, Evaluate, LetStmt
 from .analyzed import IF_THEN_ELSE
 from .pass_base import function_pass
 
@@ -111,6 +111,11 @@ class _Promote(Mapper):
             value = _rounded(node.value, value)
         predicate = None if node.predicate is None else self.visit(node.predicate)
         return node.replace(buffer=self.visit(node.buffer), value=value, indices=indices, predicate=predicate)
+
+    def visit_Evaluate(self, node: Evaluate) -> Any:
+        """A call for its effect, such as `ret`, stays the call."""
+        value = self.visit(node.value)
+        return node.replace(value=_rounded(node.value, value) if self.narrow(node.value.dtype) else value)
 
 
 def _rounded(old: PrimExpr, value: PrimExpr) -> PrimExpr:
