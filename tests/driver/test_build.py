@@ -592,3 +592,16 @@ def test_scalars_of_every_dtype_are_passed_and_returned(dtype, value):
         T.ret(x)
 
     assert oneir.build(same)["same"](value) == value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ('T.call_extern("float32", "sin f", A[0])', "expected the name of a C function, found 'sin f'"),
+        ('T.call_llvm_pure_intrin("float32", "llvm.sq rt", A[0])', "expected the name of an LLVM intrinsic"),
+    ],
+)
+def test_names_of_functions_that_are_none(call, message):
+    func = oneir.script.from_source(f"@T.prim_func\ndef f(A: T.Buffer((1,), 'float32')):\n    A[0] = {call}\n")
+    with pytest.raises(CompileError, match=message):
+        oneir.build(func)

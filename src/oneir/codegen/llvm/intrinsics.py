@@ -6,6 +6,7 @@ an error that names it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,9 @@ _UNARY = {
     "tir.popcount": "ctpop",
 }
 _BITWISE = {"tir.bitwise_and": "and", "tir.bitwise_or": "or", "tir.bitwise_xor": "xor"}
+
+_SYMBOL = re.compile(r"[\w$.]+", re.ASCII)
+"""Names of functions that LLVM reads without quotes."""
 
 
 class CallEmitter(ExprEmitter):
@@ -242,6 +246,8 @@ class CallEmitter(ExprEmitter):
         """A C function; with vector arguments, once for each lane."""
         pure = node.op.name == "tir.call_pure_extern"
         symbol, args = text_argument(node), self._typed(node.args[1:])
+        if not _SYMBOL.fullmatch(symbol):
+            raise CompileError(f"expected the name of a C function, found {symbol!r}{where(node)}")
         if node.dtype.is_scalar:
             return self._call_symbol(symbol, node.dtype, args, pure)
         lanes = []
@@ -253,7 +259,7 @@ class CallEmitter(ExprEmitter):
     def call_llvm(self, node: e.Call) -> str:
         """An LLVM intrinsic by its name; a name without a type gets the result's."""
         name = getattr(node.args[0], "value", None)
-        if not isinstance(name, str) or not name.startswith("llvm."):
+        if not isinstance(name, str) or not name.startswith("llvm.") or not _SYMBOL.fullmatch(name):
             raise CompileError(
                 f'expected the name of an LLVM intrinsic, such as "llvm.sqrt", found {node.args[0]}{where(node)}'
             )

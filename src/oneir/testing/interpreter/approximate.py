@@ -24,8 +24,8 @@ SUM_TOLERANCE = 4
 """Units of eps times the sum of magnitudes by which a sum may be off."""
 CALL_TOLERANCE = 4
 """Units in the last place by which a mathematical function may be off."""
-_PARTS = (-1.0, 1.0, *((i * 0.6180339887498949) % 2 - 1 for i in range(1, 127)))
-"""The ends of an interval, and points inside of it at irregular steps, which no period of a function can match."""
+_PARTS = (-1.0, 1.0, *np.random.default_rng(0).uniform(-1, 1, 126).tolist())
+"""The ends of an interval, and random points inside of it, which no period of a function can match."""
 
 
 @functools.cache
