@@ -42,7 +42,7 @@ from .runtime.script_printer import set_script_hooks
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import arith, driver, script, te
+    from . import arith, driver, script, te, topi
     from .driver import build, compile
 
 
@@ -76,6 +76,7 @@ __all__ = [
     "target",
     "te",
     "tir",
+    "topi",
     "transform",
     "vpi",
     "vulkan",
@@ -91,6 +92,7 @@ _ON_DEMAND = {
     "script": "script",
     "te": "te",
     "testing": "testing",
+    "topi": "topi",
 }
 
 

@@ -1,0 +1,239 @@
+"""Operators of one or two operands that broadcast against each other, as in NumPy.
+
+Each takes tensors, expressions and numbers; of operands none of which is a tensor it makes an expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import te
+from ..ir import operators as ops
+from ..ir.expr import Select
+from ..runtime.error import ShapeMismatch
+from ..te.tensor import Tensor
+from ..tir import op as tir_op
+from ..tir.expr import expr_array
+from . import tag
+from .index import broadcast_index, broadcast_shape, constant, is_equal, shape_text
+
+
+def broadcast_to(data: Tensor, shape: Any) -> Tensor:
+    """`data` repeated along dimensions that it lacks, or of extent 1, so that it has `shape`."""
+    target = expr_array(shape)
+    common = broadcast_shape(target, data.shape, "broadcast_to")
+    fits = len(common) == len(target) and all(
+        constant(extent) is None or is_equal(extent, c) for extent, c in zip(target, common, strict=True)
+    )
+    if not fits:
+        raise ShapeMismatch(
+            f"topi.broadcast_to: a tensor of shape {shape_text(data.shape)} does not broadcast to {shape_text(target)}"
+        )
+    return te.compute(
+        target, lambda *ax: data(*broadcast_index(ax, data.shape, common)), name="T_broadcast_to", tag=tag.BROADCAST
+    )
+
+
+def _binary(name: str, rule: Callable[[Any, Any], Any], lhs: Any, rhs: Any) -> Any:
+    """The rule over both operands: tensors are broadcast, and what is no tensor goes with every element."""
+    if isinstance(lhs, Tensor) and isinstance(rhs, Tensor):
+        shape = broadcast_shape(lhs.shape, rhs.shape, name)
+        return te.compute(
+            shape,
+            lambda *ax: rule(
+                lhs(*broadcast_index(ax, lhs.shape, shape)),
+                rhs(*broadcast_index(ax, rhs.shape, shape)),
+            ),
+            name=f"T_{name}",
+            tag=tag.BROADCAST,
+        )
+    if isinstance(lhs, Tensor):
+        return te.compute(lhs.shape, lambda *ax: rule(lhs(*ax), rhs), name=f"T_{name}", tag=tag.ELEMWISE)
+    if isinstance(rhs, Tensor):
+        return te.compute(rhs.shape, lambda *ax: rule(lhs, rhs(*ax)), name=f"T_{name}", tag=tag.ELEMWISE)
+    return rule(lhs, rhs)
+
+
+def _unary(name: str, rule: Callable[[Any], Any], data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return te.compute(data.shape, lambda *ax: rule(data(*ax)), name=f"T_{name}", tag=tag.ELEMWISE)
+    return rule(data)
+
+
+def add(lhs: Any, rhs: Any) -> Any:
+    """lhs + rhs"""
+    return _binary("add", ops.add, lhs, rhs)
+
+
+def subtract(lhs: Any, rhs: Any) -> Any:
+    """lhs - rhs"""
+    return _binary("subtract", ops.subtract, lhs, rhs)
+
+
+def multiply(lhs: Any, rhs: Any) -> Any:
+    """lhs * rhs"""
+    return _binary("multiply", ops.multiply, lhs, rhs)
+
+
+def divide(lhs: Any, rhs: Any) -> Any:
+    """lhs / rhs; of integers, rounded towards zero."""
+    return _binary("divide", _divide, lhs, rhs)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    return ops.divide(a, b) if a.dtype.is_float else ops.truncdiv(a, b)
+
+
+def floor_divide(lhs: Any, rhs: Any) -> Any:
+    """lhs / rhs rounded down."""
+    return _binary("floor_divide", _floor_divide, lhs, rhs)
+
+
+def _floor_divide(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    return tir_op.floor(ops.divide(a, b)) if a.dtype.is_float else ops.floordiv(a, b)
+
+
+def log_add_exp(lhs: Any, rhs: Any) -> Any:
+    """log(exp(lhs) + exp(rhs)), without overflow."""
+    return _binary("log_add_exp", tir_op.logaddexp, lhs, rhs)
+
+
+def mod(lhs: Any, rhs: Any) -> Any:
+    """The remainder of lhs / rhs with the sign of lhs."""
+    return _binary("mod", _mod, lhs, rhs)
+
+
+def _mod(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    return tir_op.fmod(a, b) if a.dtype.is_float else ops.truncmod(a, b)
+
+
+def floor_mod(lhs: Any, rhs: Any) -> Any:
+    """The remainder of lhs / rhs rounded down; it has the sign of rhs."""
+    return _binary("floor_mod", _floor_mod, lhs, rhs)
+
+
+def _floor_mod(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    if a.dtype.is_float:
+        return ops.subtract(a, ops.multiply(_floor_divide(a, b), b))
+    return ops.floormod(a, b)
+
+
+def maximum(lhs: Any, rhs: Any) -> Any:
+    """The larger of lhs and rhs."""
+    return _binary("maximum", ops.maximum, lhs, rhs)
+
+
+def minimum(lhs: Any, rhs: Any) -> Any:
+    """The smaller of lhs and rhs."""
+    return _binary("minimum", ops.minimum, lhs, rhs)
+
+
+def power(lhs: Any, rhs: Any) -> Any:
+    """lhs to the power rhs; of integers, an integer."""
+    return _binary("power", _power, lhs, rhs)
+
+
+def _power(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    if a.dtype.is_float:
+        return tir_op.power(a, b)
+    return ops.cast(a.dtype, tir_op.round(tir_op.power(ops.cast("float64", a), ops.cast("float64", b))))
+
+
+def left_shift(lhs: Any, rhs: Any) -> Any:
+    """lhs << rhs, of integers."""
+    return _binary("left_shift", ops.shift_left, lhs, rhs)
+
+
+def right_shift(lhs: Any, rhs: Any) -> Any:
+    """lhs >> rhs, of integers; the sign is kept."""
+    return _binary("right_shift", ops.shift_right, lhs, rhs)
+
+
+def greater(lhs: Any, rhs: Any) -> Any:
+    """lhs > rhs"""
+    return _binary("greater", ops.greater, lhs, rhs)
+
+
+def less(lhs: Any, rhs: Any) -> Any:
+    """lhs < rhs"""
+    return _binary("less", ops.less, lhs, rhs)
+
+
+def equal(lhs: Any, rhs: Any) -> Any:
+    """lhs == rhs"""
+    return _binary("equal", ops.equal, lhs, rhs)
+
+
+def not_equal(lhs: Any, rhs: Any) -> Any:
+    """lhs != rhs"""
+    return _binary("not_equal", ops.not_equal, lhs, rhs)
+
+
+def greater_equal(lhs: Any, rhs: Any) -> Any:
+    """lhs >= rhs"""
+    return _binary("greater_equal", ops.greater_equal, lhs, rhs)
+
+
+def less_equal(lhs: Any, rhs: Any) -> Any:
+    """lhs <= rhs"""
+    return _binary("less_equal", ops.less_equal, lhs, rhs)
+
+
+def logical_and(lhs: Any, rhs: Any) -> Any:
+    """lhs and rhs, of bools."""
+    return _binary("logical_and", ops.logical_and, lhs, rhs)
+
+
+def logical_or(lhs: Any, rhs: Any) -> Any:
+    """lhs or rhs, of bools."""
+    return _binary("logical_or", ops.logical_or, lhs, rhs)
+
+
+def logical_xor(lhs: Any, rhs: Any) -> Any:
+    """Whether lhs and rhs differ, of bools."""
+    return _binary("logical_xor", ops.bitwise_xor, lhs, rhs)
+
+
+def bitwise_and(lhs: Any, rhs: Any) -> Any:
+    """lhs & rhs, of integers and bools."""
+    return _binary("bitwise_and", ops.bitwise_and, lhs, rhs)
+
+
+def bitwise_or(lhs: Any, rhs: Any) -> Any:
+    """lhs | rhs, of integers and bools."""
+    return _binary("bitwise_or", ops.bitwise_or, lhs, rhs)
+
+
+def bitwise_xor(lhs: Any, rhs: Any) -> Any:
+    """lhs ^ rhs, of integers and bools."""
+    return _binary("bitwise_xor", ops.bitwise_xor, lhs, rhs)
+
+
+def logical_not(data: Any) -> Any:
+    """not data, of bools."""
+    return _unary("logical_not", ops.logical_not, data)
+
+
+def bitwise_not(data: Any) -> Any:
+    """~data, of integers and bools."""
+    return _unary("bitwise_not", ops.bitwise_not, data)
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """x where the condition holds (is not 0), else y; all three broadcast against each other."""
+    if x.dtype != y.dtype:
+        raise ShapeMismatch(f"topi.where: expected x and y of one dtype, found {x.dtype} and {y.dtype}")
+    shape = broadcast_shape(condition.shape, broadcast_shape(x.shape, y.shape, "where"), "where")
+
+    def select(*ax: Any) -> Any:
+        chosen, if_true, if_false = (t(*broadcast_index(ax, t.shape, shape)) for t in (condition, x, y))
+        holds = chosen if chosen.dtype.is_bool else ops.not_equal(chosen, 0)
+        return Select(holds, if_true, if_false)
+
+    return te.compute(shape, select, name="T_where", tag=tag.BROADCAST)

@@ -1,0 +1,139 @@
+"""Shapes, axes and indices, as all operators check and compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..arith import Analyzer
+from ..ir import operators as ops
+from ..ir.expr import IntImm, PrimExpr, as_expr, const
+from ..runtime.error import InvalidValue, ShapeMismatch
+
+
+def constant(value: Any) -> int | None:
+    """The value of an int or of an integer constant; None for anything else."""
+    if isinstance(value, int):
+        return value
+    value = as_expr(value)
+    return value.value if isinstance(value, IntImm) else None
+
+
+def constants(values: Any) -> list[int] | None:
+    """The values of integer constants; None when one is none."""
+    found = [constant(v) for v in values]
+    return None if None in found else [v for v in found if v is not None]
+
+
+def require_int(value: Any, function: str, what: str) -> int:
+    """The value of an argument that must be known when compiling."""
+    found = constant(value)
+    if found is None:
+        raise InvalidValue(f"topi.{function}: expected a constant integer for {what}, found {value}")
+    return found
+
+
+def require_axis(axis: Any, ndim: int, function: str, what: str = "axis") -> int:
+    """An axis in [-ndim, ndim) as one in [0, ndim)."""
+    found = require_int(axis, function, what)
+    if not -ndim <= found < ndim:
+        raise InvalidValue(f"topi.{function}: expected {what} in [{-ndim}, {ndim}), found {found}")
+    return found % ndim
+
+
+def require_ndim(tensor: Any, ndim: int, function: str, what: str) -> None:
+    """Refuses a tensor of another number of dimensions."""
+    if len(tensor.shape) != ndim:
+        raise ShapeMismatch(
+            f"topi.{function}: expected {what} of {ndim} dimensions, found the shape {shape_text(tensor.shape)}"
+        )
+
+
+def shape_text(shape: Any) -> str:
+    """A shape as messages show it."""
+    inner = ", ".join(str(d) for d in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def is_equal(a: Any, b: Any) -> bool:
+    """Whether two extents are provably the same."""
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        return x == y
+    return ops.same_expr(a, b) or constant(Analyzer().simplify(ops.subtract(a, b))) == 0
+
+
+def is_one(extent: Any) -> bool:
+    """Whether an extent is the constant 1."""
+    return constant(extent) == 1
+
+
+def is_empty(shape: Any) -> bool:
+    """Whether an extent is the constant 0."""
+    return any(constant(d) == 0 for d in shape)
+
+
+def size_of(shape: Any) -> PrimExpr:
+    """The number of elements."""
+    size = const(1)
+    for extent in shape:
+        size = ops.multiply(size, extent)
+    return size
+
+
+def ravel(indices: Sequence[Any], shape: Any) -> Any:
+    """The position in row-major order of the element at the indices."""
+    if not indices:
+        return const(0)
+    position = indices[0]
+    for index, extent in zip(indices[1:], shape[1:], strict=True):
+        position = ops.add(ops.multiply(position, extent), index)
+    return position
+
+
+def unravel(position: Any, shape: Any) -> list[Any]:
+    """The indices of the element at a position in row-major order."""
+    indices = []
+    for extent in reversed(list(shape)):
+        indices.append(ops.floormod(position, extent))
+        position = ops.floordiv(position, extent)
+    return indices[::-1]
+
+
+def broadcast_shape(a: Any, b: Any, function: str) -> list[PrimExpr]:
+    """The shape that two shapes broadcast to, by NumPy's rules; an unknown extent is taken to fit a known one."""
+    short, long = sorted((list(a), list(b)), key=len)
+    shape = long[: len(long) - len(short)]
+    for x, y in zip(a[len(a) - len(short) :], b[len(b) - len(short) :], strict=True):
+        shape.append(_common_extent(x, y, a, b, function))
+    return shape
+
+
+def _common_extent(x: PrimExpr, y: PrimExpr, a: Any, b: Any, function: str) -> PrimExpr:
+    dtype = x.dtype if x.dtype.bits >= y.dtype.bits else y.dtype
+    known_x, known_y = constant(x), constant(y)
+    if is_equal(x, y) or known_y == 1:
+        common = x
+    elif known_x == 1:
+        common = y
+    elif known_x is None and known_y is None:
+        common = ops.maximum(x, y)
+    elif known_x is None:
+        common = y
+    elif known_y is None:
+        common = x
+    else:
+        raise ShapeMismatch(
+            f"topi.{function}: the shapes {shape_text(a)} and {shape_text(b)} do not broadcast: "
+            f"{known_x} meets {known_y}; make them equal, or one of them 1"
+        )
+    return ops.cast(dtype, common)
+
+
+def broadcast_index(indices: Sequence[Any], shape: Any, common: Any) -> list[Any]:
+    """The indices of a tensor of `shape` for the element at `indices` of the shape that it is broadcast to."""
+    skipped = len(common) - len(shape)
+    return [
+        const(0, index.dtype) if is_one(extent) and not is_one(target) else index
+        for index, extent, target in zip(indices[skipped:], shape, common[skipped:], strict=True)
+    ]

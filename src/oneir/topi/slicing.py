@@ -1,0 +1,307 @@
+"""Parts of tensors: slices, splits and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..arith import Analyzer
+from ..ir import operators as ops
+from ..ir.expr import PrimExpr, Select, Var, as_expr, const
+from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
+from ..te.tensor import Tensor
+from ..tir import op as tir_op
+from ..tir.expr import ProducerLoad
+from . import tag
+from .index import constant, constants, require_axis, require_int, require_ndim, shape_text
+
+
+def strided_slice(
+    a: Tensor,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    axes: Any = None,
+    slice_mode: str = "end",
+    assume_inbound: bool = True,
+) -> Tensor:
+    """a[begin:end:strides] along the leading dimensions, or along `axes`.
+
+    Bounds count from the end where negative; None leaves a side open. With `slice_mode="size"`, `end` holds lengths
+    instead, -1 for all that follows, and strides are not used. Where an extent or a bound is not known,
+    `assume_inbound` says that no bound needs to be cut to the extent. Bounds given as tensors make a result whose
+    extents are new variables.
+    """
+    if slice_mode not in ("end", "size"):
+        raise InvalidValue(f'topi.strided_slice: expected slice_mode "end" or "size", found {slice_mode!r}')
+    if any(isinstance(v, Tensor) for v in (begin, end, strides)):
+        if axes is not None:
+            raise InvalidValue("topi.strided_slice: axes cannot be given together with bounds in tensors")
+        return _slice_by_tensors(a, begin, end, strides)
+    begin, end = list(begin), list(end)
+    count = len(axes) if axes else max(len(begin), len(end))
+    if count > a.ndim or (axes and (len(begin), len(end)) != (count, count)):
+        raise ShapeMismatch(
+            f"topi.strided_slice: {len(begin)} begins, {len(end)} ends and axes {axes} for a tensor of shape "
+            f"{shape_text(a.shape)}"
+        )
+    where = [require_axis(i, a.ndim, "strided_slice", "an axis") for i in axes] if axes else list(range(count))
+    strides = list(strides or ())
+    strides += [1] * (count - len(strides))
+    begin += [None] * (count - len(begin))
+    end += [None] * (count - len(end))
+    if any(constant(s) == 0 for s in strides):
+        raise InvalidValue("topi.strided_slice: expected strides other than 0")
+    known = [v for v in (*begin, *end, *strides, *a.shape) if v is not None]
+    if constants(known) is not None:
+        name = "T_strided_slice_with_axes" if axes else "T_strided_slice"
+        return _static_slice(a, begin, end, strides, where, slice_mode, name)
+    name = "T_dynamic_strided_slice_with_axes" if axes else "T_dynamic_strided_slice"
+    return _symbolic_slice(a, begin, end, strides, where, slice_mode, assume_inbound, name)
+
+
+def _sliced(a: Tensor, shape: Sequence[Any], begins: dict[int, Any], strides: dict[int, Any], name: str) -> Tensor:
+    def element(*ax: Any) -> PrimExpr:
+        place = list(ax)
+        for axis, first in begins.items():
+            place[axis] = ops.add(ops.multiply(ax[axis], strides[axis]), first)
+        return a(*place)
+
+    return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
+
+
+def _static_slice(
+    a: Tensor, begin: list[Any], end: list[Any], strides: list[Any], axes: list[int], mode: str, name: str
+) -> Tensor:
+    shape = list(a.shape)
+    begins: dict[int, Any] = {}
+    steps: dict[int, Any] = {}
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        extent = require_int(a.shape[axis], "strided_slice", "an extent")
+        first = None if b is None else constant(b)
+        step, last = (1 if mode == "size" else constant(s)), None if e is None else constant(e)
+        if mode == "size" and last is not None:
+            start = slice(first, None).indices(extent)[0]
+            last = None if last < 0 else start + last
+        taken = range(*slice(first, last, step).indices(extent))
+        dtype = a.shape[axis].dtype
+        shape[axis] = const(len(taken), dtype)
+        begins[axis], steps[axis] = const(taken.start, dtype), const(taken.step, dtype)
+    return _sliced(a, shape, begins, steps, name)
+
+
+def _symbolic_slice(
+    a: Tensor,
+    begin: list[Any],
+    end: list[Any],
+    strides: list[Any],
+    axes: list[int],
+    mode: str,
+    assume_inbound: bool,
+    name: str,
+) -> Tensor:
+    analyzer = Analyzer()
+    shape = list(a.shape)
+    begins: dict[int, Any] = {}
+    steps: dict[int, Any] = {}
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        extent, step = a.shape[axis], const(1) if mode == "size" else as_expr(s)
+        first = _first(extent, step) if b is None else as_expr(b)
+        if e is None or (mode == "size" and (constant(e) or 0) < 0):
+            last = _beyond(extent, step)
+        else:
+            last = ops.add(first, e) if mode == "size" else as_expr(e)
+        shape[axis] = analyzer.simplify(slice_length(first, last, step, extent, assume_inbound))
+        begins[axis], steps[axis] = _begin(first, step, extent, assume_inbound), step
+    return _sliced(a, shape, begins, steps, name)
+
+
+def _first(extent: PrimExpr, step: PrimExpr) -> PrimExpr:
+    """Where a slice begins that is open on that side."""
+    backwards = ops.less(step, 0)
+    return tir_op.if_then_else(backwards, ops.subtract(extent, 1), const(0, extent.dtype))
+
+
+def _beyond(extent: PrimExpr, step: PrimExpr) -> PrimExpr:
+    """Where a slice ends that is open on that side; -1 - extent counts from the end to just before the first."""
+    backwards = ops.less(step, 0)
+    return tir_op.if_then_else(backwards, ops.subtract(-1, extent), extent)
+
+
+def _from_front(bound: Any, extent: PrimExpr) -> PrimExpr:
+    """A bound whose sign is known, counted from the front."""
+    value = constant(bound)
+    return ops.add(extent, bound) if value is not None and value < 0 else as_expr(bound)
+
+
+def _clamped(bound: Any, extent: PrimExpr, step: PrimExpr) -> PrimExpr:
+    """A bound counted from the front and cut to what a slice in the direction of the step can have."""
+    if isinstance(bound, Var) and bound is extent:
+        return bound
+    value = constant(bound)
+    if value is None or value < 0:
+        bound = tir_op.if_then_else(ops.less(bound, 0), ops.add(bound, extent), bound)
+    backwards = ops.less(step, 0)
+    low = tir_op.if_then_else(backwards, -1, 0)
+    high = tir_op.if_then_else(backwards, ops.subtract(extent, 1), extent)
+    return ops.minimum(ops.maximum(bound, low), high)
+
+
+def _begin(bound: PrimExpr, step: PrimExpr, extent: PrimExpr, assume_inbound: bool) -> PrimExpr:
+    value = constant(bound)
+    # Where nothing is read unless the bound lies inside, there is nothing to cut.
+    if assume_inbound or (value is not None and value >= 0 and (constant(step) or 0) > 0):
+        return _from_front(bound, extent)
+    return _clamped(bound, extent, step)
+
+
+def slice_length(begin: Any, end: Any, stride: Any, extent: Any, assume_inbound: bool = True) -> PrimExpr:
+    """The number of elements of begin:end:stride of an axis; not negative only if begin and end are in order."""
+    stride, extent = as_expr(stride), as_expr(extent)
+    cut = _from_front if assume_inbound else lambda bound, extent: _clamped(bound, extent, stride)
+    begin, end = cut(begin, extent), cut(end, extent)
+    forwards = tir_op.ceildiv(ops.subtract(end, begin), stride)
+    if constant(stride) is not None and (constant(stride) or 0) > 0:
+        return forwards
+    backwards = tir_op.ceildiv(ops.subtract(begin, end), ops.negative(stride))
+    return tir_op.if_then_else(ops.less(stride, 0), backwards, forwards)
+
+
+def _slice_by_tensors(a: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
+    given = next(v for v in (begin, end, strides) if isinstance(v, Tensor))
+    require_ndim(given, 1, "strided_slice", "bounds in a vector")
+    count = require_int(given.shape[0], "strided_slice", "the number of bounds")
+    if count > a.ndim:
+        raise ShapeMismatch(f"topi.strided_slice: {count} bounds for a tensor of shape {shape_text(a.shape)}")
+
+    def values(vector: Any) -> list[PrimExpr]:
+        if isinstance(vector, Tensor):
+            return [vector(const(i, given.shape[0].dtype)) for i in range(count)]
+        return [as_expr(v) for v in vector]
+
+    first, last, step = values(begin), values(end), values([1] * count if strides is None else strides)
+    if not len(first) == len(last) == len(step) == count:
+        raise ShapeMismatch(
+            f"topi.strided_slice: expected as many begins, ends and strides, found {len(first)}, {len(last)}, "
+            f"{len(step)}"
+        )
+    shape = list(a.shape)
+    for i, bounds in enumerate(zip(first, last, step, strict=True)):
+        read = any(isinstance(v, ProducerLoad) for v in bounds)
+        shape[i] = Var("dim", a.shape[i].dtype) if read else slice_length(*bounds, a.shape[i])
+    begins = {i: ops.minimum(v, ops.subtract(a.shape[i], 1)) for i, v in enumerate(first)}
+    return _sliced(a, shape, begins, dict(enumerate(step)), "T_strided_slice_dynamic")
+
+
+def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
+    """A slice whose bounds are in vectors, one element for each dimension; the caller gives the resulting shape."""
+    for vector, what in ((begin, "begin"), (end, "end"), (strides, "strides")):
+        require_ndim(vector, 1, "dynamic_strided_slice", what)
+        if constant(vector.shape[0]) != a.ndim:
+            raise ShapeMismatch(
+                f"topi.dynamic_strided_slice: expected {what} of {a.ndim} elements for a tensor of shape "
+                f"{shape_text(a.shape)}, found {vector.shape[0]}"
+            )
+
+    def element(*ax: Any) -> PrimExpr:
+        place = []
+        for i, extent in enumerate(a.shape):
+            at = const(i, "int64")
+            first = ops.minimum(begin(at), ops.subtract(extent, 1))
+            place.append(ops.add(ops.multiply(ax[i], strides(at)), first))
+        return a(*place)
+
+    return te.compute(output_shape, element, name="T_strided_slice_dynamic", tag=tag.INJECTIVE)
+
+
+def strided_set(a: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tensor | None = None) -> Tensor:
+    """`a` with the elements of a[begin:end:strides] replaced by those of `v`; bounds are vectors of int32."""
+    for vector, what in ((begin, "begin"), (end, "end"), (strides, "strides")):
+        if vector is None:
+            continue
+        require_ndim(vector, 1, "strided_set", what)
+        if vector.dtype != "int32":
+            raise TypeMismatch(f"topi.strided_set: expected {what} of int32, found {vector.dtype}")
+
+    def entry(vector: Tensor | None, i: int, otherwise: Any) -> PrimExpr:
+        if vector is None or i >= require_int(vector.shape[0], "strided_set", "the number of bounds"):
+            return as_expr(otherwise)
+        return vector(i)
+
+    bounds = []
+    for i, extent in enumerate(a.shape):
+        step = entry(strides, i, 1)
+        forwards = ops.greater(step, 0)
+        first = entry(begin, i, Select(forwards, as_expr(0), ops.subtract(extent, 1)))
+        last = entry(end, i, Select(forwards, extent, ops.subtract(-1, extent)))
+        first, last = (Select(ops.less(b, 0), ops.add(b, extent), b) for b in (first, last))
+        bounds.append((first, last, step, forwards))
+
+    def element(*i: Any) -> PrimExpr:
+        inside = const(True)
+        place = []
+        for index, (first, last, step, forwards) in zip(i, bounds, strict=True):
+            ahead = ops.logical_and(ops.greater_equal(index, first), ops.less(index, last))
+            behind = ops.logical_and(ops.less_equal(index, first), ops.greater(index, last))
+            distance = ops.subtract(index, first)
+            inside = ops.logical_and(inside, Select(forwards, ahead, behind))
+            inside = ops.logical_and(inside, ops.equal(ops.floormod(distance, step), 0))
+            place.append(ops.floordiv(distance, step))
+        return tir_op.if_then_else(inside, v(*place), a(*i))
+
+    return te.compute(a.shape, element, name="strided_set", tag=f"{tag.INJECTIVE},strided_set")
+
+
+def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    """A tensor cut along an axis: into an int number of equal parts, or before each of the given indices."""
+    axis = require_axis(axis, ary.ndim, "split")
+    extent = ary.shape[axis]
+    name = "T_split"
+    if isinstance(indices_or_sections, (list, tuple)):
+        cuts = [as_expr(i) for i in indices_or_sections]
+    else:
+        name = "T_split_sections"
+        parts = require_int(indices_or_sections, "split", "the number of parts")
+        if parts < 1 or (constant(extent) or 0) % parts:
+            raise InvalidValue(f"topi.split: cannot cut {extent} elements along axis {axis} into {parts} equal parts")
+        each = ops.floordiv(extent, parts)
+        cuts = [ops.multiply(each, i) for i in range(1, parts)]
+    known = [c for c in map(constant, cuts) if c is not None]
+    if known != sorted(known) or (known and known[0] < 0):
+        raise InvalidValue(f"topi.split: expected ascending indices, found {known}")
+    begins = [const(0), *cuts]
+    ends = [*cuts, extent]
+
+    def part(begin: PrimExpr, end: PrimExpr) -> Tensor:
+        return te.compute(
+            [*ary.shape[:axis], ops.subtract(end, begin), *ary.shape[axis + 1 :]],
+            lambda *ax: ary(*ax[:axis], ops.add(ax[axis], begin), *ax[axis + 1 :]),
+            name=name,
+            tag=tag.INJECTIVE,
+        )
+
+    return [part(begin, end) for begin, end in zip(begins, ends, strict=True)]
+
+
+def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+    """All windows over `axis` and the axes after it, `strides` apart; their own dimensions come last."""
+    axis = require_axis(axis, data.ndim, "sliding_window")
+    window, steps = list(window_shape), list(strides)
+    count = data.ndim - axis
+    if not len(window) == len(steps) == count:
+        raise ShapeMismatch(
+            f"topi.sliding_window: expected {count} window extents and strides for {shape_text(data.shape)} from axis "
+            f"{axis} on, found {window} and {steps}"
+        )
+
+    def element(*ax: Any) -> PrimExpr:
+        which, inside = ax[axis : axis + count], ax[axis + count :]
+        place = [ops.add(ops.multiply(w, s), i) for w, s, i in zip(which, steps, inside, strict=True)]
+        return data(*ax[:axis], *place)
+
+    counts = [
+        ops.floordiv(ops.subtract(ops.add(ops.subtract(d, w - 1), s), 1), s)
+        for d, w, s in zip(data.shape[axis:], window, steps, strict=True)
+    ]
+    return te.compute([*data.shape[:axis], *counts, *window], element, name="T_sliding_window")
