@@ -80,3 +80,9 @@ def file_of(entry, items=b"1234"):
 def test_damaged_files_are_refused(data, message):
     with pytest.raises(InvalidValue, match=message):
         load_param_dict(data)
+
+
+def test_a_refusal_names_the_file(tmp_path):
+    (tmp_path / "p.safetensors").write_bytes(b"123")
+    with pytest.raises(InvalidValue, match=r"p\.safetensors: expected the safetensors format, found 3 bytes"):
+        load_param_dict_from_file(tmp_path / "p.safetensors")

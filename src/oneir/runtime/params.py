@@ -84,8 +84,11 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Tensor]:
 
 
 def load_param_dict_from_file(path: str | Path) -> dict[str, Tensor]:
-    """The tensors in a file of the safetensors format."""
-    return load_param_dict(Path(path).read_bytes())
+    """The tensors in a file of the safetensors format; `InvalidValue`, which names the file, for any other."""
+    try:
+        return load_param_dict(Path(path).read_bytes())
+    except InvalidValue as error:
+        raise InvalidValue(f"{path}: {error}") from None
 
 
 def _read(name: str, entry: Any, items: memoryview) -> Tensor:
