@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.dtype import DTypeName
 from ..runtime.error import OneIRError
 
 _FLOAT8 = {
@@ -31,7 +32,7 @@ _FLOAT8_PATTERN = re.compile(r"(float8_e\w+?|float6_e\w+?|float4_e\w+?)(?:x(vsca
 _interned: dict[str, DataType] = {}
 
 
-class DataType(str):
+class DataType(DTypeName):
     """An interned type name with its parts.
 
     Attributes

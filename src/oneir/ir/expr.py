@@ -220,7 +220,24 @@ PrimExprWithOp = PrimExpr
 
 
 class RelaxExpr(BaseExpr):
-    """Base of graph expressions."""
+    """Base of graph expressions.
+
+    What is known about the value of one while compiling is its struct info. It is worked out once the expression becomes
+    part of a program; `struct_info_` is None until then.
+    """
+
+    struct_info_: Any = derived()
+
+    @property
+    def struct_info(self) -> Any:
+        """What is known about the value; an `InvalidValue` as long as that has not been worked out."""
+        info = getattr(self, "struct_info_", None)
+        if info is None:
+            raise InvalidValue(
+                f"the struct info of the {type(self).__name__} `{self}` is not known yet: "
+                "normalize it first, with `BlockBuilder.normalize` or by emitting it"
+            )
+        return info
 
 
 def as_expr(value: Any) -> PrimExpr:

@@ -67,9 +67,15 @@ def child(
     return Field("child", default, convert, defines, argument)
 
 
-def attr(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
-    """A field of plain data."""
-    return Field("attr", default, convert, argument=argument)
+def attr(
+    default: Any = _MISSING,
+    *,
+    convert: Callable[[Any], Any] | None = None,
+    defines: bool = False,
+    argument: str = "",
+) -> Any:
+    """A field of plain data. `defines` as of a child: in a binder, unbound variables inside are bound by it."""
+    return Field("attr", default, convert, defines, argument)
 
 
 def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:

@@ -1,0 +1,52 @@
+"""Graphs of operators over tensors, and the program that runs them.
+
+bb = relax.BlockBuilder()
+x = relax.Var("x", relax.TensorStructInfo((n, 4), "float32"))
+with bb.function("main", [x]):
+    with bb.dataflow():
+        out = bb.emit_output(relax.op.nn.relu(x))
+    bb.emit_func_output(out)
+mod = bb.finalize()
+"""
+
+from . import analysis, op, transform
+from .block_builder import BlockBuilder
+from .emit_te import TEPlaceholderOp, te_tensor
+from .expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    Expr,
+    ExprWithOp,
+    ExternFunc,
+    Function,
+    Id,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    const,
+    extern,
+    get_shape_of,
+    make_shape,
+)
+from .struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .ty import DynTensorType, ObjectType, PackedFuncType, ShapeType, TensorType

@@ -1,0 +1,3 @@
+"""Operators of neural networks."""
+
+from .activation import relu

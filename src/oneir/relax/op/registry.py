@@ -1,0 +1,139 @@
+"""How an operator is registered: once, with all that is known of it, where its family lives.
+
+    @operator("relax.nn.relu", pattern=OpPattern.ELEMENTWISE)
+    def relu(data: Expr) -> Call:
+        \"\"\"max(data, 0), elementwise; NaN stays NaN.\"\"\"
+        return relu.call(data)
+
+    relu.struct_info(same_as_input)
+    relu.reference(lambda data: np.maximum(data, 0))
+    relu.legalize(topi.nn.relu)
+
+The function is what users call; it brings its arguments into the form that the call holds. Expressions are arguments;
+everything else is an attribute, by name, in the order in which it prints. Passes look facts up and never name operators.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from ...ir.expr import const
+from ...ir.op import Op
+from ...runtime.error import TypeMismatch
+from ..expr import Call, Constant, Expr, as_graph_expr
+from ..struct_info import StructInfo
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+StructInfoRule = Callable[[Call, Any], StructInfo]
+"""What a call gives, from what is known of its arguments: `rule(call, builder)`."""
+Legalization = Callable[[Any, Call], Expr]
+"""The call in terms of `call_tir` and other operators: `legalize(builder, call)`; the call itself where it stays."""
+
+
+class OpPattern(IntEnum):
+    """How an operator's output elements depend on its inputs' elements; decides what may be fused."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_EWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+class Operator(Generic[P, R]):
+    """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
+
+    Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
+    "FReference", "FGradient", "TOpPattern".
+    """
+
+    def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
+        self.function = function
+        self.op = Op.register(name, description=(function.__doc__ or "").strip(), FPurity=pure)
+        if pattern is not None:
+            self.op.set_attr("TOpPattern", int(pattern))
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def call(self, *args: Any, **attrs: Any) -> Call:
+        """The call of the operator. An argument that is None is left out: it must be the last ones."""
+        values: list[Expr] = []
+        for position, value in enumerate(args):
+            if value is None:
+                if any(later is not None for later in args[position:]):
+                    raise TypeMismatch(f"{self.op.name}: argument {position} is missing but a later one is given")
+                break
+            try:
+                values.append(as_graph_expr(value))
+            except TypeMismatch as error:
+                raise TypeMismatch(f"{self.op.name}, argument {position}: {error}") from None
+        return Call(self.op, values, attrs)
+
+    def struct_info(self, rule: StructInfoRule) -> StructInfoRule:
+        """Registers what a call gives."""
+        self.op.set_attr("FInferStructInfo", rule)
+        return rule
+
+    def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Registers what the operator computes, over NumPy arrays: `function(*args, **attrs)`.
+
+        Tuples are tuples of arrays, shapes tuples of integers.
+        """
+        self.op.set_attr("FReference", function)
+        return function
+
+    def legalize(
+        self, te_function: Callable[..., Any], hint: str | None = None, *, inline_scalars: bool = False
+    ) -> None:
+        """Registers the tensor expression that computes a call: `te_function(*args, **attrs)`.
+
+        The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
+        constants without dimensions become numbers in the loops.
+        """
+        name = hint or te_function.__name__
+
+        def legalize(builder: Any, call: Call) -> Expr:
+            args = [inlined(a) for a in call.args] if inline_scalars else call.args
+            return builder.call_te(te_function, *args, **call.attrs.values_by_name, primfunc_name_hint=name)
+
+        self.legalize_as(legalize)
+
+    def legalize_as(self, rule: Legalization) -> Legalization:
+        """Registers how a call is rewritten."""
+        self.op.set_attr("FLegalize", rule)
+        return rule
+
+    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Registers the gradients with respect to the arguments: `rule(orig_var, orig_call, output_grad, builder)`."""
+        self.op.set_attr("FGradient", rule)
+        return rule
+
+    def __repr__(self) -> str:
+        return f"<operator {self.op.name}>"
+
+
+def inlined(expr: Expr) -> Any:
+    """A constant without dimensions as a number of its dtype; anything else unchanged."""
+    if isinstance(expr, Constant) and not expr.data.shape:
+        return const(expr.data.numpy().item(), expr.data.dtype)
+    return expr
+
+
+def operator(
+    name: str, *, pure: bool = True, pattern: OpPattern | None = None
+) -> Callable[[Callable[P, R]], Operator[P, R]]:
+    """Registers a function as the operator of that name. `pure`: a call has no side effect."""
+
+    def register(function: Callable[P, R]) -> Operator[P, R]:
+        return Operator(name, function, pure, pattern)
+
+    return register
