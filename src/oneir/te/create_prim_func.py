@@ -12,6 +12,7 @@ from ..ir.expr import PrimExpr, Range, Select, Var, as_expr, const
 from ..ir.visitor import Mapper, deep_recursion
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..tir.analysis.block_access_region import get_block_read_write_region
+from ..tir.analysis.undefined_vars import undefined_vars
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from ..tir.function import PrimFunc
@@ -32,6 +33,55 @@ def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None
         if index_dtype_override is not None:
             func = convert_index_dtype(func, index_dtype_override)
     return func
+
+
+def _levels(axes: list[IterVar]) -> list[int]:
+    """How deep each axis must stand, so that the axes its range depends on stand above it."""
+    known: dict[Var, int] = {}
+    by_var = {iv.var: iv for iv in axes}
+
+    def level(iv: IterVar) -> int:
+        if iv.var not in known:
+            assert iv.dom is not None
+            needed = [v for v in (*undefined_vars(iv.dom.min), *undefined_vars(iv.dom.extent)) if v in by_var]
+            known[iv.var] = max((level(by_var[v]) + 1 for v in needed), default=0)
+        return known[iv.var]
+
+    return [level(iv) for iv in axes]
+
+
+class _Scope:
+    """The block variables of one level, and the loops around its block.
+
+    Axes of this level get loops; those of levels above are bound to the block variables of the level before.
+    """
+
+    def __init__(self, axes: list[IterVar], levels: list[int], level: int, outer: dict[Var, Any]):
+        self.block_vars: list[IterVar] = []
+        self.bindings: list[PrimExpr] = []
+        self.values: dict[Var, Any] = {}
+        self._loops: list[tuple[Var, Range]] = []
+        for iv, own in zip(axes, levels, strict=True):
+            if own > level:
+                continue
+            assert iv.dom is not None
+            if own == level:
+                binding: Any = Var(iv.var.name, iv.var.dtype)
+                dom = Range(substitute(iv.dom.min, outer), extent=substitute(iv.dom.extent, outer))
+                self._loops.append((binding, dom))
+            else:
+                binding = outer[iv.var]
+                dom = Range(binding, extent=const(1, iv.var.dtype))
+            var = Var(f"v_{iv.var.name}", iv.var.dtype)
+            self.block_vars.append(IterVar(dom, var, iv.iter_type))
+            self.bindings.append(binding)
+            self.values[iv.var] = var
+
+    def loops(self, stmt: Stmt) -> Stmt:
+        """The loops of this level around a statement."""
+        for var, dom in reversed(self._loops):
+            stmt = For(var, dom.min, dom.extent, ForKind.SERIAL, stmt)
+        return stmt
 
 
 class _Builder:
@@ -130,41 +180,51 @@ class _Builder:
         return flat_seq([self.nest(op, [op.output(i)]) for i in range(op.num_outputs)])
 
     def nest(self, op: ComputeOp, outputs: list[Tensor], first_axis: IterVar | None = None) -> Stmt:
-        """The loops and the block that compute some outputs; `first_axis` says how the first index runs instead."""
-        axes = [*op.axis, *op.reduce_axis]
-        values: dict[Var, Any] = {}
-        block_vars, loop_vars = [], []
-        for iv in axes:
-            assert iv.dom is not None
-            var = Var(f"v_{iv.var.name}", iv.var.dtype)
-            dom = Range(substitute(iv.dom.min, values), extent=substitute(iv.dom.extent, values))
-            iter_type = iv.iter_type
-            if first_axis is not None and iv is op.axis[0]:
-                assert first_axis.dom is not None
-                dom, iter_type = first_axis.dom, first_axis.iter_type
-            block_vars.append(IterVar(dom, var, iter_type))
-            loop_vars.append(Var(iv.var.name, iv.var.dtype))
-            values[iv.var] = var
-        indices = Array(block_vars[i].var for i in range(len(op.axis)))
+        """The loops and the block that compute some outputs; `first_axis` says how the first index runs instead.
+
+        Where the range of an axis depends on other axes, its loop stands in a block over those.
+        """
+        axes = [
+            self.axis(iv, first_axis if op.axis and iv is op.axis[0] else None) for iv in (*op.axis, *op.reduce_axis)
+        ]
+        levels = _levels(axes)
+        scopes: list[_Scope] = []
+        for level in range(max(levels, default=0) + 1):
+            outer = scopes[-1].values if scopes else {}
+            scopes.append(_Scope(axes, levels, level, outer))
+        *outer_scopes, leaf = scopes
+        stmt = self.leaf(op, outputs, leaf)
+        for number in range(len(outer_scopes), 0, -1):
+            scope = outer_scopes[number - 1]
+            name = self.unique(f"{op.name}_l{number}")
+            stmt = scope.loops(self.realize(scope, name, stmt, None, op))
+        return stmt
+
+    def axis(self, iv: IterVar, other: IterVar | None) -> IterVar:
+        """An axis with a simplified range, or with that of another one."""
+        dom = iv.dom if other is None else other.dom
+        assert dom is not None
+        simple = Range(self.analyzer.simplify(dom.min), extent=self.analyzer.simplify(dom.extent))
+        return IterVar(simple, iv.var, iv.iter_type if other is None else other.iter_type)
+
+    def leaf(self, op: ComputeOp, outputs: list[Tensor], scope: _Scope) -> Stmt:
+        """The innermost block of a stage, in its loops."""
+        indices = Array(scope.values[iv.var] for iv in op.axis)
         buffers = [self.buffer_of(t) for t in outputs]
         bodies = [op.body[t.value_index] for t in outputs]
         init = None
         if isinstance(bodies[0], Reduce):
-            init, body = self.reduction(op, bodies[0], buffers, indices, values)
+            init, body = self.reduction(op, bodies[0], buffers, indices, scope.values)
         else:
-            body = BufferStore(buffers[0], self.loads(bodies[0], values), indices)
-        name = self.block_name(op, outputs)
+            body = BufferStore(buffers[0], self.loads(bodies[0], scope.values), indices)
+        return scope.loops(self.realize(scope, self.block_name(op, outputs), body, init, op))
+
+    def realize(self, scope: _Scope, name: str, body: Stmt, init: Stmt | None, op: ComputeOp) -> Stmt:
         annotations = {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}
-        block = Block(block_vars, (), (), name, body, init, annotations=annotations)
+        block = Block(scope.block_vars, (), (), name, body, init, annotations=annotations)
         visible = {buffer.data: buffer for buffer in self.buffers.values()}
         reads, writes = get_block_read_write_region(block, visible)
-        block = block.replace(reads=reads, writes=writes)
-        stmt: Stmt = BlockRealize(loop_vars, True, block)
-        if not loop_vars:
-            return stmt
-        for loop_var, iv in zip(reversed(loop_vars), reversed(block_vars), strict=True):
-            stmt = For(loop_var, iv.dom.min, iv.dom.extent, ForKind.SERIAL, stmt)
-        return stmt
+        return BlockRealize(scope.bindings, True, block.replace(reads=reads, writes=writes))
 
     # -- recurrences --
 
