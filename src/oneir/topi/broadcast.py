@@ -11,7 +11,7 @@ from typing import Any
 from .. import te
 from ..ir import operators as ops
 from ..ir.expr import Select
-from ..runtime.error import ShapeMismatch
+from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
@@ -228,7 +228,7 @@ def bitwise_not(data: Any) -> Any:
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """x where the condition holds (is not 0), else y; all three broadcast against each other."""
     if x.dtype != y.dtype:
-        raise ShapeMismatch(f"topi.where: expected x and y of one dtype, found {x.dtype} and {y.dtype}")
+        raise TypeMismatch(f"topi.where: expected x and y of one dtype, found {x.dtype} and {y.dtype}")
     shape = broadcast_shape(condition.shape, broadcast_shape(x.shape, y.shape, "where"), "where")
 
     def select(*ax: Any) -> Any:
