@@ -47,6 +47,12 @@ _NUMPY_NAMES = frozenset(
 _ML_NAMES = frozenset(["bfloat16", "int2", "int4", "uint2", "uint4", *_SMALL_FLOATS])
 
 
+class DTypeName(str):
+    """The name of a dtype, where any text could stand as well: among the constants of a program."""
+
+    __slots__ = ()
+
+
 @functools.lru_cache(maxsize=1024)
 def dlpack_dtype(name: str) -> tuple[int, int, int]:
     """The DLPack type code, bits and lanes of a dtype; `TypeMismatch` for a name that is none."""

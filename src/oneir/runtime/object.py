@@ -15,3 +15,9 @@ class Object:
 
 String = str
 """Strings of programs are Python's."""
+
+
+class ShapeTuple(tuple[int, ...]):
+    """The extents of a shape, as a value of a program; a plain tuple is a tuple of values."""
+
+    __slots__ = ()

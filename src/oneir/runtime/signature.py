@@ -18,8 +18,8 @@ from .device import Device
 from .error import DeviceError, InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
 from .tensor import Tensor, compact_strides, from_dlpack
 
-Extent = int | str
-"""An extent or stride: a number, or the text of a symbolic expression such as `n` or `n * 2`."""
+Extent = int | str | None
+"""An extent or stride: a number, the text of a symbolic expression such as `n` or `n * 2`, or None for any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Param:
     def __str__(self) -> str:
         if self.kind != "tensor":
             return f"{self.name}: {self.kind}"
-        shape = "..." if self.shape is None else ", ".join(map(str, self.shape))
+        shape = "..." if self.shape is None else ", ".join(map(_text, self.shape))
         return f"{self.name}: {self.dtype or 'any'}[{shape}]"
 
 
@@ -211,7 +211,11 @@ def _conversion(arg: object, dtype: str) -> str:
 
 
 def _tuple(extents: tuple[Extent, ...]) -> str:
-    return f"({', '.join(map(str, extents))}{',' if len(extents) == 1 else ''})"
+    return f"({', '.join(map(_text, extents))}{',' if len(extents) == 1 else ''})"
+
+
+def _text(extent: Extent) -> str:
+    return "?" if extent is None else str(extent)
 
 
 def _where(extents: tuple[Extent, ...], known: dict[str, int]) -> str:
@@ -233,7 +237,7 @@ _DIVISIONS = {ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
 
 def _value(extent: Extent, known: dict[str, int]) -> int | None:
     """The value of an extent, or None where it depends on what is not known, or on more than plain arithmetic."""
-    if isinstance(extent, int):
+    if not isinstance(extent, str):
         return extent
     try:
         return _evaluate(ast.parse(extent, mode="eval").body, known)
