@@ -121,9 +121,9 @@ class TestingScope:
         self.builder.end_scope()
 
 
-def _as_params(params: Any) -> list[Var]:
+def _as_params(params: Any) -> list[Any]:
     """Parameters, in which tuples and lists may be nested, as one list."""
-    if isinstance(params, (list, tuple)) and not isinstance(params, Tuple):
+    if isinstance(params, (list, tuple)):
         return [v for p in params for v in _as_params(p)]
     return [params]
 
@@ -478,6 +478,10 @@ class BlockBuilder:
         with deep_recursion():
             return self._normalizer.normalize(as_graph_expr(expr))
 
+    def normalize_argument(self, expr: Expr) -> Expr:
+        """The expression as a leaf: emitted and given a variable unless it is one."""
+        return self._normalizer.argument(expr)
+
     def lookup_binding(self, var: Var) -> Expr | None:
         """The value that a variable was bound to; None for parameters and casts."""
         return self._values.get(var)
@@ -510,15 +514,9 @@ class BlockBuilder:
         from .op import call_tir_with_grad
 
         call = self.call_te(func, *args, **kwargs)
-        infos = call.sinfo_args[0]  # pyright: ignore[reportAttributeAccessIssue]
-        return call_tir_with_grad(
-            call.args[0],
-            call.args[1],
-            infos,
-            te_grad_name,
-            te_grad_kwargs,
-            *call.args[2:],  # pyright: ignore[reportAttributeAccessIssue]
-        )
+        gvar, values, *tir_vars = call.args
+        assert isinstance(gvar, GlobalVar)
+        return call_tir_with_grad(gvar, values, call.sinfo_args[0], te_grad_name, te_grad_kwargs, *tir_vars)
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
         """Emits the call that `call_te` makes."""
@@ -545,7 +543,7 @@ class BlockBuilder:
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:
-    """What is known of a function: its parameters, its result, its purity. Of loops: that they are called for effect."""
+    """What is known of a function: its parameters, result and purity. Of loops: that they are called for effect."""
     info = getattr(func, "struct_info_", None)
     if info is not None:
         return info

@@ -19,7 +19,7 @@ from ..te.tensor import ComputeOp, PlaceholderOp
 from ..tir.function import PrimFunc
 from ..tir.stmt_functor import substitute
 from .analysis.struct_info import tir_vars_in_struct_info
-from .expr import Constant, DataTypeImm, Expr, ShapeExpr, StringImm, Tuple, Var, as_graph_expr
+from .expr import Constant, DataTypeImm, Expr, ShapeExpr, StringImm, Tuple, TupleGetItem, Var, as_graph_expr
 from .struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -101,7 +101,7 @@ class _Arguments:
         if isinstance(info, PrimStructInfo) and info.value is not None:
             return self.number(info.value)
         if isinstance(info, TupleStructInfo):
-            return [self.expression(value[i]) for i in range(len(info.fields))]  # pyright: ignore[reportIndexIssue]
+            return [self.expression(TupleGetItem(value, i)) for i in range(len(info.fields))]
         raise TypeMismatch(f"`{value}` cannot be an argument of a tensor expression; its struct info is {info}")
 
     def letter(self) -> str:

@@ -3,8 +3,8 @@
     x = Var("x", TensorStructInfo((n, 4), "float32"))
     y = Call(Op.get("relax.exp"), [x])
 
-A function's body is a `SeqExpr`: blocks of bindings, then the result. In a `DataflowBlock` nothing has a side effect, and
-its `DataflowVar`s are not seen outside.
+A function's body is a `SeqExpr`: blocks of bindings, then the result. In a `DataflowBlock` nothing has a side effect,
+and its `DataflowVar`s are not seen outside.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class MatchCast(Binding):
     var: Var = binder()
     struct_info: StructInfo = binder()
     value: Expr = child()
-    span: Span | None = meta()
+    span: Span | SequentialSpan | None = meta()
 
     def __init__(self, var: Var, value: Expr, struct_info: StructInfo, span: Span | SequentialSpan | None = None):
         self.var, self.value, self.struct_info, self.span = var, value, struct_info, span
@@ -421,7 +421,7 @@ class Function(BaseFunc, ExprWithOp):
     """A function over graph values. Symbolic variables in the struct info of the parameters are its own."""
 
     params: Array[Var] = binder()
-    ret_struct_info: StructInfo | None = attr(None)
+    ret_struct_info: StructInfo = attr(None)
     body: SeqExpr = child()
     is_pure: bool = attr(True)
     attrs: DictAttrs = attr(None, convert=as_dict_attrs)
@@ -441,7 +441,7 @@ class Function(BaseFunc, ExprWithOp):
             if not isinstance(p, Var):
                 hint = ""
                 if hasattr(p, "op"):
-                    hint = "; a tensor expression is no graph variable: declare relax.Var(name, relax.TensorStructInfo(...))"
+                    hint = "; for a tensor expression, declare relax.Var(name, relax.TensorStructInfo(shape, dtype))"
                 raise TypeMismatch(f"the parameters of a graph function are relax.Var, found {p!r}{hint}")
             if p.struct_info_ is None:
                 raise InvalidValue(f"the parameter `{p.name}` has no struct info: say relax.Var(name, struct_info)")

@@ -1,8 +1,8 @@
 """Normalization: every value that is not a variable, a constant or a tuple of these gets a variable, and everything its
 struct info.
 
-The normal form is what all passes are written for: arguments of calls are leaves, functions and branches are `SeqExpr`s,
-no value is nested in another. An expression that is normal already comes back as the identical object.
+The normal form is what all passes are written for: arguments of calls are leaves, functions and branches are
+`SeqExpr`s, no value is nested in another. An expression that is normal already comes back as the identical object.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def as_arguments(args: Any) -> Expr:
 
 
 def output_struct_info(out_sinfo: Any, dtype: Any = None) -> StructInfo:
-    """What a call gives: struct info, a list of it for a tuple, or a shape with `dtype`, as earlier releases wrote it."""
+    """What a call gives: struct info, a list of it for a tuple, or, as once was usual, a shape with `dtype`."""
     if dtype is not None:
         shapes = out_sinfo if isinstance(out_sinfo, list) and out_sinfo and _is_shape(out_sinfo[0]) else None
         if shapes is None:

@@ -19,8 +19,8 @@ from .registry import OpPattern, operator
 def matmul(x1: Expr, x2: Expr, out_dtype: str | None = None) -> Call:
     """The matrix product, as `numpy.matmul`: leading dimensions are batches and are broadcast.
 
-    A vector is a row on the left and a column on the right. `out_dtype` is the dtype of the sums and of the result, that
-    of the arguments unless given.
+    A vector is a row on the left and a column on the right. `out_dtype` is the dtype of the sums and of the result,
+    that of the arguments unless given.
     """
     return matmul.call(x1, x2, out_dtype=DataType(out_dtype or "void"))
 

@@ -15,7 +15,7 @@ from .registry import OpPattern, operator
 
 @operator("relax.permute_dims", pattern=OpPattern.INJECTIVE)
 def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
-    """The tensor with its dimensions in another order: result dimension i is dimension axes[i]; reversed without axes."""
+    """The tensor with its dimensions in another order: dimension i of the result is axes[i]; reversed without axes."""
     return permute_dims.call(x, axes=None if axes is None else [int(a) for a in axes])
 
 

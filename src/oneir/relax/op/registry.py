@@ -10,7 +10,7 @@
     relu.legalize(topi.nn.relu)
 
 The function is what users call; it brings its arguments into the form that the call holds. Expressions are arguments;
-everything else is an attribute, by name, in the order in which it prints. Passes look facts up and never name operators.
+everything else is an attribute, by name, in the order in which it prints. Passes look facts up and name no operators.
 """
 
 from __future__ import annotations
