@@ -170,9 +170,9 @@ def test_shapes_that_do_not_fit_are_named():
 
 def test_dtypes_that_do_not_fit_are_named():
     a = te.placeholder((4,))
-    with pytest.raises(TypeMismatch, match="expected a bool expression"):
+    with pytest.raises(TypeMismatch, match=r"expected a bool expression"):
         topi.logical_and(a, a)
-    with pytest.raises(TypeMismatch, match="expects integers, found float32"):
+    with pytest.raises(TypeMismatch, match=r"expects integers, found float32"):
         topi.bitwise_and(a, a)
-    with pytest.raises(TypeMismatch, match="topi.where: expected x and y of one dtype, found float32 and int32"):
+    with pytest.raises(TypeMismatch, match=r"topi.where: expected x and y of one dtype, found float32 and int32"):
         topi.where(te.placeholder((4,), "bool"), a, te.placeholder((4,), "int32"))

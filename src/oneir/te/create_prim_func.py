@@ -184,9 +184,8 @@ class _Builder:
 
         Where the range of an axis depends on other axes, its loop stands in a block over those.
         """
-        axes = [
-            self.axis(iv, first_axis if op.axis and iv is op.axis[0] else None) for iv in (*op.axis, *op.reduce_axis)
-        ]
+        reduced = () if _reduces_nothing(op) else op.reduce_axis
+        axes = [self.axis(iv, first_axis if op.axis and iv is op.axis[0] else None) for iv in (*op.axis, *reduced)]
         levels = _levels(axes)
         scopes: list[_Scope] = []
         for level in range(max(levels, default=0) + 1):
@@ -215,6 +214,8 @@ class _Builder:
         init = None
         if isinstance(bodies[0], Reduce):
             init, body = self.reduction(op, bodies[0], buffers, indices, scope.values)
+            if _reduces_nothing(op):
+                init, body = None, init
         else:
             body = BufferStore(buffers[0], self.loads(bodies[0], scope.values), indices)
         return scope.loops(self.realize(scope, self.block_name(op, outputs), body, init, op))
@@ -302,6 +303,11 @@ class _Builder:
             body,
         )
         return BlockRealize((), True, block)
+
+
+def _reduces_nothing(op: ComputeOp) -> bool:
+    """Whether a reduction axis is empty: its loop never runs, and would not initialise the result either."""
+    return any(getattr(iv.dom.extent, "value", None) == 0 for iv in op.reduce_axis if iv.dom is not None)
 
 
 def scan_inputs(op: ScanOp) -> list[Tensor]:

@@ -316,10 +316,16 @@ def fast_tanh(x: Tensor) -> Tensor:
 
 
 def fast_erf(x: Tensor) -> Tensor:
-    """erf as a quotient of polynomials, of float32 and float16; other floats go through `erf`."""
+    """erf as a quotient of polynomials, of float32, and of float16 in float32; other floats go through `erf`."""
     if x.dtype not in ("float32", "float16"):
         return erf(x)
-    return _named(x, lambda v: _rational(ops.maximum(ops.minimum(v, 4.0), -4.0), _ERF_ODD, _ERF_EVEN), "T_fast_erf")
+
+    # float16 does not hold the small coefficients.
+    def element(v: Any) -> Any:
+        wide = ops.cast("float32", v)
+        return ops.cast(x.dtype, _rational(ops.maximum(ops.minimum(wide, 4.0), -4.0), _ERF_ODD, _ERF_EVEN))
+
+    return _named(x, element, "T_fast_erf")
 
 
 def ceil_log2(x: Any) -> Any:

@@ -18,8 +18,8 @@ from ..tir.reduction import comm_reducer
 from . import tag
 from .index import is_equal, is_one, ravel, require_axis, shape_text
 
-_ALL = comm_reducer(ops.logical_and, lambda dtype: const(True, dtype), name="all")
-_ANY = comm_reducer(ops.logical_or, lambda dtype: const(False, dtype), name="any")
+_ALL = comm_reducer(lambda x, y: ops.logical_and(x, y), lambda dtype: const(True, dtype), name="all")
+_ANY = comm_reducer(lambda x, y: ops.logical_or(x, y), lambda dtype: const(False, dtype), name="any")
 
 
 def _real_axes(ndim: int, axis: Any, function: str) -> list[int]:
