@@ -44,5 +44,7 @@ def run(make: Callable[..., Any], *arrays: Any, shapes: dict[int, tuple[Any, ...
 
 
 def _known(dim: Any, values: dict[tir.Var, int]) -> int:
-    found = oneir.arith.Analyzer().simplify(tir.stmt_functor.substitute(dim, values))
+    found = oneir.arith.Analyzer().simplify(
+        tir.stmt_functor.substitute(dim, {v: tir.const(n, "int64") for v, n in values.items()})
+    )
     return int(found.value)

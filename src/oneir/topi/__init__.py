@@ -4,7 +4,7 @@ A, B = te.placeholder((4, 1), name="A"), te.placeholder((4, 8), name="B")
 te.create_prim_func([A, B, topi.add(A, B)]).show()
 """
 
-from . import broadcast, math, reduction, tag, tensor, transform
+from . import broadcast, math, nn, reduction, tag, tensor, transform
 from .broadcast import (
     add,
     bitwise_and,

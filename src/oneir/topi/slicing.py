@@ -107,39 +107,36 @@ def _symbolic_slice(
     steps: dict[int, Any] = {}
     for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
         extent, step = a.shape[axis], const(1) if mode == "size" else as_expr(s)
-        first = _first(extent, step) if b is None else as_expr(b)
-        if e is None or (mode == "size" and (constant(e) or 0) < 0):
-            last = _beyond(extent, step)
-        else:
-            last = ops.add(first, e) if mode == "size" else as_expr(e)
-        shape[axis] = analyzer.simplify(slice_length(first, last, step, extent, assume_inbound))
-        begins[axis], steps[axis] = _begin(first, step, extent, assume_inbound), step
+        backwards = ops.less(step, 0)
+        first = last = None
+        if b is not None:
+            first = _from_front(b, extent, step, assume_inbound)
+        if mode == "size" and e is not None and (constant(e) or 0) >= 0:
+            last = ops.add(0 if first is None else first, e)
+        elif mode == "end" and e is not None:
+            last = _from_front(e, extent, step, assume_inbound)
+        if first is None:
+            first = tir_op.if_then_else(backwards, ops.subtract(extent, 1), const(0, extent.dtype))
+        if last is None:
+            last = tir_op.if_then_else(backwards, const(-1, extent.dtype), extent)
+        shape[axis] = analyzer.simplify(_length(first, last, step))
+        # Where nothing is read unless the begin lies inside, it does not have to be cut.
+        known = None if b is None else constant(b)
+        inside = known is not None and known >= 0 and (constant(step) or 0) > 0
+        begins[axis], steps[axis] = as_expr(b) if inside else first, step
     return _sliced(a, shape, begins, steps, name)
 
 
-def _first(extent: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """Where a slice begins that is open on that side."""
-    backwards = ops.less(step, 0)
-    return tir_op.if_then_else(backwards, ops.subtract(extent, 1), const(0, extent.dtype))
+def _from_front(bound: Any, extent: PrimExpr, step: PrimExpr, assume_inbound: bool) -> PrimExpr:
+    """A bound counted from the front, and cut to what a slice in the direction of the step can have.
 
-
-def _beyond(extent: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """Where a slice ends that is open on that side; -1 - extent counts from the end to just before the first."""
-    backwards = ops.less(step, 0)
-    return tir_op.if_then_else(backwards, ops.subtract(-1, extent), extent)
-
-
-def _from_front(bound: Any, extent: PrimExpr) -> PrimExpr:
-    """A bound whose sign is known, counted from the front."""
+    A bound in order is only moved to the front where it is known to be negative.
+    """
     value = constant(bound)
-    return ops.add(extent, bound) if value is not None and value < 0 else as_expr(bound)
-
-
-def _clamped(bound: Any, extent: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """A bound counted from the front and cut to what a slice in the direction of the step can have."""
-    if isinstance(bound, Var) and bound is extent:
+    if assume_inbound:
+        return ops.add(extent, bound) if value is not None and value < 0 else as_expr(bound)
+    if bound is extent:
         return bound
-    value = constant(bound)
     if value is None or value < 0:
         bound = tir_op.if_then_else(ops.less(bound, 0), ops.add(bound, extent), bound)
     backwards = ops.less(step, 0)
@@ -148,24 +145,19 @@ def _clamped(bound: Any, extent: PrimExpr, step: PrimExpr) -> PrimExpr:
     return ops.minimum(ops.maximum(bound, low), high)
 
 
-def _begin(bound: PrimExpr, step: PrimExpr, extent: PrimExpr, assume_inbound: bool) -> PrimExpr:
-    value = constant(bound)
-    # Where nothing is read unless the bound lies inside, there is nothing to cut.
-    if assume_inbound or (value is not None and value >= 0 and (constant(step) or 0) > 0):
-        return _from_front(bound, extent)
-    return _clamped(bound, extent, step)
-
-
 def slice_length(begin: Any, end: Any, stride: Any, extent: Any, assume_inbound: bool = True) -> PrimExpr:
     """The number of elements of begin:end:stride of an axis; not negative only if begin and end are in order."""
     stride, extent = as_expr(stride), as_expr(extent)
-    cut = _from_front if assume_inbound else lambda bound, extent: _clamped(bound, extent, stride)
-    begin, end = cut(begin, extent), cut(end, extent)
-    forwards = tir_op.ceildiv(ops.subtract(end, begin), stride)
-    if constant(stride) is not None and (constant(stride) or 0) > 0:
+    first, last = (_from_front(bound, extent, stride, assume_inbound) for bound in (begin, end))
+    return _length(first, last, stride)
+
+
+def _length(first: PrimExpr, last: PrimExpr, step: PrimExpr) -> PrimExpr:
+    forwards = tir_op.ceildiv(ops.subtract(last, first), step)
+    if (constant(step) or 0) > 0:
         return forwards
-    backwards = tir_op.ceildiv(ops.subtract(begin, end), ops.negative(stride))
-    return tir_op.if_then_else(ops.less(stride, 0), backwards, forwards)
+    backwards = tir_op.ceildiv(ops.subtract(first, last), ops.negative(step))
+    return tir_op.if_then_else(ops.less(step, 0), backwards, forwards)
 
 
 def _slice_by_tensors(a: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
