@@ -5,9 +5,10 @@ Nothing here knows of the compiler.
 
 from __future__ import annotations
 
+from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
-from .module import BenchmarkResult, Executable, Module, enabled, load_module, load_static_library
-from .object import Object, String
+from .module import Executable, Module, enabled, load_module, load_static_library
+from .object import Object, ShapeTuple, String
 from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .pool import num_threads, set_num_threads
@@ -20,6 +21,7 @@ from .registry import (
 )
 from .script_printer import PrinterConfig, Scriptable
 from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
+from .vm import VirtualMachine
 
 __all__ = [
     "AsRepr",
@@ -33,8 +35,10 @@ __all__ = [
     "PrinterConfig",
     "SaveJSON",
     "Scriptable",
+    "ShapeTuple",
     "String",
     "Tensor",
+    "VirtualMachine",
     "const",
     "convert",
     "cpu",

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ Linker = Callable[[str, list[str]], object]
 """Makes a shared library (the first argument) out of object files."""
 
 
-def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], linker: Linker | None = None) -> str:
-    """Writes a shared library, an object file or an archive, as the ending of `path` says; returns the path."""
+def library_bytes(
+    path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], linker: Linker | None = None
+) -> bytes:
+    """The file of a shared library, an object file or an archive, as the ending of `path` says."""
     machine = read_symbols(objects[0], "the module").machine
     metadata = json.dumps(
         {
@@ -51,8 +53,6 @@ def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature
             "signatures": {name: signature.to_json() for name, signature in signatures.items()},
         }
     )
-    if not path.parent.is_dir():
-        raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
     linker = linker or _linker()
     if path.suffix in _SHARED and linker is not None and machine == host_machine():
         content = _shared_library(objects, metadata, linker)
@@ -61,22 +61,31 @@ def export(path: Path, objects: Sequence[bytes], signatures: dict[str, Signature
         content = objects[0] + metadata.encode() + len(objects[0]).to_bytes(8, "little")
     else:
         content = _archive(objects, metadata)
+    return content + _TRAILER + checksum(content)
+
+
+def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Writes a file in one step: whoever reads it finds the old one or the new one."""
+    if not path.parent.is_dir():
+        raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content + _TRAILER + _checksum(content))
-    os.replace(temporary, path)
-    return str(path)
-
-
-def load(path: Path) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
-    """What links the file's code, the signatures of its functions, and its object code if it holds any as such."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise LibraryError(f"cannot read the library {path}: {error.strerror or error}") from error
+        with temporary.open("wb") as file:
+            file.writelines(parts)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+    """What links the code of a library, the signatures of its functions, and its object code if it holds any as such.
+
+    `data` is what `library_bytes` gave, and what the file at `path` begins with.
+    """
     content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
     if trailer[: len(_TRAILER)] != _TRAILER:
         raise LibraryError(f"{path} is not a library that export_library wrote, or it is cut short; export it again")
-    if trailer[len(_TRAILER) :] != _checksum(content):
+    if trailer[len(_TRAILER) :] != checksum(content):
         raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
     if (static := _split_static(content)) is not None:
         code, metadata = static
@@ -87,7 +96,8 @@ def load(path: Path) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[
     return _load_archive(path, content)
 
 
-def _checksum(content: bytes) -> bytes:
+def checksum(content: bytes | memoryview) -> bytes:
+    """32 bytes that tell if others have changed."""
     return hashlib.blake2b(content, digest_size=32).digest()
 
 

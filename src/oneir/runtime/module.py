@@ -5,22 +5,18 @@ lib = load_module("gemm.so") lib["gemm"](a, b, c) print(lib.time_evaluator("gemm
 
 from __future__ import annotations
 
-import statistics
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from . import callback, llvm, pool, workspace
+from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
-from .error import InvalidValue, LibraryError, NotRegistered, TypeMismatch
+from .error import LibraryError, NotRegistered, TypeMismatch
 from .object import Object
-from .registry import get_global_func
 from .signature import Signature
 
 SYMBOL_PREFIX = "__oneir_"
@@ -41,28 +37,6 @@ class Linked(Protocol):
     def symbol(self, name: str) -> int:
         """The address of a symbol."""
         ...
-
-
-class BenchmarkResult:
-    """Times of repeated measurements, in seconds."""
-
-    def __init__(self, results: Sequence[float]):
-        self.results = tuple(results)
-        self.mean = statistics.fmean(self.results)
-        self.median = statistics.median(self.results)
-        self.min, self.max = min(self.results), max(self.results)
-        self.std = statistics.pstdev(self.results)
-
-    def __repr__(self) -> str:
-        return (
-            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std})"
-        )
-
-    def __str__(self) -> str:
-        names = ("mean", "median", "max", "min", "std")
-        header = "".join(f"{name + ' (ms)':^14}" for name in names)
-        values = "".join(f"{getattr(self, name) * 1e3:^14.4f}" for name in names)
-        return f"Execution time summary:\n{header}\n{values}"
 
 
 class Module(Object):
@@ -175,48 +149,18 @@ class Module(Object):
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that calls another and measures it: `repeat` times the mean over `number` calls.
-
-        With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time
-        for `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown`
-        measurements comes a rest of `cooldown_interval_ms`; before each, `cache_flush_bytes` of other memory are
-        written, which puts the arguments out of the caches. The function registered as `f_preproc` is called with the
-        arguments before each.
-        """
-        if min(number, repeat, repeats_to_cooldown) < 1:
-            raise InvalidValue(
-                "number, repeat and repeats_to_cooldown must be at least 1, "
-                f"found {number}, {repeat} and {repeats_to_cooldown}"
-            )
-        function = self.get_function(func_name)
-        prepare = get_global_func(f_preproc) if f_preproc else None
-
-        def measure(count: int, args: tuple[Any, ...]) -> float:
-            start = time.perf_counter()
-            for _ in range(count):
-                function(*args)
-            return time.perf_counter() - start
-
-        def evaluate(*args: Any) -> BenchmarkResult:
-            function(*args)
-            count, zeros, results = number, 0, []
-            while min_repeat_ms and zeros < limit_zero_time_iterations:
-                seconds = measure(count, args)
-                if seconds * 1e3 >= min_repeat_ms:
-                    break
-                zeros += seconds == 0
-                count = max(count * 2, int(count * min_repeat_ms / max(seconds * 1e3, 1e-3)) + 1)
-            for index in range(repeat):
-                if cache_flush_bytes:
-                    np.zeros(cache_flush_bytes, "uint8").fill(1)
-                if prepare is not None:
-                    prepare(*args)
-                results.append(measure(count, args) / count)
-                if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
-                    time.sleep(cooldown_interval_ms * 1e-3)
-            return BenchmarkResult(results)
-
-        return evaluate
+        """A function that calls one of the module's and measures it; the options are those of `time_evaluator`."""
+        return time_evaluator(
+            self.get_function(func_name),
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+            cache_flush_bytes,
+            f_preproc,
+        )
 
     # -- texts and files --
 
@@ -235,24 +179,44 @@ class Module(Object):
         an object file, if the module is one; any other name, or no linker, an archive of object code.
         `fcompile(path, object_files, **kwargs)` is called in place of the machine's linker. Returns the path written.
         """
-        from .library import export
+        from .library import write_file
+
+        path = Path(file_name)
+        write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
+        return str(path)
+
+    def library_bytes(self, path: Path, fcompile: Any = None, **kwargs: Any) -> bytes:
+        """What `export_library` writes to a file at `path`."""
+        from .library import library_bytes
 
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
-        return export(Path(file_name), self._objects, self._signatures, linker)
+        return library_bytes(path, self._objects, self._signatures, linker)
 
 
 Executable = Module
 """What `compile` returns: a module, ready to be called."""
 
 
-def load_module(path: str | Path, fmt: str = "") -> Module:
-    """The module in a file that `export_library` wrote. Damaged, foreign and other files are a `LibraryError`."""
+def load_module(path: str | Path, fmt: str = "") -> Any:
+    """The module, or the executable of a graph, in a file that `export_library` wrote.
+
+    Damaged, foreign and other files are a `LibraryError`.
+    """
+    from .vm.file import read_executable
+
+    return read_executable(Path(path)) or _read_module(Path(path))
+
+
+def _read_module(path: Path) -> Module:
     from .library import load
 
-    link, signatures, objects = load(Path(path))
-    return Module(link, signatures, objects)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LibraryError(f"cannot read the library {path}: {error.strerror or error}") from error
+    return Module(*load(path, data))
 
 
 def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Module:
@@ -260,7 +224,7 @@ def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Mod
 
     `LibraryError` for a file that is damaged or foreign, or that lacks one of `func_names`.
     """
-    module = load_module(path)
+    module = _read_module(Path(path))
     if missing := [name for name in func_names if name not in module]:
         raise LibraryError(f"{path} has no {', '.join(missing)}; it has {', '.join(module.names) or 'no functions'}")
     return module

@@ -1,0 +1,91 @@
+"""How long a function takes.
+
+time_evaluator(lib["gemm"], number=100)(a, b, c).mean
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .error import InvalidValue
+from .registry import get_global_func
+
+
+class BenchmarkResult:
+    """Times of repeated measurements, in seconds."""
+
+    def __init__(self, results: Sequence[float]):
+        self.results = tuple(results)
+        self.mean = statistics.fmean(self.results)
+        self.median = statistics.median(self.results)
+        self.min, self.max = min(self.results), max(self.results)
+        self.std = statistics.pstdev(self.results)
+
+    def __repr__(self) -> str:
+        return (
+            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std})"
+        )
+
+    def __str__(self) -> str:
+        names = ("mean", "median", "max", "min", "std")
+        header = "".join(f"{name + ' (ms)':^14}" for name in names)
+        values = "".join(f"{getattr(self, name) * 1e3:^14.4f}" for name in names)
+        return f"Execution time summary:\n{header}\n{values}"
+
+
+def time_evaluator(
+    function: Callable[..., Any],
+    number: int = 10,
+    repeat: int = 1,
+    min_repeat_ms: int = 0,
+    limit_zero_time_iterations: int = 100,
+    cooldown_interval_ms: int = 0,
+    repeats_to_cooldown: int = 1,
+    cache_flush_bytes: int = 0,
+    f_preproc: str = "",
+) -> Callable[..., BenchmarkResult]:
+    """A function that calls another and measures it: `repeat` times the mean over `number` calls.
+
+    With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time for
+    `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown` measurements
+    comes a rest of `cooldown_interval_ms`; before each, `cache_flush_bytes` of other memory are written, which puts
+    the arguments out of the caches. The function registered as `f_preproc` is called with the arguments before each.
+    """
+    if min(number, repeat, repeats_to_cooldown) < 1:
+        raise InvalidValue(
+            "number, repeat and repeats_to_cooldown must be at least 1, "
+            f"found {number}, {repeat} and {repeats_to_cooldown}"
+        )
+    prepare = get_global_func(f_preproc) if f_preproc else None
+
+    def measure(count: int, args: tuple[Any, ...]) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            function(*args)
+        return time.perf_counter() - start
+
+    def evaluate(*args: Any) -> BenchmarkResult:
+        function(*args)
+        count, zeros, results = number, 0, []
+        while min_repeat_ms and zeros < limit_zero_time_iterations:
+            seconds = measure(count, args)
+            if seconds * 1e3 >= min_repeat_ms:
+                break
+            zeros += seconds == 0
+            count = max(count * 2, int(count * min_repeat_ms / max(seconds * 1e3, 1e-3)) + 1)
+        for index in range(repeat):
+            if cache_flush_bytes:
+                np.zeros(cache_flush_bytes, "uint8").fill(1)
+            if prepare is not None:
+                prepare(*args)
+            results.append(measure(count, args) / count)
+            if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
+                time.sleep(cooldown_interval_ms * 1e-3)
+        return BenchmarkResult(results)
+
+    return evaluate

@@ -1,0 +1,190 @@
+"""Compiled graphs: bytecode, constants and kernels, from which any number of virtual machines can be made.
+
+ex = relax.build(mod, "llvm")
+print(ex.as_text())
+ex.export_library("model.so")
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch
+from ..module import Module
+from ..object import Object
+from ..tensor import Tensor, as_array, from_dlpack, wrap_array
+from . import program as texts
+from .program import Constant, Program, VMFunction
+
+if TYPE_CHECKING:
+    from .machine import VirtualMachine
+
+
+class NativeFunction(Protocol):
+    """A VM function as one compiled function, which machines call in place of its bytecode."""
+
+    def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
+        """What `machine[name]` is. It takes the function's arguments as users pass them, and checks them itself.
+
+        Called once by a machine, the first time that the function is asked for.
+        """
+        ...
+
+    def set_constant(self, index: int, value: Tensor) -> None:
+        """A constant was replaced. Calls that run already may finish with the one before."""
+        ...
+
+
+class Executable(Object):
+    """A program with its kernels. It has no state of execution: machines have.
+
+    `natives` are the compiled forms that VM functions have, by name.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        library: Module | None = None,
+        natives: Mapping[str, NativeFunction] | None = None,
+    ):
+        self.program = program
+        self.library = library
+        self.natives = dict(natives or {})
+        self.version = 0
+        """Counts the constants that were replaced."""
+        self._lock = threading.Lock()
+        self._places = {
+            function.name: place for place, function in enumerate(program.functions) if isinstance(function, VMFunction)
+        }
+
+    # -- functions --
+
+    @property
+    def mod(self) -> Executable:
+        """The executable itself: what was built can be run at once."""
+        return self
+
+    def jit(
+        self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any
+    ) -> Executable:
+        """The executable itself: its kernels are in memory, and linked when they are first called."""
+        return self
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """The kernel of that name. The functions of the graph are those of a `VirtualMachine`."""
+        if name in self._places:
+            raise NotRegistered(
+                f'{name!r} is a function of the graph; call it through a machine: VirtualMachine(ex, cpu())["{name}"]'
+            )
+        if self.library is None:
+            raise NotRegistered(f"the executable has no kernel {name!r}; it has none")
+        return self.library.get_function(name)
+
+    def implements_function(self, name: str, query_imports: bool = False) -> bool:
+        """Whether there is a kernel of that name."""
+        return self.library is not None and name in self.library
+
+    @property
+    def vm_functions(self) -> list[str]:
+        """The names of the functions of the graph."""
+        return list(self._places)
+
+    def place_of(self, name: str) -> int:
+        """Where in the program the function of the graph is; `NotRegistered` if there is none of that name."""
+        if name not in self._places:
+            names = ", ".join(self._places) or "none"
+            raise NotRegistered(f"the program has no function {name!r}; it has {names}")
+        return self._places[name]
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return self.get_function(name)
+
+    # -- constants --
+
+    def constant(self, key: int | str) -> Constant:
+        """A constant, by its place or its name."""
+        return self.program.constants[self._constant_index(key)]
+
+    def set_constant(self, key: int | str, value: object) -> None:
+        """Replaces a tensor, given by its place or its name, in all machines; nothing is compiled for it.
+
+        `value` is a tensor or array of the same dtype and shape, whose memory is shared, unless it is not contiguous.
+        """
+        index = self._constant_index(key)
+        old = self.program.constants[index]
+        if not isinstance(old, Tensor):
+            raise InvalidValue(f"constant {key!r} is {old!r}; only tensors can be replaced")
+        new = value if isinstance(value, Tensor) else wrap_or_share(value)
+        if new.dtype != old.dtype:
+            raise TypeMismatch(f"constant {key!r}: expected dtype {old.dtype}, found {new.dtype}")
+        if new.shape != old.shape:
+            raise ShapeMismatch(f"constant {key!r}: expected shape {old.shape}, found {new.shape}")
+        if not new.is_contiguous():
+            new = new.copyto(new.device)
+        with self._lock:
+            self.program.constants[index] = new
+            self.version += 1
+            for native in self.natives.values():
+                native.set_constant(index, new)
+
+    def _constant_index(self, key: int | str) -> int:
+        names = self.program.constant_names
+        if isinstance(key, str):
+            if key not in names:
+                raise NotRegistered(f"there is no constant named {key!r}; there are {', '.join(names) or 'none'}")
+            return names[key]
+        if not 0 <= key < len(self.program.constants):
+            raise InvalidValue(f"there is no constant {key}, only {len(self.program.constants)}")
+        return key
+
+    # -- texts and files --
+
+    def stats(self) -> str:
+        """What the executable holds: constants, tensors by their shapes, and the names of functions."""
+        return texts.stats(self.program)
+
+    def as_text(self) -> str:
+        """The instructions as text."""
+        return texts.as_text(self.program)
+
+    def as_python(self) -> str:
+        """The instructions as calls of a builder."""
+        return texts.as_python(self.program)
+
+    def export_library(
+        self, file_name: str | Path, fcompile: Any = None, workspace_dir: str | None = None, **kwargs: Any
+    ) -> str:
+        """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
+
+        The kernels are written as `Module.export_library` does: a shared library if the name ends in .so and the
+        machine has a linker, else an archive of object code. `fcompile(path, object_files, **kwargs)` is called in
+        place of the machine's linker. Nothing is written to `workspace_dir`. Returns the path written.
+        """
+        from .file import write_executable
+
+        path = Path(file_name)
+        library = b"" if self.library is None else self.library.library_bytes(path, fcompile, **kwargs)
+        write_executable(path, self.program, library)
+        return str(path)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeMismatch(
+            "an executable can be neither pickled nor copied: "
+            "write it to a file with export_library, and read that with load_module"
+        )
+
+    def __repr__(self) -> str:
+        return f"Executable({', '.join(self._places)})"
+
+
+def wrap_or_share(value: object) -> Tensor:
+    """A tensor over the memory of an array of any library; a copy of lists and numbers."""
+    if hasattr(value, "__dlpack__"):
+        return from_dlpack(value)
+    return wrap_array(as_array(value))
+
+
+VMExecutable = Executable

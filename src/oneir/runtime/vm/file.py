@@ -1,0 +1,296 @@
+"""Files of compiled graphs.
+
+A file begins with that of the kernels' library, if there are kernels. Then come the program, as JSON, and at a multiple
+of a page the items of all constant tensors; a footer says how long each part is. Constants are mapped into memory, and
+read when they are used. All that is read at once is checked before use: by a checksum against damage, and against the
+rules of programs (`Program.verify`), since a checksum keeps nobody from writing what he likes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
+from ..error import InvalidValue, LibraryError, OneIRError
+from ..library import checksum, load, write_file
+from ..module import Module
+from ..object import ShapeTuple
+from ..signature import Param, Signature
+from ..tensor import Tensor
+from .executable import Executable
+from .program import (
+    Arg,
+    Call,
+    Constant,
+    Cost,
+    Function,
+    Goto,
+    If,
+    Instruction,
+    Note,
+    PackedFunction,
+    Program,
+    Ret,
+    VMFunction,
+)
+
+_FORMAT = 1
+_MAGIC = b"oneir-graph-1:::"
+_SIZES = struct.Struct("<QQQ")
+"""The sizes of the library, of the program and of the constants."""
+_FOOTER = len(_MAGIC) + _SIZES.size + 32
+_PAGE = 4096
+_ALIGNMENT = 128
+_CHECKED = 1 << 20
+"""Tensors up to this many bytes are compared with their checksum when a file is read; larger ones are not read."""
+_MAX_EXTENT = 1 << 48
+_MAX_TEXT = 1000
+
+
+def write_executable(path: Path, program: Program, library: bytes) -> None:
+    """Writes a program and the bytes of its library."""
+    data: list[tuple[int, np.ndarray]] = []
+    text = json.dumps(_encode(program, data), separators=(",", ":")).encode()
+    write_file(path, _parts(library, text, data))
+
+
+def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> Iterator[bytes | memoryview]:
+    yield library
+    yield text
+    yield b"\0" * (-(len(library) + len(text)) % _PAGE)
+    end = 0
+    for offset, items in data:
+        yield b"\0" * (offset - end)
+        yield items.data
+        end = offset + items.nbytes
+    sizes = _SIZES.pack(len(library), len(text), end)
+    yield _MAGIC + sizes + checksum(text + sizes)
+
+
+def read_executable(path: Path) -> Executable | None:
+    """The executable in a file; None if the file holds something else, or cannot be read.
+
+    Raises `LibraryError` for a damaged file, and for a program that breaks the rules.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < _FOOTER:
+                return None
+            file.seek(size - _FOOTER)
+            footer = file.read(_FOOTER)
+            return _read(path, file, size, footer) if footer.startswith(_MAGIC) else None
+    except OSError as error:
+        if isinstance(error, LibraryError):
+            raise
+        return None
+
+
+def _read(path: Path, file: BinaryIO, size: int, footer: bytes) -> Executable:
+    sizes = footer[len(_MAGIC) : len(_MAGIC) + _SIZES.size]
+    library_size, text_size, data_size = _SIZES.unpack(sizes)
+    start = -(-(library_size + text_size) // _PAGE) * _PAGE
+    if start + data_size + _FOOTER != size:
+        raise LibraryError(f"{path} is damaged: its parts do not add up to its size; copy or export it again")
+    file.seek(0)
+    library, text = file.read(library_size), file.read(text_size)
+    if checksum(text + sizes) != footer[-32:]:
+        raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
+    mapped = None
+    if data_size:
+        mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        mapped = mapped[start : start + data_size]
+    try:
+        program = _Decoder(mapped).program(json.loads(text))
+        program.verify()
+    except (OneIRError, ValueError, RecursionError) as error:
+        raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
+    return Executable(program, Module(*load(path, library)) if library else None)
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "functions": [_encode_function(function) for function in program.functions],
+        "constants": [_encode_constant(constant, data) for constant in program.constants],
+        "names": program.constant_names,
+    }
+
+
+def _encode_function(function: Function) -> list[Any]:
+    if isinstance(function, PackedFunction):
+        return ["packed", function.name, function.cost]
+    signature = None if function.signature is None else function.signature.to_json()
+    instructions = [_encode_instruction(instruction) for instruction in function.instructions]
+    return ["vm", function.name, function.params, function.registers, instructions, signature]
+
+
+def _encode_instruction(instruction: Instruction) -> list[Any]:
+    match instruction:
+        case Call(dst, callee, args, note):
+            return ["call", dst, callee, [arg.word() for arg in args], note]
+        case Ret(result):
+            return ["ret", result]
+        case Goto(offset):
+            return ["goto", offset]
+        case If(cond, false_offset):
+            return ["if", cond, false_offset]
+
+
+def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> list[Any]:
+    match constant:
+        case Tensor():
+            items = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
+            end = data[-1][0] + data[-1][1].nbytes if data else 0
+            offset = -(-end // _ALIGNMENT) * _ALIGNMENT
+            data.append((offset, items))
+            return ["tensor", constant.dtype, constant.shape, offset, checksum(items.data).hex()]
+        case ShapeTuple():
+            return ["shape", constant]
+        case DTypeName():
+            return ["dtype", constant]
+        case str():
+            return ["str", constant]
+        case float():
+            return ["float", constant]
+        case _:
+            return ["int", constant]
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+class _Decoder:
+    """Makes a program out of JSON that anyone may have written; `InvalidValue` for anything but a program."""
+
+    def __init__(self, data: np.ndarray | None):
+        self.data = np.empty(0, np.uint8) if data is None else data
+
+    def program(self, value: Any) -> Program:
+        match value:
+            case {"format": int(number)} if number != _FORMAT:
+                raise InvalidValue(f"it has the format {number}, and this release reads {_FORMAT}")
+            case {"functions": [*functions], "constants": [*constants], "names": {**names}}:
+                pass
+            case _:
+                raise InvalidValue("expected functions, constants and names")
+        if not all(type(index) is int for index in names.values()):
+            raise InvalidValue("expected the places of named constants")
+        return Program([self.function(f) for f in functions], [self.constant(c) for c in constants], names)
+
+    def function(self, value: Any) -> Function:
+        match value:
+            case ["packed", str(name), None]:
+                return PackedFunction(name)
+            case ["packed", str(name), [int() | float() as flops, int() | float() as size]]:
+                return PackedFunction(name, Cost(flops, size))
+            case ["vm", str(name), [*params], int(registers), [*instructions], signature] if _are_texts(params):
+                steps = tuple(self.instruction(instruction) for instruction in instructions)
+                return VMFunction(name, tuple(params), registers, steps, self.signature(signature))
+        raise _unexpected("a function", value)
+
+    def instruction(self, value: Any) -> Instruction:
+        match value:
+            case ["call", int(dst), int(callee), [*words], note] if all(type(word) is int for word in words):
+                return Call(dst, callee, tuple(map(Arg.from_word, words)), self.note(note))
+            case ["ret", int(result)]:
+                return Ret(result)
+            case ["goto", int(offset)]:
+                return Goto(offset)
+            case ["if", int(cond), int(false_offset)]:
+                return If(cond, false_offset)
+        raise _unexpected("an instruction", value)
+
+    def note(self, value: Any) -> Note | None:
+        match value:
+            case None:
+                return None
+            case [None | str() as operator, None | str() as source]:
+                return Note(operator, source)
+        raise _unexpected("a note", value)
+
+    def signature(self, value: Any) -> Signature | None:
+        match value:
+            case None:
+                return None
+            case [str(name), [*params]]:
+                return Signature(name, tuple(self.param(param) for param in params))
+        raise _unexpected("a signature", value)
+
+    def param(self, value: Any) -> Param:
+        match value:
+            case [str(name), "tensor" | "int" | "float" | "bool" | "handle" as kind, dtype, shape, strides, *rest]:
+                pass
+            case _:
+                raise _unexpected("a parameter", value)
+        if dtype is not None:
+            dlpack_dtype(_text(dtype))
+        match rest:
+            case [bool(writable), int(alignment), int(device_type)] if alignment > 0:
+                return Param(
+                    name, kind, dtype, self.extents(shape), self.extents(strides), writable, alignment, device_type
+                )
+        raise _unexpected("a parameter", value)
+
+    def extents(self, value: Any) -> tuple[int | str | None, ...] | None:
+        match value:
+            case None:
+                return None
+            case [*items]:
+                return tuple(e if e is None or type(e) is int else _text(e) for e in items)
+        raise _unexpected("extents", value)
+
+    def constant(self, value: Any) -> Constant:
+        match value:
+            case ["tensor", str(dtype), [*shape], int(offset), str(digest)] if _are_extents(shape):
+                return self.tensor(dtype, tuple(shape), offset, digest)
+            case ["shape", [*extents]] if all(type(extent) is int for extent in extents):
+                return ShapeTuple(extents)
+            case ["dtype", str(name)]:
+                dlpack_dtype(name)
+                return DTypeName(name)
+            case ["str", str(constant)] | ["float", float(constant)] | ["int", int(constant)]:
+                return constant
+        raise _unexpected("a constant", value)
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], offset: int, digest: str) -> Tensor:
+        nbytes = math.prod(shape) * numpy_dtype(dtype).itemsize
+        if offset < 0 or offset % _ALIGNMENT or offset + nbytes > len(self.data):
+            raise InvalidValue(
+                f"a constant of shape {shape} and dtype {dtype} at byte {offset} lies outside of {len(self.data)} bytes"
+            )
+        items = self.data[offset : offset + nbytes]
+        if nbytes <= _CHECKED and checksum(items.data).hex() != digest:
+            raise InvalidValue(f"the constant of shape {shape} at byte {offset} is damaged")
+        return Tensor(items.__array_interface__["data"][0], shape, dtype, owner=items, read_only=True)
+
+
+def _unexpected(what: str, value: Any) -> InvalidValue:
+    return InvalidValue(f"expected {what}, found {value!r:.80}")
+
+
+def _are_texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _are_extents(values: list[Any]) -> bool:
+    return all(type(value) is int and 0 <= value < _MAX_EXTENT for value in values)
+
+
+def _text(value: Any) -> str:
+    """A text that is short enough to be parsed."""
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise _unexpected("a text", value)
+    return value

@@ -1,0 +1,402 @@
+"""The virtual machine: runs the functions of an executable.
+
+    vm = VirtualMachine(ex, cpu())
+    y = vm["main"](x, w)
+
+A function that has a native form is that form: `vm["main"]` is a compiled function, and Python is entered no more until
+it returns. All others, and any function while an instrument is set or a profile is made, are executed instruction by
+instruction. A machine may be called from many threads at once, and many machines may share one executable.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..benchmark import BenchmarkResult, time_evaluator
+from ..device import Device, cpu
+from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch
+from ..object import Object, ShapeTuple
+from ..registry import get_global_func
+from ..signature import Param, explain
+from ..tensor import Tensor, tensor
+from .executable import Executable, wrap_or_share
+from .interpreter import CallSite, Closure, Observer, Prepared, execute
+from .profile import Profiler, Report
+from .program import PackedFunction, VMFunction
+from .storage import Allocator
+
+
+class VMInstrumentReturnKind(enum.IntEnum):
+    """What an instrument may return before a call."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+    """The call is left out; its result is None."""
+
+
+class VirtualMachine(Object):
+    """Runs the functions of an executable on devices; the CPU is always the last of them.
+
+    `memory_cfg` says how memory is allocated: "pooled" (the default: blocks are used again) or "naive", for all devices
+    or for each. With `profile`, functions are executed instruction by instruction always.
+    """
+
+    NAIVE_ALLOCATOR = 1
+    POOLED_ALLOCATOR = 2
+
+    def __init__(
+        self,
+        rt_mod: Executable,
+        device: Device | Sequence[Device],
+        memory_cfg: str | Mapping[Device, str] | None = None,
+        profile: bool = False,
+    ) -> None:
+        if not isinstance(rt_mod, Executable):
+            raise TypeMismatch(
+                "expected an Executable, as relax.build returns and load_module reads it, "
+                f"found {type(rt_mod).__name__}"
+            )
+        self.executable = rt_mod
+        self.devices = _checked_devices(device)
+        self._allocators = [
+            Allocator(device, pooled=_allocator_name(device, memory_cfg) == "pooled") for device in self.devices
+        ]
+        self._interpret_always = profile
+        self._instrument: Callable[..., Any] | None = None
+        self._inputs: dict[str, list[Any]] = {}
+        self._outputs: dict[str, Any] = {}
+        self._saved: dict[str, Callable[[], Any]] = {}
+        self._natives: dict[str, Callable[..., Any]] = {}
+        self._prepared: dict[int, Prepared] = {}
+        self._version = rt_mod.version
+        self._lock = threading.RLock()
+        self._check_functions_exist()
+
+    def _check_functions_exist(self) -> None:
+        for function in self.executable.program.functions:
+            if isinstance(function, PackedFunction) and not self.executable.implements_function(function.name):
+                found = get_global_func(function.name, allow_missing=True)
+                if found is None:
+                    raise NotRegistered(
+                        f"the program calls {function.name!r}, which is neither one of its kernels nor a registered "
+                        f"function; register it with @register_func({function.name!r})"
+                    )
+
+    # -- functions --
+
+    @property
+    def module(self) -> VirtualMachine:
+        """The machine itself: what its functions are found in."""
+        return self
+
+    def __getitem__(self, key: str) -> Callable[..., Any]:
+        """The function of that name: of the program, saved by `save_function`, or one of the machine's own."""
+        native = self._natives.get(key)
+        return self._lookup(key) if native is None else native
+
+    def _lookup(self, name: str) -> Callable[..., Any]:
+        if name in self._saved:
+            return self._saved[name]
+        if name in _OWN_FUNCTIONS and name not in self.executable.vm_functions:
+            return getattr(self, name)
+        index = self.executable.place_of(name)
+        if self._instrument is None and not self._interpret_always and name in self.executable.natives:
+            with self._lock:
+                if name not in self._natives:
+                    self._natives[name] = self.executable.natives[name].bind(self)
+                return self._natives[name]
+        return partial(self._interpret, index)
+
+    def interpret(self, func_name: str, *args: Any) -> Any:
+        """Calls a function of the program, executed instruction by instruction even if it has a native form."""
+        return self._interpret(self.executable.place_of(func_name), *args)
+
+    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+        """Calls a function that is a value: a closure of the program, or any packed function."""
+        if not callable(closure):
+            raise TypeMismatch(f"expected a closure or a function, found {type(closure).__name__}")
+        return _result(closure(*(_value(arg, None, keep=False) for arg in args)))
+
+    def _interpret(self, index: int, *args: Any) -> Any:
+        function = self.executable.program.functions[index]
+        assert isinstance(function, VMFunction)
+        values = [_converted(function, place, arg) for place, arg in enumerate(args)]
+        return self._checked_run(function, index, values, self._observer())
+
+    def _checked_run(self, function: VMFunction, index: int, values: Sequence[Any], observer: Observer | None) -> Any:
+        """Calls a function with values as programs have them, after their check."""
+        if function.signature is not None:
+            wrong = explain(function.signature, values)
+            if wrong is not None:
+                raise wrong
+        return _result(execute(self, index, values, observer))
+
+    def run(self, index: int, args: Sequence[Any]) -> Any:
+        """Calls the function at a place of the program's table with values as programs have them."""
+        return execute(self, index, args, self._observer())
+
+    def _observer(self) -> Observer | None:
+        return None if self._instrument is None else _Instrumented(self._instrument)
+
+    # -- what bytecode asks for --
+
+    def prepared(self, index: int) -> Prepared:
+        """The function at a place of the program's table, ready to be executed."""
+        if self._version != self.executable.version:
+            with self._lock:
+                if self._version != self.executable.version:
+                    self._version, self._prepared = self.executable.version, {}
+        # The same dictionary to the end: what is prepared while constants change does not outlive the change.
+        known = self._prepared
+        prepared = known.get(index)
+        if prepared is None:
+            function = self.executable.program.functions[index]
+            assert isinstance(function, VMFunction)
+            prepared = known[index] = Prepared(self, function)
+        return prepared
+
+    def function(self, index: int) -> Callable[..., Any]:
+        """The function at a place of the program's table, as a value."""
+        function = self.executable.program.functions[index]
+        if isinstance(function, VMFunction):
+            return Closure(self, index, function.name)
+        if self.executable.implements_function(function.name):
+            return self.executable.get_function(function.name)
+        return get_global_func(function.name)
+
+    def constant(self, index: int) -> Any:
+        """A constant, on the first device if it is a tensor."""
+        return _moved(self.executable.program.constants[index], self.devices[0])
+
+    def allocator(self, device_index: int) -> Allocator:
+        """What makes storage on a device; -1 is the host."""
+        if not -1 <= device_index < len(self._allocators):
+            raise DeviceError(f"the machine has {len(self._allocators)} devices, and no device {device_index}")
+        return self._allocators[device_index]
+
+    @property
+    def host_allocator(self) -> Allocator:
+        """What makes storage on the host."""
+        return self._allocators[-1]
+
+    # -- calls in steps --
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Keeps arguments of a function for `invoke_stateful`. NumPy arrays are copied."""
+        _, _, values = self._bound(func_name, args, kwargs)
+        self._inputs[func_name] = values
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Calls a function with the arguments that `set_input` keeps; `get_outputs` has the result."""
+        self.executable.place_of(func_name)
+        if func_name not in self._inputs:
+            raise InvalidValue(f"No inputs set for stateful call of {func_name!r}; use `set_input` first.")
+        self._outputs[func_name] = self[func_name](*self._inputs[func_name])
+
+    def get_outputs(self, func_name: str) -> Any:
+        """What the last `invoke_stateful` of a function returned."""
+        if func_name not in self._outputs:
+            raise InvalidValue(f"No output saved for call of {func_name!r}; use `invoke_stateful` to call it first.")
+        return self._outputs[func_name]
+
+    def save_function(
+        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+    ) -> None:
+        """Keeps a function with arguments: `vm[saved_name]()` calls it, and returns None without `include_return`."""
+        if saved_name in self.executable.vm_functions:
+            raise InvalidValue(f"{saved_name!r} is a function of the program; save under another name")
+        _, _, values = self._bound(func_name, args, kwargs)
+
+        def call() -> Any:
+            result = self[func_name](*values)
+            return result if include_return else None
+
+        self._saved[saved_name] = call
+
+    def _bound(
+        self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[int, VMFunction, list[Any]]:
+        """A function, and its arguments as values that stay as they are, on the first device."""
+        index = self.executable.place_of(func_name)
+        function = self.executable.program.functions[index]
+        assert isinstance(function, VMFunction)
+        given = _named_arguments(function, args, kwargs)
+        values = [_converted(function, place, arg, keep=True) for place, arg in enumerate(given)]
+        return index, function, [_moved(value, self.devices[0]) for value in values]
+
+    # -- looking at calls --
+
+    def set_instrument(self, instrument: Callable[..., Any] | str | None) -> None:
+        """Has a function called before and after every call that an instruction makes; None takes it away.
+
+        `instrument(func, name, before_run, ret_value, *args)` may return `VMInstrumentReturnKind.SKIP_RUN` before a
+        call. A name is that of a registered function which returns the instrument. Functions that were asked for
+        before, and that are native, do not see it.
+        """
+        if isinstance(instrument, str):
+            instrument = get_global_func(instrument)()
+        if instrument is not None and not callable(instrument):
+            raise TypeMismatch(f"expected a function as the instrument, found {type(instrument).__name__}")
+        with self._lock:
+            self._instrument = instrument
+            self._natives.clear()
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that calls one of the machine's and measures it; the options are those of `time_evaluator`."""
+        return time_evaluator(
+            self[func_name],
+            number,
+            repeat,
+            min_repeat_ms,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            f_preproc=f_preproc,
+        )
+
+    def profile(self, func_name: str, *args: Any) -> Report:
+        """Calls a function twice, and reports how long each kernel of the second call took.
+
+        Without arguments, those that `set_input` keeps are taken.
+        """
+        index, function, values = self._bound(func_name, args or self._inputs.get(func_name, ()), {})
+        self._checked_run(function, index, values, None)
+        profiler = Profiler()
+        with profiler:
+            self._checked_run(function, index, values, profiler)
+        return profiler.report(func_name)
+
+    def __repr__(self) -> str:
+        return f"VirtualMachine({', '.join(self.executable.vm_functions)} on {self.devices[0]})"
+
+
+_OWN_FUNCTIONS = frozenset(["get_outputs", "invoke_closure", "invoke_stateful", "save_function", "set_input"])
+
+
+class _Instrumented:
+    """Tells an instrument of calls."""
+
+    def __init__(self, instrument: Callable[..., Any]):
+        self.instrument = instrument
+
+    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+        """Asks whether to call."""
+        return self.instrument(callee, site.name, True, None, *args) != VMInstrumentReturnKind.SKIP_RUN
+
+    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+        """Tells the result."""
+        self.instrument(callee, site.name, False, result, *args)
+
+
+def _checked_devices(device: Device | Sequence[Device]) -> list[Device]:
+    devices = [device] if isinstance(device, Device) else list(device)
+    for one in devices:
+        if not isinstance(one, Device):
+            raise TypeMismatch(f"expected a Device or a list of them, found {one!r}")
+        if not one.exist:
+            raise DeviceError(f"no machine can run on {one}: this process has no access to that device")
+    return devices if devices and devices[-1] == cpu() else [*devices, cpu()]
+
+
+def _allocator_name(device: Device, memory_cfg: str | Mapping[Device, str] | None) -> str:
+    if memory_cfg is None or isinstance(memory_cfg, str):
+        name = memory_cfg or "pooled"
+    elif isinstance(memory_cfg, Mapping):
+        name = memory_cfg.get(device, "pooled")
+    else:
+        raise TypeMismatch(
+            f"memory_cfg is expected to be a string or a dictionary, but received {type(memory_cfg).__name__}"
+        )
+    if name not in ("naive", "pooled"):
+        raise InvalidValue(f"memory_cfg must be 'naive' or 'pooled', found {name!r}")
+    return name
+
+
+def _named_arguments(function: VMFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments in the order of the parameters; those without a name fill the places that are left."""
+    for name in kwargs:
+        if name not in function.params:
+            warnings.warn(f'Keyword argument "{name}" is unused in {function.name}', stacklevel=4)
+    rest = iter(args)
+    given, missing = [], []
+    for name in function.params:
+        if name in kwargs:
+            given.append(kwargs[name])
+            continue
+        try:
+            given.append(next(rest))
+        except StopIteration:
+            missing.append(name)
+    extra = len(list(rest))
+    if missing or extra:
+        found = len(function.params) - len(missing) + extra
+        why = f": missing {', '.join(f'`{name}`' for name in missing)}" if missing else ""
+        raise TypeMismatch(f"`{function.name}` expects {len(function.params)} arguments, found {found}{why}")
+    return given
+
+
+def _converted(function: VMFunction, place: int, arg: Any, keep: bool = False) -> Any:
+    """An argument as programs have it. With `keep`, it stays as it is now: memory that others write is copied."""
+    name = function.params[place] if place < len(function.params) else None
+    param = function.signature.params[place] if function.signature is not None and name is not None else None
+    try:
+        return _value(arg, param, keep)
+    except OneIRError as error:
+        where = f"argument {place}" + (f" `{name}`" if name is not None else "")
+        raise type(error)(f"{where} of `{function.name}`: {error}") from error.__cause__
+
+
+def _value(arg: Any, param: Param | None, keep: bool) -> Any:
+    match arg:
+        case ShapeTuple() | Object() | None | str() | Device():
+            return arg
+        case np.ndarray():
+            return tensor(arg) if keep else wrap_or_share(arg)
+        case np.generic() | int() | float():
+            number = arg.item() if isinstance(arg, np.generic) else arg
+            if keep and param is not None and param.kind == "tensor" and param.shape == ():
+                return tensor(np.array(number, param.dtype))
+            return number
+        case list() | tuple():
+            return [_value(field, None, keep) for field in arg]
+    if hasattr(arg, "__dlpack__"):
+        return wrap_or_share(arg)
+    if callable(arg):
+        return arg
+    raise TypeMismatch(
+        f"expected a tensor or array, a number, a string, a shape, a tuple or a function, found {type(arg).__name__}"
+    )
+
+
+def _result(value: Any) -> Any:
+    """What users get: tuples of the program are tuples, also those that they passed."""
+    if isinstance(value, list) or (isinstance(value, tuple) and not isinstance(value, ShapeTuple)):
+        return tuple(map(_result, value))
+    return value
+
+
+def _moved(value: Any, device: Device) -> Any:
+    """A value with its tensors on a device."""
+    match value:
+        case Tensor():
+            return value if value.device == device else value.copyto(device)
+        case list():
+            return [_moved(field, device) for field in value]
+        case _:
+            return value

@@ -1,0 +1,218 @@
+"""Profiles of a call: how long each kernel took, where it came from, and how fast it was.
+
+report = vm.profile("main", x)
+print(report)                      # a table, a line for each kernel
+report.save_trace("main.json")     # for Perfetto and chrome://tracing
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ..tensor import Tensor
+from .interpreter import CallSite
+from .program import Cost, Note, PackedFunction
+
+
+class CallRecord(NamedTuple):
+    """One call of a packed function. Times are in seconds, counted from the beginning of the profile."""
+
+    name: str
+    start: float
+    duration: float
+    shapes: tuple[str, ...]
+    note: Note
+    cost: Cost | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All calls of one function from one place of the source."""
+
+    name: str
+    operator: str | None
+    source: str | None
+    calls: int
+    seconds: float
+    share: float
+    """Of the time of the whole call, from 0 to 1."""
+    gflops: float | None
+    """Billions of floating-point operations a second; None where the cost is unknown, as in `gigabytes`."""
+    gigabytes: float | None
+    """Billions of bytes read and written a second."""
+
+
+_HEADER = ("Name", "Count", "Duration (us)", "Percent", "GFLOP/s", "GB/s", "Operator", "Source")
+
+
+class Report:
+    """What a profile found out about a call of `func_name`, which took `seconds` in all."""
+
+    def __init__(self, func_name: str, seconds: float, calls: Sequence[CallRecord]):
+        self.func_name, self.seconds, self.calls = func_name, seconds, tuple(calls)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The functions, those first that took longest."""
+        groups: dict[tuple[str, Note], list[CallRecord]] = {}
+        for call in self.calls:
+            groups.setdefault((call.name, call.note), []).append(call)
+        rows = [self._row(name, note, calls) for (name, note), calls in groups.items()]
+        return sorted(rows, key=lambda row: -row.seconds)
+
+    def _row(self, name: str, note: Note, calls: list[CallRecord]) -> Row:
+        seconds = sum(call.duration for call in calls)
+        costs = [call.cost for call in calls if call.cost is not None]
+        share = seconds / self.seconds if self.seconds else 0.0
+        known = len(costs) == len(calls) and seconds > 0
+        gflops = sum(cost.flops for cost in costs) / seconds / 1e9 if known else None
+        gigabytes = sum(cost.bytes for cost in costs) / seconds / 1e9 if known else None
+        return Row(name, note.operator, note.source, len(calls), seconds, share, gflops, gigabytes)
+
+    def table(self) -> str:
+        """The rows as an aligned table, with the sum of all kernels and the time of the whole call below."""
+        lines = [_HEADER, *map(_cells, self.rows)]
+        inside = sum(call.duration for call in self.calls)
+        share = inside / self.seconds if self.seconds else 0.0
+        lines.append(("Sum", str(len(self.calls)), f"{inside * 1e6:.2f}", f"{share:.1%}", "", "", "", ""))
+        lines.append(("Total", "", f"{self.seconds * 1e6:.2f}", "100.0%", "", "", "", ""))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        text = [
+            "  ".join(_aligned(cell, width, i) for i, (cell, width) in enumerate(zip(line, widths, strict=True)))
+            for line in lines
+        ]
+        text.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(line.rstrip() for line in text)
+
+    __str__ = table
+
+    def json(self) -> str:
+        """The profile as JSON: the function, its time in microseconds, the rows and the single calls."""
+        return json.dumps(
+            {
+                "function": self.func_name,
+                "duration_us": self.seconds * 1e6,
+                "rows": [dict(zip(_HEADER, _values(row), strict=True)) for row in self.rows],
+                "calls": [
+                    {
+                        "Name": call.name,
+                        "Start (us)": call.start * 1e6,
+                        "Duration (us)": call.duration * 1e6,
+                        "Argument Shapes": list(call.shapes),
+                        "Operator": call.note.operator,
+                        "Source": call.note.source,
+                    }
+                    for call in self.calls
+                ],
+            }
+        )
+
+    def csv(self) -> str:
+        """The rows as comma-separated values, with a header."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(_HEADER)
+        writer.writerows(["" if value is None else value for value in _values(row)] for row in self.rows)
+        return out.getvalue()
+
+    def save_trace(self, path: str | Path) -> None:
+        """Writes the calls as trace events, which Perfetto and Chrome show on a line of time."""
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "virtual machine"}},
+            {"name": self.func_name, "ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": self.seconds * 1e6},
+        ]
+        for call in self.calls:
+            details = {"shapes": list(call.shapes), "operator": call.note.operator, "source": call.note.source}
+            events.append(
+                {
+                    "name": call.name,
+                    "cat": "kernel",
+                    "ph": "X",
+                    "pid": 1,
+                    "tid": 1,
+                    "ts": call.start * 1e6,
+                    "dur": call.duration * 1e6,
+                    "args": {key: value for key, value in details.items() if value},
+                }
+            )
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    return (
+        row.name,
+        row.calls,
+        row.seconds * 1e6,
+        row.share * 100,
+        row.gflops,
+        row.gigabytes,
+        row.operator,
+        row.source,
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.name,
+        str(row.calls),
+        f"{row.seconds * 1e6:.2f}",
+        f"{row.share:.1%}",
+        "" if row.gflops is None else f"{row.gflops:.2f}",
+        "" if row.gigabytes is None else f"{row.gigabytes:.2f}",
+        row.operator or "",
+        row.source or "",
+    )
+
+
+def _aligned(cell: str, width: int, column: int) -> str:
+    """Numbers to the right, texts to the left."""
+    return cell.rjust(width) if 1 <= column <= 5 else cell.ljust(width)
+
+
+class Profiler:
+    """Measures the calls of packed functions that one thread makes; an observer of an execution."""
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[CallSite, float, float, tuple[str, ...]]] = []
+        self._begin = self._end = self._before = 0.0
+
+    def __enter__(self) -> Profiler:
+        self._begin = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end = time.perf_counter()
+
+    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+        """Starts the clock."""
+        self._before = time.perf_counter()
+        return True
+
+    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+        """Stops it. Functions of the program are not measured: what they call is."""
+        end = time.perf_counter()
+        if isinstance(site.function, PackedFunction) and site.name != "vm.builtin.invoke_closure":
+            shapes = tuple(f"{arg.dtype}{list(arg.shape)}" for arg in args if isinstance(arg, Tensor))
+            self._calls.append((site, self._before - self._begin, end - self._before, shapes))
+
+    def report(self, func_name: str) -> Report:
+        """The profile of a call of `func_name`, all of whose calls were observed."""
+        calls = [
+            CallRecord(site.name, start, duration, shapes, site.note or Note(), _cost(site))
+            for site, start, duration, shapes in self._calls
+        ]
+        return Report(func_name, self._end - self._begin, calls)
+
+
+def _cost(site: CallSite) -> Cost | None:
+    return site.function.cost if isinstance(site.function, PackedFunction) else None

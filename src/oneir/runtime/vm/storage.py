@@ -1,0 +1,87 @@
+"""Memory of the virtual machine: storage from which tensors are cut, and an allocator that uses it again.
+
+    storage = Allocator(cpu(), pooled=True).alloc(1024)
+    a, b = storage.alloc_tensor(0, (64,), "float32"), storage.alloc_tensor(256, (8, 8), "float32")
+
+A tensor keeps its storage alive, wherever it goes. When the last one is gone, a pooled allocator keeps the block for
+the next storage of that size, as long as it does not keep more than was ever in use at once.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+
+from ..device import Device
+from ..dtype import numpy_dtype
+from ..error import DeviceError, ShapeMismatch
+from ..tensor import Tensor, empty
+
+_PAGE = 4096
+
+
+class Storage:
+    """A range of bytes."""
+
+    __slots__ = ("_allocator", "_block", "nbytes")
+
+    ALIGNMENT = 64
+    """Bytes to which storage is aligned."""
+
+    def __init__(self, allocator: Allocator, block: Tensor, nbytes: int):
+        self._allocator, self._block, self.nbytes = allocator, block, nbytes
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self._block.device
+
+    def alloc_tensor(self, offset: int, shape: tuple[int, ...], dtype: str) -> Tensor:
+        """A tensor whose items begin at byte `offset`; `ShapeMismatch` if it does not fit in the storage."""
+        itemsize = numpy_dtype(dtype).itemsize
+        needed = math.prod(shape) * itemsize
+        if offset < 0 or offset % itemsize or min(shape, default=0) < 0 or offset + needed > self.nbytes:
+            raise ShapeMismatch(
+                f"a tensor of shape {tuple(shape)} and dtype {dtype} at byte {offset} does not fit "
+                f"in a storage of {self.nbytes} bytes"
+            )
+        return Tensor(self._block.address + offset, tuple(shape), dtype, owner=self, device=self._block.device)
+
+    def __del__(self) -> None:
+        self._allocator.give_back(self._block)
+
+
+class Allocator:
+    """Makes storage on one device."""
+
+    def __init__(self, device: Device, *, pooled: bool):
+        self.device, self.pooled = device, pooled
+        self._free: dict[int, list[Tensor]] = {}
+        self._used = self._most_used = self._kept = 0
+        # Reentrant: storage may die, by garbage collection, while its own thread allocates.
+        self._lock = threading.RLock()
+
+    def alloc(self, nbytes: int, mem_scope: str = "global") -> Storage:
+        """Storage of that many bytes, with arbitrary contents."""
+        if mem_scope != "global":
+            raise DeviceError(f"{self.device} has no memory of the scope {mem_scope!r}; expected 'global'")
+        if not self.pooled:
+            return Storage(self, empty((nbytes,), "uint8", self.device), nbytes)
+        size = -(-nbytes // _PAGE) * _PAGE
+        with self._lock:
+            free = self._free.get(size)
+            block = free.pop() if free else None
+            self._kept -= size if block is not None else 0
+            self._used += size
+            self._most_used = max(self._most_used, self._used)
+        return Storage(self, empty((size,), "uint8", self.device) if block is None else block, nbytes)
+
+    def give_back(self, block: Tensor) -> None:
+        """Takes back the block of a storage that is no longer used."""
+        if not self.pooled:
+            return
+        with self._lock:
+            self._used -= block.nbytes
+            if self._kept + block.nbytes <= self._most_used:
+                self._kept += block.nbytes
+                self._free.setdefault(block.nbytes, []).append(block)
