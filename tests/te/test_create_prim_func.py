@@ -250,3 +250,20 @@ def test_scans_that_route_the_state_through_another_compute_are_refused():
     total = te.scan(init, te.compute((5, 3), lambda t, i: doubled[t - 1, i]), state)
     with pytest.raises(UnsupportedError, match="`doubled` depends on a state; write it into the update"):
         te.create_prim_func([total])
+
+
+def test_an_axis_that_depends_on_another_stands_in_a_block_over_it():
+    A = te.placeholder((5, 4), name="A")
+
+    def element(i):
+        j, k = te.reduce_axis((0, i + 1), "j"), te.reduce_axis((0, 4), "k")
+        return te.sum(A[j, k], axis=[j, k])
+
+    func = te.create_prim_func([A, te.compute((5,), element, name="B")])
+    text = func.script()
+    assert "for i, k in T.grid(5, 4):" in text and 'with T.block("B_l1"):' in text
+    assert "for j in range(v_i + 1):" in text and 'with T.block("B"):' in text
+    a = rng.standard_normal((5, 4), dtype="float32")
+    b = np.zeros(5, "float32")
+    oneir.build(func)(a, b)
+    np.testing.assert_allclose(b, np.cumsum(a.sum(1)), rtol=1e-5, atol=1e-5)

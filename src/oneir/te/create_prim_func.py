@@ -191,12 +191,11 @@ class _Builder:
         for level in range(max(levels, default=0) + 1):
             outer = scopes[-1].values if scopes else {}
             scopes.append(_Scope(axes, levels, level, outer))
-        *outer_scopes, leaf = scopes
-        stmt = self.leaf(op, outputs, leaf)
-        for number in range(len(outer_scopes), 0, -1):
-            scope = outer_scopes[number - 1]
-            name = self.unique(f"{op.name}_l{number}")
-            stmt = scope.loops(self.realize(scope, name, stmt, None, op))
+        # What is reduced over on several levels starts on the outermost of these.
+        first = min((n for iv, n in zip(axes, levels, strict=True) if iv.iter_type == IterVar.CommReduce), default=0)
+        stmt = self.block(op, outputs, scopes[-1], None, first == len(scopes) - 1)
+        for number in range(len(scopes) - 1, 0, -1):
+            stmt = self.block(op, outputs, scopes[number - 1], (number, stmt), first == number - 1)
         return stmt
 
     def axis(self, iv: IterVar, other: IterVar | None) -> IterVar:
@@ -206,26 +205,32 @@ class _Builder:
         simple = Range(self.analyzer.simplify(dom.min), extent=self.analyzer.simplify(dom.extent))
         return IterVar(simple, iv.var, iv.iter_type if other is None else other.iter_type)
 
-    def leaf(self, op: ComputeOp, outputs: list[Tensor], scope: _Scope) -> Stmt:
-        """The innermost block of a stage, in its loops."""
+    def block(
+        self, op: ComputeOp, outputs: list[Tensor], scope: _Scope, inner: tuple[int, Stmt] | None, starts: bool
+    ) -> Stmt:
+        """The block of one level in its loops: the computation itself, or around the level that `inner` numbers.
+
+        `starts` says whether a reduction is initialised here.
+        """
         indices = Array(scope.values[iv.var] for iv in op.axis)
         buffers = [self.buffer_of(t) for t in outputs]
         bodies = [op.body[t.value_index] for t in outputs]
-        init = None
-        if isinstance(bodies[0], Reduce):
+        init, body = None, None
+        if isinstance(bodies[0], Reduce) and (starts or inner is None):
             init, body = self.reduction(op, bodies[0], buffers, indices, scope.values)
             if _reduces_nothing(op):
                 init, body = None, init
-        else:
+        elif inner is None:
             body = BufferStore(buffers[0], self.loads(bodies[0], scope.values), indices)
-        return scope.loops(self.realize(scope, self.block_name(op, outputs), body, init, op))
-
-    def realize(self, scope: _Scope, name: str, body: Stmt, init: Stmt | None, op: ComputeOp) -> Stmt:
+        name = self.block_name(op, outputs)
+        if inner is not None:
+            number, body = inner
+            name = self.unique(f"{name}_l{number}")
         annotations = {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}
-        block = Block(scope.block_vars, (), (), name, body, init, annotations=annotations)
+        block = Block(scope.block_vars, (), (), name, body, init if starts else None, annotations=annotations)
         visible = {buffer.data: buffer for buffer in self.buffers.values()}
         reads, writes = get_block_read_write_region(block, visible)
-        return BlockRealize(scope.bindings, True, block.replace(reads=reads, writes=writes))
+        return scope.loops(BlockRealize(scope.bindings, True, block.replace(reads=reads, writes=writes)))
 
     # -- recurrences --
 

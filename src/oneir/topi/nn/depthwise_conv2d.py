@@ -1,0 +1,75 @@
+"""Convolutions of each channel by itself, and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import te
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...runtime.error import ShapeMismatch
+from ...te.tensor import Tensor
+from ..index import constant, require_ndim, shape_text
+from .pad import pad
+from .window import dilated, output_extent, padding_of, per_dimension
+
+
+def depthwise_conv2d_nchw(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> Tensor:
+    """Each channel of data NCHW with its own filters, (channels, multiplier, height, width)."""
+    return _depthwise(Input, Filter, stride, padding, dilation, out_dtype, "NCHW")
+
+
+def depthwise_conv2d_nhwc(
+    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+) -> Tensor:
+    """Each channel of data NHWC with its own filters, (height, width, channels, multiplier)."""
+    return _depthwise(Input, Filter, stride, padding, dilation, out_dtype, "NHWC")
+
+
+def _depthwise(
+    data: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None, layout: str
+) -> Tensor:
+    function = f"depthwise_conv2d_{layout.lower()}"
+    require_ndim(data, 4, f"nn.{function}", "Input")
+    require_ndim(weight, 4, f"nn.{function}", "Filter")
+    dtype = out_dtype or data.dtype
+    first = layout == "NCHW"
+    if first:
+        batch, channels, *extents = data.shape
+        filter_channels, multiplier, *kernel = weight.shape
+    else:
+        batch, *extents, channels = data.shape
+        *kernel, filter_channels, multiplier = weight.shape
+    if None not in (constant(channels), constant(filter_channels)) and constant(channels) != constant(filter_channels):
+        raise ShapeMismatch(
+            f"topi.nn.{function}: the data of shape {shape_text(data.shape)} has {channels} channels, the filter of "
+            f"shape {shape_text(weight.shape)} takes {filter_channels}"
+        )
+    strides = per_dimension(stride, 2, function, "stride")
+    dilations = per_dimension(dilation, 2, function, "dilation")
+    windows = dilated(kernel, dilations)
+    before, after = padding_of(padding, windows, function)
+    out = [output_extent(*sizes, function) for sizes in zip(extents, windows, strides, before, after, strict=True)]
+    out_channels = Analyzer().simplify(channels * multiplier)
+
+    def placed(channel: Any, place: list[Any]) -> list[Any]:
+        return [channel, *place] if first else [*place, channel]
+
+    padded = pad(data, [0, *placed(0, before)], [0, *placed(0, after)], name="PaddedInput")
+    window = [te.reduce_axis((0, k), name=name) for name, k in zip(("di", "dj"), kernel, strict=True)]
+
+    def element(b: Any, c: Any, i: Any, j: Any) -> Any:
+        source = [x * s + r.var * d for x, s, r, d in zip((i, j), strides, window, dilations, strict=True)]
+        pair = [ops.floordiv(c, multiplier), ops.floormod(c, multiplier)]
+        left = padded(b, *placed(pair[0], source))
+        right = weight(*pair, *window) if first else weight(*window, *pair)
+        return te.sum(left.astype(dtype) * right.astype(dtype), axis=window)
+
+    return te.compute(
+        (batch, *placed(out_channels, out)),
+        element if first else lambda b, i, j, c: element(b, c, i, j),
+        name="DepthwiseConv2d",
+        tag=function,
+    )

@@ -1,0 +1,65 @@
+"""Activations that act on each element by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import te
+from ...ir.expr import Select, const
+from ...runtime.error import ShapeMismatch
+from ...te.tensor import Tensor
+from ...tir import op as tir_op
+from .. import tag
+from ..index import constant, is_one, require_axis, require_ndim, shape_text
+
+
+@te.tag_scope(tag=tag.ELEMWISE)
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0); NaN stays NaN."""
+    return te.compute(x.shape, lambda *i: te.max(x(*i), const(0, x.dtype)))
+
+
+@te.tag_scope(tag=tag.ELEMWISE)
+def leaky_relu(x: Tensor, alpha: float) -> Tensor:
+    """x where it is positive, else alpha * x."""
+
+    def element(*i: Any) -> Any:
+        value = x(*i)
+        return Select(value > 0, value, value * const(alpha, x.dtype))
+
+    return te.compute(x.shape, element)
+
+
+@te.tag_scope(tag=tag.ELEMWISE)
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold and the two are as good as equal."""
+    scale = const(beta, x.dtype)
+
+    def element(*i: Any) -> Any:
+        value = x(*i)
+        soft = (1 / scale) * tir_op.log(1 + tir_op.exp(scale * value))
+        return Select(scale * value > const(threshold, x.dtype), value, soft)
+
+    return te.compute(x.shape, element)
+
+
+@te.tag_scope(tag=tag.BROADCAST)
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """x where it is positive, else slope * x, with one slope for each index of `axis`, or one for all."""
+    require_ndim(slope, 1, "nn.prelu", "slope")
+    axis = require_axis(axis, x.ndim, "nn.prelu")
+    channels, slopes = constant(x.shape[axis]), constant(slope.shape[0])
+    if is_one(slope.shape[0]):
+        single = slope
+        slope = te.compute((x.shape[axis],), lambda c: single[0], name="slope_broadcasted")
+    elif None not in (channels, slopes) and channels != slopes:
+        raise ShapeMismatch(
+            f"topi.nn.prelu: expected one slope or {channels}, as axis {axis} of the data of shape "
+            f"{shape_text(x.shape)} has, found the shape {shape_text(slope.shape)}"
+        )
+
+    def element(*i: Any) -> Any:
+        value = x(*i)
+        return Select(value > 0, value, value * slope(i[axis]))
+
+    return te.compute(x.shape, element)
