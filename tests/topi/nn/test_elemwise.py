@@ -65,7 +65,7 @@ def test_prelu_refuses_other_slopes():
     x = te.placeholder((2, 3))
     with pytest.raises(ShapeMismatch, match=r"expected one slope or 3, as axis 1 of the data of shape \(2, 3\) has"):
         topi.nn.prelu(x, te.placeholder((4,)))
-    with pytest.raises(ShapeMismatch, match="nn.prelu: expected slope of 1 dimensions"):
+    with pytest.raises(ShapeMismatch, match=r"nn.prelu: expected slope of 1 dimensions"):
         topi.nn.prelu(x, te.placeholder((3, 1)))
     with pytest.raises(InvalidValue, match=r"nn.prelu: expected axis in \[-2, 2\), found 2"):
         topi.nn.prelu(x, te.placeholder((3,)), axis=2)
@@ -109,7 +109,7 @@ def test_log_softmax(shape):
 def test_axes_that_do_not_exist_are_refused():
     with pytest.raises(InvalidValue, match=r"nn.softmax: expected axis in \[-2, 2\), found 3"):
         topi.nn.softmax(te.placeholder((2, 3)), 3)
-    with pytest.raises(InvalidValue, match="nn.log_softmax: expected the last axis, 1 or -1, found 0"):
+    with pytest.raises(InvalidValue, match=r"nn.log_softmax: expected the last axis, 1 or -1, found 0"):
         topi.nn.log_softmax(te.placeholder((2, 3)), 0)
-    with pytest.raises(ShapeMismatch, match="nn.log_softmax: expected x of 2 dimensions"):
+    with pytest.raises(ShapeMismatch, match=r"nn.log_softmax: expected x of 2 dimensions"):
         topi.nn.log_softmax(te.placeholder((2, 3, 4)))

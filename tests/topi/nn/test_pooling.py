@@ -191,5 +191,5 @@ def test_flatten(shape):
 def test_flatten_of_an_unknown_batch_and_of_a_scalar():
     x = array(4, 2, 3)
     np.testing.assert_array_equal(run(topi.nn.flatten, x, shapes={0: ("n", 2, 3)}), x.reshape(4, 6))
-    with pytest.raises(ShapeMismatch, match="topi.nn.flatten: expected data of at least one dimension"):
+    with pytest.raises(ShapeMismatch, match=r"topi.nn.flatten: expected data of at least one dimension"):
         topi.nn.flatten(te.placeholder(()))
