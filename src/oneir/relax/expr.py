@@ -10,7 +10,7 @@ and its `DataflowVar`s are not seen outside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -363,6 +363,10 @@ class DataTypeImm(ExprWithOp):
 
 class Binding(Node):
     """Base of bindings: a variable that is given a value."""
+
+    if TYPE_CHECKING:
+        var: Var
+        value: Expr
 
 
 class VarBinding(Binding):

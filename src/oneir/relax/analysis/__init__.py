@@ -1,5 +1,11 @@
 """What passes ask of graphs."""
 
+from .bindings import get_var2val, name_to_binding, udchain
+from .compile_time import computable_at_compile_time
+from .purity import contains_impure_call
+from .recursion import detect_recursion
+from .remove_unused import remove_all_unused
+from .reshape_pattern import has_reshape_pattern
 from .struct_info import (
     BaseCheckResult,
     collect_non_negative_expressions,
@@ -11,3 +17,6 @@ from .struct_info import (
     struct_info_lca,
     tir_vars_in_struct_info,
 )
+from .symbolic_vars import defined_symbolic_vars, free_symbolic_vars
+from .variables import all_global_vars, all_vars, bound_vars, free_vars, post_order_visit
+from .well_formed import verify_well_formed, well_formed

@@ -1,0 +1,73 @@
+"""Whether loops only give a tensor another shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arith import Analyzer, IterMapLevel, detect_iter_map
+from ...ir.expr import IntImm, PrimExpr, Var, const
+from ...tir.expr import BufferLoad
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore, For
+
+
+def has_reshape_pattern(func: PrimFunc) -> bool:
+    """Whether a function copies its first buffer to its last one, each element to its place in row-major order."""
+    if len(func.params) < 2:
+        return False
+    source, target = func.buffer_map.get(func.params[0]), func.buffer_map.get(func.params[-1])
+    if source is None or target is None or source.dtype != target.dtype:
+        return False
+    block = _only_block(func.body)
+    if block is None or not isinstance(block.body, BufferStore) or block.init is not None:
+        return False
+    store, load = block.body, block.body.value
+    if store.buffer is not target or not isinstance(load, BufferLoad) or load.buffer is not source:
+        return False
+    analyzer = Analyzer()
+    domains: dict[Var, Any] = {}
+    for iter_var in block.iter_vars:
+        if iter_var.iter_type != iter_var.DataPar:
+            return False
+        domains[iter_var.var] = iter_var.dom
+        analyzer.bind(iter_var.var, iter_var.dom)
+    count = _product([domain.extent for domain in domains.values()])
+    sizes = _product(source.shape), _product(target.shape)
+    if not all(analyzer.can_prove_equal(count, size) for size in sizes):
+        return False
+    read, written = _flat(load.indices, source.shape), _flat(store.indices, target.shape)
+    if not analyzer.can_prove_equal(read, written):
+        return False
+    # Every element is written once: with as many iterations as elements, none may be written twice.
+    return not domains or bool(detect_iter_map([written], domains, True, IterMapLevel.Bijective).indices)
+
+
+def _only_block(stmt: Any) -> Block | None:
+    """The block at the bottom of loops, and of blocks without variables; None if anything else is on the way."""
+    block: Block | None = None
+    while True:
+        if isinstance(stmt, For):
+            stmt = stmt.body
+        elif isinstance(stmt, BlockRealize) and (block is None or not block.iter_vars):
+            predicate = stmt.predicate
+            if not (isinstance(predicate, IntImm) and predicate.value):
+                return None
+            block = stmt.block
+            stmt = block.body
+        else:
+            return block
+
+
+def _product(extents: Any) -> PrimExpr:
+    result = const(1, "int64")
+    for extent in extents:
+        result = result * extent.astype("int64")
+    return result
+
+
+def _flat(indices: Any, shape: Any) -> PrimExpr:
+    """The place of an element in row-major order."""
+    result = const(0, "int64")
+    for index, extent in zip(indices, shape, strict=True):
+        result = result * extent.astype("int64") + index.astype("int64")
+    return result
