@@ -4,7 +4,7 @@ A, B = te.placeholder((4, 1), name="A"), te.placeholder((4, 8), name="B")
 te.create_prim_func([A, B, topi.add(A, B)]).show()
 """
 
-from . import broadcast, math, nn, reduction, tag, tensor, transform
+from . import broadcast, math, nn, reduction, signal, tag, tensor, transform
 from .broadcast import (
     add,
     bitwise_and,
@@ -79,6 +79,12 @@ from .math import (
     trunc,
 )
 from .reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
+from .scan import cumprod, cumsum, scanop
+from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
+from .searchsorted import searchsorted
+from .signal import dft, stft
+from .sort import argsort, sort, topk
+from .sparse_reshape import sparse_reshape
 from .tensor import elemwise_sum, eye, full, full_like
 from .transform import (
     adv_index,

@@ -92,7 +92,9 @@ def ravel(indices: Sequence[Any], shape: Any) -> Any:
 
 
 def unravel(position: Any, shape: Any) -> list[Any]:
-    """The indices of the element at a position in row-major order."""
+    """The indices of the element at a position in row-major order; of a shape without elements, any."""
+    if is_empty(shape):
+        return [const(0)] * len(shape)
     indices = []
     for extent in reversed(list(shape)):
         indices.append(ops.floormod(position, extent))

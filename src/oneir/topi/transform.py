@@ -103,13 +103,13 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     if len(axes) + a.ndim != shape_like.ndim:
         # A scalar written as a tensor of one dimension.
         if a.ndim == 1 and len(axes) == shape_like.ndim:
-            return te.compute(shape_like.shape, lambda *idxs: a(0))
+            return te.compute(shape_like.shape, lambda *i: a(0))
         raise ShapeMismatch(
             f"topi.expand_like: {shape_text(a.shape)} with {len(axes)} more axes does not have the "
             f"{shape_like.ndim} dimensions of {shape_text(shape_like.shape)}"
         )
     new = {require_axis(i, shape_like.ndim, "expand_like") for i in axes}
-    return te.compute(shape_like.shape, lambda *idxs: a(*[v for i, v in enumerate(idxs) if i not in new]))
+    return te.compute(shape_like.shape, lambda *i: a(*[v for n, v in enumerate(i) if n not in new]))
 
 
 def transpose(a: Tensor, axes: Any = None) -> Tensor:

@@ -1,0 +1,78 @@
+"""Cumulative sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import te
+from ..ir import operators as ops
+from ..ir.expr import PrimExpr
+from ..te.tensor import Tensor
+from ..tir.buffer import decl_buffer
+from ..tir.stmt import Stmt, flat_seq
+from .index import require_axis, size_of, unravel
+from .loops import for_each, loop, store
+
+
+def scanop(
+    data: Tensor,
+    binop: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    identity_value: Any,
+    op_name: str,
+    axis: int | None = None,
+    dtype: str | None = None,
+    exclusive: bool | None = None,
+) -> Tensor:
+    """The results of an associative operation over the elements up to each one, along an axis.
+
+    Without an axis, over the elements in row-major order as a vector. `dtype` is that of the result and of what is
+    computed with. With `exclusive`, an element is not part of its own result; the first one is `identity_value`.
+    """
+    dtype = dtype or data.dtype
+    shape = [size_of(data.shape)] if axis is None else list(data.shape)
+    along = 0 if axis is None else require_axis(axis, data.ndim, op_name.removesuffix("_generic"))
+    before, after = shape[:along], shape[along + 1 :]
+
+    def body(ins: Any, outs: Any) -> Stmt:
+        source, out = ins[0], outs[0]
+
+        def element(index: list[Any]) -> PrimExpr:
+            place = unravel(index[0], data.shape) if axis is None else index
+            return ops.cast(dtype, source[tuple(place)])
+
+        def first(prefix: list[Any], suffix: list[Any]) -> Stmt:
+            place = [*prefix, 0, *suffix]
+            return store(out, place, identity_value if exclusive else element(place))
+
+        def next_one(prefix: list[Any], k: Any, suffix: list[Any]) -> Stmt:
+            place, previous = [*prefix, k, *suffix], [*prefix, k - 1, *suffix]
+            return store(out, place, binop(out[tuple(previous)], element(previous if exclusive else place)))
+
+        def lane(prefix: list[Any]) -> Stmt:
+            # The first step stands in a loop as well, so that an empty axis has none.
+            begin = loop(0, ops.minimum(shape[along], 1), lambda _: for_each(after, lambda s: first(prefix, s)), "k")
+            rest = loop(1, shape[along], lambda k: for_each(after, lambda s: next_one(prefix, k, s)), "k")
+            return flat_seq([begin, rest])
+
+        return for_each(before, lane, parallel=True)
+
+    return te.extern(
+        [shape],
+        [data],
+        body,
+        name=op_name,
+        dtype=dtype,
+        out_buffers=[decl_buffer(shape, dtype, "out_buf")],
+        tag=op_name,
+    )
+
+
+def cumsum(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:
+    """The sum of the elements up to each one along an axis, or (None) in row-major order; see `scanop`."""
+    return scanop(data, ops.add, 0, "cumsum_generic", axis, dtype, exclusive)
+
+
+def cumprod(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:
+    """The product of the elements up to each one along an axis, or (None) in row-major order; see `scanop`."""
+    return scanop(data, ops.multiply, 1, "cumprod_generic", axis, dtype, exclusive)

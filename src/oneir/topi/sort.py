@@ -1,0 +1,184 @@
+"""Sorting along an axis: stable, by merging, with NaN greater than any number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import te
+from ..ir import operators as ops
+from ..ir.expr import PrimExpr, const
+from ..runtime.error import InvalidValue
+from ..te.tensor import Tensor
+from ..tir import op as tir_op
+from ..tir.buffer import Buffer, decl_buffer
+from ..tir.stmt import IfThenElse, Stmt, While, flat_seq
+from .index import constant, ravel, require_axis, require_ndim, shape_text
+from .loops import allocate, for_each, let, loop, scalar, store
+
+
+def sort(data: Tensor, axis: int = -1, is_ascend: Any = 1) -> Tensor:
+    """The elements along an axis in ascending or descending order."""
+    axis = require_axis(axis, data.ndim, "sort")
+    out = decl_buffer(data.shape, data.dtype, "out_buf")
+    return _sorted(data, axis, bool(is_ascend), [out], [], "sort_cpu")[0]
+
+
+def argsort(
+    data: Tensor, valid_count: Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
+) -> Tensor:
+    """The indices of the elements along an axis in ascending or descending order.
+
+    With `valid_count`, a vector over the dimensions before the axis, only so many elements take part; the indices of
+    the others follow as they are, and the dtype is int32.
+    """
+    axis = require_axis(axis, data.ndim, "argsort")
+    if valid_count is not None:
+        require_ndim(valid_count, 1, "argsort", "valid_count")
+        dtype = "int32"
+    out = decl_buffer(data.shape, dtype, "out_buf")
+    name = "argsort_cpu" if valid_count is None else "argsort_nms_cpu"
+    return _sorted(data, axis, bool(is_ascend), [], [out], name, valid_count)[0]
+
+
+def topk(
+    data: Tensor, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
+) -> Any:
+    """The k largest elements along an axis, the smallest with `is_ascend`, in order; all for k below 1.
+
+    `ret_type` says whether "values", "indices" or "both" are returned. A tensor k leaves the extent open.
+    """
+    if ret_type not in ("both", "values", "indices"):
+        raise InvalidValue(f'topi.topk: expected ret_type "both", "values" or "indices", found {ret_type!r}')
+    axis = require_axis(axis, data.ndim, "topk")
+    shape = list(data.shape)
+    if isinstance(k, Tensor):
+        shape[axis] = te.size_var("k")
+    elif constant(k) is None or (constant(k) or 0) >= 1:
+        have, want = constant(shape[axis]), constant(k)
+        if have is not None and want is not None and want > have:
+            raise InvalidValue(
+                f"topi.topk: expected k of at most {have} for {shape_text(data.shape)} along axis {axis}, found {want}"
+            )
+        shape[axis] = k
+    values = [] if ret_type == "indices" else [decl_buffer(shape, data.dtype, "value_buf")]
+    indices = [] if ret_type == "values" else [decl_buffer(shape, dtype, "indices_buf")]
+    outputs = _sorted(data, axis, bool(is_ascend), values, indices, "topk_cpu")
+    return outputs if ret_type == "both" else outputs[0]
+
+
+def _precedes(x: PrimExpr, y: PrimExpr, is_ascend: bool) -> PrimExpr:
+    """Whether x must stand before y."""
+    if x.dtype.is_bool:
+        x, y = ops.cast("int8", x), ops.cast("int8", y)
+    lesser, greater = (x, y) if is_ascend else (y, x)
+    holds = ops.less(lesser, greater)
+    if x.dtype.is_float:
+        holds = ops.logical_or(holds, ops.logical_and(tir_op.isnan(greater), ops.logical_not(tir_op.isnan(lesser))))
+    return holds
+
+
+def _sorted(
+    data: Tensor,
+    axis: int,
+    is_ascend: bool,
+    values: list[Buffer],
+    indices: list[Buffer],
+    name: str,
+    valid_count: Tensor | None = None,
+) -> list[Tensor]:
+    """Tensors of the sorted elements and of their indices, cut to the extents of the given output buffers."""
+    extent = data.shape[axis]
+    others = [*data.shape[:axis], *data.shape[axis + 1 :]]
+    outputs = [*values, *indices]
+
+    def body(ins: Any, outs: Any) -> Stmt:
+        def row(rest: list[Any]) -> Stmt:
+            def at(i: Any) -> tuple[Any, ...]:
+                return (*rest[:axis], i, *rest[axis:])
+
+            def write(count: PrimExpr, nth: Callable[[Any], PrimExpr]) -> Stmt:
+                stmts = []
+                for n, out in enumerate(outs):
+
+                    def element(i: Any, n: int = n, out: Buffer = out) -> Stmt:
+                        which = nth(i) if valid_count is None else tir_op.if_then_else(ops.less(i, count), nth(i), i)
+                        return store(out, at(i), ins[0][at(which)] if n < len(values) else which)
+
+                    stmts.append(loop(0, out.shape[axis], element))
+                return flat_seq(stmts)
+
+            def compare(i: Any, j: Any) -> PrimExpr:
+                return _precedes(ins[0][at(i)], ins[0][at(j)], is_ascend)
+
+            count = extent
+            if valid_count is not None:
+                before = ravel(rest[:axis], data.shape[:axis])
+                count = ops.minimum(ops.cast(extent.dtype, ins[1][before]), extent)
+            return let("count", count, lambda n: _merge_sort(extent, n, compare, write))
+
+        return for_each(others, row, parallel=True)
+
+    made = te.extern(
+        [b.shape for b in outputs] if len(outputs) > 1 else [list(outputs[0].shape)],
+        [data] if valid_count is None else [data, valid_count],
+        body,
+        name=name,
+        dtype=[b.dtype for b in outputs],
+        out_buffers=outputs,
+        tag=name,
+    )
+    return made if isinstance(made, list) else [made]
+
+
+def _merge_sort(
+    extent: PrimExpr,
+    count: PrimExpr,
+    precedes: Callable[[Any, Any], PrimExpr],
+    write: Callable[[PrimExpr, Callable[[Any], PrimExpr]], Stmt],
+) -> Stmt:
+    """Sorts the indices below `count`, then writes; runs of twice the width are merged from one half of the memory
+    into the other until there is one run.
+    """
+    dtype = extent.dtype
+    order = decl_buffer((2, extent), dtype, "order")
+    half, width, begin, left, right = (scalar(n, dtype) for n in ("half", "width", "begin", "left", "right"))
+
+    def merge(middle: PrimExpr, end: PrimExpr) -> Stmt:
+        first, second = order[half[0], left[0]], order[half[0], right[0]]
+        exhausted = ops.greater_equal(right[0], end)
+        # Equal elements keep their order: the second goes first only where it must.
+        ordered = tir_op.if_then_else(
+            ops.greater_equal(left[0], middle), const(False), ops.logical_not(precedes(second, first))
+        )
+
+        def place(k: Any) -> Stmt:
+            other = ops.subtract(1, half[0])
+            return IfThenElse(
+                tir_op.if_then_else(exhausted, const(True), ordered),
+                flat_seq([store(order, (other, k), first), store(left, (0,), left[0] + 1)]),
+                flat_seq([store(order, (other, k), second), store(right, (0,), right[0] + 1)]),
+            )
+
+        return flat_seq([store(left, (0,), begin[0]), store(right, (0,), middle), loop(begin[0], end, place, "k")])
+
+    def pair() -> Stmt:
+        middle = ops.minimum(begin[0] + width[0], count)
+        end = ops.minimum(begin[0] + width[0] * 2, count)
+        both = let("middle", middle, lambda m: let("end", end, lambda e: merge(m, e)))
+        return flat_seq([both, store(begin, (0,), begin[0] + width[0] * 2)])
+
+    sweep = [
+        store(begin, (0,), 0),
+        While(ops.less(begin[0], count), pair()),
+        store(half, (0,), ops.subtract(1, half[0])),
+        store(width, (0,), width[0] * 2),
+    ]
+    return allocate(
+        [order, half, width, begin, left, right],
+        loop(0, count, lambda i: store(order, (0, i), i)),
+        store(half, (0,), 0),
+        store(width, (0,), 1),
+        While(ops.less(width[0], count), flat_seq(sweep)),
+        write(count, lambda i: order[half[0], i]),
+    )
