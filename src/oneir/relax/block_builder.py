@@ -42,7 +42,7 @@ from .expr import (
     as_graph_expr,
     as_struct_info,
 )
-from .normalize import Normalizer
+from .normalize import Normalizer, merge_blocks
 from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo
 
 
@@ -282,7 +282,14 @@ class BlockBuilder:
         frame = self._frames[-1]
         self.switch_block(False)
         frame.bindings = None
-        return frame.blocks
+        return merge_blocks(frame.blocks)
+
+    def take_blocks(self) -> list[BindingBlock]:
+        """The blocks that were finished in this scope so far, apart from those that `end_block` returned."""
+        if not self._frames:
+            return []
+        blocks, self._frames[-1].blocks = self._frames[-1].blocks, []
+        return blocks
 
     def current_block_is_dataflow(self) -> bool:
         """Whether what is emitted now is part of a dataflow block."""
@@ -461,7 +468,7 @@ class BlockBuilder:
         if not self.current_block_is_dataflow():
             raise InvalidValue("emit_output is called inside of a dataflow block: use `with bb.dataflow()`")
         with deep_recursion():
-            value = self._normalizer.argument(as_graph_expr(output))
+            value = self._normalizer.normalize(as_graph_expr(output))
         return self._bind(value, name_hint, Var)
 
     def match_cast(self, value: Expr, struct_info: StructInfo, name_hint: str = "") -> Var:

@@ -43,6 +43,7 @@ from .expr import (
     Var,
     VarBinding,
 )
+from .normalize import merge_blocks
 from .struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 C = TypeVar("C", bound=type)
@@ -282,12 +283,15 @@ class PyExprMutator(ExprFunctor):
         return If(cond, true_branch, false_branch, span=op.span)
 
     def visit_seq_expr_(self, op: SeqExpr) -> Expr:
-        blocks = [new for block in op.blocks if (new := self.visit_binding_block(block)).bindings]
+        blocks: list[BindingBlock] = []
+        for block in op.blocks:
+            new = self.visit_binding_block(block)
+            # A value that became a sequence with blocks of another kind has split the block.
+            blocks += [*self.builder_.take_blocks(), new]
         self.builder_.begin_binding_block()
         body = self.builder_.normalize_argument(self.visit_expr(op.body))
         rest = self.builder_.end_block()
-        if rest.bindings:
-            blocks.append(rest)
+        blocks = merge_blocks([*blocks, *self.builder_.take_blocks(), rest])
         return op if _all_same(blocks, op.blocks) and body is op.body else SeqExpr(blocks, body, span=op.span)
 
     def visit_function_(self, op: Function) -> Expr:
@@ -306,8 +310,7 @@ class PyExprMutator(ExprFunctor):
                 return self.visit_expr(expr)
             self.builder_.begin_binding_block()
             body = self.builder_.normalize_argument(self.visit_expr(expr))
-            block = self.builder_.end_block()
-            return SeqExpr([block] if block.bindings else [], body)
+            return SeqExpr(self.builder_.end_blocks(), body)
         finally:
             self.builder_.end_scope()
 

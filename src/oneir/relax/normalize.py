@@ -7,6 +7,7 @@ The normal form is what all passes are written for: arguments of calls are leave
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..ir.expr import GlobalVar
@@ -21,8 +22,10 @@ from .analysis.struct_info import (
     struct_info_lca,
 )
 from .expr import (
+    BindingBlock,
     Call,
     Constant,
+    DataflowBlock,
     DataTypeImm,
     Expr,
     ExternFunc,
@@ -191,6 +194,24 @@ def _same(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
+def merge_blocks(blocks: list[BindingBlock]) -> list[BindingBlock]:
+    """The blocks of a sequence in normal form: none is empty, and no two neighbours are of one kind."""
+    merged: list[BindingBlock] = []
+    for block in blocks:
+        if not block.bindings:
+            continue
+        if merged and type(merged[-1]) is type(block):
+            merged[-1] = block.replace(bindings=merged[-1].bindings + block.bindings)
+        else:
+            merged.append(block)
+    return merged
+
+
+def _merged(blocks: Any) -> bool:
+    kinds = [isinstance(block, DataflowBlock) for block in blocks if block.bindings]
+    return len(kinds) == len(blocks) and all(a is not b for a, b in pairwise(kinds))
+
+
 def is_leaf(expr: Any) -> bool:
     """Whether an expression may be an argument."""
     return isinstance(expr, LEAVES) or (isinstance(expr, Tuple) and all(map(is_leaf, expr.fields)))
@@ -198,7 +219,7 @@ def is_leaf(expr: Any) -> bool:
 
 def is_normal(body: SeqExpr) -> bool:
     """Whether a sequence is in normal form, with all struct info known."""
-    if body.struct_info_ is None or not is_leaf(body.body):
+    if body.struct_info_ is None or not is_leaf(body.body) or not _merged(body.blocks):
         return False
     return all(_normal_binding(binding) for block in body.blocks for binding in block.bindings)
 
