@@ -166,13 +166,13 @@ class ExecBuilder:
         names = tuple(param_names) if param_names is not None else tuple(f"arg{i}" for i in range(count))
         if len(names) != count:
             raise InvalidValue(f"function {func_name!r} has {count} inputs, and {len(names)} names for them")
+        if self._current is not None:
+            raise InvalidValue(f"function {func_name!r} begins inside of {self._current.name!r}; leave that first")
         self.declare_function(func_name, VMFuncKind.VM_FUNC)
         function = self._functions[self._index[func_name]]
         assert isinstance(function, _Open)
         if function.params is not None:
             raise InvalidValue(f"function {func_name!r} is defined already")
-        if self._current is not None:
-            raise InvalidValue(f"function {func_name!r} begins inside of {self._current.name!r}; leave that first")
         function.params, function.signature = names, signature
         self._current = function
         return VMFuncScope(self._end_function)
