@@ -271,7 +271,7 @@ def test_functions_as_values(vm):
 def test_debug_functions(capsys):
     builtin("invoke_debug_func")(None, "vm.builtin.debug_print", "model.py:3", tensor(np.ones(2, "float32")))
     assert capsys.readouterr().out == "model.py:3: shape = (2,), dtype = float32, data =\n[1. 1.]\n"
-    with pytest.raises(NotRegistered, match="test.no.such is not found. Use the decorator"):
+    with pytest.raises(NotRegistered, match=r"test.no.such is not found. Use the decorator"):
         builtin("invoke_debug_func")(None, "test.no.such", "model.py:3")
     with pytest.raises(InvalidValue, match="IOEffect is expected to be lowered to None"):
         builtin("invoke_debug_func")(3, "vm.builtin.debug_print", "model.py:3")
@@ -282,7 +282,7 @@ def test_python_functions():
     assert builtin("call_py_func")(("test.double", (21,))) == 42
     assert builtin("get_py_func")("test.double")(2) == 4
     builtin("clear_py_func_registry")()
-    with pytest.raises(NotRegistered, match="'test.double' not found"):
+    with pytest.raises(NotRegistered, match=r"'test.double' not found"):
         builtin("call_py_func")(("test.double", (21,)))
 
 

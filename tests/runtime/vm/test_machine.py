@@ -137,7 +137,7 @@ def test_closures():
     np.testing.assert_array_equal(closure(*map(tensor, values[2:])).numpy(), [33, 33])
     np.testing.assert_array_equal(vm["main"](*values).numpy(), [33, 33])
     np.testing.assert_array_equal(vm["packed"](*values[:2]).numpy(), [15, 15])
-    with pytest.raises(TypeMismatch, match="`lifted` expects 4 arguments .*, found 3"):
+    with pytest.raises(TypeMismatch, match=r"`lifted` expects 4 arguments .*, found 3"):
         vm.invoke_closure(closure, values[0])
     with pytest.raises(TypeMismatch, match="expected a closure or a function, found int"):
         vm.invoke_closure(3)
@@ -204,9 +204,9 @@ def test_arguments_of_all_kinds():
     nested = main([ONES, (TWOS, 3)])
     assert isinstance(nested, tuple) and isinstance(nested[1], tuple)
     np.testing.assert_array_equal(nested[1][0].numpy(), TWOS)
-    with pytest.raises(TypeMismatch, match="argument 0 `arg0` of `main`: expected a tensor or array, .* found set"):
+    with pytest.raises(TypeMismatch, match=r"argument 0 `arg0` of `main`: expected a tensor or array, .* found set"):
         main({1})
-    with pytest.raises(TypeMismatch, match="argument 0 `arg0` of `main`: .* found object"):
+    with pytest.raises(TypeMismatch, match=r"argument 0 `arg0` of `main`: .* found object"):
         main([object()])
 
 
@@ -258,7 +258,7 @@ def test_arguments_that_fit_what_is_known():
 
 def test_functions_that_are_missing():
     ib = binary("test.vm.nowhere")
-    with pytest.raises(NotRegistered, match="the program calls 'test.vm.nowhere', which is neither"):
+    with pytest.raises(NotRegistered, match=r"the program calls 'test.vm.nowhere', which is neither"):
         machine(ib)
     vm = machine(binary())
     with pytest.raises(NotRegistered, match="the program has no function 'other'; it has main"):
@@ -269,7 +269,7 @@ def test_functions_that_are_missing():
 
 def test_machines_of_other_things_are_refused():
     ex = binary().get()
-    with pytest.raises(TypeMismatch, match="expected an Executable, .* found str"):
+    with pytest.raises(TypeMismatch, match=r"expected an Executable, .* found str"):
         VirtualMachine("model.so", cpu())
     with pytest.raises(DeviceError, match="no machine can run on cuda:0"):
         VirtualMachine(ex, cuda())

@@ -174,6 +174,8 @@ class _Execution:
         while True:
             step = self.prepared.steps[self.pc]
             match step.kind:
+                case _Kind.PACKED | _Kind.VM | _Kind.INVOKE:
+                    self.call(step)
                 case _Kind.RET:
                     result = self.frame[step.place]
                     if not self.waiting:
@@ -184,8 +186,6 @@ class _Execution:
                     self.pc += step.offset
                 case _Kind.IF:
                     self.pc += 1 if read_if_cond(self.frame[step.place]) else step.offset
-                case _:
-                    self.call(step)
 
     def call(self, step: _Step) -> None:
         """Calls a packed function, or goes on in a function of the program."""

@@ -4,7 +4,7 @@
     a, b = storage.alloc_tensor(0, (64,), "float32"), storage.alloc_tensor(256, (8, 8), "float32")
 
 A tensor keeps its storage alive, wherever it goes. When the last one is gone, a pooled allocator keeps the block for
-the next storage of that size, as long as it does not keep more than was ever in use at once.
+the next storage of that size; it never keeps more than was once in use at the same time.
 """
 
 from __future__ import annotations
@@ -68,13 +68,22 @@ class Allocator:
         if not self.pooled:
             return Storage(self, empty((nbytes,), "uint8", self.device), nbytes)
         size = -(-nbytes // _PAGE) * _PAGE
+        block = self._take(size)
+        if block is None:
+            block = empty((size,), "uint8", self.device)
         with self._lock:
-            free = self._free.get(size)
-            block = free.pop() if free else None
-            self._kept -= size if block is not None else 0
             self._used += size
             self._most_used = max(self._most_used, self._used)
-        return Storage(self, empty((size,), "uint8", self.device) if block is None else block, nbytes)
+        return Storage(self, block, nbytes)
+
+    def _take(self, size: int) -> Tensor | None:
+        """A block of that size that is free, if there is one."""
+        with self._lock:
+            free = self._free.get(size)
+            if not free:
+                return None
+            self._kept -= size
+            return free.pop()
 
     def give_back(self, block: Tensor) -> None:
         """Takes back the block of a storage that is no longer used."""
@@ -82,6 +91,9 @@ class Allocator:
             return
         with self._lock:
             self._used -= block.nbytes
-            if self._kept + block.nbytes <= self._most_used:
-                self._kept += block.nbytes
-                self._free.setdefault(block.nbytes, []).append(block)
+            if self._kept + block.nbytes > self._most_used:
+                # Sizes that are no longer asked for must not fill the pool for ever.
+                self._free.clear()
+                self._kept = 0
+            self._kept += block.nbytes
+            self._free.setdefault(block.nbytes, []).append(block)
