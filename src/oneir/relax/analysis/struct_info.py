@@ -252,8 +252,8 @@ def substitute_struct_info(info: StructInfo, values: Mapping[Var, PrimExpr]) -> 
     return substitute(info, values) if values else info
 
 
-def tir_vars_in_struct_info(sinfo: StructInfo) -> Array[Var]:
-    """All symbolic variables, in the order of their first use."""
+def tir_vars_in_struct_info(sinfo: StructInfo | PrimExpr) -> Array[Var]:
+    """All symbolic variables of struct info, or of an extent, in the order of their first use."""
     found: dict[Var, None] = {}
 
     def visit(node: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import topi
 from ..expr import Call
+from . import reference as numerics
 from .inference import broadcast
 from .registry import Operator, OpPattern, operator
 
@@ -35,3 +36,31 @@ def _binary(
 
 
 add = _binary("add", "x1 + x2, elementwise, broadcast as NumPy does.", np.add, topi.add)
+subtract = _binary("subtract", "x1 - x2", np.subtract, topi.subtract)
+multiply = _binary("multiply", "x1 * x2", np.multiply, topi.multiply)
+divide = _binary("divide", "x1 / x2; of integers, truncated towards zero.", numerics.divide, topi.divide)
+floor_divide = _binary("floor_divide", "x1 / x2 rounded down.", numerics.floor_divide, topi.floor_divide)
+mod = _binary("mod", "The remainder of x1 / x2 with the sign of x1.", numerics.truncated_remainder, topi.mod)
+floor_mod = _binary(
+    "floor_mod", "The remainder of x1 / x2 rounded down, with the sign of x2.", numerics.floor_remainder, topi.floor_mod
+)
+power = _binary("power", "x1 to the power x2.", numerics.power, topi.power)
+log_add_exp = _binary("log_add_exp", "log(exp(x1) + exp(x2)), without overflow.", np.logaddexp, topi.log_add_exp)
+maximum = _binary("maximum", "The larger of x1 and x2; NaN if either is NaN.", np.maximum, topi.maximum)
+minimum = _binary("minimum", "The smaller of x1 and x2; NaN if either is NaN.", np.minimum, topi.minimum)
+
+equal = _binary("equal", "x1 == x2", np.equal, topi.equal, "bool")
+not_equal = _binary("not_equal", "x1 != x2", np.not_equal, topi.not_equal, "bool")
+less = _binary("less", "x1 < x2", np.less, topi.less, "bool")
+less_equal = _binary("less_equal", "x1 <= x2", np.less_equal, topi.less_equal, "bool")
+greater = _binary("greater", "x1 > x2", np.greater, topi.greater, "bool")
+greater_equal = _binary("greater_equal", "x1 >= x2", np.greater_equal, topi.greater_equal, "bool")
+
+logical_and = _binary("logical_and", "x1 and x2, of bools.", np.logical_and, topi.logical_and)
+logical_or = _binary("logical_or", "x1 or x2, of bools.", np.logical_or, topi.logical_or)
+logical_xor = _binary("logical_xor", "Whether x1 and x2 differ, of bools.", np.logical_xor, topi.logical_xor)
+bitwise_and = _binary("bitwise_and", "x1 & x2, of integers and bools.", np.bitwise_and, topi.bitwise_and)
+bitwise_or = _binary("bitwise_or", "x1 | x2, of integers and bools.", np.bitwise_or, topi.bitwise_or)
+bitwise_xor = _binary("bitwise_xor", "x1 ^ x2, of integers and bools.", np.bitwise_xor, topi.bitwise_xor)
+left_shift = _binary("left_shift", "x1 << x2, of integers.", numerics.shift_left, topi.left_shift)
+right_shift = _binary("right_shift", "x1 >> x2, of integers; keeps the sign.", numerics.shift_right, topi.right_shift)

@@ -112,8 +112,13 @@ def broadcast_extents(
     return result
 
 
+def constant(extent: Any) -> int | None:
+    """The value of an extent that is a constant; None of a symbolic one."""
+    return extent.value if isinstance(extent, IntImm) else None
+
+
 def _is_one(extent: PrimExpr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
+    return constant(extent) == 1
 
 
 def broadcast(dtype: str | None = None) -> Callable[[Call, Any], StructInfo]:

@@ -6,12 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
+from ... import te, topi
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, const
-from ..expr import Call, Expr
+from ..expr import Call, Expr, Tuple
 from ..struct_info import VOID, StructInfo, TensorStructInfo
-from .inference import broadcast_extents, common_dtype, common_vdevice, fail, same_extent, tensor_argument
+from .binary import add
+from .inference import (
+    broadcast_extents,
+    common_dtype,
+    common_vdevice,
+    constant,
+    fail,
+    same_extent,
+    tensor_argument,
+    tensors_of_tuple,
+)
+from .manipulate import permute_dims, tuple_fields
 from .registry import OpPattern, operator
 
 
@@ -106,8 +117,92 @@ def _legalize_matmul(builder: Any, call: Call) -> Expr:
 
 def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | None = None) -> Expr:
     """`data @ weight.T + bias`, for weights of shape (out, in) or (in,)."""
-    from .binary import add
-    from .manipulate import permute_dims
-
     result = matmul(data, permute_dims(weight), out_dtype=out_dtype)
     return result if bias is None else add(result, bias)
+
+
+@operator("relax.einsum", pattern=OpPattern.OUT_EWISE_FUSABLE)
+def einsum(operands: Any, subscripts: str) -> Call:
+    """Sums of products by Einstein's convention, as `numpy.einsum`: einsum((a, b), "ij,jk->ik")."""
+    values = Tuple(operands) if isinstance(operands, (list, tuple)) else operands
+    return einsum.call(values, subscripts=subscripts)
+
+
+@einsum.struct_info
+def _einsum_struct_info(call: Call, builder: Any) -> StructInfo:
+    infos, subscripts = tensors_of_tuple(call), call.attrs["subscripts"]
+    if not infos:
+        raise fail(call, "expected at least one tensor, found none")
+    dtype, device = common_dtype(call, infos), common_vdevice(infos)
+    inputs, output = split_subscripts(subscripts)
+    if len(inputs) != len(infos):
+        raise fail(call, f"the subscripts {subscripts!r} are for {len(inputs)} tensors, found {len(infos)}")
+    if "." in subscripts:
+        return _einsum_with_ellipsis(infos, subscripts, dtype, device)
+    extents: dict[str, Any] = {}
+    for letters, info in zip(inputs, infos, strict=True):
+        if info.ndim not in (-1, len(letters)):
+            raise fail(call, f"the subscripts {letters!r} do not fit a tensor of {info.ndim} dimensions")
+        if info.extents is None:
+            continue
+        for letter, extent in zip(letters, info.extents, strict=True):
+            known = extents.setdefault(letter, extent)
+            if constant(known) == 1:
+                extents[letter] = extent
+            elif constant(extent) != 1 and builder.analyzer.can_prove(known != extent):
+                raise fail(call, f"the subscript {letter!r} stands for the extents {known} and {extent}")
+    if any(letter not in extents for letter in output):
+        return TensorStructInfo(None, dtype, device, len(output))
+    return TensorStructInfo([extents[letter] for letter in output], dtype, device)
+
+
+def split_subscripts(subscripts: str) -> tuple[list[str], str]:
+    """The letters of each operand and of the result; those that stand once, in order, unless the result is given."""
+    text = subscripts.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    if not arrow:
+        output = "".join(sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1))
+    return inputs.split(","), output
+
+
+def _einsum_with_ellipsis(infos: list[TensorStructInfo], subscripts: str, dtype: Any, device: Any) -> StructInfo:
+    if any(i.extents is None for i in infos):
+        return TensorStructInfo(None, dtype, device)
+    made = topi.einsum(subscripts, *[te.placeholder(i.extents, i.dtype) for i in infos])
+    return TensorStructInfo(made.shape, dtype, device)
+
+
+einsum.reference(lambda operands, subscripts: np.einsum(subscripts, *operands).astype(operands[0].dtype))
+
+
+@einsum.legalize_as
+def _legalize_einsum(builder: Any, call: Call) -> Expr:
+    operands = tuple_fields(builder, call.args[0])
+    return builder.call_te(topi.einsum, call.attrs["subscripts"], *operands, primfunc_name_hint="einsum")
+
+
+@operator("relax.outer", pattern=OpPattern.OUT_EWISE_FUSABLE)
+def outer(x1: Expr, x2: Expr) -> Call:
+    """All products of an element of one vector and one of another: x1[i] * x2[j]."""
+    return outer.call(x1, x2)
+
+
+@outer.struct_info
+def _outer_struct_info(call: Call, builder: Any) -> StructInfo:
+    infos = [tensor_argument(call, 0, "x1"), tensor_argument(call, 1, "x2")]
+    for info in infos:
+        if info.ndim not in (1, -1):
+            raise fail(call, f"expected two vectors, found a tensor of {info.ndim} dimensions")
+    dtype, device = common_dtype(call, infos), common_vdevice(infos)
+    if any(i.extents is None for i in infos):
+        return TensorStructInfo(None, dtype, device, 2)
+    return TensorStructInfo([i.extents[0] for i in infos if i.extents is not None], dtype, device)
+
+
+def te_outer(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    """a[i] * b[j]"""
+    return te.compute((a.shape[0], b.shape[0]), lambda i, j: a(i) * b(j), name="outer")
+
+
+outer.reference(np.outer)
+outer.legalize(te_outer, "outer")

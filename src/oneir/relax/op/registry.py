@@ -16,7 +16,7 @@ everything else is an attribute, by name, in the order in which it prints. Passe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -24,7 +24,7 @@ from ...ir.expr import const
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Constant, Expr, as_graph_expr
-from ..struct_info import StructInfo
+from ..struct_info import StructInfo, TensorStructInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,12 +97,12 @@ class Operator(Generic[P, R]):
         """Registers the tensor expression that computes a call: `te_function(*args, **attrs)`.
 
         The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
-        constants without dimensions become numbers in the loops.
+        constants without dimensions become numbers in the loops, as long as one tensor remains.
         """
         name = hint or te_function.__name__
 
         def legalize(builder: Any, call: Call) -> Expr:
-            args = [inlined(a) for a in call.args] if inline_scalars else call.args
+            args = with_inlined_scalars(call.args) if inline_scalars else call.args
             return builder.call_te(te_function, *args, **call.attrs.values_by_name, primfunc_name_hint=name)
 
         self.legalize_as(legalize)
@@ -126,6 +126,18 @@ def inlined(expr: Expr) -> Any:
     if isinstance(expr, Constant) and not expr.data.shape:
         return const(expr.data.numpy().item(), expr.data.dtype)
     return expr
+
+
+def with_inlined_scalars(args: Sequence[Expr]) -> list[Any]:
+    """Arguments with the constants without dimensions as numbers, from the last on; one tensor remains."""
+    values: list[Any] = list(args)
+    tensors = sum(isinstance(a.struct_info, TensorStructInfo) for a in args)
+    for i in reversed(range(len(values))):
+        number = inlined(values[i])
+        if tensors > 1 and number is not values[i]:
+            values[i] = number
+            tensors -= 1
+    return values
 
 
 def operator(

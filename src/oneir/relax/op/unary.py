@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 
 from ... import topi
+from ...runtime.error import TypeMismatch
+from ...te import Tensor
 from ..expr import Call, Expr
-from .inference import elementwise
+from ..struct_info import PrimStructInfo, StructInfo
+from . import reference as numerics
+from .arguments import number_value
+from .inference import elementwise, fail, same_as_input
 from .registry import Operator, OpPattern, operator
 
 
@@ -19,6 +24,7 @@ def _unary(
     reference: Callable[..., Any],
     te_function: Callable[..., Any],
     *,
+    hint: str | None = None,
     dtype: str | None = None,
     floats_only: bool = False,
 ) -> Operator[[Expr], Call]:
@@ -33,8 +39,73 @@ def _unary(
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
     # The prefix keeps the loops' function apart from the C library's function of that name.
-    unary.legalize(te_function, f"tir_{name}")
+    unary.legalize(te_function, hint or f"tir_{name}")
     return unary
 
 
-exp = _unary("exp", "e to the power of x.", np.exp, topi.exp, floats_only=True)
+def _float_unary(
+    name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any], hint: str | None = None
+) -> Operator[[Expr], Call]:
+    """An operator of floats; short ones are computed in float32."""
+    computed = numerics.quietly(numerics.in_float32(reference))
+    return _unary(name, doc, computed, te_function, hint=hint, floats_only=True)
+
+
+abs = _unary("abs", "|x|", np.abs, topi.abs)
+negative = _unary("negative", "-x", np.negative, topi.negative)
+sign = _unary("sign", "-1, 0 or 1, as x is; 0 for NaN.", numerics.sign, topi.sign)
+square = _unary("square", "x * x", np.square, lambda x: x * x)
+ceil = _unary("ceil", "x rounded up.", numerics.of_floats(np.ceil), topi.ceil)
+floor = _unary("floor", "x rounded down.", numerics.of_floats(np.floor), topi.floor)
+round = _unary("round", "The nearest whole number; of two, the even one.", numerics.of_floats(np.rint), topi.round)
+trunc = _unary("trunc", "x rounded towards zero.", numerics.of_floats(np.trunc), topi.trunc)
+bitwise_not = _unary("bitwise_not", "~x, of integers and bools.", np.invert, topi.bitwise_not)
+logical_not = _unary("logical_not", "not x, of bools.", np.logical_not, topi.logical_not)
+
+acos = _float_unary("acos", "The angle in [0, pi] whose cosine is x.", np.arccos, topi.acos)
+acosh = _float_unary("acosh", "The inverse of the hyperbolic cosine.", np.arccosh, topi.acosh)
+asin = _float_unary("asin", "The angle in [-pi/2, pi/2] whose sine is x.", np.arcsin, topi.asin)
+asinh = _float_unary("asinh", "The inverse of the hyperbolic sine.", np.arcsinh, topi.asinh)
+atan = _float_unary("atan", "The angle in [-pi/2, pi/2] whose tangent is x.", np.arctan, topi.atan)
+atanh = _float_unary("atanh", "The inverse of the hyperbolic tangent.", np.arctanh, topi.atanh)
+cos = _float_unary("cos", "The cosine of x.", np.cos, topi.cos)
+cosh = _float_unary("cosh", "The hyperbolic cosine of x.", np.cosh, topi.cosh)
+exp = _float_unary("exp", "e to the power of x.", np.exp, topi.exp)
+log = _float_unary("log", "The natural logarithm of x.", np.log, topi.log)
+rsqrt = _float_unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), topi.rsqrt)
+sigmoid = _float_unary("sigmoid", "1 / (1 + exp(-x))", numerics.sigmoid, topi.sigmoid)
+sin = _float_unary("sin", "The sine of x.", np.sin, topi.sin)
+sinh = _float_unary("sinh", "The hyperbolic sine of x.", np.sinh, topi.sinh)
+sqrt = _float_unary("sqrt", "The square root of x.", np.sqrt, topi.sqrt)
+tan = _float_unary("tan", "The tangent of x.", np.tan, topi.tan)
+tanh = _float_unary("tanh", "The hyperbolic tangent of x.", np.tanh, topi.tanh)
+
+
+def te_erf(x: Tensor) -> Tensor:
+    """The error function; of float16, in float32."""
+    return topi.cast(topi.erf(topi.cast(x, "float32")), "float16") if x.dtype == "float16" else topi.erf(x)
+
+
+erf = _float_unary("erf", "The error function of x.", numerics.erf, te_erf, "erf")
+
+isfinite = _unary("isfinite", "Whether x is neither infinite nor NaN.", np.isfinite, topi.isfinite, dtype="bool")
+isinf = _unary("isinf", "Whether x is infinite.", np.isinf, topi.isinf, dtype="bool")
+isnan = _unary("isnan", "Whether x is NaN.", np.isnan, topi.isnan, dtype="bool")
+
+
+@operator("relax.clip", pattern=OpPattern.ELEMENTWISE)
+def clip(x: Expr, min: Any, max: Any) -> Expr:
+    """x limited to [min, max], which are numbers; max where min is larger."""
+    return clip.call(x, number_value(min), number_value(max))
+
+
+@clip.struct_info
+def _clip_struct_info(call: Call, builder: Any) -> StructInfo:
+    for name, bound in zip(("min", "max"), call.args[1:], strict=True):
+        if not isinstance(bound.struct_info, PrimStructInfo):
+            raise fail(call, f"argument {name} must be a number, found `{bound}`: {bound.struct_info}", TypeMismatch)
+    return same_as_input(call, builder)
+
+
+clip.reference(lambda x, min, max: np.maximum(np.minimum(x, np.asarray(max, x.dtype)), np.asarray(min, x.dtype)))
+clip.legalize(topi.clip, "tir_clip")

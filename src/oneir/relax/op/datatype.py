@@ -1,0 +1,47 @@
+"""Operators that change dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import topi
+from ...ir.dtype import DataType
+from ..expr import Call, Constant, Expr, const
+from ..struct_info import StructInfo, TensorStructInfo
+from . import reference as numerics
+from .inference import tensor_argument
+from .registry import OpPattern, operator
+
+
+def _in_dtype(call: Call, builder: Any) -> StructInfo:
+    info = tensor_argument(call, 0)
+    return TensorStructInfo(info.shape, call.attrs["dtype"], info.vdevice, info.ndim)
+
+
+def _legalize_cast(builder: Any, call: Call) -> Expr:
+    value, dtype = call.args[0], call.attrs["dtype"]
+    if isinstance(value, Constant) and not value.data.shape:
+        return const(numerics.converted(value.data.numpy(), dtype), dtype)
+    return builder.call_te(topi.cast, value, dtype, primfunc_name_hint="cast")
+
+
+@operator("relax.astype", pattern=OpPattern.ELEMENTWISE)
+def astype(x: Expr, dtype: str) -> Call:
+    """The tensor in another dtype. Floats are truncated to integers, saturated, and 0 if NaN."""
+    return astype.call(x, dtype=DataType(dtype))
+
+
+astype.struct_info(_in_dtype)
+astype.reference(lambda x, dtype: numerics.converted(x, dtype))
+astype.legalize_as(_legalize_cast)
+
+
+@operator("relax.wrap_param")
+def wrap_param(data: Expr, dtype: str = "float32") -> Call:
+    """A parameter of a model in the dtype that the model computes in."""
+    return wrap_param.call(data, dtype=DataType(dtype))
+
+
+wrap_param.struct_info(_in_dtype)
+wrap_param.reference(lambda data, dtype: numerics.converted(data, dtype))
+wrap_param.legalize_as(_legalize_cast)

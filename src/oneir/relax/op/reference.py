@@ -1,0 +1,148 @@
+"""What several references share: NumPy's operations with the meaning that the compiler defines for them.
+
+Integers divided by zero give 0 (the remainder is the dividend); numbers out of an integer's range saturate; float16 and
+bfloat16 are computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...ir.dtype import DataType
+from ...runtime.dtype import numpy_dtype
+
+
+def is_float(x: np.ndarray) -> bool:
+    """Whether elements are floats, of NumPy's own or of its extensions."""
+    return x.dtype.kind not in "biu"
+
+
+def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
+    """The array in another dtype: floats are truncated to integers, saturated, and 0 if NaN."""
+    target = np.dtype(numpy_dtype(dtype))
+    if not is_float(x) or target.kind not in "iu":
+        return x.astype(target)
+    limits = np.iinfo(target)
+    wide = np.trunc(x.astype(np.float64))
+    low, high = wide <= limits.min, wide >= float(limits.max)
+    inside = np.where(low | high | np.isnan(wide), 0, wide).astype(target)
+    return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(target)
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of floats that computes short ones in float32, as the compiler does."""
+
+    def computed(x: np.ndarray, *rest: Any) -> Any:
+        if x.dtype.itemsize >= 4:
+            return function(x, *rest)
+        return np.asarray(function(x.astype(np.float32), *rest)).astype(x.dtype)
+
+    return computed
+
+
+def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that does not warn of infinities and NaNs, which are results like others."""
+
+    def computed(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return computed
+
+
+def _nonzero(x: np.ndarray) -> np.ndarray:
+    return np.where(x == 0, np.ones_like(x), x)
+
+
+def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b; of integers, truncated towards zero."""
+    if is_float(a):
+        return quietly(np.divide)(a, b)
+    return np.where(b == 0, 0, _truncated_quotient(a, _nonzero(b))).astype(a.dtype)
+
+
+def _truncated_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        quotient = np.floor_divide(a, b)
+        inexact = quotient * b != a
+        return quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
+
+
+def floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b rounded down."""
+    if is_float(a):
+        return quietly(lambda x, y: np.floor(np.divide(x, y)))(a, b)
+    with np.errstate(over="ignore"):
+        return np.where(b == 0, 0, np.floor_divide(a, _nonzero(b))).astype(a.dtype)
+
+
+def truncated_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The remainder of a / b with the sign of a."""
+    if is_float(a):
+        return quietly(np.fmod)(a, b)
+    with np.errstate(over="ignore"):
+        return np.where(b == 0, a, np.fmod(a, _nonzero(b))).astype(a.dtype)
+
+
+def floor_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The remainder of a / b rounded down, with the sign of b."""
+    if is_float(a):
+        return quietly(np.mod)(a, b)
+    with np.errstate(over="ignore"):
+        return np.where(b == 0, a, np.mod(a, _nonzero(b))).astype(a.dtype)
+
+
+def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a to the power b; of integers, the integer nearest to the power."""
+    if is_float(a):
+        return quietly(np.power)(a, b)
+    return converted(np.rint(quietly(np.power)(a.astype(np.float64), b.astype(np.float64))), str(a.dtype))
+
+
+def shift_left(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a << b; 0 for counts that are negative or at least the width."""
+    width = a.dtype.itemsize * 8
+    inside = (b >= 0) & (b < width)
+    return np.where(inside, np.left_shift(a, np.where(inside, b, 0)), 0).astype(a.dtype)
+
+
+def shift_right(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a >> b with the sign kept; counts that are negative or at least the width leave only the sign."""
+    width = a.dtype.itemsize * 8
+    inside = (b >= 0) & (b < width)
+    return (
+        np.right_shift(a, np.where(inside, b, width - 1))
+        if a.dtype.kind == "i"
+        else np.where(inside, np.right_shift(a, np.where(inside, b, 0)), 0).astype(a.dtype)
+    )
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function."""
+    import math
+
+    return np.vectorize(math.erf, otypes=[np.float64])(x.astype(np.float64)).astype(x.dtype)
+
+
+def sign(x: np.ndarray) -> np.ndarray:
+    """-1, 0 or 1; 0 for NaN."""
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
+def of_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A rounding function, which leaves integers as they are."""
+    return lambda x: function(x) if is_float(x) else x
+
+
+def dtype_or(dtype: Any, otherwise: np.dtype) -> Any:
+    """NumPy's dtype of that name, or `otherwise` for "void"."""
+    return otherwise if DataType(dtype) == "void" else numpy_dtype(dtype)

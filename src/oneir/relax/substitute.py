@@ -1,0 +1,89 @@
+"""Giving variables of a graph other values, and copying functions.
+
+bind(func, {x: weight}, {n: 16})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ..arith import Analyzer
+from ..ir.expr import IntImm, PrimExpr
+from ..ir.expr import Var as TirVar
+from ..ir.visitor import deep_recursion
+from ..tir.stmt_functor import substitute
+from .analysis.struct_info import bind_extents
+from .analysis.symbolic_vars import defined_symbolic_vars
+from .expr import Expr, Function, Var
+from .expr_functor import PyExprMutator
+
+E = TypeVar("E", bound=Expr)
+
+
+class SymbolicMutator(PyExprMutator):
+    """Replaces symbolic variables by what `symbolic` says, and simplifies what that changes."""
+
+    def __init__(self, symbolic: Mapping[TirVar, PrimExpr]):
+        self.symbolic = symbolic
+        self._analyzer = Analyzer()
+
+    def visit_prim_expr(self, op: PrimExpr) -> PrimExpr:
+        if not self.symbolic or isinstance(op, IntImm):
+            return op
+        if isinstance(op, TirVar):
+            return self.symbolic.get(op, op)
+        new = substitute(op, self.symbolic)
+        return op if new is op else self._analyzer.simplify(new)
+
+
+class _Binder(SymbolicMutator):
+    def __init__(self, values: Mapping[Var, Expr], symbolic: Mapping[TirVar, PrimExpr]):
+        super().__init__(symbolic)
+        self.values = values
+
+    def visit_var_(self, op: Var) -> Expr:
+        value = self.values.get(op)
+        return super().visit_var_(op) if value is None else value
+
+    def visit_function_(self, op: Function) -> Expr:
+        # A parameter that has a value is none any more.
+        params = [self.visit_var_def(p) for p in op.params if p not in self.values]
+        body = self.visit_with_new_scope(op.body, params)
+        ret = self.visit_struct_info(op.ret_struct_info)
+        same = len(params) == len(op.params) and all(a is b for a, b in zip(params, op.params, strict=True))
+        if same and body is op.body and ret is op.ret_struct_info:
+            return op
+        return Function(params, body, ret, op.is_pure, op.attrs, op.span)
+
+
+def bind(expr: E, values: Mapping[Var, Expr], symbolic: Mapping[TirVar, PrimExpr] | None = None) -> E:
+    """An expression with variables replaced by values. Parameters of functions that get a value are removed.
+
+    The identical expression when nothing changes.
+    """
+    with deep_recursion():
+        return _Binder(values, symbolic or {}).visit_expr(expr)
+
+
+def infer_symbolic_values(bindings: Mapping[Var, Expr]) -> dict[TirVar, PrimExpr]:
+    """What the symbolic variables in the struct info of variables are when those are bound to values."""
+    found: dict[TirVar, PrimExpr] = {}
+    for var, value in bindings.items():
+        bind_extents(var.struct_info, value.struct_info, found)
+    return found
+
+
+class _Copier(SymbolicMutator):
+    def visit_var_def_(self, var: Var) -> Var:
+        info = var.struct_info_
+        new: Any = type(var)(var.name, None if info is None else self.visit_struct_info(info), var.span)
+        self.set_var_remap(var, new)
+        return new
+
+
+def copy_with_new_vars(func: Function) -> Function:
+    """A function equal to another one, all of whose variables, symbolic ones too, are its own."""
+    symbolic = {var: var.copy_with_name(var.name) for var in defined_symbolic_vars(func)}
+    with deep_recursion():
+        return _Copier(symbolic).visit_expr(func)

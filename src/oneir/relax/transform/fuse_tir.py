@@ -1,0 +1,245 @@
+"""FuseTIR: a fused graph function becomes one TensorIR function, in which intermediate tensors are local buffers.
+
+    cls.fused_matmul_add(x, w, b)    ->    R.call_tir(cls.fused_matmul_add, (x, w, b), out_sinfo=...)
+
+The blocks of the functions that it calls stand one after the other; scheduling brings them together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.container import Array
+from ...ir.expr import GlobalVar, PrimExpr
+from ...ir.expr import Var as TirVar
+from ...ir.module import BaseFunc, IRModule
+from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.visitor import Mapper
+from ...runtime.error import UnsupportedError
+from ...tir.buffer import Buffer, decl_buffer
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, Stmt, flat_seq
+from ...tir.stmt_functor import renew_defs, substitute
+from ..expr import Call, Constant, Expr, Function, ShapeExpr, Tuple, TupleGetItem, Var
+from ..expr_functor import PyExprMutator
+from ..op import call_tir
+from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+
+
+def FuseTIR() -> Pass:
+    """A pass that makes TensorIR functions of the graph functions that FuseOps made."""
+    return ModulePass(lambda mod, ctx: _transform(mod), PassInfo(0, "FuseTIR"))
+
+
+def _transform(mod: IRModule) -> IRModule:
+    fused: dict[GlobalVar, PrimFunc] = {}
+    for var, func in mod.functions.items():
+        if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
+            fused[var] = _Fusion(mod, func).prim_func()
+    if not fused:
+        return mod
+    functions: dict[GlobalVar, BaseFunc] = {var: fused.get(var, func) for var, func in mod.functions.items()}
+    calls = _Calls(fused)
+    for var, func in mod.functions.items():
+        if isinstance(func, Function) and var not in fused:
+            functions[var] = calls.visit_expr(func)
+    from .dead_code_elimination import remove_unused_functions
+
+    return remove_unused_functions(mod.replace(functions=functions))
+
+
+def flat_infos(info: StructInfo) -> list[StructInfo]:
+    """The struct infos of a value's tensors and numbers, tuples taken apart."""
+    if isinstance(info, TupleStructInfo):
+        return [inner for field in info.fields for inner in flat_infos(field)]
+    return [info]
+
+
+class _Calls(PyExprMutator):
+    """Calls of fused functions become `call_tir`."""
+
+    def __init__(self, fused: dict[GlobalVar, PrimFunc]):
+        super().__init__()
+        self.fused = fused
+
+    def visit_call_(self, op: Call) -> Expr:
+        call = super().visit_call_(op)
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar) or call.op not in self.fused:
+            return call
+        tensors: list[Expr] = []
+        numbers: list[PrimExpr] = []
+        for a in call.args:
+            self.flatten(a, tensors, numbers)
+        info = op.struct_info
+        infos = list(info.fields) if isinstance(info, TupleStructInfo) else info
+        return call_tir(call.op, Tuple(tensors), infos, numbers or None)
+
+    def flatten(self, expr: Expr, tensors: list[Expr], numbers: list[PrimExpr]) -> None:
+        info = expr.struct_info
+        if isinstance(expr, Tuple):
+            for field in expr.fields:
+                self.flatten(field, tensors, numbers)
+        elif isinstance(info, TupleStructInfo):
+            for i in range(len(info.fields)):
+                self.flatten(self.builder_.normalize_argument(TupleGetItem(expr, i)), tensors, numbers)
+        elif isinstance(info, ShapeStructInfo):
+            numbers.extend(info.values or ())
+        elif isinstance(info, PrimStructInfo):
+            if info.value is not None:
+                numbers.append(info.value)
+        else:
+            tensors.append(expr)
+
+
+class _Replace(Mapper):
+    """Replaces whole buffers."""
+
+    def __init__(self, buffers: dict[Buffer, Buffer]):
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        new = self.buffers.get(buffer)
+        return self._map_shared(buffer) if new is None else new
+
+
+class _Fusion:
+    """The TensorIR function of one fused graph function."""
+
+    def __init__(self, mod: IRModule, func: Function):
+        self.mod, self.func = mod, func
+        self.names: dict[str, int] = {}
+        self.block_names: dict[str, int] = {}
+        self.values: dict[Expr, list[Buffer]] = {}
+        self.allocated: list[Buffer] = []
+        self.body: list[Stmt] = []
+
+    def prim_func(self) -> PrimFunc:
+        params: list[TirVar] = []
+        buffer_map: dict[TirVar, Buffer] = {}
+        numbers: list[TirVar] = []
+        for param in self.func.params:
+            self.values[param] = []
+            for info in flat_infos(param.struct_info):
+                if isinstance(info, TensorStructInfo):
+                    buffer = self.buffer(info, param.name)
+                    self.values[param].append(buffer)
+                    handle = TirVar(f"p_{buffer.name}", "handle")
+                    params.append(handle)
+                    buffer_map[handle] = buffer
+                elif isinstance(info, ShapeStructInfo):
+                    numbers.extend(v for v in info.values or () if isinstance(v, TirVar))
+                elif isinstance(info, PrimStructInfo) and isinstance(info.value, TirVar):
+                    numbers.append(info.value)
+        outputs = self.outputs()
+        for block in self.func.body.blocks:
+            for binding in block.bindings:
+                self.bind(binding.var, binding.value)
+        for out in outputs:
+            for buffer in self.values[out]:
+                handle = TirVar(f"p_output{len(params) - len(buffer_map)}", "handle")
+                params.append(handle)
+                buffer_map[handle] = buffer
+                self.allocated = [b for b in self.allocated if b is not buffer]
+        root = Block((), (), (), "root", flat_seq(self.body), alloc_buffers=Array(self.allocated))
+        return PrimFunc([*params, *numbers], BlockRealize((), True, root), None, buffer_map, self.attrs())
+
+    def attrs(self) -> dict[str, Any]:
+        attrs: dict[str, Any] = {"tir.noalias": True}
+        for key, value in self.func.attrs.items():
+            if key not in ("Primitive", "global_symbol"):
+                attrs[key] = value
+        return attrs
+
+    def outputs(self) -> list[Expr]:
+        """The variables that are returned."""
+        result = self.func.body.body
+        if isinstance(result, Var):
+            for block in self.func.body.blocks:
+                for binding in block.bindings:
+                    if binding.var is result and isinstance(binding.value, Tuple):
+                        return list(binding.value.fields)
+        return list(result.fields) if isinstance(result, Tuple) else [result]
+
+    def buffer(self, info: TensorStructInfo, name: str) -> Buffer:
+        if info.extents is None:
+            raise UnsupportedError(f"`{name}` has no known shape: {info}; it cannot be a buffer")
+        scope = info.vdevice.memory_scope if info.vdevice is not None else "global"
+        return decl_buffer(info.extents, info.dtype, self.unique(name), scope=scope)
+
+    def unique(self, name: str) -> str:
+        count = self.names.get(name)
+        self.names[name] = 0 if count is None else count + 1
+        return name if count is None else self.unique(f"{name}_{count + 1}")
+
+    def bind(self, var: Var, value: Expr) -> None:
+        if isinstance(value, Call):
+            self.values[var] = self.inline(value)
+        elif isinstance(value, TupleGetItem):
+            flat = self.flat(value.tuple_value)
+            infos = [len(flat_infos(f)) for f in value.tuple_value.struct_info.fields]
+            start = sum(infos[: value.index])
+            self.values[var] = flat[start : start + infos[value.index]]
+        else:
+            self.values[var] = self.flat(value)
+
+    def flat(self, expr: Expr) -> list[Buffer]:
+        if isinstance(expr, Tuple):
+            return [b for field in expr.fields for b in self.flat(field)]
+        if isinstance(expr, Constant):
+            raise UnsupportedError("a constant inside of a fused function must be a parameter")
+        return self.values[expr]
+
+    def inline(self, call: Call) -> list[Buffer]:
+        """Adds the blocks of the function that a `call_tir` calls; returns the buffers that it writes."""
+        callee, args, *symbolic = call.args
+        assert isinstance(callee, GlobalVar)
+        func = renew_defs(self.mod.functions[callee])
+        inputs = self.flat(args)
+        params = list(func.params)
+        tensors = [func.buffer_map[p] for p in params if p in func.buffer_map]
+        numbers = [p for p in params if p not in func.buffer_map]
+        infos = flat_infos(call.struct_info)
+        symbols: dict[TirVar, PrimExpr] = {}
+        for shape in symbolic:
+            assert isinstance(shape, ShapeExpr)
+            symbols.update(zip(numbers, shape.values, strict=True))
+        declared, buffers = tensors[: len(inputs)], dict(zip(tensors, inputs, strict=False))
+        for inner, outer in zip(declared, inputs, strict=True):
+            self.match(inner, outer.shape, symbols)
+        outputs = []
+        for inner, info in zip(tensors[len(inputs) :], infos, strict=True):
+            assert isinstance(info, TensorStructInfo)
+            self.match(inner, info.extents, symbols)
+            made = self.buffer(info, f"{inner.name}_intermediate")
+            outputs.append(made)
+            buffers[inner] = made
+        self.allocated += outputs
+        body = _Replace(buffers)(func.body)
+        if symbols:
+            body = substitute(body, symbols)
+        root = body.block
+        self.allocated += root.alloc_buffers
+        self.body.append(_UniqueBlocks(self.block_names)(root.body))
+        return outputs
+
+    def match(self, inner: Buffer, extents: Any, symbols: dict[TirVar, PrimExpr]) -> None:
+        for declared, given in zip(inner.shape, extents, strict=True):
+            if isinstance(declared, TirVar) and declared not in symbols:
+                value = given if given.dtype == declared.dtype else given.astype(declared.dtype)
+                symbols[declared] = value
+
+
+class _UniqueBlocks(Mapper):
+    """Gives blocks names that no other block of the function has."""
+
+    def __init__(self, names: dict[str, int]):
+        super().__init__()
+        self.names = names
+
+    def visit_Block(self, block: Block) -> Block:
+        block = self.generic_visit(block)
+        name = block.name_hint
+        count = self.names.get(name)
+        self.names[name] = 0 if count is None else count + 1
+        return block if count is None else block.replace(name_hint=f"{name}_{count + 1}")

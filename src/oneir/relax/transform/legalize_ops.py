@@ -1,0 +1,83 @@
+"""LegalizeOps: operators become loops.
+
+    lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((4,), dtype="float32"))
+
+Each call is rewritten as its operator's legalization says, and so is what comes out of that, until nothing is left.
+A call whose result's or arguments' shapes are not known stays.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.transform import ModulePass, Pass, PassInfo
+from ..expr import Call, Expr
+from ..expr_functor import PyExprMutator
+from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+
+
+def LegalizeOps(
+    customize_legalize_map: Mapping[str, Callable[[Any, Call], Expr]] | None = None, enable_warning: bool = False
+) -> Pass:
+    """A pass that rewrites operators into loops.
+
+    `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that take the place of the
+    operators' own. `enable_warning` names the calls that stay.
+    """
+    rules = dict(customize_legalize_map or {})
+    return ModulePass(
+        lambda mod, ctx: _Legalizer(mod, rules, enable_warning).transform_functions(mod), PassInfo(0, "LegalizeOps")
+    )
+
+
+def is_shape_known(info: StructInfo) -> bool:
+    """Whether all extents in struct info are written out, though they may be symbolic."""
+    if isinstance(info, TensorStructInfo):
+        return info.extents is not None
+    if isinstance(info, ShapeStructInfo):
+        return info.values is not None
+    if isinstance(info, TupleStructInfo):
+        return all(map(is_shape_known, info.fields))
+    return isinstance(info, PrimStructInfo)
+
+
+class _Legalizer(PyExprMutator):
+    def __init__(self, mod: IRModule, rules: dict[str, Callable[[Any, Call], Expr]], warn: bool):
+        super().__init__(mod)
+        self.rules, self.warn = rules, warn
+
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return call
+        rule = self.rules.get(call.op.name) or call.op.attrs.get("FLegalize")
+        if rule is None:
+            return call
+        if not self._known(call):
+            if self.warn:
+                warnings.warn(f"{call.op.name} stays: the shapes of `{call}` are not known", stacklevel=2)
+            return call
+        legal = rule(self.builder_, call)
+        return legal if legal is call else self._again(legal)
+
+    def _known(self, call: Call) -> bool:
+        if not all(is_shape_known(a.struct_info) for a in call.args if _has_shape(a)):
+            return False
+        return bool(call.op.attrs.get("FDataDependent")) or is_shape_known(call.struct_info)
+
+    def _again(self, legal: Expr) -> Expr:
+        """The result of a rule, in which other operators may stand."""
+        if isinstance(legal, Call) and isinstance(legal.op, Op) and not self._nested(legal):
+            return legal if legal.op.attrs.get("FLegalize") is None else self.visit_call_(legal)
+        return self.visit_expr(legal)
+
+    def _nested(self, call: Call) -> bool:
+        return any(isinstance(a, Call) for a in call.args)
+
+
+def _has_shape(expr: Expr) -> bool:
+    return isinstance(getattr(expr, "struct_info_", None), (TensorStructInfo, ShapeStructInfo, TupleStructInfo))

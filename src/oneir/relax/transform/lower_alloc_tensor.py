@@ -1,0 +1,48 @@
+"""LowerAllocTensor: what memory planning left alone gets a storage of its own.
+
+    x = R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+->
+    storage = R.memory.alloc_storage(R.shape([24]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+    x = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"), R.prim_value(0))
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import PrimExpr, const
+from ...ir.op import Op
+from ...ir.transform import Pass
+from ...runtime.error import InvalidValue
+from ..expr import Call, DataTypeImm, Expr, ShapeExpr
+from ..expr_functor import PyExprMutator
+from ..op import memory
+from .pass_base import graph_pass
+
+ALLOC_TENSOR = Op.get("relax.builtin.alloc_tensor")
+
+
+def LowerAllocTensor() -> Pass:
+    """A pass that lowers `R.builtin.alloc_tensor` to `R.memory.alloc_storage` and `R.memory.alloc_tensor`."""
+    return graph_pass(lambda func, mod: _Lower(mod).visit_expr(func), "LowerAllocTensor")
+
+
+def bytes_of(shape: ShapeExpr, dtype: str) -> PrimExpr:
+    """How many bytes a tensor takes."""
+    from ...ir.dtype import DataType
+
+    size: PrimExpr = const((DataType(dtype).bits + 7) // 8, "int64")
+    for extent in shape.values:
+        size = size * extent
+    return size
+
+
+class _Lower(PyExprMutator):
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or call.op is not ALLOC_TENSOR:
+            return call
+        shape, dtype, device, scope = call.args
+        if not isinstance(shape, ShapeExpr) or not isinstance(dtype, DataTypeImm):
+            raise InvalidValue(f"R.builtin.alloc_tensor needs a written-out shape and dtype, found {shape} and {dtype}")
+        size = ShapeExpr([bytes_of(shape, dtype.value)])
+        storage = self.builder_.emit(memory.alloc_storage(size, device, scope, "uint8"), "storage")
+        return memory.alloc_tensor(storage, 0, shape, dtype, device)

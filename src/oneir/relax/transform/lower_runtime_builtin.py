@@ -1,0 +1,136 @@
+"""LowerRuntimeBuiltin: operators on storages, shapes and closures become calls of the runtime's functions.
+
+    R.memory.alloc_storage(...)  ->  R.vm.alloc_storage(...)
+    R.shape_of(x)                ->  R.call_packed("vm.builtin.shape_of", x, sinfo_args=...)
+
+How an operator is lowered is registered with it, as the fact "FLowerBuiltin".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.op import Op, register_op_attr
+from ...ir.transform import Pass
+from ...runtime.device import device as device_of
+from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, StringImm, Tuple
+from ..expr_functor import PyExprMutator
+from ..op import call_builtin_with_ctx, vm
+from ..struct_info import ObjectStructInfo
+from .lower_alloc_tensor import bytes_of
+from .pass_base import graph_pass
+
+
+def LowerRuntimeBuiltin() -> Pass:
+    """A pass that lowers what the runtime does to calls of its functions."""
+    return graph_pass(lambda func, mod: _Lower(mod).visit_expr(func), "LowerRuntimeBuiltin")
+
+
+VMBuiltinLower = LowerRuntimeBuiltin
+"""The earlier name of `LowerRuntimeBuiltin`."""
+
+
+class _Lower(PyExprMutator):
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return call
+        rule = call.op.attrs.get("FLowerBuiltin")
+        return call if rule is None else rule(self.builder_, call)
+
+
+def _packed(name: str, *args: Expr, like: Call) -> Call:
+    return Call(ExternFunc(name), args, sinfo_args=[like.struct_info], span=like.span)
+
+
+def _fields(expr: Expr) -> list[Expr]:
+    assert isinstance(expr, Tuple)
+    return list(expr.fields)
+
+
+@register_op_attr("relax.memory.alloc_storage", "FLowerBuiltin")
+def _alloc_storage(builder: Any, call: Call) -> Expr:
+    size, device, scope, dtype = call.args
+    return vm.alloc_storage(size, device, dtype, scope)
+
+
+@register_op_attr("relax.memory.alloc_tensor", "FLowerBuiltin")
+def _alloc_tensor(builder: Any, call: Call) -> Expr:
+    return vm.alloc_tensor(*call.args)
+
+
+@register_op_attr("relax.builtin.alloc_tensor", "FLowerBuiltin")
+def _alloc_tensor_at_once(builder: Any, call: Call) -> Expr:
+    shape, dtype, device, scope = call.args
+    assert isinstance(shape, ShapeExpr) and isinstance(dtype, DataTypeImm)
+    size = bytes_of(shape, dtype.value)
+    storage = builder.emit(vm.alloc_storage([size], device, "uint8", scope), "storage")
+    return vm.alloc_tensor(storage, 0, shape, dtype, device)
+
+
+def _kill(builder: Any, call: Call) -> Expr:
+    return vm.kill_object(call.args[0])
+
+
+register_op_attr("relax.memory.kill_storage", "FLowerBuiltin", _kill)
+register_op_attr("relax.memory.kill_tensor", "FLowerBuiltin", _kill)
+
+
+def _by_name(name: str) -> Any:
+    """The rule of an operator that is one function of the runtime, with the same arguments."""
+    return lambda builder, call: _packed(name, *call.args, like=call)
+
+
+for _operator, _function in {
+    "relax.reshape": "vm.builtin.reshape",
+    "relax.shape_of": "vm.builtin.shape_of",
+    "relax.tensor_to_shape": "vm.builtin.tensor_to_shape",
+    "relax.shape_to_tensor": "relax.run.shape_to_tensor",
+    "relax.null_value": "vm.builtin.null_value",
+    "relax.memory.ensure_zero_offset": "vm.builtin.ensure_zero_offset",
+    "relax.print": "relax.run.print",
+}.items():
+    register_op_attr(_operator, "FLowerBuiltin", _by_name(_function))
+
+
+@register_op_attr("relax.assert_op", "FLowerBuiltin")
+def _assert(builder: Any, call: Call) -> Expr:
+    return _packed("relax.run.assert_op", *call.args, like=call)
+
+
+@register_op_attr("relax.make_closure", "FLowerBuiltin")
+def _make_closure(builder: Any, call: Call) -> Expr:
+    func, captured = call.args
+    return Call(ExternFunc("vm.builtin.make_closure"), [func, *_fields(captured)], sinfo_args=[ObjectStructInfo()])
+
+
+@register_op_attr("relax.invoke_closure", "FLowerBuiltin")
+def _invoke_closure(builder: Any, call: Call) -> Expr:
+    closure, args = call.args
+    return call_builtin_with_ctx("vm.builtin.invoke_closure", [closure, *_fields(args)], sinfo_args=call.sinfo_args)
+
+
+register_op_attr("relax.invoke_pure_closure", "FLowerBuiltin", _invoke_closure)
+
+
+@register_op_attr("relax.call_py_func", "FLowerBuiltin")
+def _call_py_func(builder: Any, call: Call) -> Expr:
+    return _packed("vm.builtin.call_py_func", Tuple(call.args), like=call)
+
+
+@register_op_attr("relax.call_pure_packed", "FLowerBuiltin")
+def _call_pure_packed(builder: Any, call: Call) -> Expr:
+    return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
+
+
+@register_op_attr("relax.call_inplace_packed", "FLowerBuiltin")
+def _call_inplace_packed(builder: Any, call: Call) -> Expr:
+    return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
+
+
+@register_op_attr("relax.to_vdevice", "FLowerBuiltin")
+def _to_vdevice(builder: Any, call: Call) -> Expr:
+    device = call.attrs["dst_vdevice"]
+    kind = device_of(device.target.kind.name, device.vdevice_id)
+    where = [PrimValue(kind.device_type), PrimValue(kind.device_id), StringImm(device.memory_scope)]
+    return _packed("vm.builtin.to_device", call.args[0], *where, like=call)
