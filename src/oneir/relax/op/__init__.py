@@ -22,7 +22,104 @@ from .base import (
     tensor_to_shape,
     to_vdevice,
 )
-from .binary import add
-from .linear_algebra import linear, matmul
-from .manipulate import permute_dims
-from .unary import exp
+from .binary import (
+    add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    divide,
+    equal,
+    floor_divide,
+    floor_mod,
+    greater,
+    greater_equal,
+    left_shift,
+    less,
+    less_equal,
+    log_add_exp,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    not_equal,
+    power,
+    right_shift,
+    subtract,
+)
+from .create import (
+    arange,
+    eye,
+    eye_like,
+    full,
+    full_like,
+    hamming_window,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
+from .datatype import astype, wrap_param
+from .gather import gather_elements, gather_nd, index_tensor, meshgrid, one_hot
+from .index import dynamic_strided_slice, strided_slice, take
+from .linear_algebra import einsum, linear, matmul, outer
+from .manipulate import (
+    broadcast_to,
+    collapse_sum_like,
+    collapse_sum_to,
+    concat,
+    expand_dims,
+    flatten,
+    flip,
+    permute_dims,
+    repeat,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    tile,
+)
+from .mask import masked_fill
+from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
+from .search import argmax, argmin, bucketize, where
+from .sorting import argsort, sort, topk
+from .statistical import cumprod, cumsum, max, mean, min, prod, std, sum, variance
+from .ternary import ewise_fma
+from .unary import (
+    abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bitwise_not,
+    ceil,
+    clip,
+    cos,
+    cosh,
+    erf,
+    exp,
+    floor,
+    isfinite,
+    isinf,
+    isnan,
+    log,
+    logical_not,
+    negative,
+    round,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    tan,
+    tanh,
+    trunc,
+)

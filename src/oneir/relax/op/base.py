@@ -155,6 +155,14 @@ def _derived(call: Call, builder: Any) -> StructInfo:
 call_pure_packed.struct_info(_derived)
 
 
+def _packed_call(call: Call) -> Call:
+    """The call of the function itself, of which nothing says that it is pure."""
+    return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
+
+
+call_pure_packed.op.set_attr("FImpureForm", _packed_call)
+
+
 @operator("relax.call_inplace_packed")
 def call_inplace_packed(func: str | Expr, *args: Any, inplace_indices: int | list[int], sinfo_args: Any = None) -> Call:
     """The value that the runtime's function `func` returns, which lies in some of the arguments."""
@@ -165,6 +173,7 @@ def call_inplace_packed(func: str | Expr, *args: Any, inplace_indices: int | lis
 
 
 call_inplace_packed.struct_info(_derived)
+call_inplace_packed.op.set_attr("FImpureForm", _packed_call)
 
 
 @operator("relax.invoke_pure_closure")
@@ -192,6 +201,7 @@ def invoke_closure(closure: Expr, args: Any, sinfo_args: Any) -> Call:
 
 
 invoke_closure.struct_info(result_struct_info)
+invoke_pure_closure.op.set_attr("FImpureForm", lambda call: call.replace(op=invoke_closure.op))
 
 
 @operator("relax.call_builtin_with_ctx", pure=False)

@@ -81,3 +81,12 @@ def _bucketize_struct_info(call: Call, builder: Any) -> StructInfo:
 def _bucketize_reference(input_tensor: np.ndarray, boundaries: np.ndarray, out_int32: bool, right: bool) -> np.ndarray:
     found = np.searchsorted(boundaries, input_tensor, "right" if right else "left")
     return np.asarray(found, np.int32 if out_int32 else np.int64)
+
+
+@bucketize.legalize_as
+def _legalize_bucketize(builder: Any, call: Call) -> Expr:
+    values, boundaries = call.args
+    dtype = call.struct_info.dtype
+    return builder.call_te(
+        topi.searchsorted, boundaries, values, call.attrs["right"], dtype, primfunc_name_hint="searchsorted"
+    )

@@ -116,7 +116,7 @@ std = _reduction(
 )
 
 
-def _scan(name: str, doc: str, reference: Callable[..., Any]) -> Operator[..., Expr]:
+def _scan(name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any]) -> Operator[..., Expr]:
     """A running sum or product."""
 
     def function(data: Expr, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> Expr:
@@ -138,6 +138,16 @@ def _scan(name: str, doc: str, reference: Callable[..., Any]) -> Operator[..., E
     made = operator(f"relax.{name}")(function)
     made.struct_info(_scan_struct_info)
     made.reference(computed)
+    made.legalize_as(
+        lambda builder, call: builder.call_te(
+            te_function,
+            call.args[0],
+            call.attrs["axis"],
+            call.struct_info.dtype,
+            call.attrs["exclusive"],
+            primfunc_name_hint=name,
+        )
+    )
     return made
 
 
@@ -153,5 +163,7 @@ def _scan_struct_info(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(info.shape, dtype, info.vdevice, info.ndim)
 
 
-cumsum = _scan("cumsum", "The sums of the elements up to each one, or (exclusive) before it.", np.cumsum)
-cumprod = _scan("cumprod", "The products of the elements up to each one, or (exclusive) before it.", np.cumprod)
+cumsum = _scan("cumsum", "The sums of the elements up to each one, or (exclusive) before it.", np.cumsum, topi.cumsum)
+cumprod = _scan(
+    "cumprod", "The products of the elements up to each one, or (exclusive) before it.", np.cumprod, topi.cumprod
+)
