@@ -220,14 +220,29 @@ class ExecBuilder:
             raise InvalidValue(f"the offset of an If must be more than 1, found {false_offset}")
         self._emit(If(_register(cond, "the condition"), int(false_offset)))
 
+    @property
+    def position(self) -> int:
+        """How many instructions the open function has: the place of the next one."""
+        return 0 if self._current is None else len(self._current.instructions)
+
+    def set_jump(self, position: int, target: int) -> None:
+        """Lets the jump at a place go to another: for jumps forward, once it is known where to."""
+        if self._current is None:
+            raise InvalidValue("a jump is set in the scope of its function")
+        jump = self._current.instructions[position]
+        if isinstance(jump, Goto):
+            self._current.instructions[position] = Goto(target - position)
+        elif isinstance(jump, If):
+            self._current.instructions[position] = If(jump.cond, target - position)
+        else:
+            raise InvalidValue(f"instruction {position} is no jump: {jump}")
+
     # -- the result --
 
     def program(self) -> Program:
-        """The program; `InvalidValue` for one that reads registers which nothing wrote, or jumps out of a function."""
+        """The program; `InvalidValue` for functions that are not finished, or read what nothing wrote."""
         functions = [f if isinstance(f, PackedFunction) else _finish(f) for f in self._functions]
-        program = Program(functions, list(self._constants), dict(self._constant_names))
-        program.verify()
-        return program
+        return Program(functions, list(self._constants), dict(self._constant_names))
 
     def get(self) -> Executable:
         """The program as an executable without kernels: what it calls are registered functions."""

@@ -41,7 +41,8 @@ class NativeFunction(Protocol):
 class Executable(Object):
     """A program with its kernels. It has no state of execution: machines have.
 
-    `natives` are the compiled forms that VM functions have, by name.
+    `natives` are the compiled forms that VM functions have, by name. Raises `InvalidValue` for a program that breaks
+    the rules (`Program.verify`).
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Executable(Object):
         library: Module | None = None,
         natives: Mapping[str, NativeFunction] | None = None,
     ):
+        program.verify()
         self.program = program
         self.library = library
         self.natives = dict(natives or {})

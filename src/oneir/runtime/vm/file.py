@@ -110,11 +110,12 @@ def _read(path: Path, file: BinaryIO, size: int, footer: bytes) -> Executable:
         mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
         mapped = mapped[start : start + data_size]
     try:
-        program = _Decoder(mapped).program(json.loads(text))
-        program.verify()
+        executable = Executable(_Decoder(mapped).program(json.loads(text)))
     except (OneIRError, ValueError, RecursionError) as error:
         raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
-    return Executable(program, Module(*load(path, library)) if library else None)
+    if library:
+        executable.library = Module(*load(path, library))
+    return executable
 
 
 # Writing -------------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class Prepared:
     def __init__(self, machine: VirtualMachine, function: VMFunction):
         self.function = function
         self._machine_place = function.registers
-        # The last two: where results go that nobody wants, and what is read where nothing is.
+        # Behind the registers: the machine, a place for results that nobody wants, and None.
         self._template: list[Any] = [None] * (function.registers + 3)
         self._places: dict[Arg, int] = {}
         self.steps = [self._step(machine, instruction) for instruction in function.instructions]

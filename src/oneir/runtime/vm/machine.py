@@ -107,11 +107,12 @@ class VirtualMachine(Object):
         if name in _OWN_FUNCTIONS and name not in self.executable.vm_functions:
             return getattr(self, name)
         index = self.executable.place_of(name)
-        if self._instrument is None and not self._interpret_always and name in self.executable.natives:
+        if name in self.executable.natives and not self._interpret_always:
             with self._lock:
-                if name not in self._natives:
-                    self._natives[name] = self.executable.natives[name].bind(self)
-                return self._natives[name]
+                if self._instrument is None:
+                    if name not in self._natives:
+                        self._natives[name] = self.executable.natives[name].bind(self)
+                    return self._natives[name]
         return partial(self._interpret, index)
 
     def interpret(self, func_name: str, *args: Any) -> Any:
