@@ -1,7 +1,14 @@
 """Passes over graphs, one a file."""
 
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
+from .attach_global_symbol import AttachGlobalSymbol
+from .bind_params import BindParams
+from .bind_symbolic_vars import BindSymbolicVars
 from .call_tir_rewrite import CallTIRRewrite
+from .canonicalize_bindings import CanonicalizeBindings
+from .convert_to_dataflow import ConvertToDataflow
+from .dead_code_elimination import DeadCodeElimination
+from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
 from .fuse_ops import FuseOps
 from .fuse_tir import FuseTIR
@@ -9,7 +16,10 @@ from .kill_after_last_use import KillAfterLastUse
 from .legalize_ops import LegalizeOps
 from .lower_alloc_tensor import LowerAllocTensor
 from .lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
+from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
+from .remove_purity_checking import RemovePurityChecking
 from .static_plan_block_memory import StaticPlanBlockMemory
+from .to_non_dataflow import ToNonDataflow
 from .vm_shape_lower import VMShapeLower

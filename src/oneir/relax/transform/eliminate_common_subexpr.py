@@ -1,0 +1,155 @@
+"""EliminateCommonSubexpr: what is computed a second time becomes another name for the first.
+
+a = R.add(x, y)        a = R.add(x, y)
+b = R.add(x, y)   ->   b = a
+c = R.exp(b)           c = R.exp(a)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from ...ir.expr import GlobalVar
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.structural import structural_equal, structural_hash
+from ...ir.transform import Pass, PassInfo
+from ..analysis import contains_impure_call
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..expr_functor import PyExprMutator
+from ..struct_info import StructInfo
+from .pass_base import FunctionPass
+
+
+def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
+    """A pass that computes each value once. With `call_only`, it looks at calls only.
+
+    Calls with side effects stay, and so do those that allocate.
+    """
+
+    def eliminate(func: Function, mod: IRModule, ctx: Any) -> Function:
+        return _Eliminator(call_only).visit_expr(func)
+
+    return FunctionPass(eliminate, PassInfo(1, "EliminateCommonSubexpr"))
+
+
+class _Computed:
+    """A value that was computed, and the variables that hold it."""
+
+    def __init__(self, value: Expr, cast: StructInfo | None, var: Var):
+        self.value, self.cast = value, cast
+        self.variables = [var]
+
+    def is_same(self, value: Expr, cast: StructInfo | None) -> bool:
+        return structural_equal(self.value, value) and structural_equal(self.cast, cast)
+
+
+class _Eliminator(PyExprMutator):
+    def __init__(self, call_only: bool):
+        self.call_only = call_only
+        self.computed: dict[Hashable, list[_Computed]] = {}
+        # What was noted since a scope began, to be forgotten at its end.
+        self.noted: list[tuple[_Computed, Var]] = []
+        self.remapped: list[Var] = []
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        noted, remapped = len(self.noted), len(self.remapped)
+        new = super().visit_dataflow_block_(block)
+        outputs = [entry for entry in self.noted[noted:] if not isinstance(entry[1], DataflowVar)]
+        self._forget(noted, remapped)
+        for entry, var in outputs:
+            entry.variables.append(var)
+            self.noted.append((entry, var))
+        return new
+
+    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+        noted, remapped = len(self.noted), len(self.remapped)
+        new = super().visit_with_new_scope(expr, params)
+        self._forget(noted, remapped)
+        return new
+
+    def _forget(self, noted: int, remapped: int) -> None:
+        for entry, _ in reversed(self.noted[noted:]):
+            entry.variables.pop()
+        for var in self.remapped[remapped:]:
+            del self._variables[var]
+        del self.noted[noted:], self.remapped[remapped:]
+
+    def visit_function_(self, op: Function) -> Expr:
+        if not self.noted and not self.remapped:
+            return super().visit_function_(op)
+        # A local function must not use what is computed outside of it, nor the other way round.
+        return _Eliminator(self.call_only).visit_expr(op)
+
+    def visit_binding(self, binding: Binding) -> None:
+        value = self.visit_expr(binding.value)
+        if value is not binding.value:
+            binding = binding.replace(value=self.builder_.normalize(value))
+            value = binding.value
+        if self._may_be_shared(value):
+            cast = binding.struct_info if isinstance(binding, MatchCast) else None
+            entries = self.computed.setdefault(_key(value), [])
+            known = next((e for e in entries if e.variables and e.is_same(value, cast)), None)
+            if known is None:
+                known = _Computed(value, cast, binding.var)
+                entries.append(known)
+            else:
+                first = known.variables[0]
+                known.variables.append(binding.var)
+                self.set_var_remap(binding.var, first)
+                self.remapped.append(binding.var)
+                binding = VarBinding(binding.var, first)
+            self.noted.append((known, binding.var))
+        self.builder_.emit_normalized(binding)
+
+    def _may_be_shared(self, value: Expr) -> bool:
+        if self.call_only and not isinstance(value, Call):
+            return False
+        allocates = isinstance(value, Call) and isinstance(value.op, Op) and value.op.get_attr("TAllocator")
+        return not allocates and not contains_impure_call(value)
+
+
+def _key(expr: Any) -> Hashable:
+    """What equal expressions have in common, cheap to find out."""
+    if isinstance(expr, Call):
+        return (_key(expr.op), *_keys(expr.args))
+    if isinstance(expr, Tuple):
+        return _keys(expr.fields)
+    if isinstance(expr, TupleGetItem):
+        return (_key(expr.tuple_value), expr.index)
+    if isinstance(expr, Constant):
+        return _constant_key(expr)
+    if isinstance(expr, (ShapeExpr, PrimValue)):
+        return structural_hash(expr)
+    if isinstance(expr, (Function, If)):
+        return type(expr)
+    return expr if isinstance(expr, (Var, Op, GlobalVar)) else str(expr)
+
+
+def _keys(exprs: Iterable[Expr]) -> tuple[Hashable, ...]:
+    return tuple([_key(e) for e in exprs])
+
+
+def _constant_key(expr: Constant) -> Hashable:
+    data = expr.data
+    values = data.numpy().reshape(-1)
+    step = max(1, values.size // 64)
+    return (str(data.dtype), tuple(data.shape), values[::step].tobytes())
