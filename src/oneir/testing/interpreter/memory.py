@@ -104,6 +104,10 @@ class Memory:
         written = self._written
         return written is None or written.find(0, offset, offset + storage_dtype(dtype).itemsize) < 0
 
+    def first_unwritten(self) -> int:
+        """The offset of the first byte that was not written; -1 if all were."""
+        return -1 if self._written is None else self._written.find(0)
+
     def write(self, dtype: DataType, offset: int, value: Any) -> None:
         """Stores one scalar."""
         try:

@@ -2,90 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import copy
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
-from ...runtime.error import NotRegistered, TypeMismatch
+from ...relax.expr import Function
+from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ...tir.function import PrimFunc
-from . import threads
 from .approximate import ApproximateArithmetic
-from .arguments import bind_parameters
 from .arithmetic import Arithmetic
-from .memory import Memory, writable_array
-from .statements import Execution
+from .graph import Graph
+from .graph_values import argument, result
+from .loops import Loops
+from .rounding import RUNS, Exact, Nudged, spread
 
 
 def interpret(
-    func_or_module: PrimFunc | IRModule,
+    func_or_module: PrimFunc | Function | IRModule,
     *args: Any,
     entry: str = "main",
     check: bool = True,
     outputs: Collection[int] = (),
 ) -> Any:
-    """Runs a function on NumPy arrays, tensors of any library, and numbers; arrays are written in place.
+    """Runs a function on NumPy arrays, tensors of any library, numbers, and tuples of these; arrays are written in
+    place.
 
-    Returns what the function returns with `T.ret`, or None.
+    Returns what the function returns: of loops, what `T.ret` says, or None; of graphs, arrays, numbers, shapes and
+    tuples of these.
 
     Parameters
     ----------
-    func_or_module: a `PrimFunc`, or a module of which the function `entry` is run (the only one, if it has one).
-    check: whether to check more than bounds: initialisation, block regions, races.
-    outputs: positions of arguments whose contents count as uninitialised until they are written.
+    func_or_module: a function, or a module of which the function `entry` is run (the only one, if it has one).
+    check: whether to check more of loops than bounds: initialisation, block regions, races.
+    outputs: of loops, positions of arguments whose contents count as uninitialised until they are written.
 
-    Raises `InterpreterError` for what is undefined, `AssertionFailure` for an assertion of the program, `TypeMismatch`
-    and `ShapeMismatch` for arguments that the function cannot take.
+    Raises `InterpreterError` for what is undefined and for values of graphs that are not what their struct info says,
+    `AssertionFailure` for an assertion of the program, `TypeMismatch` and `ShapeMismatch` for arguments that the loops
+    cannot take.
     """
-    return _run(func_or_module, args, entry, check, outputs, Arithmetic())[0]
-
-
-def tolerances(func_or_module: PrimFunc | IRModule, *args: Any, entry: str = "main") -> list[Any]:
-    """Runs a function, writing arrays in place, and says how far each float may be off.
-
-    Returns for each argument an array of float64 of the same shape; None for numbers and for arrays that hold no
-    floats. A correct implementation may differ by 4 eps times the sum of the magnitudes that were added, by an eps for
-    each product, and by 4 ulp for each mathematical function, and by what follows from that.
-    """
-    arithmetic = ApproximateArithmetic()
-    _, memories = _run(func_or_module, args, entry, False, (), arithmetic)
-    return [_tolerance(arithmetic, memory, arg) for memory, arg in zip(memories, args, strict=True)]
-
-
-def _tolerance(arithmetic: ApproximateArithmetic, memory: Memory | None, arg: Any) -> np.ndarray | None:
-    if memory is None:
-        return None
-    array = writable_array(arg)
-    if np.issubdtype(array.dtype, np.integer) or array.dtype == bool or array.dtype.name in ("int4", "uint4"):
-        return None
-    out = np.zeros(array.shape)
-    for index in np.ndindex(array.shape):
-        offset = sum(i * stride for i, stride in zip(index, array.strides, strict=True))
-        error = memory.errors.get(offset)
-        if error is not None:
-            out[index] = arithmetic.tolerance_of(array.dtype, error)
-    return out
-
-
-def _run(
-    func_or_module: Any, args: Any, entry: str, check: bool, outputs: Collection[int], arithmetic: Arithmetic
-) -> tuple[Any, list[Memory | None]]:
     name, func, functions = _entry(func_or_module, entry)
-    run = Execution(functions, arithmetic, check, name)
-    with np.errstate(all="ignore"), deep_recursion():
-        memories = bind_parameters(run, func, args, outputs)
-        return threads.drive(run.run_function(func)), memories
+    with deep_recursion():
+        if isinstance(func, PrimFunc):
+            return Loops(_loops(functions), Arithmetic(), check).run(name, func, args, outputs)[0]
+        if outputs:
+            raise InvalidValue(f"`{name}` is a graph, which returns its outputs; `outputs` are arguments of loops")
+        return _run_graph(name, func, functions, args, Exact(), check)
 
 
-def _entry(func_or_module: Any, entry: str) -> tuple[str, PrimFunc, dict[str, PrimFunc]]:
-    if isinstance(func_or_module, PrimFunc):
+def tolerances(func_or_module: PrimFunc | Function | IRModule, *args: Any, entry: str = "main") -> Any:
+    """Runs a function and says how far each float may be off.
+
+    Of loops, which write arrays in place: for each argument an array of float64 of the same shape; None for numbers and
+    for arrays that hold no floats. A correct implementation may differ by 4 eps times the sum of the magnitudes that
+    were added, by an eps for each product, and by 4 ulp for each mathematical function, and by what follows from that.
+
+    Of graphs: the same for what is returned, tuples as they are returned; `rounding.py` says how it is found. Integers
+    have 0, or infinity where they may change.
+    """
+    name, func, functions = _entry(func_or_module, entry)
+    with deep_recursion():
+        if isinstance(func, PrimFunc):
+            loops = Loops(_loops(functions), ApproximateArithmetic(), False)
+            memories = loops.run(name, func, args)[1]
+            return [loops.tolerance(memory, arg) for memory, arg in zip(memories, args, strict=True)]
+        base = _run_graph(name, func, functions, copy.deepcopy(args), Exact(), False)
+        runs = [_run_graph(name, func, functions, copy.deepcopy(args), Nudged(seed), False) for seed in range(RUNS)]
+        return spread(base, runs)
+
+
+def _run_graph(
+    name: str, func: Function, functions: dict[str, Any], args: Sequence[Any], rounding: Exact, check: bool
+) -> Any:
+    infos = [param.struct_info_ for param in func.params]
+    values = [argument(a, i) for a, i in zip(args, [*infos, *[None] * len(args)], strict=False)]
+    with np.errstate(all="ignore"):
+        return result(Graph(functions, rounding, check).run_function(name, func, values))
+
+
+def _loops(functions: dict[str, Any]) -> dict[str, PrimFunc]:
+    return {name: func for name, func in functions.items() if isinstance(func, PrimFunc)}
+
+
+def _entry(func_or_module: Any, entry: str) -> tuple[str, PrimFunc | Function, dict[str, Any]]:
+    if isinstance(func_or_module, (PrimFunc, Function)):
         return func_or_module.attrs.get("global_symbol", "main"), func_or_module, {}
     if not isinstance(func_or_module, IRModule):
-        raise TypeMismatch(f"expected a PrimFunc or an IRModule, found {type(func_or_module).__name__}")
-    functions = {v.name_hint: f for v, f in func_or_module.functions.items() if isinstance(f, PrimFunc)}
-    name = next(iter(functions)) if len(functions) == 1 else entry
-    if name not in functions:
-        raise NotRegistered(f"the module has no function {entry!r}; it has {', '.join(sorted(functions)) or 'none'}")
-    return name, functions[name], functions
+        raise TypeMismatch(f"expected a function or an IRModule, found {type(func_or_module).__name__}")
+    functions = {v.name_hint: f for v, f in func_or_module.functions.items()}
+    runnable = {name: func for name, func in functions.items() if isinstance(func, (PrimFunc, Function))}
+    name = next(iter(runnable)) if len(runnable) == 1 else entry
+    if name not in runnable:
+        raise NotRegistered(f"the module has no function {entry!r}; it has {', '.join(sorted(runnable)) or 'none'}")
+    return name, runnable[name], functions
