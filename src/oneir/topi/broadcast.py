@@ -222,7 +222,7 @@ def logical_not(data: Any) -> Any:
 
 def bitwise_not(data: Any) -> Any:
     """~data, of integers and bools."""
-    return _unary("bitwise_not", ops.bitwise_not, data)
+    return _unary("bitwise_not", lambda v: ops.logical_not(v) if v.dtype.is_bool else ops.bitwise_not(v), data)
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
