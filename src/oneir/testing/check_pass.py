@@ -7,17 +7,19 @@ from typing import Any
 from ..ir.module import IRModule
 from ..ir.structural import assert_structural_equal, structural_equal
 from ..ir.transform import Pass
+from ..relax.analysis import verify_well_formed as verify_graphs
+from ..relax.expr import Function
 from ..runtime.error import AssertionFailure
 from ..script import from_source
-from ..tir.analysis import verify_well_formed
+from ..tir.analysis import verify_well_formed as verify_loops
 from ..tir.function import PrimFunc
 from .numerics import VerifyNumerics
 
 
 def check_pass(
     transform: Pass,
-    before: PrimFunc | IRModule,
-    expected: PrimFunc | IRModule,
+    before: PrimFunc | Function | IRModule,
+    expected: PrimFunc | Function | IRModule,
     *,
     idempotent: bool = True,
     numbers: bool = True,
@@ -37,7 +39,8 @@ def check_pass(
     after = transform(before)
     assert_structural_equal(after, expected)
     for stage, mod in (("before", before), ("after", after)):
-        verify_well_formed(mod)
+        verify_loops(mod)
+        verify_graphs(mod)
         _check_round_trip(stage, mod)
     if structural_equal(before, expected):
         _check_identical(transform, before, after, "a module in which it has nothing to do")
@@ -50,7 +53,7 @@ def check_pass(
     return after
 
 
-def as_module(program: PrimFunc | IRModule) -> IRModule:
+def as_module(program: PrimFunc | Function | IRModule) -> IRModule:
     """A lone function as the module whose `main` it is."""
     return program if isinstance(program, IRModule) else IRModule({"main": program})
 

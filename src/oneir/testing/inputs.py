@@ -6,18 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.dtype import DataType
-from ..ir.expr import IntImm, Var, const
+from ..ir.expr import Var, const
 from ..ir.visitor import Visitor, post_order_visit
-from ..runtime.dtype import numpy_dtype
+from ..relax.expr import Function
 from ..runtime.error import InvalidValue
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad
 from ..tir.function import PrimFunc
 from ..tir.stmt import BufferStore
-from ..tir.stmt_functor import substitute
-
-_ODD_EXTENTS = (1, 3, 5, 7, 13)
+from .graph_inputs import random_graph_inputs
+from .random_values import ODD_EXTENTS, extent_value, random_array
 
 
 class _IndexSources(Visitor):
@@ -39,19 +37,24 @@ class _IndexSources(Visitor):
         self._look(node)
 
 
-def random_inputs(func: PrimFunc, rng: np.random.Generator) -> list[Any]:
-    """Arguments for a function: an array for each tensor, a number for each scalar.
+def random_inputs(func: PrimFunc | Function, rng: np.random.Generator) -> list[Any]:
+    """Arguments for a function: an array for each tensor, a number for each scalar; of a graph, shapes and tuples too.
 
     Symbolic extents get small odd values, and the scalar parameters that they name get the same. Floats are normally
-    distributed. Integers are small; those that the function uses as indices are below every extent.
+    distributed. Integers are small; those that the function uses as indices are below every extent. Raises
+    `InvalidValue` for a parameter of which too little is known: a pointer, an object, a function.
     """
+    return random_graph_inputs(func, rng) if isinstance(func, Function) else _loop_inputs(func, rng)
+
+
+def _loop_inputs(func: PrimFunc, rng: np.random.Generator) -> list[Any]:
     sources = _IndexSources()
     sources(func.body)
     symbols: dict[Var, int] = {}
     for buffer in func.buffer_map.values():
         for dim in (*buffer.shape, *buffer.strides):
             if isinstance(dim, Var) and dim not in symbols:
-                symbols[dim] = int(rng.choice(_ODD_EXTENTS))
+                symbols[dim] = int(rng.choice(ODD_EXTENTS))
     shapes = {param: _shape(buffer, symbols) for param, buffer in func.buffer_map.items()}
     smallest = min((d for shape in shapes.values() for d in shape if d > 0), default=1)
     args: list[Any] = []
@@ -59,13 +62,13 @@ def random_inputs(func: PrimFunc, rng: np.random.Generator) -> list[Any]:
         buffer = func.buffer_map.get(param)
         if buffer is not None:
             high = smallest if buffer.data in sources.found else None
-            args.append(_random_array(buffer.dtype, shapes[param], high, rng))
+            args.append(random_array(buffer.dtype, shapes[param], high, rng))
         elif param in symbols:
             args.append(symbols[param])
         elif param.dtype.is_handle:
             raise InvalidValue(f"no random argument can be made for `{param.name}`, a pointer to an unknown shape")
         else:
-            args.append(_random_array(param.dtype, (), None, rng).item())
+            args.append(random_array(param.dtype, (), None, rng).item())
     return args
 
 
@@ -73,25 +76,7 @@ def _shape(buffer: Buffer, symbols: dict[Var, int]) -> tuple[int, ...]:
     values = {var: const(value, var.dtype) for var, value in symbols.items()}
     shape = []
     for dim in buffer.shape:
-        extent = substitute(dim, values)
-        if not isinstance(extent, IntImm):
-            from ..arith import Analyzer
-
-            extent = Analyzer().simplify(extent)
-        if not isinstance(extent, IntImm):
-            raise InvalidValue(f"no extent can be chosen for `{dim}` in the shape of buffer `{buffer.name}`")
-        shape.append(extent.value)
+        shape.append(extent_value(dim, values, f"the shape of buffer `{buffer.name}`"))
     if buffer.dtype.lanes > 1:
         shape.append(buffer.dtype.lanes)
     return tuple(shape)
-
-
-def _random_array(dtype: DataType, shape: tuple[int, ...], high: int | None, rng: np.random.Generator) -> np.ndarray:
-    element = numpy_dtype(str(dtype.element))
-    if dtype.is_bool:
-        return rng.integers(0, 2, shape).astype(element)
-    if dtype.is_int:
-        low, top = (0, high) if high is not None else (0 if dtype.is_uint else -100, 101)
-        limit = 1 << (dtype.bits - (0 if dtype.is_uint else 1))
-        return np.asarray(rng.integers(max(low, -limit), min(top, limit), shape)).astype(element)
-    return np.asarray(rng.standard_normal(shape)).astype(element)

@@ -10,7 +10,11 @@ import numpy as np
 from ..ir.instrument import PassInstrument
 from ..ir.module import IRModule
 from ..ir.transform import PassInfo
+from ..relax.analysis import BaseCheckResult, struct_info_base_check
+from ..relax.expr import Function
+from ..relax.struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ..runtime.error import AssertionFailure, TypeMismatch
+from ..runtime.object import ShapeTuple
 from ..tir.function import PrimFunc
 from .inputs import random_inputs
 from .interpreter import interpret, tolerances
@@ -41,25 +45,58 @@ def assert_close(name: str, found: np.ndarray, expected: np.ndarray, tolerance: 
 
 
 def assert_same_numbers(
-    before: PrimFunc | IRModule,
-    after: PrimFunc | IRModule,
+    before: PrimFunc | Function | IRModule,
+    after: PrimFunc | Function | IRModule,
     inputs: Sequence[Any] | None = None,
     *,
     entry: str = "main",
     seed: int = 0,
 ) -> None:
-    """Runs two functions in the interpreter on the same inputs and compares everything they write.
+    """Runs two functions in the interpreter on the same inputs and compares everything they write and return.
 
     Of modules, the functions `entry` are run. `inputs` are random unless given. Integers must be the same, floats may
-    differ as `tolerances(before, ...)` says. Raises `AssertionFailure` naming the argument and the worst element.
+    differ as `tolerances(before, ...)` says. Raises `AssertionFailure` naming the argument or result and the worst
+    element.
     """
     first, second = _function(before, entry), _function(after, entry)
     if inputs is None:
-        inputs = random_inputs(first, np.random.default_rng(seed))
-    expected, found = copies(inputs), copies(inputs)
-    allowed = tolerances(before, *expected, entry=entry)
-    interpret(after, *found, entry=entry)
-    compare_arguments(second, found, expected, allowed)
+        # Of two graphs, the later one may take less: a pass may have fixed symbolic variables.
+        inputs = random_inputs(second if isinstance(first, Function) else first, np.random.default_rng(seed))
+    if isinstance(first, Function):
+        allowed = tolerances(before, *copies(inputs), entry=entry)
+        expected = interpret(before, *copies(inputs), entry=entry)
+        found = interpret(after, *copies(inputs), entry=entry)
+        compare_results(f"{entry}()", found, expected, allowed)
+        return
+    if not isinstance(second, PrimFunc):
+        raise TypeMismatch(f"`{entry}` is loops before and a {type(second).__name__} after; these cannot be compared")
+    written, rewritten = copies(inputs), copies(inputs)
+    allowed = tolerances(before, *written, entry=entry)
+    interpret(after, *rewritten, entry=entry)
+    compare_arguments(second, rewritten, written, allowed)
+
+
+def compare_results(name: str, found: Any, expected: Any, allowed: Any) -> None:
+    """Compares what two runs of a graph returned: arrays, numbers, shapes, and tuples of these."""
+    if isinstance(expected, np.ndarray):
+        if not isinstance(found, np.ndarray) or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise AssertionFailure(f"`{name}`: expected {_described(expected)}, found {_described(found)}")
+        assert_close(name, found, expected, allowed)
+    elif isinstance(expected, tuple) and not isinstance(expected, ShapeTuple):
+        if not isinstance(found, tuple) or len(found) != len(expected):
+            raise AssertionFailure(f"`{name}`: expected {_described(expected)}, found {_described(found)}")
+        for position, (f, e, tolerance) in enumerate(zip(found, expected, allowed, strict=True)):
+            compare_results(f"{name}[{position}]", f, e, tolerance)
+    elif found != expected and not (callable(found) and callable(expected)):
+        raise AssertionFailure(f"`{name}`: expected {_described(expected)}, found {_described(found)}")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if isinstance(value, tuple) and not isinstance(value, ShapeTuple):
+        return f"a tuple of {len(value)} values"
+    return f"{value!r}"
 
 
 def compare_arguments(func: PrimFunc, found: Sequence[Any], expected: Sequence[Any], allowed: Sequence[Any]) -> None:
@@ -82,21 +119,27 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
 
 def copies(inputs: Sequence[Any]) -> list[Any]:
     """The same arguments, with arrays of their own."""
-    return [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in inputs]
+    return [_copy(arg) for arg in inputs]
 
 
-def _function(program: PrimFunc | IRModule, entry: str) -> PrimFunc:
-    if isinstance(program, PrimFunc):
+def _copy(arg: Any) -> Any:
+    if isinstance(arg, tuple) and not isinstance(arg, ShapeTuple):
+        return tuple(_copy(field) for field in arg)
+    return arg.copy() if isinstance(arg, np.ndarray) else arg
+
+
+def _function(program: PrimFunc | Function | IRModule, entry: str) -> PrimFunc | Function:
+    if isinstance(program, (PrimFunc, Function)):
         return program
     only = len(program.functions) == 1
     func = next(iter(program.functions.values())) if only else program[entry]
-    if not isinstance(func, PrimFunc):
-        raise TypeMismatch(f"expected `{entry}` to be a TensorIR function, found {type(func).__name__}")
+    if not isinstance(func, (PrimFunc, Function)):
+        raise TypeMismatch(f"expected `{entry}` to be loops or a graph, found {type(func).__name__}")
     return func
 
 
 class VerifyNumerics(PassInstrument):
-    """After each pass, runs every TensorIR function on random inputs and compares with the function before the pass.
+    """After each pass, runs every function on random inputs and compares with the function before the pass.
 
     with PassContext(instruments=[VerifyNumerics()]):
         mod = pipeline(mod)
@@ -131,8 +174,23 @@ class VerifyNumerics(PassInstrument):
 
 def _comparable(old: Any, new: Any) -> bool:
     """Whether two functions can be called with the same arguments."""
+    if isinstance(old, Function) and isinstance(new, Function):
+        return _same_parameters(old, new) and all(_is_data(p.struct_info) for p in old.params)
     if not isinstance(old, PrimFunc) or not isinstance(new, PrimFunc):
         return False
     kinds = [[(p.dtype, p in f.buffer_map) for p in f.params] for f in (old, new)]
     pointers = any(dtype.is_handle and not tensor for dtype, tensor in kinds[0])
     return kinds[0] == kinds[1] and not pointers
+
+
+def _same_parameters(old: Function, new: Function) -> bool:
+    """Whether what one graph takes, the other may take as well."""
+    infos = [TupleStructInfo([p.struct_info for p in func.params]) for func in (old, new)]
+    return struct_info_base_check(infos[1], infos[0]) is not BaseCheckResult.FAIL_L0
+
+
+def _is_data(info: StructInfo) -> bool:
+    """Whether random values of a kind can be made."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(_is_data, info.fields))
+    return isinstance(info, (TensorStructInfo, ShapeStructInfo, PrimStructInfo))
