@@ -310,7 +310,7 @@ def make_shape(shape: Any) -> ShapeExpr:
     raise TypeMismatch(f"expected a list or tuple of extents, found {shape!r}")
 
 
-class Constant(ExprWithOp):
+class Constant(ExprWithOp, key="relax.expr.Constant"):
     """A tensor that is known while compiling. Its data is referred to, not copied."""
 
     data: Tensor = attr()

@@ -1,6 +1,6 @@
 """TVMScript: programs written as Python, and programs shown as Python.
 
-from oneir.script import ir as I, tir as T
+from oneir.script import ir as I, relax as R, tir as T
 """
 
 from __future__ import annotations
@@ -9,5 +9,6 @@ from . import printer as printer
 from . import tir as tir
 
 from . import ir as ir  # isort: skip
+from . import relax as relax  # isort: skip
 from .parser.module import from_source as from_source
 from .parser.module import ir_module as ir_module

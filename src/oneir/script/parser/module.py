@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
 from ...runtime.error import ParseError
+from ...tir.function import PrimFunc
 from .evaluator import Evaluator
 from .scope import MISSING, Scope, closure_of, names_around
 from .source import Source, SourceFile, find_class, find_function, source_of_text
@@ -61,8 +62,14 @@ class ModuleNames:
 class ModuleParser(Evaluator):
     """Reads the members of a module, or a lone function."""
 
-    def __init__(self, source: Source, scope: Scope):
+    def __init__(self, source: Source, scope: Scope, checked: bool = True):
         super().__init__(source, scope)
+        self.checked = checked
+        """Whether what is read is to be well formed."""
+        self.members: dict[str, GlobalVar] = {}
+        """The functions of the module, by name."""
+        self.added: dict[GlobalVar, BaseFunc] = {}
+        """Functions that reading the members has added."""
         self.return_dtypes: dict[GlobalVar, str] = {}
         self.attrs: dict[str, Any] = {}
         self.global_infos: dict[str, list[Any]] = {}
@@ -90,40 +97,49 @@ class ModuleParser(Evaluator):
 
     def parse_module(self, node: ast.ClassDef, closures: Mapping[str, Mapping[str, Any]]) -> IRModule:
         """The module that a class describes; `closures` are the variables that each member sees around the class."""
-        members: dict[str, tuple[ast.FunctionDef, Dialect, dict[str, Any], GlobalVar]] = {}
+        members: list[tuple[ast.FunctionDef, Dialect, dict[str, Any], GlobalVar]] = []
+        functions: dict[GlobalVar, BaseFunc] = {}
+        names = self.members
         with self.new_scope() as scope:
-            names: dict[str, Any] = {}
             scope.names[node.name] = scope.names["cls"] = ModuleNames(names)
             for item in node.body:
                 if isinstance(item, ast.FunctionDef):
-                    if item.name in members:
-                        raise self.error(item, f"the module has two functions with the name `{item.name}`")
                     dialect, options = self.dialect_of(item)
-                    names[item.name] = scope.names[item.name] = var = GlobalVar(item.name)
-                    members[item.name] = (item, dialect, options, var)
+                    members.append((item, dialect, options, self.add_member(item, item.name)))
                 else:
-                    self.class_statement(item)
-            functions: dict[GlobalVar, BaseFunc] = {}
-            for item, dialect, options, var in members.values():
+                    self.class_statement(item, functions)
+            for item, dialect, options, var in members:
                 with self.new_scope() as inside:
                     inside.names.update({k: v for k, v in closures.get(item.name, {}).items() if k not in names})
                     dialect.declare(self, item, options, var)
-            for item, dialect, options, var in members.values():
+            for item, dialect, options, var in members:
                 with self.new_scope() as inside:
                     inside.names.update({k: v for k, v in closures.get(item.name, {}).items() if k not in names})
                     function = dialect.define(self, item, options)
                 if function is not None:
                     functions[var] = function
+        functions.update(self.added)
         return IRModule(functions, self.attrs, self.global_infos, self.source.span(node))
 
-    def class_statement(self, node: ast.stmt) -> None:
+    def add_member(self, node: ast.stmt, name: str) -> GlobalVar:
+        """A new function of the module."""
+        if name in self.members:
+            raise self.error(node, f"the module has two functions with the name `{name}`")
+        self.members[name] = self.scope.names[name] = var = GlobalVar(name)
+        return var
+
+    def class_statement(self, node: ast.stmt, functions: dict[GlobalVar, BaseFunc]) -> None:
         """What may stand in the class of a module beside its functions."""
         if isinstance(node, ast.Expr):
             value = self.eval(node.value)
             if value is not None and not isinstance(value, str):
                 raise self.error(node, "expected I.module_attrs(...) or I.module_global_infos(...) here")
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
-            self.bind_names(node.targets[0], self.eval(node.value))
+            target, value = node.targets[0], self.eval(node.value)
+            if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
+                functions[self.add_member(node, target.id)] = value  # f = R.ExternFunc("env.f")
+            else:
+                self.bind_names(target, value)
         elif not isinstance(node, ast.Pass):
             raise self.error(node, f"`{type(node).__name__}` cannot stand in a module; it holds functions")
 
@@ -167,7 +183,7 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
 
 def _module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IRModule:
     source, node = find_class(cls, frame)
-    parser = ModuleParser(source, Scope(outer=names_around(frame)))
+    parser = ModuleParser(source, Scope(outer=names_around(frame)), check_well_formed)
     closures = {name: closure_of(member) for name, member in vars(cls).items()}
     module = parser.parse_module(node, closures)
     if check_well_formed:
@@ -176,12 +192,11 @@ def _module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IR
 
 
 def verify(program: Any) -> None:
-    """Raises `WellFormedError` when a function or module breaks a rule of the representation."""
-    try:
-        from ...tir.analysis import verify_well_formed
-    except ImportError:
-        return
-    verify_well_formed(program)
+    """Raises `WellFormedError` when a function or module breaks a rule of TensorIR."""
+    from ...tir.analysis import verify_well_formed
+
+    if isinstance(program, (PrimFunc, IRModule)):
+        verify_well_formed(program)
 
 
 # -- texts --
@@ -193,11 +208,8 @@ def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check
     The text may import; `I`, `T`, `R` and `tir` are known without. `extra_vars` are further names.
     """
     source = source_of_text(program if program[:1] not in (" ", "\t", "\n") else textwrap.dedent(program))
-    parser = TextParser(source, Scope(outer=(dict(extra_vars or {}), _known_names(), vars(builtins))))
-    result = parser.parse()
-    if check_well_formed and parser.checked:
-        verify(result)
-    return result
+    known = (dict(extra_vars or {}), _known_names(), vars(builtins))
+    return TextParser(source, Scope(outer=known), check_well_formed).parse()
 
 
 def _known_names() -> dict[str, Any]:
@@ -210,24 +222,24 @@ def _known_names() -> dict[str, Any]:
 class TextParser(ModuleParser):
     """Reads a whole text: imports, Python values, functions and modules."""
 
-    checked = True
-    """Whether the last definition is to be well formed; its decorator may say that it is not."""
-
     def parse(self) -> Any:
         """The last definition of the text."""
         assert isinstance(self.source, SourceFile)
         body = self.source.tree.body
-        result = None
+        result, options = None, {}
         # What the functions refer to as metadata may be printed after them.
         for node in sorted(body, key=lambda n: not _assigns_metadata(n)):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.import_names(node)
             elif isinstance(node, ast.FunctionDef):
                 dialect, options = self.dialect_of(node)
-                self.checked = options.get("check_well_formed", True)
                 result = self.scope.names[node.name] = dialect.define(self, node, options)
             elif isinstance(node, ast.ClassDef):
-                result = self.scope.names[node.name] = self.module_of(node)
+                decorator = self.module_decorator(node)
+                options = self.options_of(decorator)
+                checked = self.checked and bool(options.get("check_well_formed", True))
+                result = ModuleParser(self.source, self.scope, checked).parse_module(node, {})
+                self.scope.names[node.name] = result
             elif isinstance(node, ast.Assign) and len(node.targets) == 1:
                 self.bind_names(node.targets[0], self.metadata(node))
             elif not (
@@ -236,14 +248,16 @@ class TextParser(ModuleParser):
                 raise self.error(node, "expected a function or a module: the text of a script holds definitions")
         if result is None:
             raise ParseError("error: the text defines neither a function (@T.prim_func) nor a module (@I.ir_module)")
+        if self.checked and options.get("check_well_formed", True):
+            verify(result)
         return result
 
-    def module_of(self, node: ast.ClassDef) -> IRModule:
+    def module_decorator(self, node: ast.ClassDef) -> ast.expr:
+        """What marks a class as a module."""
         decorator = next((d for d in node.decorator_list if _makes_module(self, d)), None)
         if decorator is None:
             raise self.error(node, f"expected the class `{node.name}` to be decorated with @I.ir_module")
-        self.checked = bool(self.options_of(decorator).get("check_well_formed", True))
-        return ModuleParser(self.source, self.scope).parse_module(node, {})
+        return decorator
 
     def metadata(self, node: ast.Assign) -> Any:
         """The value of an assignment; the metadata that is printed with a module is read from its JSON."""

@@ -20,6 +20,7 @@ from ...ir.visitor import deep_recursion
 from ...runtime.error import UnsupportedError
 from ...runtime.script_printer import PrinterConfig, set_script_hooks
 from . import ir as ir
+from . import relax_function as relax_function
 from . import tir_function as tir_function
 from . import values
 from .core import Frame, Operation, Printer, find_handler, prints
@@ -42,7 +43,7 @@ def script(node: Any, *, black_format: bool = False, **options: Any) -> str:
 
 def _print(node: Any, config: PrinterConfig) -> str:
     p = Printer(config, node)
-    dialect = "tir" if _is_loop_level(node) else ""
+    dialect = _dialect_of(node)
     with deep_recursion(), Frame(p, None, p.frame.lines, "", dialect):
         text = p.expr(node)
     lines = p.frame.lines
@@ -61,8 +62,10 @@ def _print(node: Any, config: PrinterConfig) -> str:
     return front + decorate(lines, config)
 
 
-def _is_loop_level(node: Any) -> bool:
-    return isinstance(node, PrimExpr) or (isinstance(node, Node) and node.type_key.startswith("tir."))
+def _dialect_of(node: Any) -> str:
+    """The dialect in which a node by itself is printed."""
+    package = node.type_key.split(".")[0] if isinstance(node, Node) else ""
+    return "tir" if isinstance(node, PrimExpr) else package if package in ("tir", "relax") else ""
 
 
 def _header(p: Printer) -> list[str]:

@@ -305,7 +305,7 @@ class Ancestors:
                 if id(node) in seen:
                     continue
                 seen.add(id(node))
-                children: Iterable[Any] = [getattr(node, f.name) for f in node._fields]
+                children: Iterable[Any] = [getattr(node, f.name) for f in node._init_fields]
             elif isinstance(node, (tuple, list)):
                 children = node
             elif isinstance(node, dict):

@@ -40,7 +40,9 @@ def _module(p: Printer, mod: IRModule) -> None:
             if i:
                 p.frame.lines.append("")
             p.binding_names.append(var.name_hint)
-            p.stmt(func)
+            text = p.expr(func)
+            if text is not None:
+                p.emit(f"{var.name_hint} = {text}", func)
             p.binding_names.pop()
 
 

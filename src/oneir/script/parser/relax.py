@@ -1,0 +1,502 @@
+"""Reads `@R.function`: statements of the script as bindings, which a `BlockBuilder` normalizes."""
+
+from __future__ import annotations
+
+import ast
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ...ir.expr import ExprOp, GlobalVar
+from ...ir.expr import Var as TirVar
+from ...ir.global_info import VDevice
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.visitor import deep_recursion
+from ...relax.analysis.struct_info import definable_tir_vars_in_struct_info
+from ...relax.block_builder import BlockBuilder
+from ...relax.expr import (
+    Call,
+    DataflowVar,
+    Expr,
+    Function,
+    SeqExpr,
+    Tuple,
+    Var,
+    VarBinding,
+    as_graph_expr,
+    as_struct_info,
+    const,
+)
+from ...relax.expr import If as IfExpr
+from ...relax.struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
+from ...runtime.error import OneIRError, ParseError, TypeMismatch
+from ..relax import struct_info as vocabulary
+from ..relax.note import Cast, Frame, Note
+from ..relax.state import FunctionState
+from ..relax.struct_info import Deferred, Member
+from ..tir.meta import Macro, meta_var
+from .evaluator import Evaluator, binary_operator, locate
+from .module import ModuleNote, ModuleParser
+from .scope import MISSING, Scope
+from .source import parse_text
+
+_UNSUPPORTED = {
+    ast.For: "a loop",
+    ast.While: "a loop",
+    ast.Try: "`try`",
+    ast.TryStar: "`try`",
+    ast.ClassDef: "a class",
+    ast.AsyncFunctionDef: "`async`",
+    ast.AsyncFor: "`async`",
+    ast.AsyncWith: "`async`",
+    ast.Delete: "`del`",
+    ast.Raise: "`raise`",
+    ast.Match: "`match`",
+    ast.Import: "`import`",
+    ast.ImportFrom: "`import`",
+    ast.Global: "`global`",
+    ast.Nonlocal: "`nonlocal`",
+    ast.Assert: "`assert` (R.assert_op checks while the program runs)",
+}
+_BARE_NAMES = {name: member for name, member in vars(vocabulary).items() if isinstance(member, Member)}
+"""Struct info as the first releases wrote it, without `R.`: known where the script does not define the name itself."""
+
+
+class RelaxParser(Evaluator):
+    """Reads one graph function, with the functions inside of it. `decorator` is what marks those."""
+
+    _statements: ClassVar[dict[type, Callable[[Any, Any], None]]] = {}
+
+    def __init__(self, module: ModuleParser, decorator: Any):
+        super().__init__(module.source, module.scope)
+        self.module = module
+        self.decorator = decorator
+        self.builder = BlockBuilder(IRModule(module.added))
+        for name in module.members:
+            self.builder.get_unique_name(name)
+        self.state = self.new_state("", {})
+        self.declares = False
+        """Whether texts in struct info declare symbolic variables: in the signature of a function they do."""
+        self.annotated: Any = None
+        """The call that made the struct info whose texts are read."""
+        self.prelude: dict[str, ast.expr] = {}
+        """What the body of the function whose signature is read assigns to plain names."""
+        self.inside: set[str] = set()
+        """The names that were bound inside of dataflow blocks and are not their outputs."""
+
+    def new_state(self, name: str, options: dict[str, Any]) -> FunctionState:
+        """The state of a function that is about to be read."""
+        checked = self.module.checked and bool(options.get("check_well_formed", True))
+        pure = bool(options.get("pure", True))
+        return FunctionState(name, self.builder, pure, checked, self.module.global_infos)
+
+    # -- functions --
+
+    def signature(self, node: ast.FunctionDef, options: dict[str, Any]) -> FuncStructInfo:
+        """What calls of a function must know of it."""
+        outer, self.state = self.state, self.new_state(node.name, options)
+        try:
+            with self.new_scope():
+                infos, ret = self.read_signature(node)
+        finally:
+            self.state = outer
+        return FuncStructInfo(infos, ObjectStructInfo() if ret is None else ret, bool(options.get("pure", True)))
+
+    def parse_function(self, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
+        """The function that a definition describes."""
+        outer, self.state = self.state, self.new_state(node.name, options)
+        state = self.state
+        inside, self.inside = self.inside, set()
+        try:
+            with deep_recursion(), self.new_scope() as scope:
+                infos, state.ret_struct_info = self.read_signature(node)
+                for param, info in zip(node.args.args, infos, strict=True):
+                    var = Var(param.arg, info, self.source.span(param))
+                    state.params.append(var)
+                    scope.names[param.arg] = var
+                state.begin_function()
+                for stmt in node.body:
+                    self.statement(stmt)
+                return state.end_function(bool(options.get("private", False)), self.source.span(node))
+        except ParseError:
+            raise
+        except Exception as problem:
+            last = node.body[-1]
+            raise self.error(last if isinstance(last, ast.Return) else node, problem) from problem
+        finally:
+            self.state, self.inside = outer, inside
+
+    def read_signature(self, node: ast.FunctionDef) -> tuple[list[StructInfo], StructInfo | None]:
+        """The struct info of the parameters, and of the result if it is annotated; declares symbolic variables."""
+        args = node.args
+        odd = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg)), *args.defaults]
+        if odd:
+            raise self.error(
+                odd[0], "a graph function takes plain parameters: no defaults, no stars, no keyword-only ones"
+            )
+        self.prelude = {
+            s.targets[0].id: s.value
+            for s in node.body
+            if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
+        }
+        self.declares = True
+        try:
+            infos = []
+            for param in args.args:
+                if param.annotation is None:
+                    raise self.error(
+                        param,
+                        f'parameter `{param.arg}` expects an annotation, for instance R.Tensor((2, 3), "float32")',
+                    )
+                infos.append(self.struct_info(param.annotation))
+            ret = None if node.returns is None else self.struct_info(node.returns)
+        finally:
+            self.declares = False
+        self.check_declared(node, infos)
+        return infos, ret
+
+    def check_declared(self, node: ast.FunctionDef, infos: list[StructInfo]) -> None:
+        """Each symbolic variable that a text declares must get its value from some parameter."""
+        if not self.state.symbols:
+            return
+        given: set[TirVar] = set()
+        for info in infos:
+            given.update(definable_tir_vars_in_struct_info(info))
+        for name, var in self.state.symbols.items():
+            if var not in given:
+                raise self.error(
+                    node,
+                    f"undefined symbolic variable `{name}`: no parameter of `{node.name}` has it as an extent",
+                )
+
+    def struct_info(self, node: ast.expr) -> StructInfo:
+        """The struct info of an annotation, which may be written as a string."""
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        value = self.eval_text(node) if text and isinstance(node, ast.Constant) else self.eval(node)
+        if value is None:
+            return TupleStructInfo([])
+        try:
+            return as_struct_info(value)
+        except Exception as problem:
+            raise self.error(node, problem) from problem
+
+    # -- texts in struct info --
+
+    def extent(self, text: str) -> Any:
+        """The expression of an extent that is written as a text."""
+        expression: Any = parse_text(self.source, f"({text})").body[0]
+        for part in ast.walk(expression):
+            if self.declares and isinstance(part, ast.Name):
+                self.declare_symbol(part.id)
+            if hasattr(part, "lineno"):
+                ast.copy_location(part, self.annotated)
+        return self.eval(expression.value)
+
+    def declare_symbol(self, name: str) -> None:
+        """Declares a symbolic variable of the function; its dtype is int64 unless the body says otherwise."""
+        if name in self.state.symbols:
+            return
+        stated = self.prelude.get(name)
+        var = self.eval(stated) if isinstance(stated, ast.Call) else None
+        if not isinstance(var, TirVar):
+            var = TirVar(name, "int64")
+        var.name = name
+        self.state.symbols[name] = self.scope.names[name] = var
+
+    def vdevice(self, text: str) -> VDevice:
+        """The device of the module that a text names."""
+        return self.state.vdevice(text)
+
+    # -- expressions --
+
+    def eval_Name(self, node: ast.Name) -> Any:
+        value = self.scope.lookup(node.id)
+        if value is not MISSING:
+            return value
+        if node.id in _BARE_NAMES:
+            return _BARE_NAMES[node.id]
+        if node.id in self.inside:
+            raise self.error(
+                node,
+                f"`{node.id}` is a variable of a dataflow block and not seen outside of it; "
+                f"make it an output: R.output({node.id})",
+            )
+        raise self.undefined(node, node.id)
+
+    def call(self, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if isinstance(callee, Macro):
+            return self.expand(callee, args, kwargs)
+        args = [a.as_struct_info() if isinstance(a, Member) and not isinstance(callee, Member) else a for a in args]
+        kwargs = {k: v.as_struct_info() if isinstance(v, Member) else v for k, v in kwargs.items()}
+        if "out_ty" in kwargs:
+            kwargs["out_sinfo"] = kwargs.pop("out_ty")
+        if isinstance(callee, GlobalVar) and not kwargs:
+            value: Any = Call(callee, [as_graph_expr(a) for a in args])
+        else:
+            value = super().call(node, callee, args, kwargs)
+        if isinstance(value, Deferred):
+            self.annotated = node
+            value = value.build(self)
+        if isinstance(value, Note):
+            value = value.apply(self.state)
+        elif isinstance(value, ModuleNote):
+            value = value.apply(self.module)
+        if isinstance(value, Call):
+            self.check_pure(value, node)
+        elif isinstance(value, StructInfo) and getattr(value, "span", None) is None:
+            locate(value, self.source.span(node))
+        return value
+
+    def check_pure(self, call: Call, node: ast.Call) -> None:
+        op = call.op
+        if isinstance(op, Op):
+            pure = bool(op.attrs.get("FPurity", True))
+        else:
+            info = self.builder.function_struct_info(op) if isinstance(op, GlobalVar) else op.struct_info_
+            pure = info.purity if isinstance(info, FuncStructInfo) else True
+        self.state.check_pure(pure, ast.unparse(node.func))
+
+    def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The value of a macro; its bindings are made in the place of its call."""
+        bound = macro.bind(args, kwargs)
+        source, scope = self.source, self.scope
+        self.source, self.scope = macro.source, Scope(macro.scope if macro.hygienic else scope)
+        self.scope.names.update(bound)
+        try:
+            *stmts, last = macro.node.body
+            for stmt in stmts:
+                self.statement(stmt)
+            if not isinstance(last, ast.Return) or last.value is None:
+                raise self.error(last, f"the macro `{macro.node.name}` ends with `return` and a value")
+            return self.eval(last.value)
+        finally:
+            self.source, self.scope = source, scope
+
+    # -- names --
+
+    def bind(self, target: ast.expr, value: Any, info: StructInfo | None = None) -> None:
+        """Assigns to a name, or the parts of a value to several."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            if isinstance(value, (Expr, Cast)) and not isinstance(value, (Tuple, Var)):
+                value = self.bound(value, None, "", target)
+            for name, item in self.unpack(target, list(value) if isinstance(value, meta_var) else value):
+                self.bind(name, item)
+        elif isinstance(target, ast.Name):
+            self.scope.names[target.id] = self.bind_name(target, value, info)
+        else:
+            raise self.error(target, "expected a name to assign to; tensors of a graph cannot be written into")
+
+    def bind_name(self, target: ast.Name, value: Any, info: StructInfo | None) -> Any:
+        """What a name stands for after an assignment: a new variable for graph values, anything else as it is."""
+        name = target.id
+        if isinstance(value, meta_var):
+            return value.value
+        if isinstance(value, TirVar):
+            return self.symbol(target, value)
+        if isinstance(value, numbers.Number):
+            value = const(value)
+        elif (isinstance(value, tuple) and _is_graph_value(value)) or (isinstance(value, ExprOp) and info is not None):
+            value = as_graph_expr(value)
+        if not isinstance(value, (Expr, Cast)) or isinstance(value, Op):
+            if info is not None:
+                raise self.error(target, f"an annotated assignment expects a graph value, found {value!r}")
+            return value
+        return self.bound(value, info, name, target)
+
+    def bound(self, value: Any, info: StructInfo | None, name: str, target: ast.expr) -> Var:
+        """A new variable for a value."""
+        span = self.source.span(target)
+        if isinstance(value, Cast):
+            if info is not None and info != value.struct_info:
+                raise TypeMismatch(f"the annotation says {info}, but the cast is to {value.struct_info}")
+            return self.state.match_cast(value.value, value.struct_info, name, span)
+        if isinstance(value, Expr) and value.span is None and not value._shared:
+            locate(value, span)
+        return self.state.bind(value, info, name, span)
+
+    def symbol(self, target: ast.Name, var: TirVar) -> TirVar:
+        """`n = T.int64()`: the symbolic variable of that name, which the signature may have declared."""
+        if var.name != "":
+            return var
+        known = self.state.symbols.get(target.id)
+        if known is None:
+            var.name = target.id
+            var.span = self.source.span(target)
+            self.state.symbols[target.id] = var
+            return var
+        if known.dtype != var.dtype:
+            raise self.error(target, f"`{target.id}` is a symbolic variable of dtype {known.dtype}, not {var.dtype}")
+        return known
+
+    # -- statements --
+
+    def statement(self, node: ast.stmt) -> None:
+        """Reads one statement of the script."""
+        handler = self._statements.get(type(node))
+        if handler is None:
+            handler = getattr(type(self), f"stmt_{type(node).__name__}", type(self).stmt_unsupported)
+            self._statements[type(node)] = handler
+        try:
+            handler(self, node)
+        except ParseError:
+            raise
+        except Exception as problem:
+            raise self.error(node, problem) from problem
+
+    def stmt_unsupported(self, node: ast.stmt) -> None:
+        what = _UNSUPPORTED.get(type(node), f"`{type(node).__name__}`")
+        raise self.error(node, f"{what} cannot stand in a graph function")
+
+    def stmt_Pass(self, node: ast.Pass) -> None:
+        return
+
+    def stmt_Assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            raise self.error(node, "assign to one target at a time, not `a = b = value`")
+        self.assign(node.targets[0], node.value, None)
+
+    def stmt_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None or not isinstance(node.target, ast.Name):
+            raise self.error(node, "expected `name: R.Tensor(...) = value`")
+        self.assign(node.target, node.value, node.annotation)
+
+    def assign(self, target: ast.expr, source: ast.expr, annotation: ast.expr | None) -> None:
+        value = self.eval(source)
+        info = None if annotation is None else self.struct_info(annotation)
+        try:
+            self.bind(target, value, info)
+        except ParseError:
+            raise
+        except Exception as problem:
+            wrong = annotation if annotation is not None and "annotation" in str(problem) else source
+            raise self.error(wrong, problem) from problem
+
+    def stmt_AugAssign(self, node: ast.AugAssign) -> None:
+        self.bind(node.target, binary_operator(node.op)(self.eval(node.target), self.eval(node.value)))
+
+    def stmt_Expr(self, node: ast.Expr) -> None:
+        value = self.eval(node.value)
+        if value is None or isinstance(value, (str, Var)):
+            return
+        if not isinstance(value, Expr):
+            raise self.error(node.value, f"this is neither a statement nor a graph value: {value!r}")
+        var = self.state.bind(value, name="_", span=self.source.span(node))
+        info = var.struct_info
+        if not (isinstance(info, TupleStructInfo) and not info.fields):
+            raise self.error(node.value, f"this gives {info}: assign it to a name, `_` if it is not used")
+
+    def stmt_Return(self, node: ast.Return) -> None:
+        value = None if node.value is None else self.eval(node.value)
+        if value is None:
+            raise self.error(node, "`return` in a graph function expects a value; R.tuple() is none")
+        self.state.returns(value)
+
+    def stmt_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for decorator in node.decorator_list:
+            kind = self.eval(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            options = self.module.options_of(decorator)
+            if kind is self.decorator:
+                self.local_function(node, options)
+                return
+            if getattr(kind, "makes_macro", False):
+                hygienic = bool(options.get("hygienic", True))
+                self.scope.names[node.name] = Macro(self.source, node, self.scope, hygienic)
+                return
+        raise self.error(node, "a function inside of a graph function is one itself: decorate it with @R.function")
+
+    def local_function(self, node: ast.FunctionDef, options: dict[str, Any]) -> None:
+        """A function as a value of the graph. It may call itself if it says what it returns."""
+        span = self.source.span(node)
+        var = self.state.variable(node.name, self.signature(node, options), span)
+        if node.returns is not None:
+            self.scope.names[node.name] = var
+        function = self.parse_function(node, {**options, "private": True})
+        var.struct_info_ = function.struct_info
+        self.state.append(VarBinding(var, self.builder.normalize(function), span))
+        self.scope.names[node.name] = var
+
+    # -- blocks --
+
+    def stmt_With(self, node: ast.With) -> None:
+        frame = self.eval(node.items[0].context_expr)
+        if not isinstance(frame, Frame) or len(node.items) != 1 or node.items[0].optional_vars is not None:
+            raise self.error(node.items[0], "expected `with R.dataflow():` or `with R.If(condition):`")
+        if frame.kind == "dataflow":
+            self.dataflow(node)
+        elif frame.kind == "If":
+            self.condition(frame.condition, self.branch(node, 0, "Then"), self.branch(node, 1, "Else"), node)
+        else:
+            raise self.error(node, f"`with {frame}():` stands inside of `with R.If(condition):`")
+
+    def dataflow(self, node: ast.With) -> None:
+        self.state.begin_dataflow()
+        with self.new_scope() as scope:
+            for stmt in node.body:
+                self.statement(stmt)
+        self.state.end_dataflow()
+        for name, value in scope.names.items():
+            if isinstance(value, DataflowVar) and self.state.checked:
+                self.inside.add(name)
+            else:
+                self.scope.names[name] = value
+
+    def stmt_If(self, node: ast.If) -> None:
+        condition = self.eval(node.test)
+        if not isinstance(condition, (Expr, ExprOp)):
+            for inner in node.body if condition else node.orelse:
+                self.statement(inner)
+            return
+        if not node.orelse:
+            raise self.error(node, "a condition of a graph function needs both branches: add `else:`")
+        self.condition(condition, node.body, node.orelse, node)
+
+    def branch(self, node: ast.With, position: int, kind: str) -> list[ast.stmt]:
+        """The statements below `with R.Then():` or `with R.Else():`."""
+        inner = node.body[position] if len(node.body) == 2 else None
+        frame = self.eval(inner.items[0].context_expr) if isinstance(inner, ast.With) else None
+        if not (isinstance(inner, ast.With) and isinstance(frame, Frame) and frame.kind == kind):
+            raise self.error(node, "R.If holds `with R.Then():` and then `with R.Else():`, and nothing else")
+        return inner.body
+
+    def condition(self, condition: Any, then: list[ast.stmt], orelse: list[ast.stmt], node: ast.stmt) -> None:
+        """A value that depends on a condition: that of the last variable of either branch."""
+        condition = self.builder.normalize_argument(as_graph_expr(condition))
+        branches = [self.read_branch(then), self.read_branch(orelse)]
+        (name, first, info), (other, second, other_info) = branches
+        if name != other:
+            raise self.error(
+                orelse[-1],
+                f"both branches end with the same variable, but one ends with `{name}`, the other with `{other}`",
+            )
+        span = self.source.span(node)
+        value = IfExpr(condition, first, second, span=span)
+        agreed = info if info is not None and info == other_info else None
+        self.scope.names[name] = self.state.bind(value, agreed, name, span)
+
+    def read_branch(self, body: list[ast.stmt]) -> tuple[str, SeqExpr, StructInfo | None]:
+        """The name of a branch's last variable, its bindings, and what is known of that variable outside."""
+        state = self.state
+        state.begin_branch()
+        with self.new_scope():
+            for stmt in body:
+                self.statement(stmt)
+        try:
+            name, seq, info = state.end_branch()
+        except OneIRError as problem:
+            raise self.error(body[-1], problem) from problem
+        return name, seq, info if self.builder.well_defined(info) is info else None
+
+
+def _is_graph_value(value: Any) -> bool:
+    """Whether a tuple of a script is a tuple of the graph: all that it holds can be in one."""
+    if isinstance(value, tuple):
+        return all(_is_graph_value(v) for v in value)
+    return isinstance(value, (Expr, ExprOp, numbers.Number))
+
+
+def __getattr__(name: str) -> Any:
+    """This module also goes by the name of the vocabulary: `from oneir.script.parser import relax as R`."""
+    from .. import relax
+
+    return getattr(relax, name)

@@ -1,0 +1,42 @@
+"""`@R.function`: a Python function, as it is written, as a graph function of the program."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+from ...ir.expr import GlobalVar
+from ...relax.expr import Function
+from ..parser.module import ModuleParser, parse_decorated, register_dialect
+from ..parser.relax import RelaxParser
+
+
+def function(func: Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True) -> Any:
+    """A graph function.
+
+    One that is not `pure` may have side effects; nothing outside of the module can call a `private` one.
+    """
+    options = {"pure": pure, "private": private, "check_well_formed": check_well_formed}
+    if func is None:
+        return lambda decorated: parse_decorated(decorated, function, options, sys._getframe(1))
+    return parse_decorated(func, function, options, sys._getframe(1))
+
+
+class _RelaxDialect:
+    """Functions under `@R.function`."""
+
+    def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
+        var.struct_info_ = RelaxParser(module, function).signature(node, options)
+
+    def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
+        parser = RelaxParser(module, function)
+        result = parser.parse_function(node, options)
+        module.added.update(parser.builder.mod.functions)
+        var = module.members.get(node.name)
+        if var is not None:
+            var.struct_info_ = result.struct_info
+        return result
+
+
+register_dialect(function, _RelaxDialect())

@@ -1,0 +1,234 @@
+"""What the parser knows, at one point, about the graph function that it is inside of, and the bindings made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...ir.expr import Var as TirVar
+from ...ir.global_info import VDevice
+from ...ir.span import Span
+from ...relax.analysis.struct_info import (
+    BaseCheckResult,
+    erase_to_well_defined,
+    struct_info_base_check,
+    tir_vars_in_struct_info,
+)
+from ...relax.block_builder import BlockBuilder
+from ...relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Expr,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    as_graph_expr,
+)
+from ...relax.normalize import is_leaf
+from ...relax.struct_info import StructInfo
+from ...runtime.error import InvalidValue, TypeMismatch
+
+
+class FunctionState:
+    """The parts of a function that were stated so far. A local function has a state of its own and the same builder."""
+
+    def __init__(
+        self, name: str, builder: BlockBuilder, pure: bool, checked: bool, global_infos: Mapping[str, Sequence[Any]]
+    ):
+        self.name = name
+        self.builder = builder
+        self.pure = pure
+        self.global_infos = global_infos
+        self.checked = checked
+        """Whether what breaks the rules of graphs is refused at once."""
+        self.params: list[Var] = []
+        self.attrs: dict[str, Any] = {}
+        self.ret_struct_info: StructInfo | None = None
+        self.result: Expr | None = None
+        self.symbols: dict[str, TirVar] = {}
+        """The symbolic variables that this function declares."""
+        self.branches = 0
+        """How many conditions are around."""
+        self.outputs: list[Var] | None = None
+        """What `R.output` named in the dataflow block that is open."""
+
+    # -- bindings --
+
+    def bind(self, value: Any, info: StructInfo | None = None, name: str = "", span: Span | None = None) -> Var:
+        """Binds a value to a new variable; `info`, if given, says what is to be known of it."""
+        value = self.builder.normalize(as_graph_expr(value))
+        known = self.builder.struct_info_of(value)
+        if info is not None and info is not known:
+            self.check_annotation(info, known)
+            if isinstance(value, (Call, If, TupleGetItem)):
+                value.struct_info_ = info
+            known = info
+        var = self.variable(name, known, span)
+        self.append(VarBinding(var, value, span))
+        return var
+
+    def match_cast(self, value: Any, info: StructInfo, name: str = "", span: Span | None = None) -> Var:
+        """Binds a value of which `info` is asserted when the program runs."""
+        value = self.builder.normalize_argument(as_graph_expr(value))
+        given = self.builder.struct_info_of(value)
+        if struct_info_base_check(info, given, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
+            raise TypeMismatch(f"`{value}` can never be {info}: it is {given}")
+        var = self.variable(name, info, span)
+        self.append(MatchCast(var, value, info, span))
+        return var
+
+    def variable(self, name: str, info: StructInfo, span: Span | None) -> Var:
+        """A variable of the block that is open."""
+        dataflow = self.builder.current_block_is_dataflow()
+        kind = DataflowVar if dataflow else Var
+        return kind(name or self.builder.get_unique_name("lv" if dataflow else "gv"), info, span)
+
+    def append(self, binding: Binding) -> None:
+        """Adds a finished binding to the block that is open."""
+        if self.outputs is not None:
+            raise InvalidValue("R.output ends its dataflow block; nothing can be bound after it")
+        self.builder.emit_normalized(binding)
+
+    def check_annotation(self, info: StructInfo, known: StructInfo) -> None:
+        """An annotation may say more or less than what is known of a value, but nothing else."""
+        if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
+            raise TypeMismatch(f"the annotation says {info}, but the value is {known}")
+
+    def check_pure(self, pure: bool, what: str) -> None:
+        """A call with a side effect has no place in a pure function or a dataflow block."""
+        if pure or not self.checked or self.attrs.get("relax.force_pure"):
+            return
+        hint = "R.call_pure_packed calls a function of the runtime that has none" if what == "R.call_packed" else ""
+        if self.builder.current_block_is_dataflow():
+            hint = hint or "move it out of the block"
+            raise InvalidValue(f"{what} has a side effect, which nothing in a dataflow block may have; {hint}")
+        if self.pure:
+            hint = hint or "declare the function with @R.function(pure=False)"
+            raise InvalidValue(f"{what} has a side effect, but `{self.name}` is a pure function; {hint}")
+
+    def vdevice(self, text: str) -> VDevice:
+        """The device of the module that a text names: "llvm:0", or "llvm" for the first of its kind."""
+        kind, _, index = text.partition(":")
+        devices = [d for d in self.global_infos.get("vdevice", ()) if kind in ("vdevice", d.target.kind.name)]
+        if (not index.isdigit() and index) or int(index or 0) >= len(devices):
+            raise InvalidValue(
+                f"the module has {len(devices)} devices of kind {kind!r}, found {text!r}; "
+                "declare them with I.module_global_infos({'vdevice': [I.vdevice(...)]})"
+            )
+        return devices[int(index or 0)]
+
+    # -- blocks --
+
+    def begin_dataflow(self) -> None:
+        """Opens a dataflow block."""
+        if self.builder.current_block_is_dataflow():
+            raise InvalidValue("a dataflow block cannot stand in another one")
+        self.builder.switch_block(True)
+
+    def end_dataflow(self) -> None:
+        """Closes the dataflow block."""
+        self.builder.switch_block(False)
+        self.outputs = None
+
+    def output(self, variables: Sequence[Any]) -> None:
+        """Says which variables of the dataflow block are seen outside of it."""
+        if not self.builder.current_block_is_dataflow():
+            raise InvalidValue("R.output names the outputs of a dataflow block: write it inside `with R.dataflow():`")
+        if self.outputs is not None:
+            raise InvalidValue("R.output is stated already for this dataflow block; name all outputs in one")
+        for var in variables:
+            if not isinstance(var, DataflowVar):
+                raise TypeMismatch(f"R.output expects variables that are bound in its dataflow block, found `{var}`")
+        self.outputs = list(variables)
+        for var in self.outputs:
+            # What uses the variable refers to this very object, so the object becomes what it would have been if the
+            # outputs were stated first.
+            outside: Any = Var
+            var.__class__ = outside
+
+    def begin_branch(self) -> None:
+        """Opens a branch of a condition."""
+        if self.builder.current_block_is_dataflow():
+            raise InvalidValue("a condition cannot stand in a dataflow block")
+        self.branches += 1
+        self.builder.begin_scope()
+        self.builder.begin_binding_block()
+
+    def end_branch(self) -> tuple[str, SeqExpr, StructInfo]:
+        """Closes a branch: the name of its last variable, its bindings and value, and what is known of that."""
+        blocks = self.builder.end_blocks()
+        self.builder.end_scope()
+        self.branches -= 1
+        last = blocks[-1].bindings[-1] if blocks else None
+        if last is None or isinstance(last.var, DataflowVar):
+            raise InvalidValue("a branch ends with the variable that gets its value: y = value")
+        result: Expr = last.var
+        if isinstance(last, VarBinding) and not isinstance(blocks[-1], DataflowBlock):
+            rest = list(blocks[-1].bindings[:-1])
+            if is_leaf(last.value):
+                result = last.value
+            else:
+                result = Var(self.builder.get_unique_name("gv"), last.var.struct_info, last.var.span)
+                rest.append(last.replace(var=result))
+            blocks[-1:] = [blocks[-1].replace(bindings=rest)] if rest else []
+        return last.var.name, SeqExpr(blocks, result), last.var.struct_info
+
+    # -- functions --
+
+    def begin_function(self) -> None:
+        """Opens the body of the function, once its parameters are known."""
+        self.builder.begin_scope(self.params)
+        self.builder.begin_binding_block()
+
+    def returns(self, value: Any) -> None:
+        """Ends the body: the function returns a value."""
+        if self.result is not None:
+            raise InvalidValue(f"`{self.name}` has returned already; one value is returned, at the end")
+        if self.branches:
+            raise InvalidValue("a branch does not return; its last variable is its value: y = value")
+        if self.builder.current_block_is_dataflow():
+            raise InvalidValue("a function returns outside of its dataflow blocks; name the value in R.output")
+        self.result = self.builder.normalize_argument(as_graph_expr(value))
+
+    def end_function(self, private: bool, span: Span | None) -> Function:
+        """The finished function."""
+        result = self.result
+        if result is None:
+            raise InvalidValue(f"`{self.name}` returns nothing; end it with `return` and a value, R.tuple() for none")
+        blocks = self.builder.end_blocks()
+        self.builder.end_scope()
+        for block in blocks:
+            block.span = _covering(block)
+        attrs = dict(self.attrs)
+        if not private:
+            attrs.setdefault("global_symbol", self.name)
+        body = SeqExpr(blocks, result, span=span)
+        return Function(self.params, body, self.result_struct_info(result), self.pure, attrs, span)
+
+    def result_struct_info(self, result: Expr) -> StructInfo:
+        """What is known of the result outside: what was declared, or what the body says where that is more."""
+        own = {v for p in self.params for v in tir_vars_in_struct_info(p.struct_info)}
+        found = self.builder.struct_info_of(result)
+        declared = self.ret_struct_info
+        if declared is not None:
+            check = struct_info_base_check(declared, found, self.builder.analyzer)
+            if check is BaseCheckResult.FAIL_L0:
+                raise TypeMismatch(f"`{self.name}` is declared to return {declared}, but returns {found}")
+            if check is not BaseCheckResult.PASS:
+                return declared
+        return erase_to_well_defined(found, lambda v: v if v in own else self.builder.shape_variable(v), lambda v: None)
+
+
+def _covering(block: BindingBlock) -> Span | None:
+    """The stretch of the source from the first binding of a block to its last."""
+    first, last = (getattr(block.bindings[i], "span", None) for i in (0, -1))
+    if first is None or last is None:
+        return first or last
+    return Span(first.source_name, first.line, last.end_line, first.column, last.end_column)
