@@ -4,7 +4,7 @@ A, B = te.placeholder((4, 1), name="A"), te.placeholder((4, 8), name="B")
 te.create_prim_func([A, B, topi.add(A, B)]).show()
 """
 
-from . import broadcast, math, nn, reduction, signal, tag, tensor, transform
+from . import broadcast, image, math, nn, reduction, signal, tag, tensor, transform, vision
 from .broadcast import (
     add,
     bitwise_and,
@@ -81,7 +81,7 @@ from .math import (
 from .reduction import all, any, argmax, argmin, collapse_sum, max, min, prod, sum
 from .scan import cumprod, cumsum, scanop
 from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
-from .searchsorted import searchsorted
+from .searchsorted import binary_search, searchsorted
 from .signal import dft, stft
 from .sort import argsort, sort, topk
 from .sparse_reshape import sparse_reshape
