@@ -19,6 +19,7 @@ from ..ir.container import Array
 from ..ir.dtype import DataType
 from ..ir.expr import GlobalVar, PrimExpr, RelaxExpr, as_expr
 from ..ir.expr import IntImm as _IntImm
+from ..ir.expr import StringImm as _TirStringImm
 from ..ir.module import BaseFunc, set_expr_to_function
 from ..ir.node import Node, attr, binder, child, derived, meta
 from ..ir.op import Op
@@ -551,6 +552,8 @@ def as_graph_expr(value: Any) -> Expr:
         return StringImm(value)
     if isinstance(value, (list, tuple)):
         return Tuple(value)
+    if isinstance(value, _TirStringImm):
+        raise TypeMismatch(f"the text {value} of a loop may be meant as relax.StringImm or relax.PrimValue; say which")
     if isinstance(value, (bool, int, float, PrimExpr)) or hasattr(value, "__prim_expr__"):
         return PrimValue(value)
     if isinstance(value, (Tensor, np.ndarray)):
