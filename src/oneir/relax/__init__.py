@@ -9,7 +9,8 @@ with bb.function("main", [x]):
 mod = bb.finalize()
 """
 
-from . import analysis, op, transform
+from . import analysis, op, transform, utils
+from .binding_rewrite import DataflowBlockRewrite
 from .block_builder import BlockBuilder
 from .emit_te import TEPlaceholderOp, te_tensor
 from .expr import (
@@ -40,6 +41,7 @@ from .expr import (
     get_shape_of,
     make_shape,
 )
+from .pipeline import get_default_pipeline, get_pipeline, register_pipeline
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -50,3 +52,4 @@ from .struct_info import (
     TupleStructInfo,
 )
 from .ty import DynTensorType, ObjectType, PackedFuncType, ShapeType, TensorType
+from .vm_build import Executable, VirtualMachine, VMExecutable, build
