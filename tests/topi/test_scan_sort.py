@@ -52,7 +52,7 @@ def test_other_operations_are_scanned():
 # -- sorting --
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 64, 100])
+@pytest.mark.parametrize("length", [0, 1, 2, 5, 64, 100])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_sort(axis, length):
     a = of(length, 3) if axis == 0 else of(2, 3, length)
@@ -64,9 +64,9 @@ def test_sort(axis, length):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "bfloat16", "float64"])
 def test_argsort_is_stable(dtype):
     a = (
-        (of(3, 17) > 0)
+        (of(3, 40) > 0)
         if dtype == "bool"
-        else of(3, 17, low=0, high=5).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        else of(3, 40, low=0, high=5).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     )
     up, down = run(lambda x: [topi.argsort(x, dtype="int32"), topi.argsort(x, is_ascend=False, dtype="int64")], a)
     np.testing.assert_array_equal(up, np.argsort(a.astype("float64"), -1, kind="stable"))
@@ -97,8 +97,13 @@ def test_topk(k, axis, is_ascend):
     order = np.argsort(a if is_ascend else -a, axis, kind="stable")
     order = order.take(range(k or a.shape[axis]), axis)
     values, indices = run(lambda x: topi.topk(x, k, axis, is_ascend=is_ascend), a)
+    sign, tail = (1 if is_ascend else -1), of(1, 40)
     np.testing.assert_array_equal(indices, order)
     np.testing.assert_array_equal(values, np.take_along_axis(a, order, axis))
+    np.testing.assert_array_equal(
+        run(lambda x: topi.topk(x, 33, ret_type="values", is_ascend=is_ascend), tail)[0],
+        sign * np.sort(sign * tail)[0, :33],
+    )
     only = run(lambda x: topi.topk(x, k, axis, "indices", is_ascend, "int32"), a)
     assert only.dtype == "int32"
     np.testing.assert_array_equal(only, order)

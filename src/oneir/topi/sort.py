@@ -115,6 +115,9 @@ def _sorted(
             if valid_count is not None:
                 before = ravel(rest[:axis], data.shape[:axis])
                 count = ops.minimum(ops.cast(extent.dtype, ins[1][before]), extent)
+            wanted = constant(outputs[0].shape[axis])
+            if valid_count is None and wanted is not None and 0 < wanted <= _FEW:
+                return _insertion(extent, wanted, compare, write)
             return let("count", count, lambda n: _merge_sort(extent, n, compare, write))
 
         return for_each(others, row, parallel=True)
@@ -129,6 +132,42 @@ def _sorted(
         tag=name,
     )
     return made if isinstance(made, list) else [made]
+
+
+_FEW = 32
+"""Up to so many elements are found by insertion into a list of the best, which most elements do not reach."""
+
+
+def _insertion(
+    extent: PrimExpr,
+    wanted: int,
+    precedes: Callable[[Any, Any], PrimExpr],
+    write: Callable[[PrimExpr, Callable[[Any], PrimExpr]], Stmt],
+) -> Stmt:
+    """Finds the indices of the first few elements in order, then writes."""
+    dtype = extent.dtype
+    order = decl_buffer((wanted,), dtype, "order", scope="local")
+    found, place = scalar("found", dtype), scalar("place", dtype)
+
+    def candidate(i: Any) -> Stmt:
+        before = ops.subtract(place[0], 1)
+        ahead = tir_op.if_then_else(ops.greater(place[0], 0), precedes(i, order[before]), const(False))
+        insert = [
+            store(place, (0,), ops.minimum(found[0], wanted - 1)),
+            While(ahead, flat_seq([store(order, (place[0],), order[before]), store(place, (0,), before)])),
+            store(order, (place[0],), i),
+            store(found, (0,), ops.minimum(found[0] + 1, wanted)),
+        ]
+        full = ops.equal(found[0], wanted)
+        enters = tir_op.if_then_else(full, precedes(i, order[wanted - 1]), const(True))
+        return IfThenElse(enters, flat_seq(insert))
+
+    return allocate(
+        [order, found, place],
+        store(found, (0,), 0),
+        loop(0, extent, candidate),
+        write(extent, lambda i: order[i]),
+    )
 
 
 def _merge_sort(
