@@ -70,6 +70,7 @@ __all__ = [
     "opencl",
     "register_func",
     "register_global_func",
+    "relax",
     "rocm",
     "runtime",
     "script",
@@ -89,6 +90,7 @@ _ON_DEMAND = {
     "build": "driver",
     "compile": "driver",
     "driver": "driver",
+    "relax": "relax",
     "script": "script",
     "te": "te",
     "testing": "testing",
@@ -127,6 +129,14 @@ def _build(*args: Any, **options: Any) -> Any:
     return build(*args, **options)
 
 
+def _build_graph(*args: Any, **options: Any) -> Any:
+    """The driver's `build_graph`, imported when a graph is built."""
+    from .driver.graph import build_graph
+
+    return build_graph(*args, **options)
+
+
 target.codegen.module_builder = _build
+target.codegen.build_graph = _build_graph
 set_script_hooks(_printing("script"), _printing("show"))
 set_node_printer(_printing("str_of"))

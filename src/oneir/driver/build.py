@@ -52,11 +52,6 @@ def build(
     return Module.from_objects(objects, signatures, _Sources(module, target, pipeline))
 
 
-def compile(mod: PrimFunc | IRModule, target: Any = None, *, tir_pipeline: str | Pass | None = "default") -> Module:
-    """Compiles any module; one of loops alone is built as `build` does, through `tir_pipeline`."""
-    return build(mod, target, tir_pipeline)
-
-
 def as_module(mod: Any) -> IRModule:
     """A function or module as a module whose exported functions all have a `global_symbol`."""
     if isinstance(mod, PrimFunc):

@@ -9,6 +9,7 @@ with bb.function("main", [x]):
 mod = bb.finalize()
 """
 
+from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMInstrumentReturnKind
 from . import analysis, op, transform, utils
 from .binding_rewrite import DataflowBlockRewrite
 from .block_builder import BlockBuilder
@@ -52,4 +53,4 @@ from .struct_info import (
     TupleStructInfo,
 )
 from .ty import DynTensorType, ObjectType, PackedFuncType, ShapeType, TensorType
-from .vm_build import Executable, VirtualMachine, VMExecutable, build
+from .vm_build import VMExecutable, build

@@ -39,6 +39,9 @@ module_builder: Callable[..., Any] | None = None
 stands below this package.
 """
 
+build_graph: Callable[..., Any] | None = None
+"""What compiles a module of graphs; set as `module_builder` is."""
+
 _intrinsics: dict[int, str] = {}
 
 
@@ -52,6 +55,13 @@ def builder() -> Callable[..., Any]:
     if module_builder is None:
         raise InvalidValue("No code generator is loaded: import oneir first, and not only oneir.target.")
     return module_builder
+
+
+def graph_builder() -> Callable[..., Any]:
+    """The function that `build_graph` holds."""
+    if build_graph is None:
+        raise InvalidValue("No code generator is loaded: import oneir first, and not only oneir.target.")
+    return build_graph
 
 
 def target_has_features(cpu_features: str | Sequence[str], target: Target | str | None = None) -> bool:

@@ -352,6 +352,6 @@ def test_a_file_is_replaced_in_one_step(tmp_path):
     loaded = load_module(path)
     ib = ExecBuilder()
     ib.convert_constant(tensor(np.zeros(3)))
-    write_executable(path, ib.program(), b"")
+    write_executable(path, ib.program(), b"", {})
     np.testing.assert_array_equal(loaded.constant(2).numpy(), [[0, 1, 2], [3, 4, 5]])
     assert os.listdir(tmp_path) == ["model.bin"]

@@ -9,10 +9,13 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .expand_tuple_arguments import ExpandTupleArguments
 from .fold_constant import FoldConstant
 from .fuse_ops import FuseOps
 from .fuse_tir import FuseTIR
+from .inline_functions import InlinePrivateFunctions
 from .kill_after_last_use import KillAfterLastUse
+from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .lower_alloc_tensor import LowerAllocTensor
 from .lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
@@ -20,6 +23,10 @@ from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .remove_purity_checking import RemovePurityChecking
+from .remove_unused_outputs import RemoveUnusedOutputs
+from .remove_unused_parameters import RemoveUnusedParameters
+from .resolve_outputs import resolve_outputs
 from .static_plan_block_memory import StaticPlanBlockMemory
 from .to_non_dataflow import ToNonDataflow
+from .topological_sort import TopologicalSort
 from .vm_shape_lower import VMShapeLower

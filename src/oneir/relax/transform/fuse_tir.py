@@ -24,6 +24,7 @@ from ..expr import Call, Constant, Expr, Function, ShapeExpr, Tuple, TupleGetIte
 from ..expr_functor import PyExprMutator
 from ..op import call_tir
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from .dead_code_elimination import DeadCodeElimination
 
 
 def FuseTIR() -> Pass:
@@ -43,9 +44,7 @@ def _transform(mod: IRModule) -> IRModule:
     for var, func in mod.functions.items():
         if isinstance(func, Function) and var not in fused:
             functions[var] = calls.visit_expr(func)
-    from .dead_code_elimination import remove_unused_functions
-
-    return remove_unused_functions(mod.replace(functions=functions))
+    return DeadCodeElimination()(mod.replace(functions=functions))
 
 
 def flat_infos(info: StructInfo) -> list[StructInfo]:

@@ -21,10 +21,14 @@ from .program import Constant, Program, VMFunction
 
 if TYPE_CHECKING:
     from .machine import VirtualMachine
+    from .native import NativeSpec
 
 
 class NativeFunction(Protocol):
     """A VM function as one compiled function, which machines call in place of its bytecode."""
+
+    spec: NativeSpec
+    """How it is called; what files keep of it."""
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
         """What `machine[name]` is. It takes the function's arguments as users pass them, and checks them itself.
@@ -54,7 +58,7 @@ class Executable(Object):
         program.verify()
         self.program = program
         self.library = library
-        self.natives = dict(natives or {})
+        self.natives: Mapping[str, NativeFunction] = dict(natives or {})
         self.version = 0
         """Counts the constants that were replaced."""
         self._lock = threading.Lock()
@@ -169,7 +173,8 @@ class Executable(Object):
 
         path = Path(file_name)
         library = b"" if self.library is None else self.library.library_bytes(path, fcompile, **kwargs)
-        write_executable(path, self.program, library)
+        specs = {name: native.spec for name, native in self.natives.items()}
+        write_executable(path, self.program, library, specs)
         return str(path)
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from ..object import ShapeTuple
 from ..signature import Param, Signature
 from ..tensor import Tensor
 from .executable import Executable
+from .native import NativeGraph, NativeSpec
 from .program import (
     Arg,
     Call,
@@ -56,10 +57,11 @@ _MAX_EXTENT = 1 << 48
 _MAX_TEXT = 1000
 
 
-def write_executable(path: Path, program: Program, library: bytes) -> None:
-    """Writes a program and the bytes of its library."""
+def write_executable(path: Path, program: Program, library: bytes, natives: dict[str, NativeSpec]) -> None:
+    """Writes a program, the bytes of its library, and how its native functions are called."""
     data: list[tuple[int, np.ndarray]] = []
-    text = json.dumps(_encode(program, data), separators=(",", ":")).encode()
+    document = _encode(program, data) | {"natives": {name: spec.to_json() for name, spec in natives.items()}}
+    text = json.dumps(document, separators=(",", ":")).encode()
     write_file(path, _parts(library, text, data))
 
 
@@ -110,12 +112,33 @@ def _read(path: Path, file: BinaryIO, size: int, footer: bytes) -> Executable:
         mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
         mapped = mapped[start : start + data_size]
     try:
-        executable = Executable(_Decoder(mapped).program(json.loads(text)))
+        document = json.loads(text)
+        executable = Executable(_Decoder(mapped).program(document))
+        natives = _natives(document.get("natives", {}), executable)
     except (OneIRError, ValueError, RecursionError) as error:
         raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
     if library:
         executable.library = Module(*load(path, library))
+        executable.natives = {name: NativeGraph(spec, executable.library) for name, spec in natives.items()}
     return executable
+
+
+def _natives(value: Any, executable: Executable) -> dict[str, NativeSpec]:
+    """How native functions are called, checked against the program that they are of."""
+    if not isinstance(value, dict):
+        raise _unexpected("native functions by name", value)
+    found = {}
+    for name, data in value.items():
+        spec = NativeSpec.from_json(data)
+        function = executable.program.functions[executable.place_of(name)]
+        constants = executable.program.constants
+        fits = (
+            isinstance(function, VMFunction) and function.signature is not None and len(function.params) == spec.params
+        )
+        if not fits or not all(0 <= c < len(constants) and isinstance(constants[c], Tensor) for c in spec.constants):
+            raise _unexpected(f"the native form of {name!r}", data)
+        found[name] = spec
+    return found
 
 
 # Writing -------------------------------------------------------------------------------------------------------------

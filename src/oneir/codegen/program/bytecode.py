@@ -1,0 +1,259 @@
+"""Lowered graph functions as bytecode of the virtual machine.
+
+Every binding becomes an instruction or none; every variable is a register. What `oneir.runtime.vm` executes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...relax.analysis.struct_info import callee_name
+from ...relax.expr import (
+    Binding,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    If,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from ...relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
+from ...runtime.dtype import DTypeName
+from ...runtime.error import CompileError, OneIRError
+from ...runtime.object import ShapeTuple
+from ...runtime.signature import Extent, Param, Signature
+from ...runtime.vm.builder import ExecBuilder
+from ...runtime.vm.program import Cost, Note, VMFuncKind
+from ...tir.analysis import estimate_tir_flops
+from ...tir.function import PrimFunc
+from ...tir.transform.make_packed_api import _extent as extent_text
+
+
+def emit_bytecode(mod: IRModule) -> ExecBuilder:
+    """The builder with all graph functions of a lowered module; its kernels are declared by their symbols."""
+    builder = ExecBuilder()
+    for var, func in mod.functions_items():
+        if isinstance(func, Function):
+            builder.declare_function(symbol_of(var, func), VMFuncKind.VM_FUNC)
+    for _, func in mod.functions_items():
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs:
+            builder.declare_function(func.attrs["global_symbol"], VMFuncKind.PACKED_FUNC, cost_of(func))
+    for var, func in mod.functions_items():
+        if isinstance(func, Function):
+            _Emitter(builder, mod, symbol_of(var, func), func).emit()
+    return builder
+
+
+def symbol_of(var: GlobalVar, func: Any) -> str:
+    """Under which name the program has a function."""
+    return func.attrs.get("global_symbol", var.name_hint)
+
+
+def cost_of(func: PrimFunc) -> Cost | None:
+    """Operations and bytes of one call, for loops whose extents are known."""
+    size = 0
+    for buffer in func.buffer_map.values():
+        count = buffer.dtype.itemsize
+        for extent in buffer.shape:
+            if not isinstance(extent, IntImm):
+                return None
+            count *= extent.value
+        size += count
+    try:
+        return Cost(float(estimate_tir_flops(func)), float(size))
+    except OneIRError:  # loops whose operations cannot be counted ahead
+        return Cost(0, float(size))
+
+
+def signature_of_graph(name: str, func: Function) -> Signature:
+    """What a graph function expects of its arguments."""
+    return Signature(name, tuple(_param(p.name, p.struct_info) for p in func.params))
+
+
+def _param(name: str, info: StructInfo) -> Param:
+    if isinstance(info, TensorStructInfo):
+        shape = None if info.extents is None else tuple(_extent(e) for e in info.extents)
+        if shape is None and info.ndim >= 0:
+            shape = (None,) * info.ndim
+        return Param(name, "tensor", None if info.dtype == "void" else str(info.dtype), shape)
+    if isinstance(info, PrimStructInfo):
+        kind = "float" if info.dtype.is_float else "bool" if info.dtype.is_bool else "int"
+        return Param(name, kind, str(info.dtype))
+    return Param(name, "handle")
+
+
+def _extent(expr: PrimExpr) -> Extent:
+    return extent_text(expr)
+
+
+class _Emitter:
+    """Emits one function."""
+
+    def __init__(self, builder: ExecBuilder, mod: IRModule, name: str, func: Function):
+        self.builder, self.mod, self.name, self.func = builder, mod, name, func
+        self.registers: dict[Var, int] = {}
+        self.count = 0
+
+    def emit(self) -> None:
+        ib, params = self.builder, self.func.params
+        with ib.function(self.name, len(params), [p.name for p in params], signature_of_graph(self.name, self.func)):
+            for param in params:
+                self.registers[param] = self.new()
+            ib.emit_ret(ib.r(self.sequence(self.func.body)))
+
+    def new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def sequence(self, seq: SeqExpr) -> int:
+        """Emits the bindings; returns the register of the result."""
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.bind(binding)
+        return self.register(seq.body)
+
+    def bind(self, binding: Binding) -> None:
+        value, var = binding.value, binding.var
+        if isinstance(value, Var):
+            self.registers[var] = self.registers[value]
+        elif isinstance(value, If):
+            self.registers[var] = self.condition(value)
+        elif isinstance(value, Call):
+            self.registers[var] = self.call(value, binding)
+        else:
+            self.registers[var] = self.register(value)
+
+    # -- values --
+
+    def register(self, expr: Expr) -> int:
+        """The register that holds a value."""
+        if isinstance(expr, Var):
+            if expr not in self.registers:
+                raise CompileError(f"in `{self.name}`: the variable `{expr.name}` has no value here")
+            return self.registers[expr]
+        dst, ib = self.new(), self.builder
+        if isinstance(expr, Tuple):
+            ib.emit_call("vm.builtin.make_tuple", [self.argument(f) for f in expr.fields], dst)
+        elif isinstance(expr, TupleGetItem):
+            ib.emit_call("vm.builtin.tuple_getitem", [self.argument(expr.tuple_value), ib.imm(expr.index)], dst)
+        else:
+            ib.emit_call("vm.builtin.copy", [self.argument(expr)], dst)
+        return dst
+
+    def argument(self, expr: Expr) -> int:
+        """An expression as an argument of an instruction."""
+        ib = self.builder
+        if isinstance(expr, Constant):
+            return ib.convert_constant(expr.data)
+        if isinstance(expr, StringImm):
+            return ib.convert_constant(expr.value)
+        if isinstance(expr, DataTypeImm):
+            return ib.convert_constant(DTypeName(str(expr.value)))
+        if isinstance(expr, ShapeExpr):
+            return ib.convert_constant(ShapeTuple([self.number(v) for v in expr.values]))
+        if isinstance(expr, PrimValue):
+            return ib.convert_constant(self.number(expr.value))
+        if isinstance(expr, GlobalVar):
+            return ib.f(symbol_of(expr, self.callee(expr)))
+        if isinstance(expr, ExternFunc):
+            ib.declare_function(expr.global_symbol)
+            return ib.f(expr.global_symbol)
+        return ib.r(self.register(expr))
+
+    def callee(self, var: GlobalVar) -> Any:
+        func = self.mod.functions.get(var)
+        if func is None:
+            raise CompileError(f"in `{self.name}`: the module has no function `{var.name_hint}`")
+        return func
+
+    def number(self, value: PrimExpr) -> Any:
+        if not isinstance(value, (IntImm, FloatImm)):
+            raise CompileError(f"in `{self.name}`: `{value}` is not lowered; run VMShapeLower first")
+        return value.value
+
+    # -- calls --
+
+    def call(self, call: Call, binding: Binding) -> int:
+        op, ib = call.op, self.builder
+        dst = self.new()
+        span = call.span or getattr(binding, "span", None)
+        note = Note(callee_name(op).removeprefix("relax."), None if span is None else str(span).rsplit(":", 1)[0])
+        if isinstance(op, Op):
+            emit = self._BY_OPERATOR.get(op.name)
+            if emit is None:
+                raise CompileError(
+                    f"in `{self.name}`: the operator {op.name} is not lowered; LegalizeOps lowers operators whose "
+                    "shapes are known, and LowerRuntimeBuiltin what the runtime does"
+                )
+            emit(self, call, dst, note)
+        elif isinstance(op, ExternFunc):
+            ib.emit_call(op.global_symbol, self.arguments(call.args), dst, note)
+        elif isinstance(op, GlobalVar):
+            ib.emit_call(symbol_of(op, self.callee(op)), self.arguments(call.args), dst, note)
+        else:
+            args = [ib.vm_state(), self.argument(op), *self.arguments(call.args)]
+            ib.emit_call("vm.builtin.invoke_closure", args, dst, note)
+        return dst
+
+    def arguments(self, args: Any) -> list[int]:
+        return [self.argument(a) for a in args]
+
+    def _with_machine(self, call: Call, dst: int, note: Note) -> None:
+        func, args = call.args
+        assert isinstance(func, ExternFunc) and isinstance(args, Tuple)
+        self.builder.emit_call(func.global_symbol, [self.builder.vm_state(), *self.arguments(args.fields)], dst, note)
+
+    def _alloc_storage(self, call: Call, dst: int, note: Note) -> None:
+        self.builder.emit_call(
+            "vm.builtin.alloc_storage", [self.builder.vm_state(), *self.arguments(call.args)], dst, note
+        )
+
+    def _alloc_tensor(self, call: Call, dst: int, note: Note) -> None:
+        self.builder.emit_call("vm.builtin.alloc_tensor", self.arguments(call.args[:4]), dst, note)
+
+    def _null_value(self, call: Call, dst: int, note: Note) -> None:
+        self.builder.emit_call("vm.builtin.null_value", [], dst, note)
+
+    def _kill_object(self, call: Call, dst: int, note: Note) -> None:
+        self.builder.emit_call("vm.builtin.null_value", [], self.register(call.args[0]), note)
+
+    def _call_tir_dyn(self, call: Call, dst: int, note: Note) -> None:
+        func, args = call.args
+        assert isinstance(args, Tuple)
+        self.builder.emit_call("vm.builtin.call_tir_dyn", self.arguments([func, *args.fields]), dst, note)
+
+    _BY_OPERATOR: ClassVar[dict[str, Callable[..., None]]] = {
+        "relax.call_builtin_with_ctx": _with_machine,
+        "relax.null_value": _null_value,
+        "relax.vm.alloc_storage": _alloc_storage,
+        "relax.vm.alloc_tensor": _alloc_tensor,
+        "relax.vm.kill_object": _kill_object,
+        "relax.vm.call_tir_dyn": _call_tir_dyn,
+    }
+
+    # -- branches --
+
+    def condition(self, expr: If) -> int:
+        ib, result, cond = self.builder, self.new(), self.new()
+        ib.emit_call("vm.builtin.read_if_cond", [self.argument(expr.cond)], cond)
+        branch = ib.position
+        ib.emit_if(ib.r(cond), 2)
+        ib.emit_call("vm.builtin.copy", [ib.r(self.sequence(expr.true_branch))], result)
+        leave = ib.position
+        ib.emit_goto(1)
+        ib.set_jump(branch, ib.position)
+        ib.emit_call("vm.builtin.copy", [ib.r(self.sequence(expr.false_branch))], result)
+        ib.set_jump(leave, ib.position)
+        return result

@@ -1,0 +1,568 @@
+"""Lowered graph functions as native functions: one call runs the whole graph.
+
+A function of the bytecode's kind is followed instruction by instruction, and what each does is written as TensorIR:
+kernels are called directly, with pointers into one arena; shapes are numbers in registers; functions of the runtime are
+called back. What comes out is an ordinary TensorIR function
+
+    main(x, w, ..., out, arena, constants)
+
+over the graph's arguments, its results, memory for everything between, and a table of the addresses of its constants.
+Where extents are symbolic, `main__plan(x, w, ..., plan)` says first how large results and arena are. A graph that
+handles objects (closures, branches, tensors that runtime functions return) has no native form; the virtual machine
+executes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...ir.dtype import DataType
+from ...ir.expr import Call as TirCall
+from ...ir.expr import GlobalVar, IntImm, PrimExpr, const
+from ...ir.expr import StringImm as TirString
+from ...ir.expr import Var as TirVar
+from ...ir.module import BaseFunc, IRModule
+from ...ir.op import Op
+from ...ir.visitor import Mapper
+from ...relax.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from ...relax.struct_info import PrimStructInfo, TensorStructInfo
+from ...runtime.tensor import Tensor
+from ...runtime.vm.builtins import MakeShapeCode, MatchShapeCode
+from ...runtime.vm.native import NativeSpec, Output
+from ...tir.buffer import Buffer, decl_buffer
+from ...tir.expr import BufferLoad
+from ...tir.function import PrimFunc
+from ...tir.op import handle_add_byte_offset, reinterpret
+from ...tir.stmt import AssertStmt, BufferStore, Evaluate, SeqStmt, Stmt
+from ...tir.stmt_functor import renew_defs
+from ...tir.transform.make_packed_api import written_buffers
+
+ALIGNMENT = 64
+"""Bytes to which storages are aligned in the arena."""
+
+
+class NotNative(Exception):
+    """The function does something that only the virtual machine can do; says what."""
+
+
+@dataclass(slots=True)
+class _Storage:
+    """A range of the arena, or memory that becomes a result."""
+
+    size: PrimExpr
+    base: PrimExpr | None = None
+    result: Buffer | None = None
+    tensors: int = 0
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """A tensor while the graph runs."""
+
+    shape: Sequence[PrimExpr]
+    dtype: DataType
+    storage: _Storage | None = None
+    offset: PrimExpr = field(default_factory=lambda: const(0, "int64"))
+    buffer: Buffer | None = None
+    constant: int | None = None
+    param: int | None = None
+
+
+_Value = Any
+"""A `_Tensor`, a `_Storage`, a tuple of values, a shape (list of expressions), a number, or None."""
+
+
+@dataclass(slots=True)
+class Native:
+    """The native form of a function: its TensorIR functions, how the runtime calls them, and which kernels they
+    call."""
+
+    functions: dict[str, PrimFunc]
+    spec: NativeSpec
+    kernels: set[GlobalVar]
+
+
+def native_form(mod: IRModule, name: str, func: Function, constants: Callable[[Tensor], int]) -> Native:
+    """The native form of a lowered function; raises `NotNative` for one that has none.
+
+    `constants(tensor)` is the place of a constant in the program. The kernels that it calls are to be split by
+    `with_direct_kernels`.
+    """
+    return _Translator(mod, name, func, constants).translate()
+
+
+def direct_name(kernel: GlobalVar) -> str:
+    """How the form of a kernel is called that native code calls."""
+    return f"{kernel.name_hint}__direct"
+
+
+def kernel_params(func: PrimFunc) -> list[TirVar]:
+    """The symbolic extents that a kernel reads off its arguments, and takes as numbers when it is called directly."""
+    known, extra = set(func.params), dict[TirVar, None]()
+    for buffer in func.buffer_map.values():
+        compact = not buffer.strides and isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0
+        if not compact:
+            raise NotNative(f"the buffer `{buffer.name}` has strides or an offset")
+        for extent in buffer.shape:
+            if isinstance(extent, TirVar) and extent not in known:
+                extra[extent] = None
+    return list(extra)
+
+
+def pointer_to(buffer: Buffer, written: bool) -> PrimExpr:
+    """The address of a parameter's memory. Passed by its variable, it counts as written by whom it is passed to."""
+    return buffer.data if written else handle_add_byte_offset(buffer.data, const(0, "int64"))
+
+
+def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> IRModule:
+    """The module in which each of some kernels is a private function over pointers and numbers, and its public form
+    checks the arguments and calls that.
+    """
+    functions: dict[GlobalVar, BaseFunc] = {}
+    for var, func in mod.functions.items():
+        if var not in kernels or not isinstance(func, PrimFunc):
+            functions[var] = func
+            continue
+        symbol = func.attrs["global_symbol"]
+        direct = GlobalVar(direct_name(var))
+        functions[direct] = func.without_attr("global_symbol").replace(params=[*func.params, *kernel_params(func)])
+        public = renew_defs(func)
+        written = written_buffers(public)
+        arguments: list[PrimExpr] = []
+        for param in public.params:
+            buffer = public.buffer_map.get(param)
+            arguments.append(param if buffer is None else pointer_to(buffer, buffer.data in written))
+        arguments += kernel_params(public)
+        body = Evaluate(TirCall("void", direct, arguments))
+        functions[GlobalVar(symbol)] = public.with_body(body)
+    return _with_one_name_each(mod.replace(functions=functions))
+
+
+def _with_one_name_each(mod: IRModule) -> IRModule:
+    """The module in which all uses of a function's name are one object."""
+    by_name = {var.name_hint: var for var in mod.functions}
+
+    class Names(Mapper):
+        def visit_GlobalVar(self, var: GlobalVar) -> GlobalVar:
+            return by_name.get(var.name_hint, var)
+
+    names = Names()
+    return mod.replace(functions={var: names(func) for var, func in mod.functions.items()})
+
+
+class _Translator:
+    """Follows a function once, to learn what its values are, and then writes each step with everything in its place."""
+
+    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Tensor], int]):
+        self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
+        self.analyzer = Analyzer()
+        self.inputs: list[TirVar | Buffer] = []
+        self.values: dict[Var, _Value] = {}
+        self.slots: dict[int, PrimExpr] = {}
+        self.storages: list[_Storage] = []
+        self.steps: list[Callable[[], Stmt]] = []
+        self.results: list[tuple[_Tensor, Buffer]] = []
+        self.constants: list[int] = []
+        self.kernels: set[GlobalVar] = set()
+        self.arena = decl_buffer((TirVar("arena_size", "int64"),), "uint8", "arena", data_alignment=ALIGNMENT)
+        self.table = decl_buffer((TirVar("constant_count", "int64"),), "int64", "constants")
+
+    def translate(self) -> Native:
+        for position, param in enumerate(self.func.params):
+            self.values[param] = self.parameter(param, position)
+        for block in self.func.body.blocks:
+            for binding in block.bindings:
+                self.values[binding.var] = self.value(binding.value)
+        result = self.result(self.value(self.func.body.body))
+        arena_size = self.place_storages()
+        body = SeqStmt([step() for step in self.steps])
+        outputs = [buffer for _, buffer in self.results]
+        run = self.function(self.name, [*self.inputs, *outputs, self.arena, self.table], body)
+        functions, plan = {self.name: run}, _Plan()
+        shapes = [Output(str(b.dtype), tuple(plan.place(e) for e in b.shape)) for b in outputs]
+        size = plan.place(arena_size)
+        plan_name = f"{self.name}__plan" if plan.exprs else None
+        if plan_name is not None:
+            functions[plan_name] = self.plan_function(plan_name, plan.exprs)
+        spec = NativeSpec(self.name, plan_name, len(self.inputs), shapes, size, self.constants, result)
+        return Native(functions, spec, self.kernels)
+
+    def function(self, name: str, params: Sequence[TirVar | Buffer], body: Stmt) -> PrimFunc:
+        return PrimFunc(params, body, attrs={"global_symbol": name})
+
+    def plan_function(self, name: str, exprs: list[PrimExpr]) -> PrimFunc:
+        """Stores what depends on the arguments' extents: those of the results, and the size of the arena."""
+        target = decl_buffer((len(exprs),), "int64", "plan")
+        stores = [BufferStore(target, e.astype("int64"), [const(i, "int64")]) for i, e in enumerate(exprs)]
+        return renew_defs(self.function(name, [*self.inputs, target], SeqStmt(stores)))
+
+    # -- parameters and results --
+
+    def parameter(self, param: Var, position: int) -> _Value:
+        info = param.struct_info
+        if isinstance(info, PrimStructInfo):
+            var = info.value if isinstance(info.value, TirVar) else TirVar(param.name, info.dtype)
+            if info.value is not None and var is not info.value:
+                raise NotNative(f"the parameter `{param.name}` is an expression")
+            self.inputs.append(var)
+            return var
+        if not isinstance(info, TensorStructInfo) or info.ndim < 0 or info.dtype == "void":
+            raise NotNative(f"the parameter `{param.name}` is no tensor of known dtype and dimensions")
+        if info.vdevice is not None and info.vdevice.target is not None and info.vdevice.target.kind.name != "llvm":
+            raise NotNative(f"the parameter `{param.name}` lies on another device")
+        shape = info.extents
+        if shape is None:
+            shape = [TirVar(f"{param.name}_{axis}", "int64") for axis in range(info.ndim)]
+        buffer = decl_buffer(shape, info.dtype, param.name)
+        self.inputs.append(buffer)
+        return _Tensor(buffer.shape, info.dtype, buffer=buffer, param=position)
+
+    def result(self, value: _Value) -> Any:
+        """What a call returns, in the form of `NativeSpec.result`; memory of new tensors becomes the caller's."""
+        if isinstance(value, tuple):
+            return [self.result(v) for v in value]
+        if not isinstance(value, _Tensor):
+            raise NotNative("the result is neither a tensor nor a tuple of tensors")
+        if value.param is not None and value.buffer is not None and value.shape is value.buffer.shape:
+            return {"param": value.param}
+        if value.constant is not None:
+            return {"constant": self.constants[value.constant]}
+        for index, (known, _) in enumerate(self.results):
+            if known.storage is value.storage and value.storage is not None:
+                if known.shape is not value.shape:
+                    raise NotNative("one tensor is returned in two shapes")
+                return index
+        storage = value.storage
+        if storage is None or storage.tensors != 1 or not _is_zero(value.offset):
+            raise NotNative("a part of other memory is returned")
+        buffer = decl_buffer(value.shape, value.dtype, f"output_{len(self.results)}")
+        storage.result = buffer
+        self.results.append((value, buffer))
+        return len(self.results) - 1
+
+    def place_storages(self) -> PrimExpr:
+        """Gives each storage its place in the arena; returns how large the arena is."""
+        total: PrimExpr = const(0, "int64")
+        for storage in self.storages:
+            if storage.result is None:
+                storage.base = total
+                rounded = ops.floordiv(storage.size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+                total = self.analyzer.simplify(total + rounded)
+        return total
+
+    def pointer(self, tensor: _Tensor, written: bool) -> PrimExpr:
+        """The address of a tensor's first element."""
+        if tensor.constant is not None:
+            address = BufferLoad(self.table, [const(tensor.constant, "int64")])
+            return reinterpret("handle", address)
+        if tensor.storage is not None:
+            if tensor.storage.result is not None:
+                return tensor.storage.result.data
+            assert tensor.storage.base is not None
+            return handle_add_byte_offset(self.arena.data, tensor.storage.base + tensor.offset)
+        assert tensor.buffer is not None
+        return pointer_to(tensor.buffer, written)
+
+    # -- values --
+
+    def value(self, expr: Expr) -> _Value:
+        if isinstance(expr, Var):
+            return self.values[expr]
+        if isinstance(expr, Call):
+            return self.call(expr)
+        if isinstance(expr, Tuple):
+            return tuple(self.value(f) for f in expr.fields)
+        if isinstance(expr, TupleGetItem):
+            fields = self.value(expr.tuple_value)
+            if not isinstance(fields, tuple):
+                raise NotNative("a field of an unknown tuple is taken")
+            return fields[expr.index]
+        if isinstance(expr, Constant):
+            return self.constant(expr)
+        if isinstance(expr, ShapeExpr):
+            return list(expr.values)
+        if isinstance(expr, PrimValue):
+            return expr.value
+        if isinstance(expr, (StringImm, DataTypeImm)):
+            return expr.value
+        raise NotNative(f"a {type(expr).__name__} is a value")
+
+    def constant(self, expr: Constant) -> _Tensor:
+        place = self.constant_place(expr.data)
+        if place not in self.constants:
+            self.constants.append(place)
+        shape = [const(e, "int64") for e in expr.data.shape]
+        return _Tensor(shape, DataType(expr.data.dtype), constant=self.constants.index(place))
+
+    def tensor(self, expr: Expr) -> _Tensor:
+        value = self.value(expr)
+        if not isinstance(value, _Tensor):
+            raise NotNative(f"`{expr}` is no tensor")
+        return value
+
+    # -- calls --
+
+    def call(self, call: Call) -> _Value:
+        op = call.op
+        if isinstance(op, GlobalVar):
+            return self.kernel(op, [self.value(a) for a in call.args])
+        if isinstance(op, ExternFunc):
+            handler = self._BY_NAME.get(op.global_symbol)
+            return self.runtime_function(call) if handler is None else handler(self, call.args)
+        if isinstance(op, Op):
+            if op.name == "relax.call_builtin_with_ctx":
+                func, args = call.args
+                assert isinstance(func, ExternFunc) and isinstance(args, Tuple)
+                if func.global_symbol == "vm.builtin.alloc_shape_heap":
+                    return None
+            handler = self._BY_OPERATOR.get(op.name)
+            if handler is not None:
+                return handler(self, call.args)
+        raise NotNative(f"`{call}` needs the virtual machine")
+
+    def kernel(self, callee: GlobalVar, args: list[_Value]) -> None:
+        func = self.mod.functions.get(callee)
+        if not isinstance(func, PrimFunc):
+            raise NotNative(f"the graph function `{callee.name_hint}` is called")
+        if func.attrs.get("tir.is_host_func") and args == [None]:
+            self.shape_function(func)
+            return
+        extra = kernel_params(func)
+        self.kernels.add(callee)
+        symbols: dict[TirVar, PrimExpr] = {}
+        for param, value in zip(func.params, args, strict=True):
+            if isinstance(value, _Tensor) and param in func.buffer_map:
+                declared = func.buffer_map[param].shape
+                pairs = zip(declared, value.shape, strict=True)
+                symbols.update((extent, given) for extent, given in pairs if isinstance(extent, TirVar))
+            elif isinstance(value, PrimExpr) and param not in func.buffer_map:
+                symbols[param] = value
+            else:
+                raise NotNative(f"`{callee.name_hint}` gets an argument that is neither a tensor nor a number")
+        written = written_buffers(func)
+
+        def step() -> Stmt:
+            values = []
+            for param, value in zip(func.params, args, strict=True):
+                if isinstance(value, _Tensor):
+                    value = self.pointer(value, func.buffer_map[param].data in written)
+                values.append(value)
+            values += [symbols[v].astype(v.dtype) if symbols[v].dtype != v.dtype else symbols[v] for v in extra]
+            return Evaluate(TirCall("void", GlobalVar(direct_name(callee)), values))
+
+        self.steps.append(step)
+
+    def shape_function(self, func: PrimFunc) -> None:
+        """Computes symbolic extents out of known ones, as expressions."""
+        stores = func.body.seq if isinstance(func.body, SeqStmt) else [func.body]
+        load = _Loads(self.slots)
+        for store in stores:
+            assert isinstance(store, BufferStore)
+            self.slots[_int(store.indices[0])] = self.analyzer.simplify(load(store.value))
+
+    def runtime_function(self, call: Call) -> None:
+        """A function of the runtime that writes its results into its arguments."""
+        assert isinstance(call.op, ExternFunc)
+        info = call.struct_info_
+        if not _gives_nothing(info) and not self.is_unused(call):
+            raise NotNative(f"the runtime function `{call.op.global_symbol}` returns an object")
+        name, args = call.op.global_symbol, [self.value(a) for a in call.args]
+        for value in args:
+            if not isinstance(value, (_Tensor, PrimExpr, str)) or isinstance(value, DataType):
+                raise NotNative(f"`{name}` gets an argument that is neither a tensor nor a number nor a text")
+
+        def step() -> Stmt:
+            values = [self.packed_argument(v) for v in args]
+            return Evaluate(TirCall("int32", "tir.tvm_call_packed", [TirString(name), *values]))
+
+        self.steps.append(step)
+
+    def is_unused(self, call: Call) -> bool:
+        """Whether nobody uses what a call returns, as of the functions that a destination-passing call names."""
+        return all(b.var.name == "_" for block in self.func.body.blocks for b in block.bindings if b.value is call)
+
+    def packed_argument(self, value: _Value) -> PrimExpr:
+        if isinstance(value, str):
+            return TirString(value)
+        if not isinstance(value, _Tensor):
+            return value
+        shape = TirCall("handle", "tir.tvm_stack_make_shape", [e.astype("int64") for e in value.shape])
+        zero, ndim = const(0, "int64"), const(len(value.shape), "int32")
+        element = const(0, value.dtype)
+        return TirCall(
+            "handle", "tir.tvm_stack_make_array", [self.pointer(value, False), shape, const(0), ndim, element, zero]
+        )
+
+    # -- memory --
+
+    def _alloc_storage(self, args: Sequence[Expr]) -> _Storage:
+        extents, dtype, scope = self.value(args[0]), self.value(args[2]), self.value(args[3])
+        if not isinstance(extents, list) or scope != "global":
+            raise NotNative("a storage is not plain memory")
+        size: PrimExpr = const(DataType(dtype).itemsize, "int64")
+        for extent in extents:
+            size = size * extent
+        storage = _Storage(self.analyzer.simplify(size))
+        self.storages.append(storage)
+        return storage
+
+    def _alloc_tensor(self, args: Sequence[Expr]) -> _Tensor:
+        storage, offset, shape, dtype = map(self.value, args[:4])
+        if not isinstance(storage, _Storage) or not isinstance(shape, list):
+            raise NotNative("a tensor is allocated in an unknown storage")
+        storage.tensors += 1
+        return _Tensor(shape, DataType(dtype), storage=storage, offset=offset)
+
+    def _nothing(self, args: Sequence[Expr]) -> None:
+        return None
+
+    def _call_tir_dyn(self, args: Sequence[Expr]) -> None:
+        callee, values = args
+        assert isinstance(callee, GlobalVar) and isinstance(values, Tuple)
+        *tensors, shape = [self.value(v) for v in values.fields]
+        self.kernel(callee, [*tensors, *shape])
+
+    def _reshape(self, args: Sequence[Expr]) -> _Tensor:
+        tensor, shape = self.tensor(args[0]), self.value(args[1])
+        before, after = _product(tensor.shape), _product(shape)
+        if not self.analyzer.can_prove_equal(before, after):
+            self.require(before.equal(after), f"ValueError: {self.name}: a reshape changes the number of elements")
+        return _Tensor(shape, tensor.dtype, tensor.storage, tensor.offset, tensor.buffer, tensor.constant, tensor.param)
+
+    # -- shapes --
+
+    def _match_shape(self, args: Sequence[Expr]) -> None:
+        value = self.value(args[0])
+        shape = value.shape if isinstance(value, _Tensor) else value
+        size, *rest = [self.value(a) for a in args[2:]]
+        count = _int(size)
+        if not isinstance(shape, (list, tuple)) and not hasattr(shape, "__len__"):
+            raise NotNative("the shape of an unknown value is matched")
+        if len(shape) != count:
+            raise NotNative("a shape of another number of dimensions is matched")
+        context = rest[2 * count] if len(rest) > 2 * count else ""
+        for axis, extent in enumerate(shape):
+            self.match(extent, _int(rest[2 * axis]), _int(rest[2 * axis + 1]), f"{context}shape[{axis}]")
+
+    def _match_prim_value(self, args: Sequence[Expr]) -> None:
+        value, _, code, operand, *rest = map(self.value, args)
+        if not isinstance(value, PrimExpr):
+            raise NotNative("an unknown number is matched")
+        self.match(value.astype("int64"), _int(code), _int(operand), rest[0] if rest else "")
+
+    def match(self, extent: PrimExpr, code: int, operand: int, what: str) -> None:
+        if code == MatchShapeCode.STORE_TO_HEAP:
+            self.slots[operand] = extent
+            return
+        if code == MatchShapeCode.NO_OP:
+            return
+        expected = const(operand, "int64") if code == MatchShapeCode.ASSERT_EQUAL_TO_IMM else self.slots[operand]
+        if extent is not expected and not self.analyzer.can_prove_equal(extent, expected):
+            self.require(extent.equal(expected), f"ValueError: {what}: expected {expected}")
+
+    def require(self, condition: PrimExpr, message: str) -> None:
+        self.steps.append(lambda: AssertStmt(condition, message, Evaluate(const(0))))
+
+    def _make_shape(self, args: Sequence[Expr]) -> list[PrimExpr]:
+        size, *codes = [_int(self.value(a)) for a in args[1:]]
+        return [self.made(codes[2 * axis], codes[2 * axis + 1]) for axis in range(size)]
+
+    def _make_prim_value(self, args: Sequence[Expr]) -> PrimExpr:
+        return self.made(*[_int(self.value(a)) for a in args[1:3]])
+
+    def made(self, code: int, operand: int) -> PrimExpr:
+        return const(operand, "int64") if code == MakeShapeCode.USE_IMM else self.slots[operand]
+
+    def _shape_of(self, args: Sequence[Expr]) -> list[PrimExpr]:
+        return list(self.tensor(args[0]).shape)
+
+    def _check_tensor(self, args: Sequence[Expr]) -> None:
+        """The arguments of a native function are checked when it is called; of other tensors all is known."""
+        tensor, ndim = self.tensor(args[0]), _int(self.value(args[1]))
+        dtypes = [self.value(a) for a in args[2:-1]]
+        if ndim not in (-1, len(tensor.shape)) or any(d and d != tensor.dtype for d in dtypes):
+            raise NotNative("a check of a tensor fails always")
+
+    _BY_OPERATOR: ClassVar[dict[str, Callable[..., _Value]]] = {
+        "relax.null_value": _nothing,
+        "relax.vm.alloc_storage": _alloc_storage,
+        "relax.vm.alloc_tensor": _alloc_tensor,
+        "relax.vm.kill_object": _nothing,
+        "relax.vm.call_tir_dyn": _call_tir_dyn,
+    }
+    _BY_NAME: ClassVar[dict[str, Callable[..., _Value]]] = {
+        "vm.builtin.match_shape": _match_shape,
+        "vm.builtin.match_prim_value": _match_prim_value,
+        "vm.builtin.make_shape": _make_shape,
+        "vm.builtin.make_prim_value": _make_prim_value,
+        "vm.builtin.shape_of": _shape_of,
+        "vm.builtin.reshape": _reshape,
+        "vm.builtin.check_tensor_info": _check_tensor,
+        "vm.builtin.check_prim_value_info": _nothing,
+        "vm.builtin.null_value": _nothing,
+    }
+
+
+class _Plan:
+    """The numbers that depend on extents: an integer as it is, anything else by its place in the plan."""
+
+    def __init__(self) -> None:
+        self.exprs: list[PrimExpr] = []
+
+    def place(self, expr: PrimExpr) -> Any:
+        """An integer, or `[place]`."""
+        if isinstance(expr, IntImm):
+            return expr.value
+        self.exprs.append(expr)
+        return [len(self.exprs) - 1]
+
+
+class _Loads(Mapper):
+    """An expression over the shape heap with what its slots hold."""
+
+    def __init__(self, slots: dict[int, PrimExpr]):
+        super().__init__()
+        self.slots = slots
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        return self.slots[_int(load.indices[0])].astype("int64")
+
+
+def _gives_nothing(info: Any) -> bool:
+    from ...relax.struct_info import TupleStructInfo
+
+    return isinstance(info, TupleStructInfo) and not info.fields
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, IntImm):
+        return value.value
+    raise NotNative(f"`{value}` is no number")
+
+
+def _is_zero(expr: PrimExpr) -> bool:
+    return isinstance(expr, IntImm) and expr.value == 0
+
+
+def _product(extents: Sequence[PrimExpr]) -> PrimExpr:
+    size: PrimExpr = const(1, "int64")
+    for extent in extents:
+        size = size * extent
+    return size

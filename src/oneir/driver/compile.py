@@ -1,0 +1,30 @@
+"""`compile`: any module, whatever it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from ..ir.module import BaseFunc, IRModule
+from ..ir.transform import Pass
+from ..runtime.module import Module
+from ..tir.function import PrimFunc
+from .build import build
+
+if TYPE_CHECKING:
+    from ..runtime.vm.executable import Executable
+
+
+def compile(
+    mod: BaseFunc | IRModule,
+    target: Any = None,
+    *,
+    relax_pipeline: str | Pass | None = "default",
+    tir_pipeline: str | Pass | None = "default",
+) -> Module | Executable:
+    """Compiles a module: one with graph functions as `relax.build` does, one of loops alone as `build` does."""
+    functions = list(mod.functions.values()) if isinstance(mod, IRModule) else [mod]
+    if functions and all(isinstance(f, PrimFunc) for f in functions):
+        return build(cast("PrimFunc | IRModule", mod), target, tir_pipeline)
+    from .graph import build_graph  # graphs load much that loops do not need
+
+    return build_graph(mod, target, None, relax_pipeline, tir_pipeline)

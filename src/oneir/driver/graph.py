@@ -1,0 +1,105 @@
+"""Building graphs: from a module with graph functions to an executable.
+
+The pipeline lowers the graphs; what is left of them becomes bytecode, and native functions where it can; the loops are
+built as any others, with the native functions among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..codegen.program.bytecode import emit_bytecode, symbol_of
+from ..codegen.program.native import Native, NotNative, native_form, with_direct_kernels
+from ..ir.expr import GlobalVar
+from ..ir.module import BaseFunc, IRModule
+from ..ir.transform import Pass
+from ..relax import transform
+from ..relax.analysis.well_formed import verify_well_formed
+from ..relax.expr import Function
+from ..relax.pipeline import get_default_pipeline, get_pipeline
+from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.tensor import Tensor
+from ..runtime.vm.builder import ExecBuilder
+from ..runtime.vm.executable import Executable, NativeFunction
+from ..runtime.vm.native import NativeGraph
+from ..runtime.vm.program import Arg
+from ..target.target import Target
+from ..tir.function import PrimFunc
+from .build import as_target, build
+
+
+def build_graph(
+    mod: IRModule | BaseFunc,
+    target: Any = None,
+    params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    tir_pipeline: str | Pass | None = "default",
+    exec_mode: str = "bytecode",
+) -> Executable:
+    """An executable of a module's graph functions; see `oneir.relax.build`."""
+    if exec_mode not in ("bytecode", "compiled"):
+        raise InvalidValue(f'exec_mode is "bytecode" or "compiled", found {exec_mode!r}')
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise TypeMismatch(f"build expects an IRModule or a relax Function, found {type(mod).__name__}")
+    target = as_target(target)
+    lowered = lower_graph(mod, target, params, relax_pipeline)
+    builder = emit_bytecode(lowered)
+    program = builder.program()
+    natives = _native_forms(lowered, builder)
+    loops = _loops(lowered, natives)
+    library = build(loops, target, tir_pipeline) if loops.functions else None
+    forms: dict[str, NativeFunction] = {}
+    if library is not None:
+        forms = {name: NativeGraph(native.spec, library) for name, native in natives.items()}
+    return Executable(program, library, forms)
+
+
+def lower_graph(
+    mod: IRModule, target: Target, params: Mapping[str, Any] | None, relax_pipeline: str | Pass | None
+) -> IRModule:
+    """The module after a pipeline, checked before it."""
+    mod = transform.resolve_outputs(mod)
+    verify_well_formed(mod)
+    if params:
+        mod = transform.BindParams("main", dict(params))(mod)
+    if relax_pipeline is None:
+        return mod
+    if isinstance(relax_pipeline, str):
+        named = relax_pipeline == "default"
+        relax_pipeline = get_default_pipeline(target) if named else get_pipeline(relax_pipeline)
+    with target:
+        return relax_pipeline(mod)
+
+
+def _native_forms(mod: IRModule, builder: ExecBuilder) -> dict[str, Native]:
+    """The native forms of the functions that have one, by name."""
+
+    def place_of(constant: Tensor) -> int:
+        return _constant_place(builder, constant)
+
+    found: dict[str, Native] = {}
+    for var, func in mod.functions_items():
+        if isinstance(func, Function):
+            try:
+                found[symbol_of(var, func)] = native_form(mod, symbol_of(var, func), func, place_of)
+            except NotNative:
+                continue
+    return found
+
+
+def _constant_place(builder: ExecBuilder, constant: Tensor) -> int:
+    return Arg.from_word(builder.convert_constant(constant)).value
+
+
+def _loops(mod: IRModule, natives: Mapping[str, Native]) -> IRModule:
+    """The TensorIR functions of a lowered module and of its native graph functions."""
+    functions: dict[GlobalVar, Any] = {v: f for v, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    kernels: set[GlobalVar] = set()
+    for native in natives.values():
+        kernels |= native.kernels
+        for name, func in native.functions.items():
+            functions[GlobalVar(name)] = func
+    return with_direct_kernels(IRModule(functions), kernels)

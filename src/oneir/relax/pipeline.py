@@ -1,0 +1,135 @@
+"""Pipelines: the passes that take a graph from operators to what a program is made of.
+
+mod = relax.get_pipeline("zero")(mod)   # operators become fused loops
+ex = relax.build(mod, relax_pipeline="default")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.module import IRModule
+from ..ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ..runtime.error import NotRegistered
+from ..target.target import Target
+from . import transform
+
+
+def library_dispatch_passes(target: Any) -> list[Pass]:
+    """Operators that a library computes: none on processors, where all code is our own."""
+    return []
+
+
+def legalize_passes(target: Any) -> list[Pass]:
+    """Operators become fused loops."""
+    return [
+        transform.DecomposeOpsForInference(),
+        transform.CanonicalizeBindings(),
+        transform.LegalizeOps(),
+        transform.AnnotateTIROpPattern(),
+        transform.FoldConstant(),
+        transform.FuseOps(),
+        transform.FuseTIR(),
+    ]
+
+
+def dataflow_lower_passes(target: Any) -> list[Pass]:
+    """Values of graphs become memory that is written and read."""
+    return [
+        transform.RewriteDataflowReshape(),
+        transform.ToNonDataflow(),
+        transform.RemovePurityChecking(),
+        transform.CallTIRRewrite(),
+    ]
+
+
+def finalize_passes(target: Any) -> list[Pass]:
+    """Memory is planned, and what is left becomes calls of the runtime."""
+    return [
+        transform.StaticPlanBlockMemory(),
+        transform.LowerAllocTensor(),
+        transform.KillAfterLastUse(),
+        transform.LowerRuntimeBuiltin(),
+        transform.ComputePrimValue(),
+        transform.VMShapeLower(),
+        transform.AttachGlobalSymbol(),
+    ]
+
+
+def zero_pipeline(*, enable_warning: bool = False) -> Pass:
+    """Operators become loops, constants are folded, loops are fused."""
+    return Sequential(
+        [
+            transform.LegalizeOps(enable_warning=enable_warning),
+            transform.AnnotateTIROpPattern(),
+            transform.FoldConstant(),
+            transform.FuseOps(),
+            transform.FuseTIR(),
+        ],
+        name="zero_pipeline",
+    )
+
+
+def default_build_pipeline() -> Pass:
+    """From a graph, legalized or not, to what a program is made of; nothing is fused."""
+    passes = [transform.LegalizeOps(), *dataflow_lower_passes(None), *finalize_passes(None)]
+    return Sequential(passes, name="default_build_pipeline")
+
+
+def static_shape_tuning_pipeline(
+    total_trials: int = 0, target: Any = None, work_dir: str = "tuning_logs", **kwargs: Any
+) -> Pass:
+    """For graphs of static shapes: operators become fused loops, layers are decomposed for inference.
+
+    Without trials nothing is searched for, and the loops run as the target's default schedules make them.
+    """
+    if total_trials:
+        raise NotRegistered("no search over schedules is available; call it with total_trials=0")
+    return Sequential(
+        [transform.DecomposeOpsForInference(), transform.CanonicalizeBindings(), zero_pipeline()],
+        name="static_shape_tuning_pipeline",
+    )
+
+
+def get_default_pipeline(target: Any) -> Pass:
+    """All passes for a target, from operators to a program."""
+    target = target if isinstance(target, Target) or target is None else Target(target)
+
+    def transform_module(mod: IRModule, ctx: PassContext) -> IRModule:
+        passes = [
+            *library_dispatch_passes(target),
+            *legalize_passes(target),
+            *dataflow_lower_passes(target),
+            *finalize_passes(target),
+        ]
+        return Sequential(passes, name="default_pipeline")(mod)
+
+    return ModulePass(transform_module, PassInfo(0, "default_pipeline"))
+
+
+_pipelines: dict[str, Callable[..., Pass]] = {
+    "zero": zero_pipeline,
+    "default": lambda: get_default_pipeline(Target.current(allow_none=True)),
+    "default_build": default_build_pipeline,
+    "static_shape_tuning": static_shape_tuning_pipeline,
+}
+
+
+def get_pipeline(name: str = "zero", **kwargs: Any) -> Pass:
+    """The pipeline of that name, made with the options that it takes."""
+    if name not in _pipelines:
+        raise NotRegistered(f"no pipeline {name!r} is registered; there are {', '.join(sorted(_pipelines))}")
+    return _pipelines[name](**kwargs)
+
+
+def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
+    """A decorator that makes a function, which returns a pass, known as a pipeline."""
+    if name in _pipelines:
+        raise NotRegistered(f"a pipeline {name!r} is registered already")
+
+    def register(func: Callable[..., Pass]) -> Callable[..., Pass]:
+        _pipelines[name] = func
+        return func
+
+    return register
