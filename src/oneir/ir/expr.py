@@ -222,11 +222,11 @@ PrimExprWithOp = PrimExpr
 class RelaxExpr(BaseExpr):
     """Base of graph expressions.
 
-    What is known about the value of one while compiling is its struct info. It is worked out once the expression becomes
-    part of a program; `struct_info_` is None until then.
+    What is known about the value of one while compiling is its struct info. It is worked out once the expression
+    becomes part of a program; `struct_info_` is None until then.
     """
 
-    struct_info_: Any = derived()
+    struct_info_: Any = derived(saved=True)
 
     @property
     def struct_info(self) -> Any:

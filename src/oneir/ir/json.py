@@ -67,11 +67,11 @@ class _Save:
             node, ready = stack.pop()
             if id(node) in self.indices:
                 continue
-            fields = [f for f in node._init_fields if not isinstance(node, Op)]
+            fields = () if isinstance(node, Op) else node._saved_fields
             if not ready:
                 stack.append((node, True))
                 for field in reversed(fields):
-                    stack += [(child, False) for child in _nodes_of(getattr(node, field.name))]
+                    stack += [(child, False) for child in _nodes_of(getattr(node, field.name, None))]
                 continue
             self.indices[id(node)] = len(self.nodes)
             if isinstance(node, Op):
@@ -80,10 +80,10 @@ class _Save:
                 self.nodes.append([node.type_key, self.fields(node, fields)])
         return {"format": "oneir", "version": VERSION, "root": self.value(value, "root"), "nodes": self.nodes}
 
-    def fields(self, node: Node, fields: list[Field]) -> dict[str, Any]:
+    def fields(self, node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
         out = {}
         for field in fields:
-            value = getattr(node, field.name)
+            value = getattr(node, field.name, None)
             if value is not field.default:
                 out[field.name] = self.value(value, f"{node.type_key}.{field.name}")
         return out
@@ -248,10 +248,16 @@ class _Load:
 
 def _make(cls: type[Node], values: dict[str, Any]) -> Node:
     arguments = {f.name: f.argument for f in cls._init_fields}
+    derived = {f.name: values.pop(f.name) for f in cls._saved_fields if f.kind == "derived" and f.name in values}
     unknown = values.keys() - arguments.keys()
     if unknown:
         raise TypeMismatch(f"the class has no field {', '.join(sorted(unknown))}")
-    return cls(**{arguments[name]: value for name, value in values.items()})
+    node = cls(**{arguments[name]: value for name, value in values.items()})
+    for name, value in derived.items():
+        if not isinstance(value, Node):
+            raise TypeMismatch(f"the field {name} holds a node, found {value!r}")
+        setattr(node, name, value)
+    return node
 
 
 def _load_array(tag: str, dtype: str, shape: list[int], data: str) -> Any:

@@ -37,7 +37,7 @@ node_classes: dict[str, type[Node]] = {}
 class Field:
     """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
 
-    __slots__ = ("argument", "convert", "default", "defines", "kind", "name", "shape")
+    __slots__ = ("argument", "convert", "default", "defines", "kind", "name", "saved", "shape")
 
     def __init__(
         self,
@@ -46,6 +46,7 @@ class Field:
         convert: Callable[[Any], Any] | None = None,
         defines: bool = False,
         argument: str = "",
+        saved: bool = True,
     ):
         self.name = ""
         self.argument = argument  # the constructor's name for the field, where that is another than the field's
@@ -53,6 +54,7 @@ class Field:
         self.default = default
         self.convert = convert
         self.defines = defines
+        self.saved = saved
         self.shape = "one"  # "one", "optional", "array", "optional array", "mapping"
 
 
@@ -83,9 +85,9 @@ def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = No
     return Field("binder", default, convert, argument=argument)
 
 
-def derived() -> Any:
-    """A slot that `_derive` fills from the other fields."""
-    return Field("derived")
+def derived(*, saved: bool = False) -> Any:
+    """A slot that `_derive` fills from the other fields. `saved`: JSON keeps it, for it may be filled in later."""
+    return Field("derived", None, saved=saved)
 
 
 def meta(default: Any = None) -> Any:
@@ -144,6 +146,7 @@ class NodeMeta(type):
         ordered = [f for f in merged.values() if f.kind != "meta"] + [f for f in merged.values() if f.kind == "meta"]
         cls._fields = tuple(ordered)
         cls._init_fields = tuple(f for f in ordered if f.kind != "derived")
+        cls._saved_fields = tuple(f for f in ordered if f.saved)
         cls._compared = tuple(
             [f for f in ordered if f.kind == "binder"] + [f for f in ordered if f.kind in ("child", "attr")]
         )
@@ -254,6 +257,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
     __slots__ = ()
     _fields: ClassVar[tuple[Field, ...]]
     _init_fields: ClassVar[tuple[Field, ...]]
+    _saved_fields: ClassVar[tuple[Field, ...]]
     _compared: ClassVar[tuple[Field, ...]]
     _shared: ClassVar[bool]
     _keyword_init: ClassVar[bool]

@@ -496,7 +496,7 @@ class ExternFunc(BaseFunc, ExprWithOp):
 
     global_symbol: str
     attrs: DictAttrs = attr(None, convert=as_dict_attrs)
-    struct_info_: Any = derived()
+    struct_info_: Any = derived(saved=True)
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 from ...ir.dtype import DataType
 from ...ir.expr import PrimExpr, const
 from ...runtime.error import TypeMismatch
+from ...runtime.registry import register_func
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, Tuple, Var
 from ..struct_info import (
     VOID,
@@ -182,6 +183,12 @@ def _bytes(dtype: DataType) -> int:
     return (dtype.bits * dtype.lanes + 7) // 8
 
 
+# By name, so that a lowered program can be saved.
+_VIEW, _SAME = "tvm.relax.struct_info.infer_view_sinfo", "tvm.relax.struct_info.infer_ensure_zero_offset_sinfo"
+register_func(_VIEW, _view_struct_info)
+register_func(_SAME, same_as_input)
+
+
 def _lower_view(builder: Any, call: Call) -> Expr:
     data, shape, dtype, offset = call.args
     if _is_left_out(shape) and _is_left_out(dtype) and _is_left_out(offset):
@@ -197,7 +204,7 @@ def _lower_view(builder: Any, call: Call) -> Expr:
         dtype = DataTypeImm(info.dtype)
     if _is_left_out(offset):
         offset = PrimValue(0)
-    signature = FuncStructInfo.opaque_func(derive_func=_view_struct_info, purity=True)
+    signature = FuncStructInfo.opaque_func(derive_func=_VIEW, purity=True)
     return Call(ExternFunc("runtime.TVMTensorCreateView", signature), [data, shape, dtype, offset])
 
 
@@ -216,7 +223,7 @@ ensure_zero_offset.reference(lambda data: data)
 
 
 def _lower_ensure_zero_offset(builder: Any, call: Call) -> Expr:
-    signature = FuncStructInfo.opaque_func(derive_func=same_as_input, purity=True)
+    signature = FuncStructInfo.opaque_func(derive_func=_SAME, purity=True)
     return Call(ExternFunc("vm.builtin.ensure_zero_offset", signature), call.args)
 
 
