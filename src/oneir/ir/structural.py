@@ -228,7 +228,7 @@ class _Digest:
             self.tokens.append(f"#{number}")
             return
         if node._is_variable and not (binding or self.map_free_vars):
-            self.tokens.append(f"free {node.name} {node.dtype}")
+            self.tokens.append(f"free {node.name} {getattr(node, 'dtype', '')}")
             return
         self.tokens.append(node.type_key)
         for field in node._compared:

@@ -139,6 +139,7 @@ class _Frame:
         self.blocks: list[BindingBlock] = []
         self.bindings: list[Binding] | None = None
         self.dataflow = False
+        self.emitted: dict[int, tuple[Expr, Var]] = {}
 
     def knows(self, var: Var) -> bool:
         frame: _Frame | None = self
@@ -253,7 +254,7 @@ class BlockBuilder:
         frame = self._frames[-1]
         if frame.bindings is not None:
             raise InvalidValue("a block is open already; close it with end_block first")
-        frame.bindings, frame.dataflow = [], dataflow
+        frame.bindings, frame.dataflow, frame.emitted = [], dataflow, {}
 
     def end_block(self) -> BindingBlock:
         """Closes the open block and returns it."""
@@ -438,6 +439,15 @@ class BlockBuilder:
         with deep_recursion():
             value = self._normalizer.normalize(as_graph_expr(expr))
         return self._bind(value, name_hint, DataflowVar if self.current_block_is_dataflow() else Var)
+
+    def emit_once(self, expr: Expr) -> Var:
+        """The variable of a value that may stand in several places of what is emitted to one block."""
+        emitted = self._open_frame().emitted
+        known = emitted.get(id(expr))
+        if known is None:
+            # The expression is kept, so that its id stays its own.
+            known = emitted[id(expr)] = (expr, self.emit(expr))
+        return known[1]
 
     def _bind(self, value: Expr, name_hint: str, kind: type[Var]) -> Var:
         name = self._names.fresh(name_hint or ("lv" if kind is DataflowVar else "gv"))

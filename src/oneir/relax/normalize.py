@@ -112,7 +112,7 @@ class Normalizer:
             return self.normalize(expr)
         if isinstance(expr, Tuple):
             return self.tuple(expr)
-        return self.builder.emit(expr)
+        return self.builder.emit_once(expr)
 
     def call(self, call: Call) -> Call:
         op = call.op if isinstance(call.op, LEAVES) else self.argument(call.op)

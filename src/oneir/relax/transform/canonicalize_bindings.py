@@ -99,7 +99,11 @@ class _SymbolicVariables(SymbolicMutator):
         outside = dict(self.values)
         func = super().visit_function_(op)
         self._restore(outside)
-        return func
+        assert isinstance(func, Function)
+        if func.params == op.params and func.body is op.body:
+            return op
+        # What the body finds out does not change what the function is declared to return.
+        return func.replace(ret_struct_info=op.ret_struct_info)
 
     def visit_if_(self, op: If) -> Expr:
         cond, outside = self.visit_expr(op.cond), dict(self.values)
