@@ -43,7 +43,7 @@ def compute(
     """The tensor whose element at indices (i, j, ...) is `fcompute(i, j, ...)`.
 
     A function that returns a tuple gives several tensors of one shape. The indices are named after the function's
-    parameters; `varargs_names` names those of `*args`.
+    parameters; those of `*args` are i0, i1, ... (ax0, ax1, ... of `*ax`) unless `varargs_names` names them.
     """
     shape = expr_array(_shape(shape))
     names = _index_names(fcompute, len(shape), varargs_names)
@@ -74,7 +74,8 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: list[st
         missing = ndim - len(names)
         if varargs_names is not None and len(varargs_names) != missing:
             raise InvalidValue(f"expected {missing} names for *{star}, found {len(varargs_names)}")
-        names += varargs_names if varargs_names is not None else [f"{star}{i}" for i in range(missing)]
+        stem = star if star == "ax" else "i"
+        names += varargs_names if varargs_names is not None else [f"{stem}{i}" for i in range(missing)]
     if len(names) != ndim:
         raise TypeMismatch(f"the function of a compute takes {len(names)} indices, the shape has {ndim} dimensions")
     return names
