@@ -1,4 +1,4 @@
-"""Giving variables of a graph other values, and copying functions.
+"""Giving variables of a graph other values.
 
 bind(func, {x: weight}, {n: 16})
 """
@@ -6,7 +6,7 @@ bind(func, {x: weight}, {n: 16})
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..arith import Analyzer
 from ..ir.expr import IntImm, PrimExpr
@@ -14,7 +14,6 @@ from ..ir.expr import Var as TirVar
 from ..ir.visitor import deep_recursion
 from ..tir.stmt_functor import substitute
 from .analysis.struct_info import bind_extents
-from .analysis.symbolic_vars import defined_symbolic_vars
 from .expr import Expr, Function, Var
 from .expr_functor import PyExprMutator
 
@@ -72,18 +71,3 @@ def infer_symbolic_values(bindings: Mapping[Var, Expr]) -> dict[TirVar, PrimExpr
     for var, value in bindings.items():
         bind_extents(var.struct_info, value.struct_info, found)
     return found
-
-
-class _Copier(SymbolicMutator):
-    def visit_var_def_(self, var: Var) -> Var:
-        info = var.struct_info_
-        new: Any = type(var)(var.name, None if info is None else self.visit_struct_info(info), var.span)
-        self.set_var_remap(var, new)
-        return new
-
-
-def copy_with_new_vars(func: Function) -> Function:
-    """A function equal to another one, all of whose variables, symbolic ones too, are its own."""
-    symbolic = {var: var.copy_with_name(var.name) for var in defined_symbolic_vars(func)}
-    with deep_recursion():
-        return _Copier(symbolic).visit_expr(func)

@@ -18,9 +18,10 @@ from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
 from ...runtime.error import TypeMismatch
 from ..analysis import detect_recursion, remove_all_unused
 from ..analysis.struct_info import call_error
+from ..copy_function import copy_with_new_vars
 from ..expr import Call, DataflowBlock, Expr, Function, SeqExpr, Var, VarBinding
 from ..expr_functor import PyExprMutator
-from ..substitute import bind, copy_with_new_vars, infer_symbolic_values
+from ..substitute import bind, infer_symbolic_values
 from .canonicalize_bindings import canonicalize_bindings
 
 

@@ -19,11 +19,12 @@ from ...ir.module import IRModule
 from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
 from ...runtime.error import InvalidValue
 from ..analysis import erase_to_well_defined, free_vars, tir_vars_in_struct_info
+from ..copy_function import copy_with_new_vars
 from ..expr import Call, Expr, Function, SeqExpr, Tuple, Var, VarBinding
 from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..op.base import invoke_closure, invoke_pure_closure, make_closure
 from ..struct_info import FuncStructInfo, StructInfo
-from ..substitute import bind, copy_with_new_vars
+from ..substitute import bind
 
 Path = tuple[str, ...]
 """Where a local function is: the name of the function of the module, then the variables down to its own."""
