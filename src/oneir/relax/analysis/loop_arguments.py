@@ -77,7 +77,7 @@ def _passed(call: Call) -> list[StructInfo] | str:
             return f"`{call.op.name}` has {len(outputs)} outputs and inplace_indices for {len(indices)}"
         for index in indices:
             if int(index) >= len(inputs):
-                return f"`{call.op.name}` writes an output into argument {index}, but there are {len(inputs)} arguments"
+                return f"`{call.op.name}` writes an output into argument {index}, but takes only {len(inputs)}"
         outputs = [o for o, index in zip(outputs, indices, strict=True) if int(index) < 0]
     numbers: list[StructInfo] = []
     if len(call.args) > 2:
@@ -104,7 +104,8 @@ def _scalar(param: TirVar, info: StructInfo) -> str | None:
 
 
 def _tensor(buffer: Any, info: StructInfo, values: Mapping[TirVar, PrimExpr], analyzer: Analyzer) -> str | None:
-    expected = f"a tensor of shape {list(buffer.shape)} and dtype {buffer.dtype}"
+    shape = ", ".join(str(e.value) if isinstance(e, IntImm) else str(e) for e in buffer.shape)
+    expected = f"a tensor of shape [{shape}] and dtype {buffer.dtype}"
     if not isinstance(info, TensorStructInfo):
         return None if isinstance(info, ObjectStructInfo) else f"expected {expected}, found {info}"
     if info.dtype != VOID and info.dtype != buffer.dtype:

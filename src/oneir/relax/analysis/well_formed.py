@@ -97,8 +97,9 @@ class _Checker:
             return WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
         if self.where is None:
             return WellFormedError(f"in `{self.name}`: {message}")
+        # What a printed binding uses is declared above it.
         lines = str(self.where).strip().splitlines()
-        quoted = "".join(f"\n    {line[:160]}" for line in lines[:6])
+        quoted = "".join(f"\n    {line[:160]}" for line in lines[-6:])
         return WellFormedError(f"in `{self.name}`: {message}{quoted}")
 
     # -- functions --
@@ -124,6 +125,7 @@ class _Checker:
             for param in func.params:
                 self._parameter(param)
             self.struct_info(func.ret_struct_info, "the result")
+            self.sequence(func.body)
             if self.check_struct_info and func.is_pure and not force_pure:
                 impure = find_impure_call(func.body)
                 if impure is not None:
@@ -132,7 +134,6 @@ class _Checker:
                         "make the function impure, or use call_pure_packed or the attribute relax.force_pure",
                         impure,
                     )
-            self.sequence(func.body)
             self._result(func)
         self.in_dataflow, self.symbols = outer
 

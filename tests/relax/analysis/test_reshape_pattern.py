@@ -1,0 +1,80 @@
+"""Loops that only give a tensor another shape, and those that do more."""
+
+from __future__ import annotations
+
+import pytest
+
+from oneir import te, tir
+from oneir.relax.analysis import has_reshape_pattern
+from oneir.script import tir as T
+from oneir.te import create_prim_func
+
+
+def loops(shape, out_shape, compute):
+    a = te.placeholder(shape, "float32", name="a")
+    return create_prim_func([a, te.compute(out_shape, lambda *i: compute(a, *i))], "int64")
+
+
+N = tir.Var("n", "int64")
+
+
+@pytest.mark.parametrize(
+    ("shape", "out_shape", "compute"),
+    [
+        ((4, 6), (24,), lambda a, i: a[i // 6, i % 6]),
+        ((4, 6), (2, 2, 6), lambda a, i, j, k: a[i * 2 + j, k]),
+        ((4, 6), (4, 6), lambda a, i, j: a[i, j]),
+        ((4, 6), (1, 4, 1, 6), lambda a, h, i, j, k: a[i, k]),
+        ((N, 16), (N, 4, 4), lambda a, i, j, k: a[i, j * 4 + k]),
+        ((N, 16), (N * 16,), lambda a, i: a[i // 16, i % 16]),
+    ],
+)
+def test_copies_in_row_major_order(shape, out_shape, compute):
+    assert has_reshape_pattern(loops(shape, out_shape, compute))
+
+
+@pytest.mark.parametrize(
+    ("shape", "out_shape", "compute"),
+    [
+        ((4, 6), (6, 4), lambda a, i, j: a[j, i]),
+        ((4, 6), (4, 6), lambda a, i, j: a[i, j] + 1.0),
+        ((4, 6), (12,), lambda a, i: a[i // 6, i % 6]),
+        ((4, 6), (4, 6), lambda a, i, j: a[3 - i, j]),
+        ((4, 1), (4, 6), lambda a, i, j: a[i, 0]),
+    ],
+)
+def test_other_loops(shape, out_shape, compute):
+    assert not has_reshape_pattern(loops(shape, out_shape, compute))
+
+
+def test_a_copy_of_every_second_row_only():
+    @T.prim_func
+    def half(A: T.Buffer((4, 2), "float32"), B: T.Buffer((8,), "float32")):
+        for i, j in T.grid(2, 2):
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi * 4 + vj] = A[vi * 2, vj]
+
+    assert not has_reshape_pattern(half)
+
+
+def test_a_reduction_is_no_copy():
+    @T.prim_func
+    def last(A: T.Buffer((4, 2), "float32"), B: T.Buffer((8,), "float32")):
+        for i, j in T.grid(4, 2):
+            with T.block("copy"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                B[vi * 2 + vj] = A[vi, vj]
+
+    assert not has_reshape_pattern(last)
+
+
+def test_one_buffer_is_no_copy():
+    @T.prim_func
+    def fill(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("fill"):
+                vi = T.axis.spatial(4, i)
+                A[vi] = T.float32(0)
+
+    assert not has_reshape_pattern(fill)
