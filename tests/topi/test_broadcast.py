@@ -105,6 +105,15 @@ def test_a_number_takes_the_dtype_of_the_tensor():
     assert topi.add(n, 1).same_as(n + 1) or str(topi.add(n, 1)) == "n + 1"
 
 
+def test_operators_of_python_over_tensors():
+    a, b = of((2, 3), "float32"), of((3,), "float32", 1, 5)
+    got = run(lambda x, y: [x + y, 2 - x, x * 3, 1 / y], a, b)
+    for result, expected in zip(got, [a + b, 2 - a, a * 3, 1 / b], strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-6)
+    scalar = te.placeholder((), name="s")
+    assert str(scalar * 2) == "s[()] * T.float32(2.0)"  # a tensor without dimensions is an expression
+
+
 @pytest.mark.parametrize(("shape", "target"), [((3, 1), (2, 3, 4)), ((), (2, 2)), ((1, 4), (0, 4)), ((2, 3), (2, 3))])
 def test_broadcast_to(shape, target):
     a = of(shape, "float32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir import operators as ops
@@ -14,6 +14,13 @@ from ..runtime.error import InvalidValue, TypeMismatch
 from ..tir.buffer import Buffer, DataProducer
 from ..tir.expr import IterVar, ProducerLoad, expr_array
 from ..tir.stmt import Stmt
+
+_operators: dict[str, Callable[[Any, Any], Any]] = {}
+
+
+def set_tensor_operators(operators: Mapping[str, Callable[[Any, Any], Any]]) -> None:
+    """Lets the operator inventory say what Python's `add`, `subtract`, `multiply` and `divide` make of tensors."""
+    _operators.update(operators)
 
 
 class TensorSlice(ExprOp):
@@ -64,6 +71,35 @@ class Tensor(ExprOp, DataProducer, shared=True):
             raise TypeMismatch(f"tensor `{self.name}` has {len(self.shape)} dimensions; index it to get a value")
         return self()
 
+    def __add__(self, other: Any) -> Any:
+        return self._operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._operate("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._operate("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._operate("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._operate("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._operate("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._operate("divide", other, self)
+
+    def _operate(self, name: str, lhs: Any, rhs: Any) -> Any:
+        """A tensor over all elements; of scalars, which are expressions, an expression."""
+        elementwise = any(isinstance(side, Tensor) and side.shape for side in (lhs, rhs))
+        return (_operators if elementwise and _operators else _SCALAR_OPERATORS)[name](lhs, rhs)
+
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Tensor):
             if not self.shape and not other.shape and self is not other:
@@ -95,6 +131,9 @@ class Tensor(ExprOp, DataProducer, shared=True):
     def name(self) -> str:
         """The name of the operation; with the output's number when there are several."""
         return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+
+_SCALAR_OPERATORS = {"add": ops.add, "subtract": ops.subtract, "multiply": ops.multiply, "divide": ops.divide}
 
 
 def _from_end(index: PrimExpr, extent: PrimExpr) -> PrimExpr:

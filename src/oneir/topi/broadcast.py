@@ -12,7 +12,7 @@ from .. import te
 from ..ir import operators as ops
 from ..ir.expr import Select
 from ..runtime.error import ShapeMismatch, TypeMismatch
-from ..te.tensor import Tensor
+from ..te.tensor import Tensor, set_tensor_operators
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
 from . import tag
@@ -237,3 +237,6 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         return Select(holds, if_true, if_false)
 
     return te.compute(shape, select, name="T_where", tag=tag.BROADCAST)
+
+
+set_tensor_operators({"add": add, "subtract": subtract, "multiply": multiply, "divide": divide})
