@@ -30,4 +30,6 @@ def dtype_value(dtype: Any) -> Expr:
 
 def text_value(text: Any) -> Expr:
     """A text as a value."""
+    if not isinstance(text, (Expr, str)):
+        raise TypeMismatch(f"expected a text, found {text!r}")
     return text if isinstance(text, Expr) else StringImm(text)

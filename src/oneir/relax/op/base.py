@@ -9,6 +9,7 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
 from ..normalize import from_sinfo_args
 from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from .arguments import text_value
 from .inference import fail, returns_nothing, returns_object, tensor_argument
 from .registry import operator
 
@@ -224,9 +225,9 @@ null_value.struct_info(returns_object)
 
 
 @operator("relax.print", pure=False)
-def print(*values: Any, format: str = "") -> Call:
+def print(*values: Any, format: str | Expr = "") -> Call:
     """Prints values when the program runs, put into `format` as `str.format` does."""
-    return Call(print.op, [StringImm(format), *map(as_graph_expr, values)])
+    return Call(print.op, [text_value(format), *map(as_graph_expr, values)])
 
 
 print.struct_info(returns_nothing)
@@ -236,8 +237,7 @@ print.struct_info(returns_nothing)
 def assert_op(condition: Any, format_args: Any = None, format: Any = "") -> Call:
     """Ends the program with an error unless `condition`, a bool, holds."""
     values = [] if format_args is None else format_args if isinstance(format_args, (list, tuple)) else [format_args]
-    text = StringImm(format) if isinstance(format, str) else format
-    return Call(assert_op.op, [as_graph_expr(condition), text, *map(as_graph_expr, values)])
+    return Call(assert_op.op, [as_graph_expr(condition), text_value(format), *map(as_graph_expr, values)])
 
 
 @assert_op.struct_info

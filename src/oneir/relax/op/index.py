@@ -139,7 +139,8 @@ def _strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
         if constant(step) == 0:
             raise fail(call, "the strides must not be 0")
         length = slice_length(first, last, step, extents[axis], call.attrs["assume_inbound"])
-        extents[axis] = builder.analyzer.simplify(length)
+        length = builder.analyzer.simplify(length)
+        extents[axis] = const(0, "int64") if (constant(length) or 0) < 0 else length
     return of_shape(info, extents)
 
 

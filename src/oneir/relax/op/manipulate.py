@@ -513,7 +513,7 @@ repeat.legalize(te_repeat, "repeat")
 
 
 @operator("relax.tile", pattern=OpPattern.BROADCAST)
-def tile(data: Expr, repeats: int | list[int]) -> Expr:
+def tile(data: Expr, repeats: int | Sequence[int]) -> Expr:
     """The tensor as a whole repeated along its dimensions; the shorter of shape and repeats is filled with ones."""
     return tile.call(data, repeats=axis_list(repeats))
 

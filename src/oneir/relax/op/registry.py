@@ -94,7 +94,7 @@ class Operator(Generic[P, R]):
     def legalize(
         self, te_function: Callable[..., Any], hint: str | None = None, *, inline_scalars: bool = False
     ) -> None:
-        """Registers the tensor expression that computes a call: `te_function(*args, **attrs)`.
+        """Registers the tensor expression that computes a call: `te_function(*args, *attrs)`.
 
         The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
         constants without dimensions become numbers in the loops, as long as one tensor remains.
@@ -103,7 +103,7 @@ class Operator(Generic[P, R]):
 
         def legalize(builder: Any, call: Call) -> Expr:
             args = with_inlined_scalars(call.args) if inline_scalars else call.args
-            return builder.call_te(te_function, *args, **call.attrs.values_by_name, primfunc_name_hint=name)
+            return builder.call_te(te_function, *args, *call.attrs.values(), primfunc_name_hint=name)
 
         self.legalize_as(legalize)
 

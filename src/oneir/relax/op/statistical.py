@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import te, topi
+from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
@@ -82,7 +83,7 @@ def te_mean(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tens
     count: PrimExpr = const(1, "int32")
     for i in range(x.ndim) if axis is None else axis:
         count = count * x.shape[i]
-    return topi.divide(topi.sum(x, axis, keepdims), count)
+    return topi.divide(topi.sum(x, axis, keepdims), ops.cast(x.dtype, count))
 
 
 def te_variance(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tensor:

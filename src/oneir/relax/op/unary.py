@@ -54,7 +54,7 @@ def _float_unary(
 abs = _unary("abs", "|x|", np.abs, topi.abs)
 negative = _unary("negative", "-x", np.negative, topi.negative)
 sign = _unary("sign", "-1, 0 or 1, as x is; 0 for NaN.", numerics.sign, topi.sign)
-square = _unary("square", "x * x", np.square, lambda x: x * x)
+square = _unary("square", "x * x", np.square, lambda x: topi.multiply(x, x))
 ceil = _unary("ceil", "x rounded up.", numerics.of_floats(np.ceil), topi.ceil)
 floor = _unary("floor", "x rounded down.", numerics.of_floats(np.floor), topi.floor)
 round = _unary("round", "The nearest whole number; of two, the even one.", numerics.of_floats(np.rint), topi.round)
