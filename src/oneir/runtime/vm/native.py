@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..error import InvalidValue
+from ..error import InvalidValue, OneIRError
 from ..signature import Signature, explain
-from ..tensor import Tensor, empty, tensor
+from ..tensor import Tensor, empty, maker, tensor
 from .program import VMFunction
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class NativeGraph:
         spec, arenas = self.spec, list[Tensor]()
         (output,) = spec.outputs
         assert isinstance(spec.arena, int)
-        shape, dtype, arena_size, count = output.shape, output.dtype, spec.arena, spec.params
-        make_output = _allocator(shape, dtype)
+        arena_size, count = spec.arena, spec.params
+        make_output = maker([e for e in output.shape if isinstance(e, int)], output.dtype)
 
         def call(*args: Any) -> Any:
             if len(args) != count:
@@ -174,7 +174,11 @@ class NativeGraph:
             sizes: list[int] = []
             if plan is not None:
                 numbers = empty((places,), "int64")
-                plan(*args, numbers)
+                try:
+                    plan(*args, numbers)
+                except OneIRError:
+                    check(args)  # says the same of the function that the user called
+                    raise
                 sizes = numbers.numpy().tolist()
             outputs = [empty(tuple(_known(e, sizes) for e in o.shape), o.dtype) for o in spec.outputs]
             size = _known(spec.arena, sizes)
@@ -187,10 +191,6 @@ class NativeGraph:
             return _result(spec.result, outputs, args, executable)
 
         return call
-
-
-def _allocator(shape: tuple[Number, ...], dtype: str) -> Callable[[], Tensor]:
-    return lambda: empty(shape, dtype)  # type: ignore
 
 
 def _count_check(signature: Signature) -> Callable[[Sequence[Any]], None]:
