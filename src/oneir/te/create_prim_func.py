@@ -9,7 +9,7 @@ from ..arith import Analyzer
 from ..ir.container import Array
 from ..ir.dtype import DataType
 from ..ir.expr import PrimExpr, Range, Select, Var, as_expr, const
-from ..ir.visitor import Mapper, deep_recursion
+from ..ir.visitor import Mapper, deep_recursion, post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..tir.analysis.block_access_region import get_block_read_write_region
 from ..tir.analysis.undefined_vars import undefined_vars
@@ -237,19 +237,18 @@ class _Builder:
     def scan(self, op: ScanOp) -> Stmt:
         """The first states, then a loop over the later ones, in order."""
         stmts: list[Stmt] = []
-        updates = []
         for i, tensors in enumerate(zip(op.init, op.update, op.state_placeholder, strict=True)):
             buffer = self.buffer_of(op.output(i))
             self.buffers.update(dict.fromkeys(tensors, buffer))
-        for init, update in zip(op.init, op.update, strict=True):
-            if not (isinstance(init.op, ComputeOp) and isinstance(update.op, ComputeOp)):
+        for init in op.init:
+            if not isinstance(init.op, ComputeOp):
                 raise UnsupportedError(f"`{op.name}`: the init and the update of a scan must be te.compute")
             stmts.append(self.nest(init.op, [init]))
-            updates.append(self.nest(update.op, [update], op.scan_axis))
-        if len(updates) == 1:
-            return flat_seq([*stmts, updates[0]])
-        # Several states advance together: their loops over the scan axis become one.
-        loops = [loop for loop in updates if isinstance(loop, For)]
+        steps = [self.nest(step, outputs, op.scan_axis) for step, outputs in _scan_steps(op)]
+        if len(steps) == 1:
+            return flat_seq([*stmts, steps[0]])
+        # All that is computed for one step comes before the next: the loops over the scan axis become one.
+        loops = [loop for loop in steps if isinstance(loop, For)]
         first = loops[0]
         bodies = [substitute(loop.body, {loop.loop_var: first.loop_var}) for loop in loops]
         return flat_seq([*stmts, first.replace(body=flat_seq(bodies))])
@@ -317,17 +316,56 @@ def _reduces_nothing(op: ComputeOp) -> bool:
 
 def scan_inputs(op: ScanOp) -> list[Tensor]:
     """What a recurrence reads besides its own states."""
+    inside = {id(state.op) for state in op.state_placeholder} | {id(step) for step, _ in _scan_steps(op)}
+    reads = [read for init in op.init for read in init.op.input_tensors]
+    reads += [read for step, _ in _scan_steps(op) for read in step.input_tensors]
+    return list(dict.fromkeys(read for read in reads if id(read.op) not in inside))
+
+
+def _scan_steps(op: ScanOp) -> list[tuple[ComputeOp, list[Tensor]]]:
+    """What a recurrence computes anew in each step, each after what it reads: the updates, and what between the states
+    and them depends on a state.
+    """
     states = {id(state.op) for state in op.state_placeholder}
-    found: dict[Tensor, None] = {}
-    for tensor in (*op.init, *op.update):
-        for read in tensor.op.input_tensors:
-            if id(read.op) not in states:
-                if any(id(t.op) in states for t in read.op.input_tensors):
-                    raise UnsupportedError(
-                        f"`{op.name}`: `{read.op.name}` depends on a state; write it into the update of the scan"
-                    )
-                found[read] = None
-    return list(found)
+    updates = {id(update.op): update for update in op.update}
+    changing: dict[Operation, bool] = {}
+
+    def visit(found: Operation) -> bool:
+        if id(found) in states:
+            return True
+        if found not in changing:
+            parts = [visit(read.op) for read in found.input_tensors]
+            changing[found] = any(parts) or id(found) in updates
+        return changing[found]
+
+    for update in op.update:
+        visit(update.op)
+    steps: list[tuple[ComputeOp, list[Tensor]]] = []
+    for step in (found for found, changes in changing.items() if changes):
+        if not isinstance(step, ComputeOp):
+            raise UnsupportedError(f"`{op.name}`: the init and the update of a scan must be te.compute")
+        outputs = [updates[id(step)]] if id(step) in updates else [step.output(i) for i in range(step.num_outputs)]
+        steps.append((step, outputs))
+    _check_times(op, steps)
+    return steps
+
+
+def _check_times(op: ScanOp, steps: list[tuple[ComputeOp, list[Tensor]]]) -> None:
+    """What lies between states and updates exists for the current step only."""
+    between = {id(step) for step, outputs in steps if not any(o is u for o in outputs for u in op.update)}
+
+    for step, _ in steps:
+        time = step.axis[0].var if step.axis else None
+
+        def check(node: Any, time: Var | None = time) -> None:
+            if isinstance(node, ProducerLoad) and id(node.producer.op) in between and node.indices[0] is not time:
+                raise UnsupportedError(
+                    f"`{op.name}`: `{node.producer.op.name}` depends on a state; write it into the update of the scan, "
+                    f"or read it at the step itself, `{time}`"
+                )
+
+        for value in step.body:
+            post_order_visit(value, check)
 
 
 class _Loads(Mapper):

@@ -123,10 +123,10 @@ def _check_groups(inp: Tensor, filt: Tensor, in_channel: Any, group_channel: Any
         raise InvalidValue(f"topi.nn.conv: expected at least 1 group, found {count}")
     if count is not None and filters is not None and filters % count:
         raise ShapeMismatch(f"topi.nn.conv: {filters} output channels do not divide into {count} groups")
-    if None not in (channels, of_group, count) and channels != of_group * count:  # pyright: ignore
+    if channels is not None and of_group is not None and count is not None and channels != of_group * count:
         raise ShapeMismatch(
             f"topi.nn.conv: data of shape {shape_text(inp.shape)} has {channels} channels, the filter of shape "
-            f"{shape_text(filt.shape)} in {count} groups takes {of_group * count}"  # pyright: ignore
+            f"{shape_text(filt.shape)} in {count} groups takes {of_group * count}"
         )
 
 

@@ -10,6 +10,7 @@ from ...ir import operators as ops
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ..index import constant, require_ndim, shape_text
+from .dilate import dilate
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
 
@@ -71,5 +72,61 @@ def _depthwise(
         (batch, *placed(out_channels, out)),
         element if first else lambda b, i, j, c: element(b, c, i, j),
         name="DepthwiseConv2d",
+        tag=function,
+    )
+
+
+def depthwise_conv2d_backward_input_nhwc(
+    Filter: Tensor, Out_grad: Tensor, oshape: Any, ishape: Any, stride: Any, padding: Any
+) -> Tensor:
+    """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its input, from that over its output.
+
+    `oshape` and `ishape` are the shapes of its output and its input.
+    """
+    function = "depthwise_conv2d_backward_input_nhwc"
+    require_ndim(Filter, 4, f"nn.{function}", "Filter")
+    require_ndim(Out_grad, 4, f"nn.{function}", "Out_grad")
+    height, width, _, multiplier = Filter.shape
+    strides = per_dimension(stride, 2, function, "stride")
+    before, after = padding_of(padding, [height, width], function)
+    spread = dilate(Out_grad, [1, *strides, 1], name="dilated_out_grad")
+    head = [k - 1 - p for k, p in zip((height, width), before, strict=True)]
+    tail = [k - 1 - p + s - 1 for k, p, s in zip((height, width), after, strides, strict=True)]
+    padded = pad(spread, [0, *head, 0], [0, *tail, 0], name="padded_out_grad")
+    dh, dw, dc = (te.reduce_axis((0, k), name=n) for n, k in (("dh", height), ("dw", width), ("dc", multiplier)))
+    return te.compute(
+        ishape,
+        lambda b, h, w, c: te.sum(
+            padded(b, h + dh.var, w + dw.var, c * multiplier + dc.var)
+            * Filter(height - 1 - dh.var, width - 1 - dw.var, c, dc),
+            axis=[dh, dw, dc],
+        ),
+        tag=function,
+    )
+
+
+def depthwise_conv2d_backward_weight_nhwc(
+    Input: Tensor, Out_grad: Tensor, oshape: Any, fshape: Any, stride: Any, padding: Any
+) -> Tensor:
+    """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its filter, from that over its output.
+
+    `oshape` and `fshape` are the shapes of its output and its filter.
+    """
+    function = "depthwise_conv2d_backward_weight_nhwc"
+    require_ndim(Input, 4, f"nn.{function}", "Input")
+    require_ndim(Out_grad, 4, f"nn.{function}", "Out_grad")
+    height, width, _, multiplier = fshape
+    stride_h, stride_w = per_dimension(stride, 2, function, "stride")
+    before, after = padding_of(padding, [height, width], function)
+    padded = pad(Input, [0, *before, 0], [0, *after, 0], name="padded_in")
+    batch, out_h, out_w, _ = Out_grad.shape
+    dh, dw, db = (te.reduce_axis((0, k), name=n) for n, k in (("dh", out_h), ("dw", out_w), ("db", batch)))
+    return te.compute(
+        fshape,
+        lambda fh, fw, c, m: te.sum(
+            Out_grad(db, dh, dw, c * multiplier + ops.floormod(m, multiplier))
+            * padded(db, fh + dh.var * stride_h, fw + dw.var * stride_w, c),
+            axis=[db, dh, dw],
+        ),
         tag=function,
     )

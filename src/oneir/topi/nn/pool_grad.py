@@ -1,0 +1,147 @@
+"""The gradient of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import te
+from ...ir import operators as ops
+from ...ir.expr import Select, const
+from ...runtime.error import InvalidValue, ShapeMismatch
+from ...te.tensor import Tensor
+from ...tir import op as tir_op
+from ...tir.reduction import comm_reducer
+from .. import tag
+from ..index import constant, ravel, shape_text
+from .pooling import check_pool_type, padded, pooled_axes, quotient, same_dtype, with_value
+from .window import output_extent, per_dimension
+
+
+def pool_grad(
+    grads: Tensor,
+    data: Tensor,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    pool_type: str,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    layout: str = "NCHW",
+) -> Tensor:
+    """The gradient of `pool2d` (without dilation) over `data`, from that over its output.
+
+    Of several largest elements in a window the first one gets the gradient.
+    """
+    check_pool_type(pool_type, "pool_grad")
+    pooling = _Pooling(grads, data, kernel, stride, padding, ceil_mode, pooled_axes(data, layout, "HW", "pool_grad"))
+    return _max_grad(pooling) if pool_type == "max" else _mean_grad(pooling, count_include_pad)
+
+
+class _Pooling:
+    """Sizes along the pooled axes, and which windows cover an element."""
+
+    def __init__(
+        self, grads: Tensor, data: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, axes: list[int]
+    ):
+        self.grads, self.data, self.axes = grads, data, axes
+        self.extents = [data.shape[a] for a in axes]
+        sizes = (per_dimension(v, 2, "pool_grad", w) for v, w in ((kernel, "kernel extent"), (stride, "stride")))
+        self.kernel, self.stride = (self._index(values) for values in sizes)
+        pads = [padding] * 4 if isinstance(padding, int) else list(padding)
+        if len(pads) != 4:
+            raise InvalidValue(f"topi.nn.pool_grad: expected 4 paddings, found {len(pads)}")
+        self.head = self._index(pads[:2])
+        spare = [s - 1 if ceil_mode else 0 for s in self.stride]
+        self.tail = [p + s for p, s in zip(self._index(pads[2:]), spare, strict=True)]
+        self.out = [
+            output_extent(*s, "pool_grad")
+            for s in zip(self.extents, self.kernel, self.stride, self.head, self.tail, strict=True)
+        ]
+        self.shape = with_value(data.shape, axes, self.out)
+        pairs = [(constant(a), constant(b)) for a, b in zip(grads.shape, self.shape, strict=False)]
+        if grads.ndim != data.ndim or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise ShapeMismatch(
+                f"topi.nn.pool_grad: expected grads of the output's shape {shape_text(self.shape)}, "
+                f"found {shape_text(grads.shape)}"
+            )
+        # How many windows can cover an element.
+        covering = [ops.truncdiv(k + s - 1, s) for k, s in zip(self.kernel, self.stride, strict=True)]
+        names = ("wh", "ww")
+        self.windows = [te.reduce_axis((const(0, c.dtype), c), n) for n, c in zip(names, covering, strict=True)]
+
+    def _index(self, values: list[Any]) -> list[Any]:
+        return [same_dtype(v, e) for v, e in zip(values, self.extents, strict=True)]
+
+    def padded_place(self, at: Any) -> list[Any]:
+        """Where an element of the data lies in the padded data."""
+        return [at[a] + h for a, h in zip(self.axes, self.head, strict=True)]
+
+    def covers(self, at: Any) -> tuple[list[Any], Any]:
+        """One of the windows around an element, as an index of the output, and whether there is such a window."""
+        places, conditions = [], []
+        sizes = zip(self.padded_place(at), self.kernel, self.stride, self.windows, self.out, strict=True)
+        for place, kernel, stride, window, out in sizes:
+            index = ops.truncdiv(place, stride) - window.var
+            lowest = Select(place < kernel, const(0, place.dtype), ops.truncdiv(place - kernel, stride) + 1)
+            places.append(index)
+            conditions += [index >= lowest, index < out]
+        return with_value(at, self.axes, places), tir_op.all(*conditions)
+
+    def sum(self, name: str, value: Callable[[list[Any], Any], Any]) -> Tensor:
+        """For each element the sum over the windows that cover it."""
+
+        def element(*ax: Any) -> Any:
+            index, valid = self.covers(ax)
+            found = tir_op.if_then_else(valid, value(index, ax), const(0, self.grads.dtype))
+            return te.sum(found, axis=self.windows)
+
+        return te.compute(self.data.shape, element, name="T_pool_grad", tag=name)
+
+
+def _max_grad(p: _Pooling) -> Tensor:
+    data = p.data
+    ravel_shape = with_value(data.shape, p.axes, [e + h + t for e, h, t in zip(p.extents, p.head, p.tail, strict=True)])
+    source = data
+    if any(constant(v) != 0 for v in (*p.head, *p.tail)):
+        none = [0] * data.ndim
+        smallest = tir_op.min_value(data.dtype)
+        source = padded(data, with_value(none, p.axes, p.head), with_value(none, p.axes, p.tail), smallest)
+    inner = [te.reduce_axis((const(0, k.dtype), k), name) for name, k in zip(("dh", "dw"), p.kernel, strict=True)]
+
+    def largest(*ax: Any) -> Any:
+        place = [ax[a] * s + r.var for a, s, r in zip(p.axes, p.stride, inner, strict=True)]
+        at = with_value(ax, p.axes, place)
+        return _ARGMAX((ravel(at, ravel_shape), source(*at)), inner)
+
+    best, _ = te.compute(p.shape, largest, name="maxpool_grad_argmax", tag=tag.COMM_REDUCE_IDX)
+
+    def gradient(index: list[Any], at: Any) -> Any:
+        here = ravel(with_value(at, p.axes, p.padded_place(at)), ravel_shape)
+        return tir_op.if_then_else(ops.equal(best(*index), here), p.grads(*index), const(0, p.grads.dtype))
+
+    return p.sum("pool_grad_max", gradient)
+
+
+def _mean_grad(p: _Pooling, count_include_pad: bool) -> Tensor:
+    def gradient(index: list[Any], at: Any) -> Any:
+        count: Any = const(1, "int32")
+        for i, a in enumerate(p.axes):
+            if count_include_pad:
+                count = count * p.kernel[i]
+                continue
+            start = index[a] * p.stride[i] - p.head[i]
+            end = te.min(start + p.kernel[i], p.extents[i])
+            count = count * (end - te.max(start, const(0, start.dtype)))
+        return quotient(p.grads(*index), te.max(count, const(1, count.dtype)))
+
+    return p.sum("pool_grad_avg", gradient)
+
+
+def _first_largest(x: Any, y: Any) -> tuple[Any, Any]:
+    better = ops.greater(x[1], y[1])
+    first = ops.logical_or(better, ops.logical_and(ops.equal(x[1], y[1]), ops.less(x[0], y[0])))
+    return Select(first, x[0], y[0]), Select(better, x[1], y[1])
+
+
+_ARGMAX = comm_reducer(_first_largest, lambda index, value: (const(-1, index), tir_op.min_value(value)), name="argmax")
