@@ -72,8 +72,11 @@ def _matmul_reference(x1: np.ndarray, x2: np.ndarray, out_dtype: str) -> np.ndar
     return np.matmul(x1.astype(dtype), x2.astype(dtype))
 
 
-def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str) -> te.Tensor:
-    """The matrix product as loops i0, i1, ..., k: each operand indexed with its own batch dimensions."""
+def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str, transposed: bool = False) -> te.Tensor:
+    """The matrix product as loops i0, i1, ..., k: each operand indexed with its own batch dimensions.
+
+    With `transposed`, `x2` has its last two dimensions swapped.
+    """
     row, column = len(x1.shape) > 1, len(x2.shape) > 1
     batch_1, batch_2 = x1.shape[:-2], x2.shape[:-2]
     batch = [y if _is_one(x) else x for x, y in _aligned(batch_1, batch_2)]
@@ -82,11 +85,13 @@ def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str) -> te.Tensor:
     def compute(*index: Any) -> Any:
         spatial = index[len(batch) :]
         left = [*_batch_index(batch_1, index[: len(batch)]), *([spatial[0]] if row else []), k]
-        right = [*_batch_index(batch_2, index[: len(batch)]), k, *([spatial[-1]] if column else [])]
+        inner = [k, *([spatial[-1]] if column else [])]
+        right = [*_batch_index(batch_2, index[: len(batch)]), *(inner[::-1] if transposed else inner)]
         return te.sum(cast_to(x1(*left), out_dtype) * cast_to(x2(*right), out_dtype), axis=k)
 
-    shape = [*batch, *([x1.shape[-2]] if row else []), *([x2.shape[-1]] if column else [])]
-    return te.compute(shape, compute, name="matmul")
+    columns = [x2.shape[-2 if transposed else -1]] if column else []
+    shape = [*batch, *([x1.shape[-2]] if row else []), *columns]
+    return te.compute(shape, compute, name="NT_matmul" if transposed else "matmul")
 
 
 def cast_to(value: Any, dtype: str) -> Any:

@@ -1,0 +1,65 @@
+"""FuseTransposeMatmul: a product with a transposed matrix reads the matrix as it lies in memory.
+
+    wt = R.permute_dims(w)
+    y = R.matmul(x, wt)        ->    y = R.call_tir(cls.NT_matmul, (x, w), ...)
+
+A constant matrix is left alone: it is transposed while compiling.
+"""
+
+from __future__ import annotations
+
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.transform import ModulePass, Pass, PassInfo
+from ..analysis import remove_all_unused
+from ..expr import Call, Constant, Expr, Function, Var
+from ..expr_functor import PyExprMutator
+from ..op.linear_algebra import te_matmul
+from ..struct_info import TensorStructInfo
+from .legalize_ops import is_shape_known
+
+MATMUL, PERMUTE_DIMS = Op.get("relax.matmul"), Op.get("relax.permute_dims")
+
+
+def FuseTransposeMatmul() -> Pass:
+    """A pass that fuses the transposition of the second factor into `R.matmul`."""
+    return ModulePass(lambda mod, ctx: _fuse(mod), PassInfo(0, "FuseTransposeMatmul"))
+
+
+def _fuse(mod: IRModule) -> IRModule:
+    new = _Fuser(mod).transform_functions(mod)
+    if new is mod:
+        return mod
+    functions = {v: remove_all_unused(f) if isinstance(f, Function) else f for v, f in new.functions.items()}
+    return new.replace(functions=functions)
+
+
+class _Fuser(PyExprMutator):
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, Call) or call.op is not MATMUL:
+            return call
+        matrix = self.transposed(call.args[1])
+        info = call.struct_info
+        if matrix is None or isinstance(self.value(matrix), Constant) or not is_shape_known(info):
+            return call
+        return self.builder_.call_te(
+            te_matmul, call.args[0], matrix, out_dtype=info.dtype, transposed=True, primfunc_name_hint="NT_matmul"
+        )
+
+    def value(self, expr: Expr) -> Expr | None:
+        return self.lookup_binding(expr) if isinstance(expr, Var) else expr
+
+    def transposed(self, expr: Expr) -> Expr | None:
+        """The matrix of which `expr` is the transposition; None if it is none."""
+        bound = self.value(expr)
+        if not isinstance(bound, Call) or bound.op is not PERMUTE_DIMS:
+            return None
+        source = bound.args[0]
+        info, axes = source.struct_info, bound.attrs["axes"]
+        if not isinstance(info, TensorStructInfo) or info.ndim < 2 or info.extents is None:
+            return None
+        order = list(range(info.ndim))
+        swapped = [*order[:-2], order[-1], order[-2]]
+        actual = order[::-1] if axes is None else [a % info.ndim for a in axes]
+        return source if actual == swapped else None
