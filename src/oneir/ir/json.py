@@ -199,7 +199,7 @@ class _Load:
             raise JSONError(f"{where}: {error}") from error
         for name, shape, expected in _checks(cls):
             if not _fits(getattr(node, name), shape, expected):
-                wanted = expected.__name__ if shape == "one" else f"{shape} of {expected.__name__}"
+                wanted = shape.replace("one", expected.__name__).replace("array", f"array of {expected.__name__}")
                 raise JSONError(f"{where}.{name}: expected {wanted}, found {_brief(fields.get(name))}")
         return node
 
@@ -278,7 +278,7 @@ _checks_of: dict[type, list[tuple[str, str, type]]] = {}
 
 
 def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
-    """What the declaration says about the fields of a class: (name, "one", "optional" or "array", class)."""
+    """What the declaration says about the fields of a class: name, "one" or "array", perhaps "optional", and class."""
     found = _checks_of.get(cls)
     if found is None:
         found = _checks_of[cls] = []
@@ -293,13 +293,15 @@ def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
                     and expected is not Any
                     and any(f.name == name for f in cls._fields)
                 ):
-                    shape = "optional" if match[3] else "array" if match[1] else "one"
+                    shape = ("optional " if match[3] else "") + ("array" if match[1] else "one")
                     found[:] = [check for check in found if check[0] != name]
                     found.append((name, shape, expected))
     return found
 
 
 def _fits(value: Any, shape: str, expected: type) -> bool:
-    if shape == "array":
+    if value is None and shape.startswith("optional"):
+        return True
+    if shape.endswith("array"):
         return isinstance(value, tuple) and all(isinstance(v, expected) for v in value)
-    return value is None if shape == "optional" and value is None else isinstance(value, expected)
+    return isinstance(value, expected)

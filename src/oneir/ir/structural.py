@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..runtime.error import OneIRError
-from .expr import FloatImm, GlobalVar
-from .node import Node
+from .expr import FloatImm, GlobalVar, PrimExpr
+from .node import Field, Node
 from .op import Op
 from .operators import set_same_expr
 from .type import Type
@@ -74,8 +74,7 @@ class _Comparison:
             x, y = getattr(a, field.name), getattr(b, field.name)
             if x is y and not isinstance(x, (Node, tuple, Mapping)):
                 continue
-            inner = field.kind == "binder" or (binding and field.defines)
-            if not self.equal(x, y, inner):
+            if not self.equal(x, y, _binds(a, field, binding)):
                 self.path.append(f".{field.name}")
                 return False
         return True
@@ -129,6 +128,14 @@ class _Comparison:
                 self.path.append(f"[{key!r}]")
                 return False
         return True
+
+
+def _binds(node: Any, field: Field, binding: bool) -> bool:
+    """Whether unbound variables below a field are bound there, of a node that stands in a binder if `binding` says so.
+
+    All variables of an extent such as `n * 2` are.
+    """
+    return field.kind == "binder" or (binding and (field.defines or isinstance(node, PrimExpr)))
 
 
 def same_float(a: float, b: float) -> bool:
@@ -220,7 +227,7 @@ class _Digest:
 
     def fields(self, node: Any, binding: bool) -> None:
         for field in node._compared:
-            self.add(getattr(node, field.name), field.kind == "binder" or (binding and field.defines))
+            self.add(getattr(node, field.name), _binds(node, field, binding))
 
     def shared(self, node: Any, binding: bool) -> None:
         number = self.numbers.get(id(node))
@@ -233,7 +240,7 @@ class _Digest:
         self.tokens.append(node.type_key)
         for field in node._compared:
             if not (node._is_variable and field.name == "name"):
-                self.add(getattr(node, field.name), field.kind == "binder" or (binding and field.defines))
+                self.add(getattr(node, field.name), _binds(node, field, binding))
         self.numbers[id(node)] = len(self.numbers)
 
     def mapping(self, value: Any, binding: bool) -> None:

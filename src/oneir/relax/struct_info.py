@@ -194,7 +194,7 @@ class FuncStructInfo(StructInfo):
     what a call gives. Symbolic variables in `params` are the function's own.
     """
 
-    params: Array[StructInfo] | None = binder(None)
+    params: Array[StructInfo] | None = binder()
     ret: StructInfo = child()
     purity: bool = attr(True)
     derive_func: Any = attr(None)

@@ -31,7 +31,7 @@ def as_arguments(args: Any) -> Expr:
 
 
 def output_struct_info(out_sinfo: Any, dtype: Any = None) -> StructInfo:
-    """What a call gives: struct info, a list of it for a tuple, or, as once was usual, a shape with `dtype`."""
+    """What a call gives: struct info, a list of several for a tuple, or, as once was usual, a shape with `dtype`."""
     if dtype is not None:
         shapes = out_sinfo if isinstance(out_sinfo, list) and out_sinfo and _is_shape(out_sinfo[0]) else None
         if shapes is None:
@@ -45,7 +45,7 @@ def output_struct_info(out_sinfo: Any, dtype: Any = None) -> StructInfo:
                 "a shape alone needs dtype="
             )
         infos = [as_struct_info(s) for s in out_sinfo]
-        return TupleStructInfo(infos)
+        return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
     return as_struct_info(out_sinfo)
 
 

@@ -137,7 +137,8 @@ class ModuleParser(Evaluator):
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target, value = node.targets[0], self.eval(node.value)
             if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
-                functions[self.add_member(node, target.id)] = value  # f = R.ExternFunc("env.f")
+                var = self.add_member(node, target.id)  # f = R.ExternFunc("env.f")
+                functions[var], var.struct_info_ = value, value.struct_info_
             else:
                 self.bind_names(target, value)
         elif not isinstance(node, ast.Pass):

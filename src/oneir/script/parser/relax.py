@@ -13,7 +13,6 @@ from ...ir.global_info import VDevice
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.visitor import deep_recursion
-from ...relax.analysis.struct_info import definable_tir_vars_in_struct_info
 from ...relax.block_builder import BlockBuilder
 from ...relax.expr import (
     Call,
@@ -80,6 +79,8 @@ class RelaxParser(Evaluator):
         """Whether texts in struct info declare symbolic variables: in the signature of a function they do."""
         self.annotated: Any = None
         """The call that made the struct info whose texts are read."""
+        self.determined: set[str] = set()
+        """The symbolic variables that the signature has as extents of their own, so that arguments determine them."""
         self.prelude: dict[str, ast.expr] = {}
         """What the body of the function whose signature is read assigns to plain names."""
         self.inside: set[str] = set()
@@ -140,7 +141,7 @@ class RelaxParser(Evaluator):
             for s in node.body
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
         }
-        self.declares = True
+        self.declares, self.determined = True, set()
         try:
             infos = []
             for param in args.args:
@@ -150,25 +151,14 @@ class RelaxParser(Evaluator):
                         f'parameter `{param.arg}` expects an annotation, for instance R.Tensor((2, 3), "float32")',
                     )
                 infos.append(self.struct_info(param.annotation))
-            ret = None if node.returns is None else self.struct_info(node.returns)
         finally:
             self.declares = False
-        self.check_declared(node, infos)
-        return infos, ret
-
-    def check_declared(self, node: ast.FunctionDef, infos: list[StructInfo]) -> None:
-        """Each symbolic variable that a text declares must get its value from some parameter."""
-        if not self.state.symbols:
-            return
-        given: set[TirVar] = set()
-        for info in infos:
-            given.update(definable_tir_vars_in_struct_info(info))
-        for name, var in self.state.symbols.items():
-            if var not in given:
+        for name in self.state.symbols:
+            if name not in self.determined:
                 raise self.error(
-                    node,
-                    f"undefined symbolic variable `{name}`: no parameter of `{node.name}` has it as an extent",
+                    node, f"undefined symbolic variable `{name}`: no parameter of `{node.name}` has it as an extent"
                 )
+        return infos, None if node.returns is None else self.struct_info(node.returns)
 
     def struct_info(self, node: ast.expr) -> StructInfo:
         """The struct info of an annotation, which may be written as a string."""
@@ -186,6 +176,8 @@ class RelaxParser(Evaluator):
     def extent(self, text: str) -> Any:
         """The expression of an extent that is written as a text."""
         expression: Any = parse_text(self.source, f"({text})").body[0]
+        if isinstance(expression.value, ast.Name):
+            self.determined.add(expression.value.id)
         for part in ast.walk(expression):
             if self.declares and isinstance(part, ast.Name):
                 self.declare_symbol(part.id)

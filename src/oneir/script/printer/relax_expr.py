@@ -138,7 +138,8 @@ def _with_output(name: str) -> Callable[[Printer, x.Call], str]:
     def print_call(p: Printer, call: x.Call) -> str:
         func, args, *symbols = call.args
         (info,) = call.sinfo_args
-        outputs = p.expr(list(info.fields)) if isinstance(info, TupleStructInfo) else p.expr(info)
+        fields = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
+        outputs = p.expr(info if len(fields) == 1 else fields)
         arguments = [_callee(p, func), p.expr(args), f"out_sinfo={outputs}"]
         for key, value in call.attrs.items():
             if key != "te_grad_kwargs" or value:

@@ -83,6 +83,7 @@ def _var_binding(p: Printer, binding: x.VarBinding) -> None:
     elif isinstance(value, x.Function):
         p.binding_names.append(define(p, var))
         p.stmt(value)
+        p.frame.lines.append("")
         p.binding_names.pop()
     else:
         text = p.expr(value)

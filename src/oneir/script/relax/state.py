@@ -65,7 +65,7 @@ class FunctionState:
         """Binds a value to a new variable; `info`, if given, says what is to be known of it."""
         value = self.builder.normalize(as_graph_expr(value))
         known = self.builder.struct_info_of(value)
-        if info is not None and info is not known:
+        if info is not None and info != known:
             self.check_annotation(info, known)
             if isinstance(value, (Call, If, TupleGetItem)):
                 value.struct_info_ = info
@@ -223,7 +223,9 @@ class FunctionState:
                 raise TypeMismatch(f"`{self.name}` is declared to return {declared}, but returns {found}")
             if check is not BaseCheckResult.PASS:
                 return declared
-        return erase_to_well_defined(found, lambda v: v if v in own else self.builder.shape_variable(v), lambda v: None)
+        # A local function sees the symbolic variables around it; around any other there are none.
+        around = self.builder.shape_variable if self.builder.in_block else lambda v: None
+        return erase_to_well_defined(found, lambda v: v if v in own else around(v), lambda v: None)
 
 
 def _covering(block: BindingBlock) -> Span | None:
