@@ -22,8 +22,10 @@ from ..ir.expr import GlobalVar
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_digest, structural_equal
+from ..ir.type import PrimType
 from ..ir.visitor import deep_recursion
 from ..runtime.error import InvalidValue, NotRegistered, OneIRError, TypeMismatch
+from ..tir.analysis import is_pure_function
 from ..tir.function import PrimFunc
 from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from .expr import (
@@ -43,7 +45,7 @@ from .expr import (
     as_struct_info,
 )
 from .normalize import Normalizer, merge_blocks
-from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo
+from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo
 
 
 class Names:
@@ -560,10 +562,12 @@ class BlockBuilder:
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:
-    """What is known of a function: its parameters, result and purity. Of loops: that they are called for effect."""
+    """What is known of a function: its parameters, result and purity. Loops without a result are called for effect."""
     info = getattr(func, "struct_info_", None)
     if info is not None:
         return info
     if isinstance(func, PrimFunc):
+        if isinstance(func.ret_type, PrimType):
+            return FuncStructInfo.opaque_func(ret=PrimStructInfo(func.ret_type.dtype), purity=is_pure_function(func))
         return FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False)
     raise OneIRError(f"the struct info of a {type(func).__name__} is not known")

@@ -1,6 +1,6 @@
 """The operators of graphs, a family a file; `registry.py` says how one is registered."""
 
-from . import builtin, memory, nn, vm
+from . import builtin, decomposition, memory, nn, vm
 from .base import (
     assert_op,
     call_builtin_with_ctx,
