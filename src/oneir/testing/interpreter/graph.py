@@ -7,6 +7,7 @@ one value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ from .memory import Violation
 from .rounding import Exact, as_arrays
 from .statements import Execution
 
+# What a printed binding begins with: a comment, and what the binding uses from outside.
+_DECLARATION = re.compile(r"#|\w+ = T\.\w+\(|\w+: (?!.* = )")
 MAX_DEPTH = 5_000
 """How deep calls of graph functions may nest."""
 
@@ -262,8 +265,8 @@ class Graph:
 
 
 def _located(violation: Violation, frame: Frame, binding: r.Binding) -> InterpreterError:
-    lines = str(binding).strip().splitlines() or [""]
-    where = [f"  in: {lines[0][:160]}"]
+    lines = [line for line in str(binding).splitlines() if not _DECLARATION.match(line)]
+    where = [f"  in: {lines[0][:160]}" if lines else f"  in: the binding of `{binding.var.name}`"]
     if binding.value.span is not None:
         where.append(f"  at: {binding.value.span}")
     symbols = [f"{v.name} = {n}" for v, n in frame.run.variables.items()]

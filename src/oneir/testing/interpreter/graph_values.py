@@ -149,6 +149,8 @@ class Agreement:
         elif isinstance(info, PrimStructInfo):
             return self._number(value, info)
         elif isinstance(info, TupleStructInfo):
+            if value is None and not info.fields:
+                return None
             if not is_tuple(value) or len(value) != len(info.fields):
                 return f"expected a tuple of {len(info.fields)} values, found {described(value)}"
             for position, (v, i) in enumerate(zip(value, info.fields, strict=True)):
@@ -191,4 +193,5 @@ def _written(symbolic: Any) -> str:
     """How extents are written in the program, where that says more than their values."""
     if symbolic is None or all(isinstance(extent, IntImm) for extent in symbolic):
         return ""
-    return f" (that is, {', '.join(map(str, symbolic))})"
+    texts = [str(extent.value) if isinstance(extent, IntImm) else str(extent) for extent in symbolic]
+    return f" (that is, {', '.join(texts)})"
