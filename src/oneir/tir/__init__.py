@@ -49,7 +49,8 @@ from ..ir.expr import (
     Var,
     const,
 )
-from . import analysis, generic, pipeline, stmt_functor, transform
+from . import analysis, generic, pipeline, schedule, stmt_functor, transform
+from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .buffer import Buffer, DataProducer, decl_buffer
 from .build import build
 from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
@@ -207,6 +208,7 @@ from .op_vendor import (
 )
 from .pipeline import get_default_tir_pipeline, get_tir_pipeline
 from .reduction import comm_reducer, max, min, sum
+from .schedule import Schedule, ScheduleError, ScheduleState
 from .stmt import (
     Allocate,
     AllocateConst,

@@ -1,0 +1,10 @@
+"""Schedules: transforming the loops and blocks of a function by primitives that keep its meaning."""
+
+from ...runtime.error import ScheduleError
+from ..block_scope import BlockScope, Dependency, DepKind, StmtSRef
+from . import instruction, trace
+from .instruction import Instruction, InstructionKind
+from .random_variable import BlockRV, ExprRV, LoopRV
+from .schedule import Schedule
+from .state import CachedFlags, ScheduleState
+from .trace import Trace

@@ -1,0 +1,89 @@
+"""The loops around a block, and whether its variables follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...arith import IterMapLevel, detect_iter_map
+from ...arith.iter_map import is_number
+from ...ir.expr import IntImm, PrimExpr, Range, Var
+from ..block_scope import StmtSRef
+from ..stmt import BlockRealize, For
+
+if TYPE_CHECKING:
+    from .state import ScheduleState
+
+
+def loops_above(sref: StmtSRef | None, until: StmtSRef | None = None) -> Iterator[StmtSRef]:
+    """A statement, if it is a loop, and the loops around it, from the inside out, up to the block around them.
+
+    The loop `until`, and those around it, are left out.
+    """
+    while sref is not None and sref is not until and isinstance(sref.stmt, For):
+        yield sref
+        sref = sref.parent
+
+
+def loop_domains(sref: StmtSRef | None, until: StmtSRef | None = None, relaxed: str | None = None) -> dict[Var, Range]:
+    """The ranges of the variables of those loops.
+
+    With the name of a memory `relaxed`, loops further out count as well if they are bound to threads that share it.
+    """
+    domains = {}
+    for loop in loops_above(sref, until):
+        domains[loop.stmt.loop_var] = Range.from_min_extent(loop.stmt.min, loop.stmt.extent)
+    if relaxed not in (None, "", "global") and until is not None:
+        for loop in loops_above(until):
+            binding = loop.stmt.thread_binding
+            if binding is not None and shares_memory(relaxed, binding.thread_tag):
+                domains[loop.stmt.loop_var] = Range.from_min_extent(loop.stmt.min, loop.stmt.extent)
+    return domains
+
+
+def shares_memory(memory: str | None, thread_tag: str) -> bool:
+    """Whether the threads of an axis share a memory."""
+    kind = (memory or "global").split(".")[0]
+    if kind == "warp":
+        return thread_tag == "threadIdx.x"
+    return kind == "global" or (kind == "shared" and not thread_tag.startswith("blockIdx"))
+
+
+def is_affine_binding(state: ScheduleState, block_sref: StmtSRef) -> bool:
+    """Whether the variables of a block are independent digits of the loops around it, each with step one."""
+    if block_sref.parent is None:
+        return True
+    return is_affine(state.realize_of(block_sref), loop_domains(block_sref.parent))
+
+
+def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
+    """Whether the values of a block's variables are independent digits of loops, each with step one."""
+    if not domains or is_trivial(realize, domains):
+        return True
+    result = detect_iter_map(realize.iter_values, domains, realize.predicate, IterMapLevel.Surjective)
+    if not result.indices:
+        return False
+    return all(not total.args or is_number(total.args[0].scale, 1) for total in result.indices)
+
+
+def is_trivial(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
+    """Whether each value of a block's variables is a loop of its own or a constant, and it always runs."""
+    values: list[Any] = [v for v in realize.iter_values if not isinstance(v, IntImm)]
+    return (
+        is_number(realize.predicate, 1)
+        and all(isinstance(v, Var) and v in domains for v in values)
+        and len({id(v) for v in values}) == len(values)
+    )
+
+
+def uses(expr: PrimExpr, variables: set[Var] | dict[Var, Any]) -> Var | None:
+    """One of some variables that an expression uses; None if it uses none."""
+    pending: list[Any] = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Var):
+            if node in variables:
+                return node
+        else:
+            node._visit_children(pending.append)
+    return None

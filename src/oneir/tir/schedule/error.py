@@ -1,0 +1,41 @@
+"""Why a primitive cannot be applied: the condition that failed, and the function with the culprits underlined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.module import IRModule
+from ...runtime.error import ScheduleError
+
+
+class PrimitiveError(ScheduleError):
+    """A primitive whose condition does not hold.
+
+    `message` names the statements `culprits` as {0}, {1}, ... The text is made when it is asked for, since a search
+    that tries primitives does not look at it.
+    """
+
+    def __init__(self, mod: IRModule, message: str, *culprits: Any):
+        super().__init__(message)
+        self.mod, self.message, self.culprits = mod, message, culprits
+        self.primitive = ""
+        self.level = "detail"
+
+    def __str__(self) -> str:
+        names = [f"{culprit.type_key}#{i}" for i, culprit in enumerate(self.culprits)]
+        message = self.message
+        for i, name in enumerate(names):
+            message = message.replace(f"{{{i}}}", name)
+        if self.level == "none":
+            return "the primitive cannot be applied"
+        if self.level == "fast":
+            return message
+        text = self.mod.script(
+            syntax_sugar=False,
+            obj_to_underline=list(self.culprits),
+            obj_to_annotate=dict(zip(self.culprits, names, strict=True)),
+        )
+        return (
+            f"ScheduleError: An error occurred in the schedule primitive '{self.primitive}'.\n\n"
+            f"The IR with diagnostic is:\n{text}\n\nError message: {message}"
+        )

@@ -1,0 +1,114 @@
+"""What a schedule records: which primitive was applied to which handles, and the choices that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from ...ir.container import Array
+from ...ir.expr import FloatImm, IntImm, StringImm
+from ...runtime.error import NotRegistered
+from ...runtime.object import Object
+from ..index_map import IndexMap
+
+
+class InstructionKind(Object):
+    """A primitive as it is recorded.
+
+    Parameters
+    ----------
+    name: what it is called in a record, "Split".
+    method: the method of `Schedule`.
+    run: what does it, `run(state, *inputs, *attrs)` on handles of statements and on values; it returns handles.
+    inputs, attrs: the method's parameters that are handles or values that a schedule chose, and the others. "*factors"
+        takes the rest of the inputs as a list; "*" alone takes them as positional arguments.
+    pure: whether it leaves the program as it is.
+    decides: whether it makes a choice: then `run(state, random, *inputs, *attrs, decision)` returns the result and the
+        choice.
+    returns_list: whether the method returns a list, be it of one.
+    order: the order of the method's parameters, unless it is inputs before attrs.
+    """
+
+    registered: ClassVar[dict[str, InstructionKind]] = {}
+
+    def __init__(
+        self,
+        name: str,
+        method: str,
+        run: Callable[..., Any],
+        inputs: Sequence[str] = (),
+        attrs: Sequence[str] = (),
+        *,
+        pure: bool = False,
+        decides: bool = False,
+        returns_list: bool = False,
+        order: Sequence[str] = (),
+    ):
+        self.name, self.method, self.run = name, method, run
+        self.inputs, self.attrs = tuple(inputs), tuple(attrs)
+        self.is_pure, self.decides, self.returns_list = pure, decides, returns_list
+        self.order = tuple(order)
+        InstructionKind.registered[name] = self
+
+    @staticmethod
+    def get(name: str) -> InstructionKind:
+        """The kind of that name."""
+        found = InstructionKind.registered.get(name)
+        if found is None:
+            raise NotRegistered(f"no primitive is recorded as {name!r}")
+        return found
+
+    def group(self, inputs: Sequence[Any]) -> list[Any]:
+        """Recorded inputs, one for each parameter."""
+        if self.inputs and self.inputs[-1].startswith("*"):
+            fixed = len(self.inputs) - 1
+            return [*inputs[:fixed], list(inputs[fixed:])]
+        return list(inputs)
+
+    def as_python(self, inputs: Sequence[Any], attrs: Sequence[Any], decision: Any, outputs: Sequence[str]) -> str:
+        """The call as Python; inputs that are names come as such."""
+        named: dict[str, str] = {}
+        arguments = []
+        for name, value in zip(self.inputs, self.group(inputs), strict=False):
+            if name == "*":
+                arguments += value
+            elif value or not name.startswith("*"):
+                named[name.removeprefix("*")] = python_text(value, names=True)
+        named.update({name: python_text(value) for name, value in zip(self.attrs, attrs, strict=True)})
+        arguments += [f"{name}={named[name]}" for name in self.order or named if name in named]
+        if decision is not None:
+            arguments.append(f"decision={python_text(decision)}")
+        call = f"sch.{self.method}({', '.join(arguments)})"
+        comma = "," if self.returns_list and len(outputs) == 1 else ""
+        return f"{', '.join(outputs)}{comma} = {call}" if outputs else call
+
+
+def python_text(value: Any, names: bool = False) -> str:
+    """A recorded value as Python writes it; with `names`, a string is the name of a value and not a string."""
+    if isinstance(value, str):
+        return value if names else f'"{value}"'
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        return python_text(bool(value.value) if value.dtype == "bool" else value.value, names)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join([python_text(v, names) for v in value])}]"
+    if isinstance(value, dict):
+        items = sorted((str(key), python_text(v, names)) for key, v in value.items())
+        return "{" + ", ".join(f'"{key}": {v}' for key, v in items) + "}"
+    if isinstance(value, IndexMap):
+        final = ", ".join(str(index) for index in value.final_indices)
+        return f"lambda {', '.join(v.name for v in value.initial_indices)}: ({final},)"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+class Instruction(Object):
+    """One recorded application of a primitive."""
+
+    __slots__ = ("attrs", "inputs", "kind", "outputs")
+
+    def __init__(self, kind: InstructionKind, inputs: Sequence[Any], attrs: Sequence[Any], outputs: Sequence[Any]):
+        self.kind = kind
+        self.inputs, self.attrs, self.outputs = Array(inputs), Array(attrs), Array(outputs)
+
+    def __repr__(self) -> str:
+        texts = [v if isinstance(v, str) else "_" for v in self.inputs]
+        return self.kind.as_python(texts, self.attrs, None, ["_"] * len(self.outputs))

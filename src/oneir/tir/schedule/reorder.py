@@ -1,0 +1,120 @@
+"""Changing the order of nested loops, and of a block's variables."""
+
+from __future__ import annotations
+
+import itertools
+
+from ..block_scope import StmtSRef
+from ..stmt import For
+from .base import ScheduleBase
+from .conditions import as_loop, check_affine_binding, only_spatial_and_reduction, scope_root_of
+from .domain import loops_above, uses
+from .error import PrimitiveError
+from .instruction import InstructionKind
+from .random_variable import LoopRV
+from .state import ScheduleState
+
+
+def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    loops = [as_loop(state, sref) for sref in srefs]
+    if len(loops) <= 1:
+        return
+    for i, loop in enumerate(loops):
+        if srefs[i] in srefs[:i]:
+            raise PrimitiveError(state.mod, "Loop {0} appears in the input array for multiple times.", loop)
+    line = line_of(state, srefs)
+    for block in state.child_blocks(line[-1]):
+        if not only_spatial_and_reduction(block.stmt):
+            raise PrimitiveError(
+                state.mod,
+                "The block {0} under the loops to be reordered have block iter type other than data-parallel or "
+                "reduction",
+                block.stmt,
+            )
+        if block.stmt.iter_vars:
+            check_affine_binding(state, block.stmt)
+    moved = iter(loops)
+    order: list[For] = [next(moved) if sref in srefs else sref.stmt for sref in line]
+    check_independent(state, order)
+    stmt = line[-1].stmt.body
+    for loop in reversed(order):
+        stmt = loop.replace(body=stmt)
+    state.replace(line[0], stmt)
+
+
+def line_of(state: ScheduleState, srefs: list[StmtSRef]) -> list[StmtSRef]:
+    """The nested loops from the outermost to the innermost of some, each the only statement in the one before."""
+    lowest = max(srefs, key=lambda sref: len(list(loops_above(sref))))
+    line = [lowest]
+    missing = set(srefs) - {lowest}
+    for outer in loops_above(lowest.parent):
+        if not missing:
+            break
+        line.append(outer)
+        missing.discard(outer)
+    if missing:
+        scope_root_of(state, srefs[0])
+        _refuse_branches(state, srefs)
+        raise PrimitiveError(state.mod, "The loops are not in a line because they are not under the same scope.")
+    line.reverse()
+    for outer, inner in itertools.pairwise(line):
+        if outer.stmt.body is not inner.stmt:
+            _refuse_branch(state, outer)
+    return line
+
+
+def _refuse_branches(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    """Refuses loops of one scope that stand beside each other."""
+    paths = [list(loops_above(sref))[::-1] for sref in srefs]
+    if all(path[0].parent is paths[0][0].parent for path in paths):
+        common = None
+        for level in zip(*paths, strict=False):
+            if any(sref is not level[0] for sref in level):
+                break
+            common = level[0]
+        _refuse_branch(state, common or paths[0][0].parent)
+
+
+def _refuse_branch(state: ScheduleState, sref: StmtSRef) -> None:
+    raise PrimitiveError(
+        state.mod,
+        "The loops are not in a line because there is a non-single-branch stmt in between. Problematic stmt: {0}",
+        sref.stmt,
+    )
+
+
+def check_independent(state: ScheduleState, order: list[For]) -> None:
+    """Refuses loops whose range depends on a loop that would come further in."""
+    inner = {loop.loop_var for loop in order}
+    for loop in order:
+        found = [var for var in (uses(loop.min, inner), uses(loop.extent, inner)) if var is not None]
+        if found:
+            raise PrimitiveError(
+                state.mod,
+                f"Outer Loop {{0}}'s `min` or `extent` is dependent on an inner loop {found[0].name} in the new order",
+                loop,
+            )
+        inner.discard(loop.loop_var)
+
+
+REORDER = InstructionKind("Reorder", "reorder", reorder, ("*",))
+
+
+class Reorder(ScheduleBase):
+    """The part of a schedule that reorders."""
+
+    def reorder(self, *ordered_loops: LoopRV) -> None:
+        """Puts nested loops in the given order; loops between them that are not named stay where they are.
+
+        `reorder(k, i)` turns
+
+            for i, j, k in T.grid(8, 4, 2):
+
+        into
+
+            for k, j, i in T.grid(2, 4, 8):
+
+        The loops must be nested with nothing beside them, none may have a range that depends on one that comes further
+        in, and the variables of the blocks below must be data parallel or reductions, with affine values.
+        """
+        self.apply(REORDER, ordered_loops)

@@ -1,0 +1,31 @@
+"""The schedule: a program that is transformed step by step, and the record of the steps.
+
+sch = tir.Schedule(mod)
+i, j, k = sch.get_loops(sch.get_block("matmul"))
+i0, i1 = sch.split(i, [None, 32])
+sch.parallel(i0)
+sch.mod.show()
+"""
+
+from __future__ import annotations
+
+from .annotate import Annotate
+from .lookup import Lookup
+from .loop_kind import LoopKind
+from .reorder import Reorder
+from .split_fuse import SplitFuse
+
+
+class Schedule(Lookup, SplitFuse, Reorder, LoopKind, Annotate):
+    """Transforms the functions of a module, and records how.
+
+    Parameters
+    ----------
+    mod: a `PrimFunc` or an `IRModule`.
+    seed: where random choices start; they differ each time without one.
+    debug_mask: "all", or a number other than 0, checks the handles after each change; "none" does not.
+    error_render_level: what a refusal says: "detail", with the program, "fast", the reason only, or "none".
+    enable_check: whether conditions are checked that take analysis of the program.
+
+    A primitive that cannot be applied raises a `ScheduleError` and changes nothing.
+    """

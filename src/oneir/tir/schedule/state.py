@@ -1,0 +1,384 @@
+"""The program of a schedule, and handles of its blocks and loops that survive its changes.
+
+    state = ScheduleState(mod)
+    state.replace(loop_sref, new_loop)  # the blocks below keep their handles
+
+Nodes are immutable: a change makes new nodes for the statements on the path from the changed one to the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.expr import GlobalVar
+from ...ir.module import IRModule
+from ...runtime.error import TypeMismatch, WellFormedError
+from ...runtime.object import Object
+from ..block_scope import BlockScope, StmtSRef
+from ..function import PrimFunc
+from ..stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+)
+from .cover import covers_its_reads
+from .domain import is_affine_binding
+
+
+@dataclass(slots=True, eq=False)
+class BlockInfo:
+    """What is kept on a block.
+
+    `affine_binding`: whether the values of its variables are independent digits of loops. `region_cover`: whether
+    what it reads was all written before. `scope` is worked out when it is asked for.
+    """
+
+    affine_binding: bool
+    region_cover: bool = True
+    scope: BlockScope | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFlags:
+    """The properties of a block that conditions of primitives ask for."""
+
+    affine_binding: bool
+    region_cover: bool
+    stage_pipeline: bool
+
+
+class ScheduleState(Object):
+    """The program, a handle for each of its blocks and loops, and what is known of the blocks.
+
+    `debug_mask` other than 0 checks after each change that all of this is consistent. Without `enable_check`, some
+    conditions of primitives are taken to hold.
+    """
+
+    def __init__(self, mod: PrimFunc | IRModule, *, debug_mask: str | int = "none", enable_check: bool = True):
+        if isinstance(mod, PrimFunc):
+            mod = IRModule({"main": mod})
+        if not isinstance(mod, IRModule):
+            raise TypeMismatch(f"a schedule is made of a PrimFunc or an IRModule, found {type(mod).__name__}")
+        masks = {"none": 0, "all": -1}
+        self.debug_mask: int = masks.get(debug_mask, 0) if isinstance(debug_mask, str) else int(debug_mask)
+        self.enable_check = enable_check
+        self.stmt2ref: dict[Stmt, StmtSRef] = {}
+        self.block_info: dict[StmtSRef, BlockInfo] = {}
+        self._mod = mod
+        self._roots: dict[StmtSRef, GlobalVar] = {}
+        self._changed: set[StmtSRef] = set()
+        for var, func in mod.functions.items():
+            if isinstance(func, PrimFunc) and isinstance(func.body, BlockRealize):
+                self._enter_function(var, func)
+
+    def _enter_function(self, var: GlobalVar, func: PrimFunc) -> None:
+        added, _ = self._walk_new(func.body)
+        for stmt, parent in added:
+            if stmt in self.stmt2ref:
+                raise WellFormedError(f"one statement object stands in two places of the function {var.name_hint}")
+            self.stmt2ref[stmt] = StmtSRef(stmt, None if parent is None else self.stmt2ref[parent])
+        body: Any = func.body
+        self._roots[self.stmt2ref[body.block]] = var
+        srefs = [self.stmt2ref[stmt] for stmt, _ in added if isinstance(stmt, Block)]
+        for sref in srefs:
+            self.block_info[sref] = BlockInfo(is_affine_binding(self, sref))
+        for sref in srefs:
+            for consumer in self.child_blocks(sref):
+                self.block_info[consumer].region_cover = covers_its_reads(self, sref, consumer)
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now."""
+        if self._changed:
+            functions = dict(self._mod.functions)
+            for root in self._changed:
+                var = self._roots[root]
+                func: Any = functions[var]
+                functions[var] = func.replace(body=func.body.replace(block=root.stmt))
+            self._mod = self._mod.replace(functions=functions)
+            self._changed.clear()
+        return self._mod
+
+    def update_function(self, var: GlobalVar, func: PrimFunc) -> None:
+        """Replaces what surrounds the root block of a function: its parameters, buffers or attributes."""
+        self._mod = self.mod.replace(functions={**self.mod.functions, var: func})
+
+    # -- looking --
+
+    def get_sref(self, stmt: Block | For) -> StmtSRef | None:
+        """The handle of a block or loop that is part of the program."""
+        return self.stmt2ref.get(stmt)
+
+    def root_of(self, sref: StmtSRef) -> StmtSRef:
+        """The root block of the function that a statement stands in."""
+        while sref.parent is not None:
+            sref = sref.parent
+        return sref
+
+    def function_of(self, sref: StmtSRef) -> tuple[GlobalVar, PrimFunc]:
+        """The function that a statement stands in, and its name."""
+        var = self._roots[self.root_of(sref)]
+        func: Any = self.mod.functions[var]
+        return var, func
+
+    def root_block(self, var: GlobalVar) -> StmtSRef:
+        """The root block of a function; raises `WellFormedError` if it has none."""
+        for root, name in self._roots.items():
+            if name is var or name.name_hint == var.name_hint:
+                return root
+        raise WellFormedError(f"the function {var.name_hint} has no root block: it cannot be scheduled")
+
+    def realize_of(self, sref: StmtSRef) -> BlockRealize:
+        """The statement that holds a block and says what its variables are."""
+        if sref.parent is None:
+            body: Any = self.function_of(sref)[1].body
+            return body
+        for stmt in direct_statements(sref.parent.stmt):
+            if isinstance(stmt, BlockRealize) and stmt.block is sref.stmt:
+                return stmt
+        raise AssertionError("a block is not where its handle says")
+
+    def child_blocks(self, sref: StmtSRef) -> list[StmtSRef]:
+        """The blocks below a block or a loop, without those that are inside of other blocks, in order."""
+        found: list[StmtSRef] = []
+        pending = list(children(sref.stmt))[::-1]
+        while pending:
+            stmt = pending.pop()
+            if isinstance(stmt, Block):
+                found.append(self.stmt2ref[stmt])
+            else:
+                pending += list(children(stmt))[::-1]
+        return found
+
+    def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
+        """The dependencies among the blocks directly below a block."""
+        info = self.block_info[block_sref]
+        if info.scope is None:
+            info.scope = BlockScope(self.child_blocks(block_sref))
+        return info.scope
+
+    def is_stage_pipeline(self, block_sref: StmtSRef) -> bool:
+        """Whether every block directly below a block reads only what was written before."""
+        return all(self.block_info[child].region_cover for child in self.child_blocks(block_sref))
+
+    def _get_cached_flags(self, block_sref: StmtSRef) -> CachedFlags:
+        info = self.block_info[block_sref]
+        return CachedFlags(info.affine_binding, info.region_cover, self.is_stage_pipeline(block_sref))
+
+    # -- changing --
+
+    def replace(
+        self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: Mapping[Block, Block] | None = None
+    ) -> None:
+        """Puts a statement in the place of a block or a loop.
+
+        Loops keep their handles if their variables are the same, blocks that are in `block_sref_reuse` (old to new)
+        keep theirs, and so does everything that is identical. Costs what lies between old and new, and for each
+        statement around it the statements beside it.
+        """
+        old_stmt, parent = src_sref.stmt, src_sref.parent
+        if old_stmt is tgt_stmt:
+            return
+        added, new_order = self._walk_new(tgt_stmt)
+        intact = {stmt for stmt in new_order if stmt in self.stmt2ref}
+        removed, old_order = self._walk_old(old_stmt, intact)
+        reused = self._reuse(removed, {new: old for old, new in (block_sref_reuse or {}).items()}, added)
+        for stmt in removed:
+            del self.stmt2ref[stmt]
+        entered = []
+        for stmt, above in added:
+            around = parent if above is None else self.stmt2ref[above]
+            if stmt in intact:
+                self.stmt2ref[stmt].parent = around
+                continue
+            sref = reused.get(stmt)
+            if sref is None:
+                sref = StmtSRef(stmt)
+                if isinstance(stmt, Block):
+                    entered.append(sref)
+            sref.stmt, sref.parent = stmt, around
+            self.stmt2ref[stmt] = sref
+        kept = set(reused.values())
+        for sref in removed.values():
+            if sref not in kept:
+                sref.stmt = sref.parent = None
+                self.block_info.pop(sref, None)
+        self._replace_above(parent, old_stmt, tgt_stmt)
+        for sref in entered:
+            self.block_info[sref] = BlockInfo(True)
+        for sref in entered:
+            self.block_info[sref].affine_binding = is_affine_binding(self, sref)
+        for stmt, sref in reused.items():
+            if isinstance(stmt, Block):
+                self.block_info[sref].scope = None
+        if parent is not None and (new_order != old_order or reused):
+            self.block_info[self.scope_of(parent)].scope = None
+        if self.debug_mask:
+            verify(self)
+
+    def scope_of(self, sref: StmtSRef) -> StmtSRef:
+        """The nearest block that is the statement itself or around it."""
+        while not isinstance(sref.stmt, Block):
+            sref = sref.parent
+        return sref
+
+    def _walk_new(self, stmt: Stmt) -> tuple[list[tuple[Stmt, Stmt | None]], list[Stmt]]:
+        """The blocks and loops from a statement down to those that are known, each with the one around it; and the
+        blocks and known statements among them.
+        """
+        added: list[tuple[Stmt, Stmt | None]] = []
+        order: list[Stmt] = []
+        pending: list[tuple[Stmt, Stmt | None]] = [(stmt, None)]
+        while pending:
+            stmt, above = pending.pop()
+            if isinstance(stmt, (Block, For)):
+                added.append((stmt, above))
+                known = stmt in self.stmt2ref
+                if known or isinstance(stmt, Block):
+                    order.append(stmt)
+                if known:
+                    continue
+                above = stmt
+            pending += [(child, above) for child in list(children(stmt))[::-1]]
+        return added, order
+
+    def _walk_old(self, stmt: Stmt, intact: set[Stmt]) -> tuple[dict[Stmt, StmtSRef], list[Stmt]]:
+        removed: dict[Stmt, StmtSRef] = {}
+        order: list[Stmt] = []
+        pending = [stmt]
+        while pending:
+            stmt = pending.pop()
+            if stmt in intact:
+                order.append(stmt)
+                continue
+            if isinstance(stmt, (Block, For)):
+                removed[stmt] = self.stmt2ref[stmt]
+                if isinstance(stmt, Block):
+                    order.append(stmt)
+            pending += list(children(stmt))[::-1]
+        return removed, order
+
+    def _reuse(
+        self, removed: Mapping[Stmt, StmtSRef], olds: Mapping[Block, Block], added: list[tuple[Stmt, Stmt | None]]
+    ) -> dict[Stmt, StmtSRef]:
+        """The handles of old statements for those new ones that take their places."""
+        loops = {stmt.loop_var: sref for stmt, sref in removed.items() if isinstance(stmt, For)}
+        reused: dict[Stmt, StmtSRef] = {}
+        for stmt, _ in added:
+            if isinstance(stmt, For):
+                sref = loops.pop(stmt.loop_var, None)
+            else:
+                assert isinstance(stmt, Block)
+                old = olds.get(stmt)
+                sref = None if old is None else removed.get(old)
+            if sref is not None and stmt not in self.stmt2ref:
+                reused[stmt] = sref
+        return reused
+
+    def _replace_above(self, parent: StmtSRef | None, old: Stmt, new: Stmt) -> None:
+        """Makes new nodes for the statements around a changed one."""
+        above = parent
+        while above is not None:
+            stmt = above.stmt
+            changed = replace_child(stmt, old, new)
+            del self.stmt2ref[stmt]
+            self.stmt2ref[changed] = above
+            above.stmt = changed
+            old, new, above = stmt, changed, above.parent
+        self._changed.add(self.stmt2ref[new] if parent is None else self.root_of(parent))
+
+
+def children(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements that a statement holds; what initializes a block counts as part of it and is left out."""
+    if isinstance(stmt, SeqStmt):
+        yield from stmt.seq
+    elif isinstance(stmt, BlockRealize):
+        yield stmt.block
+    elif isinstance(stmt, IfThenElse):
+        yield stmt.then_case
+        if stmt.else_case is not None:
+            yield stmt.else_case
+    elif not isinstance(stmt, (BufferStore, Evaluate)):
+        body: Any = stmt
+        yield body.body
+
+
+def direct_statements(stmt: Stmt) -> Iterator[Stmt]:
+    """The statements below a block or a loop down to, and with, the next blocks (their realizations) and loops."""
+    pending = list(children(stmt))[::-1]
+    while pending:
+        found = pending.pop()
+        yield found
+        if not isinstance(found, (For, BlockRealize)):
+            pending += list(children(found))[::-1]
+
+
+def replace_child(stmt: Any, old: Stmt, new: Stmt) -> Any:
+    """A block or loop with a statement below it replaced; a block may be replaced as such or with its realization."""
+
+    def visit(found: Any) -> Any:
+        if found is old:
+            return new
+        if isinstance(found, BlockRealize):
+            if found.block is old:
+                return found.replace(block=new) if isinstance(new, Block) else new
+            return found
+        if isinstance(found, (For, BufferStore, Evaluate)):
+            return found
+        if isinstance(found, SeqStmt):
+            return _replace_in_sequence(found, visit)
+        if isinstance(found, IfThenElse):
+            other = None if found.else_case is None else visit(found.else_case)
+            return found.replace(then_case=visit(found.then_case), else_case=other)
+        return found.replace(body=visit(found.body))
+
+    return stmt.replace(body=visit(stmt.body))
+
+
+def _replace_in_sequence(seq: SeqStmt, visit: Any) -> SeqStmt:
+    changed: list[Stmt] = []
+    for child in seq.seq:
+        result = visit(child)
+        # A sequence in the place of one statement becomes part of the sequence around it.
+        changed += result.seq if isinstance(result, SeqStmt) and result is not child else [result]
+    return seq.replace(seq=type(seq.seq)(changed)) if changed != list(seq.seq) else seq
+
+
+def verify(state: ScheduleState) -> None:
+    """Checks that the handles are those of the program; raises `AssertionError`."""
+    seen = 0
+    for root in state._roots:
+        pending: list[tuple[Stmt, StmtSRef | None]] = [(root.stmt, None)]
+        while pending:
+            stmt, parent = pending.pop()
+            if isinstance(stmt, (Block, For)):
+                sref = state.stmt2ref[stmt]
+                assert sref.stmt is stmt and sref.parent is parent, f"the handle of\n{stmt}\nis not in order"
+                assert not isinstance(stmt, Block) or sref in state.block_info
+                seen, parent = seen + 1, sref
+            pending += [(child, parent) for child in children(stmt)]
+    assert seen == len(state.stmt2ref), "there are handles of statements that are not in the program"
+
+
+def duplicate(state: ScheduleState) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
+    """A state of the same program with handles of its own, and the new handle for each old one."""
+    srefs = {sref: StmtSRef(stmt) for stmt, sref in state.stmt2ref.items()}
+    for old, new in srefs.items():
+        new.parent = None if old.parent is None else srefs[old.parent]
+    other = object.__new__(ScheduleState)
+    other.debug_mask, other.enable_check = state.debug_mask, state.enable_check
+    other.stmt2ref = {stmt: srefs[sref] for stmt, sref in state.stmt2ref.items()}
+    other.block_info = {
+        srefs[sref]: BlockInfo(info.affine_binding, info.region_cover) for sref, info in state.block_info.items()
+    }
+    other._mod = state.mod
+    other._roots = {srefs[root]: var for root, var in state._roots.items()}
+    other._changed = set()
+    return other, srefs
