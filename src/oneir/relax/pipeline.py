@@ -26,6 +26,8 @@ def legalize_passes(target: Any) -> list[Pass]:
     return [
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
+        transform.FoldConstant(),
+        transform.FuseTransposeMatmul(),
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
