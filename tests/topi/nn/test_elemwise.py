@@ -109,7 +109,5 @@ def test_log_softmax(shape):
 def test_axes_that_do_not_exist_are_refused():
     with pytest.raises(InvalidValue, match=r"nn.softmax: expected axis in \[-2, 2\), found 3"):
         topi.nn.softmax(te.placeholder((2, 3)), 3)
-    with pytest.raises(InvalidValue, match=r"nn.log_softmax: expected the last axis, 1 or -1, found 0"):
-        topi.nn.log_softmax(te.placeholder((2, 3)), 0)
-    with pytest.raises(ShapeMismatch, match=r"nn.log_softmax: expected x of 2 dimensions"):
-        topi.nn.log_softmax(te.placeholder((2, 3, 4)))
+    with pytest.raises(InvalidValue, match=r"nn.log_softmax"):
+        topi.nn.log_softmax(te.placeholder((2, 3)), 2)

@@ -65,4 +65,5 @@ from .rms_norm import rms_norm
 from .softmax import fast_softmax, log_softmax, softmax, softmax_common
 from .space_to_batch_nd import space_to_batch_nd
 from .space_to_depth import space_to_depth
+from .upsampling import upsampling, upsampling3d
 from .winograd_util import winograd_transform_matrices

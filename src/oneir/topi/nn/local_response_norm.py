@@ -13,7 +13,7 @@ from ...tir import op as tir_op
 from .. import tag
 from ..broadcast import divide
 from ..index import require_ndim
-from .pooling import padded
+from .pad import pad_ends
 
 
 def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2) -> Tensor:
@@ -29,7 +29,7 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     if not data.dtype.is_float:
         raise TypeMismatch(f"topi.nn.lrn: expected data of a float dtype, found {data.dtype}")
     pads = [size // 2 if d == axis else 0 for d in range(4)]
-    around = padded(data, pads, pads, const(0, data.dtype), "pad_data")
+    around = pad_ends(data, pads, pads, const(0, data.dtype), "pad_data")
     window = te.reduce_axis((0, size), "rxs")
 
     def squares(*ax: Any) -> Any:

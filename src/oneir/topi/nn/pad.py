@@ -67,6 +67,26 @@ def pad(
     return te.compute(_padded_shape(data, before, after), element, name=name, attrs=attrs)
 
 
+def pad_ends(data: Tensor, before: list[Any], after: list[Any], value: Any, name: str = "pad_temp") -> Tensor:
+    """Padding that tests only the ends that are padded."""
+    simplify = Analyzer().simplify
+    shape = [simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True)]
+
+    def element(*ax: Any) -> Any:
+        inside, indices = [], []
+        for index, extent, b, a in zip(ax, data.shape, before, after, strict=True):
+            if constant(b) != 0:
+                inside.append(index >= b)
+                index = index - b
+            indices.append(index)
+            if constant(a) != 0:
+                inside.append(ax[len(indices) - 1] < b + extent)
+        found = data(*indices)
+        return tir_op.if_then_else(tir_op.all(*inside), found, value) if inside else found
+
+    return te.compute(shape, element, name=name, tag=tag.ELEMWISE)
+
+
 def _remapped(data: Tensor, before: list[Any], after: list[Any], remap: Callable[[Any, int], Any], name: str) -> Tensor:
     """Padding with elements of the data: `remap(index, dimension)` is the index that the element is read from."""
     return te.compute(

@@ -14,7 +14,8 @@ from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
 from ..index import constant, ravel, shape_text
-from .pooling import check_pool_type, padded, pooled_axes, quotient, same_dtype, with_value
+from .pad import pad_ends
+from .pooling import check_pool_type, pooled_axes, quotient, same_dtype, with_value
 from .window import output_extent, per_dimension
 
 
@@ -52,8 +53,10 @@ class _Pooling:
         if len(pads) != 4:
             raise InvalidValue(f"topi.nn.pool_grad: expected 4 paddings, found {len(pads)}")
         self.head = self._index(pads[:2])
-        spare = [s - 1 if ceil_mode else 0 for s in self.stride]
-        self.tail = [p + s for p, s in zip(self._index(pads[2:]), spare, strict=True)]
+        self.ceil_mode = ceil_mode
+        self.end = self._index(pads[2:])
+        # In ceil mode a last window may reach beyond the padding, by less than a stride.
+        self.tail = [p + s - 1 if ceil_mode else p for p, s in zip(self.end, self.stride, strict=True)]
         self.out = [
             output_extent(*s, "pool_grad")
             for s in zip(self.extents, self.kernel, self.stride, self.head, self.tail, strict=True)
@@ -77,26 +80,36 @@ class _Pooling:
         """Where an element of the data lies in the padded data."""
         return [at[a] + h for a, h in zip(self.axes, self.head, strict=True)]
 
-    def covers(self, at: Any) -> tuple[list[Any], Any]:
-        """One of the windows around an element, as an index of the output, and whether there is such a window."""
-        places, conditions = [], []
+    def around(self, at: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """One of the windows around an element, as an index of the output; for each axis, whether it begins early
+        enough to cover the element, and whether there is such a window.
+        """
+        places, covering, existing = [], [], []
         sizes = zip(self.padded_place(at), self.kernel, self.stride, self.windows, self.out, strict=True)
         for place, kernel, stride, window, out in sizes:
             index = ops.truncdiv(place, stride) - window.var
             lowest = Select(place < kernel, const(0, place.dtype), ops.truncdiv(place - kernel, stride) + 1)
             places.append(index)
-            conditions += [index >= lowest, index < out]
-        return with_value(at, self.axes, places), tir_op.all(*conditions)
+            covering.append(index >= lowest)
+            existing.append(index < out)
+        return with_value(at, self.axes, places), covering, existing
 
-    def sum(self, name: str, value: Callable[[list[Any], Any], Any]) -> Tensor:
-        """For each element the sum over the windows that cover it."""
+    def sum(self, name: str, value: Callable[..., tuple[Any, Any]]) -> Tensor:
+        """For each element the sum over the windows around it, where `value` says so."""
 
         def element(*ax: Any) -> Any:
-            index, valid = self.covers(ax)
-            found = tir_op.if_then_else(valid, value(index, ax), const(0, self.grads.dtype))
-            return te.sum(found, axis=self.windows)
+            condition, found = value(ax, *self.around(ax))
+            return te.sum(tir_op.if_then_else(condition, found, const(0, self.grads.dtype)), axis=self.windows)
 
         return te.compute(self.data.shape, element, name="T_pool_grad", tag=name)
+
+    def past_the_end(self, axis: int) -> bool:
+        """Whether the last elements along an axis may begin a window that does not exist."""
+        sizes = (self.extents[axis], self.head[axis], self.stride[axis], self.out[axis])
+        extent, head, stride, out = (constant(v) for v in sizes)
+        if extent is None or head is None or stride is None or out is None:
+            return True
+        return (extent - 1 + head) // stride >= out
 
 
 def _max_grad(p: _Pooling) -> Tensor:
@@ -106,7 +119,7 @@ def _max_grad(p: _Pooling) -> Tensor:
     if any(constant(v) != 0 for v in (*p.head, *p.tail)):
         none = [0] * data.ndim
         smallest = tir_op.min_value(data.dtype)
-        source = padded(data, with_value(none, p.axes, p.head), with_value(none, p.axes, p.tail), smallest)
+        source = pad_ends(data, with_value(none, p.axes, p.head), with_value(none, p.axes, p.tail), smallest)
     inner = [te.reduce_axis((const(0, k.dtype), k), name) for name, k in zip(("dh", "dw"), p.kernel, strict=True)]
 
     def largest(*ax: Any) -> Any:
@@ -116,24 +129,31 @@ def _max_grad(p: _Pooling) -> Tensor:
 
     best, _ = te.compute(p.shape, largest, name="maxpool_grad_argmax", tag=tag.COMM_REDUCE_IDX)
 
-    def gradient(index: list[Any], at: Any) -> Any:
+    def gradient(at: Any, index: list[Any], covering: list[Any], existing: list[Any]) -> tuple[Any, Any]:
         here = ravel(with_value(at, p.axes, p.padded_place(at)), ravel_shape)
-        return tir_op.if_then_else(ops.equal(best(*index), here), p.grads(*index), const(0, p.grads.dtype))
+        needed = [condition for axis, condition in enumerate(existing) if p.past_the_end(axis)]
+        return tir_op.all(*covering, *needed, ops.equal(best(*index), here)), p.grads(*index)
 
     return p.sum("pool_grad_max", gradient)
 
 
 def _mean_grad(p: _Pooling, count_include_pad: bool) -> Tensor:
-    def gradient(index: list[Any], at: Any) -> Any:
+    def gradient(at: Any, index: list[Any], covering: list[Any], existing: list[Any]) -> tuple[Any, Any]:
         count: Any = const(1, "int32")
         for i, a in enumerate(p.axes):
-            if count_include_pad:
-                count = count * p.kernel[i]
-                continue
             start = index[a] * p.stride[i] - p.head[i]
-            end = te.min(start + p.kernel[i], p.extents[i])
-            count = count * (end - te.max(start, const(0, start.dtype)))
-        return quotient(p.grads(*index), te.max(count, const(1, count.dtype)))
+            if not count_include_pad:
+                end = te.min(start + p.kernel[i], p.extents[i])
+                count = count * (end - te.max(start, const(0, start.dtype)))
+            elif p.ceil_mode:
+                # What lies beyond the padding does not count.
+                count = count * (te.min(start + p.kernel[i], p.extents[i] + p.end[i]) - start)
+            else:
+                count = count * p.kernel[i]
+        if not count_include_pad:
+            count = te.max(count, const(1, count.dtype))
+        valid = tir_op.all(*(ops.logical_and(c, e) for c, e in zip(covering, existing, strict=True)))
+        return valid, quotient(p.grads(*index), count)
 
     return p.sum("pool_grad_avg", gradient)
 

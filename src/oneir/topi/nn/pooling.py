@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import te
-from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import Select, const
 from ...runtime.error import InvalidValue
@@ -18,6 +17,7 @@ from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
 from ..index import constant, require_ndim
+from .pad import pad_ends
 from .window import output_extent, per_dimension
 
 
@@ -57,26 +57,6 @@ def quotient(total: Any, count: Any) -> Any:
     return divide(total, count.astype(total.dtype))
 
 
-def padded(data: Tensor, before: list[Any], after: list[Any], value: Any, name: str = "pad_temp") -> Tensor:
-    """Padding that tests only the ends that are padded."""
-    simplify = Analyzer().simplify
-    shape = [simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True)]
-
-    def element(*ax: Any) -> Any:
-        inside, indices = [], []
-        for index, extent, b, a in zip(ax, data.shape, before, after, strict=True):
-            if constant(b) != 0:
-                inside.append(index >= b)
-                index = index - b
-            indices.append(index)
-            if constant(a) != 0:
-                inside.append(ax[len(indices) - 1] < b + extent)
-        found = data(*indices)
-        return tir_op.if_then_else(tir_op.all(*inside), found, value) if inside else found
-
-    return te.compute(shape, element, name=name, tag=tag.ELEMWISE)
-
-
 def _pool(
     data: Tensor,
     kernel: Any,
@@ -113,7 +93,7 @@ def _pool(
     if any(constant(p) not in (0, None) for p in (*head, *tail)):
         none = [0] * data.ndim
         value = tir_op.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
-        source = padded(data, with_value(none, axes, head), with_value(none, axes, tail), value)
+        source = pad_ends(data, with_value(none, axes, head), with_value(none, axes, tail), value)
 
     def over_window(reducer: Callable[..., Any]) -> Callable[..., Any]:
         def element(*ax: Any) -> Any:

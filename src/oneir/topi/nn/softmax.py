@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
-from ..index import require_axis, require_ndim
+from ..index import require_axis
 from ..math import fast_exp
 
 
@@ -60,13 +59,18 @@ def _softmax(x: Tensor, axis: int, use_fast_exp: bool, tag: str) -> Tensor:
 
 @te.tag_scope(tag="log_softmax_output")
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """The logarithm of the softmax over the last axis of a matrix."""
-    require_ndim(x, 2, "nn.log_softmax", "x")
-    if require_axis(axis, 2, "nn.log_softmax") != 1:
-        raise InvalidValue(f"topi.nn.log_softmax: expected the last axis, 1 or -1, found {axis}")
-    rows, columns = x.shape
-    k1 = te.reduce_axis((0, columns), name="k")
-    k2 = te.reduce_axis((0, columns), name="k")
-    largest = te.compute((rows,), lambda i: te.max(x[i, k1], axis=k1))
-    total = te.compute((rows,), lambda i: te.sum(tir_op.exp(x[i, k2] - largest[i]), axis=k2))
-    return te.compute(x.shape, lambda i, j: x[i, j] - largest[i] - tir_op.log(total[i]))
+    """The logarithm of the softmax over an axis."""
+    shape = x.shape
+    axis = require_axis(axis, len(shape), "nn.log_softmax")
+    rest = shape[:axis] + shape[axis + 1 :]
+    k1 = te.reduce_axis((0, shape[axis]), name="k")
+    k2 = te.reduce_axis((0, shape[axis]), name="k")
+
+    def of_row(tensor: Tensor, i: tuple[Any, ...]) -> Any:
+        return tensor(*i[:axis], *i[axis + 1 :])
+
+    largest = te.compute(rest, lambda *i: te.max(x(*i[:axis], k1, *i[axis:]), axis=k1), name="T_softmax_maxelem")
+    total = te.compute(
+        rest, lambda *i: te.sum(tir_op.exp(x(*i[:axis], k2, *i[axis:]) - largest(*i)), axis=k2), name="compute"
+    )
+    return te.compute(shape, lambda *i: x(*i) - of_row(largest, i) - tir_op.log(of_row(total, i)), name="compute")

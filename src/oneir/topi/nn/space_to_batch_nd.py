@@ -11,7 +11,7 @@ from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ..index import constant, shape_text
 from ..transform import reshape, transpose
-from .pooling import padded as padded_by
+from .pad import pad_ends
 
 
 def check_lengths(data: Tensor, block_shape: Any, before: Any, after: Any, names: str, function: str) -> None:
@@ -44,7 +44,7 @@ def space_to_batch_nd(
     count = len(block_shape)
     rest = [0] * (data.ndim - count - 1)
     value = const(pad_value, data.dtype)
-    padded = padded_by(data, [0, *pad_before, *rest], [0, *pad_after, *rest], value, "T_pad")
+    padded = pad_ends(data, [0, *pad_before, *rest], [0, *pad_after, *rest], value, "T_pad")
     batch, *extents = padded.shape
     split: list[Any] = [batch]
     small: list[Any] = []
