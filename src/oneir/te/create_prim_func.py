@@ -7,8 +7,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..ir.container import Array
-from ..ir.dtype import DataType
-from ..ir.expr import PrimExpr, Range, Select, Var, as_expr, const
+from ..ir.expr import PrimExpr, Range, Select, Var, const
 from ..ir.visitor import Mapper, deep_recursion, post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..tir.analysis.block_access_region import get_block_read_write_region
@@ -18,6 +17,7 @@ from ..tir.expr import BufferLoad, IterVar, ProducerLoad, Reduce
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, LetStmt, SeqStmt, Stmt, flat_seq
 from ..tir.stmt_functor import substitute
+from .index_dtype import convert_index_dtype
 from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 
 
@@ -395,91 +395,3 @@ class _ReplaceBuffers(Mapper):
 def buffer_name(tensor: Tensor) -> str:
     """The name of a tensor's buffer."""
     return tensor.op.name if tensor.op.num_outputs == 1 else f"{tensor.op.name}_v{tensor.value_index}"
-
-
-class _ConvertIndices(Mapper):
-    """Gives loop variables, block variables, shapes and index constants another integer dtype."""
-
-    def __init__(self, dtype: DataType):
-        super().__init__()
-        self.dtype = dtype
-        self.new_vars: dict[Var, Var] = {}
-        self.indexing = False
-
-    def variable(self, var: Var) -> Var:
-        if not var.dtype.is_index:
-            return var
-        return self.new_vars.setdefault(var, var.copy_with_dtype(self.dtype))
-
-    def index(self, expr: Any) -> Any:
-        outer, self.indexing = self.indexing, True
-        new = self.visit(as_expr(expr))
-        self.indexing = outer
-        return new.astype(self.dtype) if new.dtype.is_index else new
-
-    def visit_Var(self, var: Var) -> Any:
-        new = self.new_vars.get(var)
-        if new is None:
-            return var
-        return new if self.indexing else new.astype(var.dtype)
-
-    def visit_IntImm(self, node: Any) -> Any:
-        return const(node.value, self.dtype) if self.indexing and node.dtype.is_index else node
-
-    def visit_Buffer(self, buffer: Buffer) -> Any:
-        found = self._mapped.get(id(buffer))
-        if found is None:
-            new = buffer.replace(
-                shape=Array(self.index(d) for d in buffer.shape),
-                strides=Array(self.index(s) for s in buffer.strides),
-                elem_offset=self.index(buffer.elem_offset),
-            )
-            found = self._mapped[id(buffer)] = (buffer, new)
-        return found[1]
-
-    def visit_BufferLoad(self, node: BufferLoad) -> Any:
-        return node.replace(buffer=self.visit(node.buffer), indices=Array(self.index(i) for i in node.indices))
-
-    def visit_BufferStore(self, node: BufferStore) -> Any:
-        return node.replace(
-            buffer=self.visit(node.buffer),
-            value=self.visit(node.value),
-            indices=Array(self.index(i) for i in node.indices),
-        )
-
-    def visit_Range(self, node: Range) -> Any:
-        return Range(min=self.index(node.min), extent=self.index(node.extent))
-
-    def visit_IterVar(self, node: IterVar) -> Any:
-        found = self._mapped.get(id(node))
-        if found is None:
-            new = node.replace(dom=None if node.dom is None else self.visit(node.dom), var=self.variable(node.var))
-            found = self._mapped[id(node)] = (node, new)
-        return found[1]
-
-    def visit_For(self, node: For) -> Any:
-        return node.replace(
-            loop_var=self.variable(node.loop_var),
-            min=self.index(node.min),
-            extent=self.index(node.extent),
-            body=self.visit(node.body),
-        )
-
-    def visit_BlockRealize(self, node: BlockRealize) -> Any:
-        return node.replace(
-            iter_values=Array(self.index(v) for v in node.iter_values),
-            predicate=self.visit(node.predicate),
-            block=self.visit(node.block),
-        )
-
-
-def convert_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
-    """The function with indices and shapes of another integer dtype."""
-    mapper = _ConvertIndices(DataType(dtype))
-    for buffer in func.buffer_map.values():
-        for dim in buffer.shape:
-            if isinstance(dim, Var):
-                mapper.variable(dim)
-    params = Array(mapper.variable(p) for p in func.params)
-    buffers = {p: mapper(b) for p, b in func.buffer_map.items()}
-    return func.replace(params=params, buffer_map=buffers, body=mapper(func.body))
