@@ -229,7 +229,7 @@ class Graph:
         if not callable(callee):
             raise Violation(f"expected a function to call, found {described(callee)}")
         value = callee(*args)
-        return value if isinstance(callee, (Closure, Kernel)) else computed(value, info)
+        return value if isinstance(callee, Closure) else computed(value, info)
 
     # -- loops --
 

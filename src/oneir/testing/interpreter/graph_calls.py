@@ -184,14 +184,12 @@ def _tensor_in_storage(graph: Graph, frame: Frame, call: r.Call) -> Any:
 
 
 def _kill(graph: Graph, frame: Frame, call: r.Call) -> Any:
+    """The variable is not used any more. Tensors keep the storage that they lie in."""
     from .graph import Killed
 
-    var = call.args[0]
-    value = graph.value(frame, var)
-    if isinstance(value, Storage):
-        value.bytes[:] = UNWRITTEN
-    if isinstance(var, r.Var):
-        frame.values[var] = Killed()
+    graph.value(frame, call.args[0])
+    if isinstance(call.args[0], r.Var):
+        frame.values[call.args[0]] = Killed()
 
 
 # -- values --

@@ -149,11 +149,11 @@ class Agreement:
         elif isinstance(info, PrimStructInfo):
             return self._number(value, info)
         elif isinstance(info, TupleStructInfo):
-            if value is None and not info.fields:
-                return None
-            if not is_tuple(value) or len(value) != len(info.fields):
+            # A function of the runtime that returns nothing returns None.
+            fields: Any = () if value is None else value
+            if not is_tuple(fields) or len(fields) != len(info.fields):
                 return f"expected a tuple of {len(info.fields)} values, found {described(value)}"
-            for position, (v, i) in enumerate(zip(value, info.fields, strict=True)):
+            for position, (v, i) in enumerate(zip(fields, info.fields, strict=True)):
                 problem = self._problem(v, i)
                 if problem is not None:
                     return f"field {position}: {problem}"
