@@ -105,6 +105,8 @@ class Evaluator:
         """The error to raise about a syntax node."""
         if isinstance(problem, Exception):
             text = str(problem)
+            if isinstance(problem, OneIRError) and text.startswith("error: ") and "\n --> " in text:
+                return ParseError(text)  # it shows its place in the source already
             known = isinstance(problem, (OneIRError, TypeError, ValueError, AttributeError))
             problem = text if known and text else f"{type(problem).__name__}: {text}"
         return self.source.error(node, problem)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
-from ...runtime.error import ParseError
+from ...runtime.error import ParseError, WellFormedError
 from ...tir.function import PrimFunc
 from .evaluator import Evaluator
 from .scope import MISSING, Scope, closure_of, names_around
@@ -192,12 +192,23 @@ def _module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IR
     return module
 
 
-def verify(program: Any) -> None:
-    """Raises `WellFormedError` when a function or module breaks a rule of TensorIR."""
-    from ...tir.analysis import verify_well_formed
+class IllFormedScript(ParseError, WellFormedError):
+    """A script that was read, but breaks a rule of the program representation."""
 
-    if isinstance(program, (PrimFunc, IRModule)):
-        verify_well_formed(program)
+
+def verify(program: Any) -> None:
+    """Raises `IllFormedScript` when a function or module breaks a rule of TensorIR or of graphs."""
+    from ...relax import analysis as relax_analysis
+    from ...relax.expr import Function
+    from ...tir import analysis as tir_analysis
+
+    try:
+        if isinstance(program, (PrimFunc, IRModule)):
+            tir_analysis.verify_well_formed(program)
+        if isinstance(program, (Function, IRModule)):
+            relax_analysis.verify_well_formed(program)
+    except WellFormedError as problem:
+        raise IllFormedScript(str(problem)) from problem
 
 
 # -- texts --

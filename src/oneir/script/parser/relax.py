@@ -38,7 +38,6 @@ from ..tir.meta import Macro, meta_var
 from .evaluator import Evaluator, binary_operator, locate
 from .module import ModuleNote, ModuleParser
 from .scope import MISSING, Scope
-from .source import parse_text
 
 _UNSUPPORTED = {
     ast.For: "a loop",
@@ -75,6 +74,8 @@ class RelaxParser(Evaluator):
         for name in module.members:
             self.builder.get_unique_name(name)
         self.state = self.new_state("", {})
+        self.checked = module.checked
+        """Whether what is not seen by the rules of graphs can be named nevertheless."""
         self.declares = False
         """Whether texts in struct info declare symbolic variables: in the signature of a function they do."""
         self.annotated: Any = None
@@ -88,9 +89,7 @@ class RelaxParser(Evaluator):
 
     def new_state(self, name: str, options: dict[str, Any]) -> FunctionState:
         """The state of a function that is about to be read."""
-        checked = self.module.checked and bool(options.get("check_well_formed", True))
-        pure = bool(options.get("pure", True))
-        return FunctionState(name, self.builder, pure, checked, self.module.global_infos)
+        return FunctionState(name, self.builder, bool(options.get("pure", True)), self.module.global_infos)
 
     # -- functions --
 
@@ -107,7 +106,8 @@ class RelaxParser(Evaluator):
     def parse_function(self, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
         """The function that a definition describes."""
         outer, self.state = self.state, self.new_state(node.name, options)
-        state = self.state
+        state, checked = self.state, self.checked
+        self.checked = checked and bool(options.get("check_well_formed", True))
         inside, self.inside = self.inside, set()
         try:
             with deep_recursion(), self.new_scope() as scope:
@@ -126,7 +126,7 @@ class RelaxParser(Evaluator):
             last = node.body[-1]
             raise self.error(last if isinstance(last, ast.Return) else node, problem) from problem
         finally:
-            self.state, self.inside = outer, inside
+            self.state, self.inside, self.checked = outer, inside, checked
 
     def read_signature(self, node: ast.FunctionDef) -> tuple[list[StructInfo], StructInfo | None]:
         """The struct info of the parameters, and of the result if it is annotated; declares symbolic variables."""
@@ -175,7 +175,12 @@ class RelaxParser(Evaluator):
 
     def extent(self, text: str) -> Any:
         """The expression of an extent that is written as a text."""
-        expression: Any = parse_text(self.source, f"({text})").body[0]
+        try:
+            expression: Any = ast.parse(f"({text})").body[0]
+        except SyntaxError:
+            raise self.error(
+                self.annotated, f"an extent is an integer or an expression, found the text {text!r}"
+            ) from None
         if isinstance(expression.value, ast.Name):
             self.determined.add(expression.value.id)
         for part in ast.walk(expression):
@@ -234,20 +239,9 @@ class RelaxParser(Evaluator):
             value = value.apply(self.state)
         elif isinstance(value, ModuleNote):
             value = value.apply(self.module)
-        if isinstance(value, Call):
-            self.check_pure(value, node)
-        elif isinstance(value, StructInfo) and getattr(value, "span", None) is None:
+        if isinstance(value, StructInfo) and getattr(value, "span", None) is None:
             locate(value, self.source.span(node))
         return value
-
-    def check_pure(self, call: Call, node: ast.Call) -> None:
-        op = call.op
-        if isinstance(op, Op):
-            pure = bool(op.attrs.get("FPurity", True))
-        else:
-            info = self.builder.function_struct_info(op) if isinstance(op, GlobalVar) else op.struct_info_
-            pure = info.purity if isinstance(info, FuncStructInfo) else True
-        self.state.check_pure(pure, ast.unparse(node.func))
 
     def expand(self, macro: Macro, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The value of a macro; its bindings are made in the place of its call."""
@@ -428,7 +422,7 @@ class RelaxParser(Evaluator):
                 self.statement(stmt)
         self.state.end_dataflow()
         for name, value in scope.names.items():
-            if isinstance(value, DataflowVar) and self.state.checked:
+            if isinstance(value, DataflowVar) and self.checked:
                 self.inside.add(name)
             else:
                 self.scope.names[name] = value

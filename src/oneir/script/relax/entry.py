@@ -32,10 +32,13 @@ class _RelaxDialect:
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
         parser = RelaxParser(module, function)
         result = parser.parse_function(node, options)
-        module.added.update(parser.builder.mod.functions)
+        added = parser.builder.mod.functions
         var = module.members.get(node.name)
         if var is not None:
             var.struct_info_ = result.struct_info
+        elif added:
+            raise module.error(node, "R.emit_te adds a function to the module, but this function stands in none")
+        module.added.update(added)
         return result
 
 

@@ -39,15 +39,11 @@ from ...runtime.error import InvalidValue, TypeMismatch
 class FunctionState:
     """The parts of a function that were stated so far. A local function has a state of its own and the same builder."""
 
-    def __init__(
-        self, name: str, builder: BlockBuilder, pure: bool, checked: bool, global_infos: Mapping[str, Sequence[Any]]
-    ):
+    def __init__(self, name: str, builder: BlockBuilder, pure: bool, global_infos: Mapping[str, Sequence[Any]]):
         self.name = name
         self.builder = builder
         self.pure = pure
         self.global_infos = global_infos
-        self.checked = checked
-        """Whether what breaks the rules of graphs is refused at once."""
         self.params: list[Var] = []
         self.attrs: dict[str, Any] = {}
         self.ret_struct_info: StructInfo | None = None
@@ -100,18 +96,6 @@ class FunctionState:
         """An annotation may say more or less than what is known of a value, but nothing else."""
         if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
             raise TypeMismatch(f"the annotation says {info}, but the value is {known}")
-
-    def check_pure(self, pure: bool, what: str) -> None:
-        """A call with a side effect has no place in a pure function or a dataflow block."""
-        if pure or not self.checked or self.attrs.get("relax.force_pure"):
-            return
-        hint = "R.call_pure_packed calls a function of the runtime that has none" if what == "R.call_packed" else ""
-        if self.builder.current_block_is_dataflow():
-            hint = hint or "move it out of the block"
-            raise InvalidValue(f"{what} has a side effect, which nothing in a dataflow block may have; {hint}")
-        if self.pure:
-            hint = hint or "declare the function with @R.function(pure=False)"
-            raise InvalidValue(f"{what} has a side effect, but `{self.name}` is a pure function; {hint}")
 
     def vdevice(self, text: str) -> VDevice:
         """The device of the module that a text names: "llvm:0", or "llvm" for the first of its kind."""
