@@ -52,7 +52,7 @@ class _Extractor(PyExprMutator):
 
         for block in seq.blocks:
             if isinstance(block, DataflowBlock):
-                run += block.bindings
+                run.extend(block.bindings)
                 keep = True
                 continue
             for binding in block.bindings:
