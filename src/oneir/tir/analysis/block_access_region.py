@@ -181,6 +181,8 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) 
 def get_block_read_write_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> Array[Array[BufferRegion]]:
     """What a block reads and what it writes; what it uses by pointer counts as both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
+    if not opaque:
+        return Array((reads, writes))
     analyzer = Analyzer()
     both = []
     for regions in (reads, writes):
