@@ -20,6 +20,7 @@ from ...tir.function import PrimFunc
 from ..analysis.fusion_graph import FusionGraph, FusionNode
 from ..analysis.struct_info import definable_tir_vars_in_struct_info, tir_vars_in_struct_info
 from ..block_builder import BlockBuilder
+from ..copy_function import copy_with_new_vars
 from ..expr import (
     Binding,
     BindingBlock,
@@ -212,7 +213,8 @@ class _Group:
                     rename.variables[binding.var] = self._bind(builder, binding, value)
                 output = builder.emit_output(rename.visit_expr(self.bindings[-1].value))
             builder.emit_func_output(output)
-        return builder.get()["fused"], arguments
+        # Symbolic variables are a function's own.
+        return copy_with_new_vars(builder.get()["fused"]), arguments
 
     def _bind(self, builder: BlockBuilder, binding: VarBinding, value: Expr) -> Var:
         var = DataflowVar(binding.var.name, binding.var.struct_info)
