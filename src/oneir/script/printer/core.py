@@ -112,6 +112,7 @@ class Printer:
         self.used_dialects: set[str] = set()
         self.binding_names: list[str] = [config.name] if config.name else []
         self.metadata: dict[str, list[Any]] = {}
+        self._metadata_index: dict[int, int] = {}
         self.loops: dict[int, Any] = {}
         self._taken = {config.ir_prefix, config.tir_prefix, config.relax_prefix} | _RESERVED
         if config.module_alias:
@@ -227,7 +228,7 @@ class Printer:
         """The text by which an object without text of its own is found in the metadata."""
         key = node.type_key if isinstance(node, Node) else f"runtime.{type(node).__name__}"
         objects = self.metadata.setdefault(key, [])
-        index = next((i for i, other in enumerate(objects) if other is node), len(objects))
+        index = self._metadata_index.setdefault(id(node), len(objects))
         if index == len(objects):
             objects.append(node)
         return f'metadata["{key}"][{index}]'

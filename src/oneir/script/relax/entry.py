@@ -9,7 +9,7 @@ from typing import Any
 from ...ir.expr import GlobalVar
 from ...relax.expr import Function
 from ..parser.module import ModuleParser, parse_decorated, register_dialect
-from ..parser.relax import RelaxParser
+from ..parser.read_relax import RelaxParser
 
 
 def function(func: Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True) -> Any:

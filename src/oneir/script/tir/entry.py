@@ -9,7 +9,7 @@ from typing import Any
 from ...ir.expr import GlobalVar
 from ...tir.function import PrimFunc
 from ..parser.module import ModuleParser, parse_decorated, register_dialect
-from ..parser.tir import TIRParser
+from ..parser.read_tir import TIRParser
 
 
 def prim_func(func: Any = None, private: bool = False, check_well_formed: bool = True) -> Any:

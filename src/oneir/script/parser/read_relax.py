@@ -479,10 +479,3 @@ def _is_graph_value(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(_is_graph_value(v) for v in value)
     return isinstance(value, (Expr, ExprOp, numbers.Number))
-
-
-def __getattr__(name: str) -> Any:
-    """This module also goes by the name of the vocabulary: `from oneir.script.parser import relax as R`."""
-    from .. import relax
-
-    return getattr(relax, name)
