@@ -1,0 +1,28 @@
+"""What all front ends share: weights that travel with a function until they are detached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.module import IRModule
+from ...runtime.tensor import Tensor
+from ..expr import Function
+
+PARAMS = "params"
+"""The attribute of a function that holds the values of its last parameters."""
+
+
+def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
+    """Takes the weights out of the functions of a module.
+
+    Returns the module without them and, by the name of each function that had some, its weights in the order of its
+    parameters. The weights are the importer's tensors; nothing is copied.
+    """
+    detached: dict[str, list[Tensor]] = {}
+    functions: dict[Any, Any] = {}
+    for gvar, func in mod.functions.items():
+        if isinstance(func, Function) and PARAMS in func.attrs:
+            detached[gvar.name_hint] = list(func.attrs[PARAMS])
+            func = func.without_attr(PARAMS)
+        functions[gvar] = func
+    return (mod.replace(functions=functions) if detached else mod), detached
