@@ -28,6 +28,8 @@ from ...ir.expr import Var as TirVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.visitor import Mapper
+from ...relax.analysis import free_vars
+from ...relax.analysis.variables import used_vars
 from ...relax.expr import (
     Call,
     Constant,
@@ -173,6 +175,8 @@ class _Translator:
     def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Tensor], int]):
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
+        self.used = _used(func)
+        self.binding: Var | None = None
         self.inputs: list[TirVar | Buffer] = []
         self.values: dict[Var, _Value] = {}
         self.slots: dict[int, PrimExpr] = {}
@@ -189,6 +193,7 @@ class _Translator:
             self.values[param] = self.parameter(param, position)
         for block in self.func.body.blocks:
             for binding in block.bindings:
+                self.binding = binding.var
                 self.values[binding.var] = self.value(binding.value)
         result = self.result(self.value(self.func.body.body))
         arena_size = self.place_storages()
@@ -380,8 +385,7 @@ class _Translator:
     def runtime_function(self, call: Call) -> None:
         """A function of the runtime that writes its results into its arguments."""
         assert isinstance(call.op, ExternFunc)
-        info = call.struct_info_
-        if not _gives_nothing(info) and not self.is_unused(call):
+        if self.binding in self.used:
             raise NotNative(f"the runtime function `{call.op.global_symbol}` returns an object")
         name, args = call.op.global_symbol, [self.value(a) for a in call.args]
         for value in args:
@@ -393,10 +397,6 @@ class _Translator:
             return Evaluate(TirCall("int32", "tir.tvm_call_packed", [TirString(name), *values]))
 
         self.steps.append(step)
-
-    def is_unused(self, call: Call) -> bool:
-        """Whether nobody uses what a call returns, as of the functions that a destination-passing call names."""
-        return all(b.var.name == "_" for block in self.func.body.blocks for b in block.bindings if b.value is call)
 
     def packed_argument(self, value: _Value) -> PrimExpr:
         if isinstance(value, str):
@@ -545,10 +545,15 @@ class _Loads(Mapper):
         return self.slots[_int(load.indices[0])].astype("int64")
 
 
-def _gives_nothing(info: Any) -> bool:
-    from ...relax.struct_info import TupleStructInfo
-
-    return isinstance(info, TupleStructInfo) and not info.fields
+def _used(func: Function) -> set[Var]:
+    """The variables of a function that something reads; to end a value's life is not to read it."""
+    used = set(free_vars(func.body.body))
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.vm.kill_object"):
+                used.update(used_vars(binding))
+    return used
 
 
 def _int(value: Any) -> int:

@@ -191,20 +191,22 @@ class _Planner:
         names, ends = _Names(), dict[Var, int]()
         allocations: list[tuple[Var, Call, int]] = []
         bindings = [b for block in seq.blocks for b in block.bindings]
+        uses = [used_vars(binding) for binding in bindings]
+        read = {var for used in uses for var in used} | set(free_vars(seq.body))
         for index, binding in enumerate(bindings):
-            value, used = binding.value, used_vars(binding)
+            value = binding.value
             if isinstance(value, Call) and value.op is ALLOC_TENSOR:
                 allocations.append((binding.var, value, index))
-            elif self.may_alias(value):
-                for var in used:
+            elif binding.var in read and self.may_alias(value):
+                for var in uses[index]:
                     names.join(var, binding.var)
         for index, binding in enumerate(bindings):
-            for var in (binding.var, *used_vars(binding)):
+            for var in (binding.var, *uses[index]):
                 ends[names.root(var)] = index
         escaping = {names.root(var) for var in free_vars(seq.body)}
         own = {b.var for b in bindings}
-        for binding in bindings:
-            escaping.update(names.root(v) for v in used_vars(binding) if v not in own)
+        for used in uses:
+            escaping.update(names.root(v) for v in used if v not in own)
         plan, parts = MemoryPlan(), dict[Any, Part]()
         for var, call, index in allocations:
             place = self.place_of(call) if names.root(var) not in escaping else None
