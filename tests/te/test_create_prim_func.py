@@ -8,6 +8,7 @@ import pytest
 import oneir
 from oneir import te, tir
 from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch, UnsupportedError
+from oneir.testing import interpret
 
 rng = np.random.default_rng(3)
 
@@ -264,6 +265,21 @@ def test_an_axis_that_depends_on_another_stands_in_a_block_over_it():
     assert "for i, k in T.grid(5, 4):" in text and 'with T.block("B_l1"):' in text
     assert "for j in range(v_i + 1):" in text and 'with T.block("B"):' in text
     a = rng.standard_normal((5, 4), dtype="float32")
-    b = np.zeros(5, "float32")
-    oneir.build(func)(a, b)
-    np.testing.assert_allclose(b, np.cumsum(a.sum(1)), rtol=1e-5, atol=1e-5)
+    for execute in (oneir.build(func), lambda *arrays: interpret(func, *arrays)):
+        b = np.zeros(5, "float32")
+        execute(a, b)
+        np.testing.assert_allclose(b, np.cumsum(a.sum(1)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_scan_computes_what_its_states_pass_through():
+    X = te.placeholder((4, 3), name="X")
+    state = te.placeholder((5, 3), name="state")
+    doubled = te.compute((5, 3), lambda t, i: state[t - 1, i] * 2.0, name="doubled")
+    init = te.compute((1, 3), lambda _, i: te.const(1.0))
+    total = te.scan(init, te.compute((5, 3), lambda t, i: doubled[t, i] + X[t - 1, i]), state)
+    x, y = rng.standard_normal((4, 3), dtype="float32"), np.zeros((5, 3), "float32")
+    oneir.build(te.create_prim_func([X, total]))(x, y)
+    expected = [np.ones(3)]
+    for row in x:
+        expected.append(expected[-1] * 2 + row)
+    np.testing.assert_allclose(y, expected, rtol=1e-5)

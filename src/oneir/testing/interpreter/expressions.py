@@ -50,6 +50,12 @@ class Scope:
         return not writes and self.reads_own_writes and _inside(self.writes.get(buffer, ()), point)
 
 
+def _updated_within(scopes: Sequence[Scope], buffer: Buffer, point: Sequence[int]) -> bool:
+    """Whether blocks that all write an element enclose one that reduces into it, and so reads it."""
+    reduces = scopes[-1].reads_own_writes
+    return reduces and all(_inside(scope.writes.get(buffer, ()), point) for scope in scopes)
+
+
 def _inside(boxes: Any, point: Sequence[int]) -> bool:
     return any(all(low <= i < high for i, (low, high) in zip(point, box, strict=True)) for box in boxes)
 
@@ -292,8 +298,9 @@ class Evaluator:
                 )
             index += i * stride
         if self.scopes:
-            for scope in self.scopes[self.depths.get(buffer, 0) :]:
-                if not scope.allows(buffer, point, writes):
+            scopes = self.scopes[self.depths.get(buffer, 0) :]
+            for scope in scopes:
+                if not (scope.allows(buffer, point, writes) or (not writes and _updated_within(scopes, buffer, point))):
                     kind = "writes" if writes else "reads"
                     raise Violation(
                         f"undeclared access: block `{scope.name}` {kind} `{buffer.name}{point}`, "

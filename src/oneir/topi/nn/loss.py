@@ -34,7 +34,7 @@ def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: s
 
     def loss(target: Any, *ax: Any) -> Any:
         place = (ax[0], target, *ax[1:]) if ax else (target,)
-        return ops.negative(predictions(*place)) * weights(target)
+        return (zero - predictions(*place)) * weights(target)
 
     total = of_targets(loss)
     if reduction == "none":
