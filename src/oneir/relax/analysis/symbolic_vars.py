@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.container import Array
-from ...ir.expr import PrimExpr
+from ...ir.expr import IntImm, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.visitor import deep_recursion
 from ...tir.analysis import undefined_vars
@@ -34,7 +34,7 @@ class _SymbolicVars(PyExprVisitor):
     def visit_prim_expr(self, op: PrimExpr) -> None:
         if isinstance(op, TirVar):
             self.used[op] = None
-        else:
+        elif not isinstance(op, IntImm):
             self.used.update(dict.fromkeys(undefined_vars(op)))
 
     def use(self, info: StructInfo | None) -> None:
