@@ -67,7 +67,7 @@ def _check_identical(transform: Any, mod: IRModule, result: IRModule, what: str)
 
 
 def _check_round_trip(stage: str, mod: IRModule) -> None:
-    text = mod.script()
+    text = mod.script(show_meta=True)
     try:
         assert_structural_equal(from_source(text), mod)
     except Exception as error:

@@ -131,5 +131,5 @@ def test_nothing_goes_from_a_module_that_is_not_complete() -> None:
 
 
 def test_an_unknown_entry_function_is_refused() -> None:
-    with pytest.raises(NotRegistered, match="no function 'mian'; it has helper, .*did you mean 'main'"):
+    with pytest.raises(NotRegistered, match=r"no function 'mian'; it has helper, .*did you mean 'main'"):
         DeadCodeElimination(["mian"])(Functions)

@@ -110,5 +110,5 @@ def test_an_operator_without_a_rule_is_refused() -> None:
 
     x = relax.Var("x", INFO)
     call = relax.Call(Op.register("test.relax.without_rule"), [x])
-    with pytest.raises(NotRegistered, match="`test.relax.without_rule` has no rule"):
+    with pytest.raises(NotRegistered, match=r"`test\.relax\.without_rule` has no rule"):
         Normalize()(IRModule({"main": function(call, x)}))
