@@ -288,3 +288,8 @@ def test_a_pass_that_makes_a_graph_ill_formed_fails():
     bad = oneir.IRModule({"main": relax.Function([x], y, VECTOR, attrs={"global_symbol": "main"})})
     with pytest.raises(WellFormedError, match="in `main`: `y` is used, but not defined here"):
         check_pass(replaced_by(bad), before, bad)
+
+
+def test_constants_survive_the_round_trip():
+    mod = graph(lambda x: relax.op.add(x, relax.const(np.arange(64, dtype="float32"))), VECTOR)
+    check_pass(replaced_by(mod), mod, mod)

@@ -16,13 +16,15 @@ import numpy as np
 from ...ir.expr import GlobalVar
 from ...ir.op import Op
 from ...relax import expr as r
+from ...relax.block_builder import BlockBuilder
 from ...relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from ...runtime.error import InterpreterError
 from ...runtime.object import ShapeTuple
 from ...runtime.registry import get_global_func
 from ...runtime.tensor import Tensor
 from ...tir.function import PrimFunc
-from .graph_values import Agreement, allocate, computed, described, is_tuple
+from .graph_calls import CALLS
+from .graph_values import Agreement, Killed, allocate, computed, described, is_tuple
 from .loops import Loops, check_written
 from .memory import Violation
 from .rounding import Exact, as_arrays
@@ -32,10 +34,6 @@ from .statements import Execution
 _DECLARATION = re.compile(r"#|\w+ = T\.\w+\(|\w+: (?!.* = )")
 MAX_DEPTH = 5_000
 """How deep calls of graph functions may nest."""
-
-
-class Killed:
-    """What a variable holds after its value was killed."""
 
 
 class Frame:
@@ -179,9 +177,6 @@ class Graph:
         return Closure(self, f"{frame.name}.<local>", expr, frame)
 
     def _extern(self, frame: Frame, expr: r.ExternFunc) -> Any:
-        from ...runtime import vm  # registers its functions
-
-        assert vm
         function = self.functions.get(expr.global_symbol)
         if isinstance(function, PrimFunc):
             return Kernel(self, expr.global_symbol, function)
@@ -204,8 +199,6 @@ class Graph:
         if not isinstance(op, Op):
             callee = self.value(frame, op)
             return self.invoke(callee, [self.value(frame, a) for a in call.args], call.struct_info_)
-        from .graph_calls import CALLS
-
         handler = CALLS.get(op.name)
         if handler is not None:
             return handler(self, frame, call)
@@ -213,8 +206,6 @@ class Graph:
         if reference is not None:
             return self._reference(frame, call, op, reference)
         if lower is not None:
-            from ...relax.block_builder import BlockBuilder
-
             return self.value(frame, lower(BlockBuilder(), call))
         raise Violation(f"the operator {op.name} has no NumPy reference: register one with its `reference`")
 

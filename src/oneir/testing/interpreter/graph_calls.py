@@ -9,11 +9,13 @@ import numpy as np
 
 from ...relax import expr as r
 from ...relax.struct_info import TupleStructInfo
+from ...runtime.device import cpu
 from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
 from ...runtime.registry import get_global_func
 from ...runtime.tensor import Tensor, wrap_array
-from .graph_values import UNWRITTEN, allocate, described, is_tuple
+from ...runtime.vm.storage import Allocator
+from .graph_values import UNWRITTEN, Killed, allocate, described, is_tuple
 from .memory import Violation
 
 if TYPE_CHECKING:
@@ -63,10 +65,10 @@ def _call_tir_inplace(graph: Graph, frame: Frame, call: r.Call) -> Any:
     indices = [int(i) for i in call.attrs["inplace_indices"]]
     fresh = graph.outputs(frame, call.sinfo_args[0])
     results = [new if i < 0 else inputs[i] for i, new in zip(indices, fresh, strict=True)]
-    new = [result for i, result in zip(indices, results, strict=True) if i < 0]
+    written = [result for i, result in zip(indices, results, strict=True) if i < 0]
     args = [v if i in indices else _read_only(v) for i, v in enumerate(inputs)]
-    positions = range(len(inputs), len(inputs) + len(new))
-    graph.run_kernel(graph.kernel(frame, call.args[0]), [*args, *new, *_numbers(graph, frame, call)], positions)
+    positions = range(len(inputs), len(inputs) + len(written))
+    graph.run_kernel(graph.kernel(frame, call.args[0]), [*args, *written, *_numbers(graph, frame, call)], positions)
     return _packed_result(results, call)
 
 
@@ -103,9 +105,6 @@ def _runtime(name: str) -> Handler:
     """An operator that is a function of the runtime."""
 
     def handler(graph: Graph, frame: Frame, call: r.Call) -> Any:
-        from ...runtime import vm
-
-        assert vm
         args = [graph.value(frame, a) for a in call.args]
         return graph.invoke(get_global_func(name), args, call.struct_info_)
 
@@ -116,9 +115,6 @@ class Machine:
     """What functions of the virtual machine need of it: memory of the host."""
 
     def __init__(self) -> None:
-        from ...runtime.device import cpu
-        from ...runtime.vm.storage import Allocator
-
         self.host_allocator = Allocator(cpu(), pooled=False)
 
     def allocator(self, device_index: int) -> Any:
@@ -185,8 +181,6 @@ def _tensor_in_storage(graph: Graph, frame: Frame, call: r.Call) -> Any:
 
 def _kill(graph: Graph, frame: Frame, call: r.Call) -> Any:
     """The variable is not used any more. Tensors keep the storage that they lie in."""
-    from .graph import Killed
-
     graph.value(frame, call.args[0])
     if isinstance(call.args[0], r.Var):
         frame.values[call.args[0]] = Killed()

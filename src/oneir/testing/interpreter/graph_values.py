@@ -32,6 +32,10 @@ UNWRITTEN = 0xA5
 """What fresh memory is filled with; as a number, no plausible value."""
 
 
+class Killed:
+    """What a variable holds after its value was killed."""
+
+
 def allocate(shape: Iterable[int], dtype: str) -> Tensor:
     """A tensor of which nothing was written yet."""
     shape = tuple(shape)
