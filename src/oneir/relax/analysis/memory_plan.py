@@ -41,7 +41,7 @@ from .variables import free_vars, used_vars
 ALIGNMENT = 64
 """Bytes to which places are aligned: a cache line, and the widest vector."""
 
-ALLOC_TENSOR = Op.get("relax.builtin.alloc_tensor")
+ALLOC_TENSOR = Op.register("relax.builtin.alloc_tensor")
 
 
 @dataclass(slots=True)
