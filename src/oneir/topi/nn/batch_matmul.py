@@ -9,6 +9,7 @@ from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ..index import constant, is_one, require_ndim, shape_text
 from .dense import product_shape, transposition
+from .window import same_dtype
 
 
 def batch_matmul(
@@ -38,8 +39,8 @@ def batch_matmul(
     k = te.reduce_axis((0, inner), name="k")
 
     def element(b: Any, i: Any, j: Any) -> Any:
-        left = tensor_a(0 if is_one(batch_a) else b, *((k, i) if transpose_a else (i, k)))
-        right = tensor_b(0 if is_one(batch_b) else b, *((j, k) if transpose_b else (k, j)))
+        left = tensor_a(same_dtype(0, batch_a) if is_one(batch_a) else b, *((k, i) if transpose_a else (i, k)))
+        right = tensor_b(same_dtype(0, batch_b) if is_one(batch_b) else b, *((j, k) if transpose_b else (k, j)))
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=k)
 
     return te.compute(

@@ -14,6 +14,7 @@ from ..math import sqrt
 from ..reduction import sum as sum_over
 from ..transform import reshape
 from .moments import check_parameters
+from .window import same_dtype
 
 
 def batch_norm(
@@ -41,7 +42,7 @@ def batch_norm(
         raise InvalidValue(f"topi.nn.batch_norm: expected a momentum in [0, 1], found {momentum}")
     parameters = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
     check_parameters("batch_norm", [data.shape[axis]], **parameters)
-    shape = [data.shape[axis] if d == axis else 1 for d in range(data.ndim)]
+    shape = [data.shape[axis] if d == axis else same_dtype(1, data.shape[d]) for d in range(data.ndim)]
     others = [d for d in range(data.ndim) if d != axis]
     count: Any = 1
     for d in others:

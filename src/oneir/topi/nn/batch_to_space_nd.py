@@ -12,6 +12,7 @@ from ..index import constant, shape_text
 from ..slicing import strided_slice
 from ..transform import reshape, transpose
 from .space_to_batch_nd import check_lengths
+from .window import same_dtype
 
 
 def batch_to_space_nd(
@@ -34,7 +35,7 @@ def batch_to_space_nd(
     for i in range(count):
         order += [count + 1 + i, i]
     order += range(2 * count + 1, count + data.ndim)
-    moved = transpose(reshape(data, [*block_shape, small, *extents]), order)
+    moved = transpose(reshape(data, [*(same_dtype(b, batch) for b in block_shape), small, *extents]), order)
     spatial = [e * b for e, b in zip(extents, block_shape, strict=False)]
     joined = reshape(moved, [small, *spatial, *extents[count:]])
     for extent, begin, end in zip(spatial, crop_begin_list, crop_end_list, strict=True):

@@ -11,7 +11,7 @@ from ...te.tensor import Tensor
 from .. import tag
 from ..index import constant, require_ndim, shape_text
 from .pad import pad
-from .window import dilated, output_extent, padding_of, per_dimension
+from .window import dilated, output_extent, padding_of, per_dimension, same_dtype
 
 
 class _Window:
@@ -118,7 +118,7 @@ def conv2d_NCHWc_int8(
     of_group = ops.floordiv(data.shape[1], groups)
     outer = te.reduce_axis((0, of_group), name="ic_outer")
     f_inner = te.reduce_axis((0, ops.floordiv(block, n_elems)), name="ic_f_inner")
-    s_inner = te.reduce_axis((0, n_elems), name="ic_s_inner")
+    s_inner = te.reduce_axis((0, same_dtype(n_elems, block)), name="ic_s_inner")
 
     def element(n: Any, occ: Any, oh: Any, ow: Any, oc_inner: Any) -> Any:
         chunk: Any = outer.var
@@ -172,9 +172,9 @@ def depthwise_conv2d_NCHWc(
 
     def element(b: Any, oco: Any, oh: Any, ow: Any, oci: Any) -> Any:
         channel = ops.floordiv(oco * oc_block + oci, multiplier)
-        place = window.source(oh, ow)
+        place, zero = window.source(oh, ow), same_dtype(0, oc_block)
         left = window.data(b, ops.floordiv(channel, block), *place, ops.floormod(channel, block))
-        right = Filter(oco, 0, window.kh, window.kw, 0, oci)
+        right = Filter(oco, zero, window.kh, window.kw, zero, oci)
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=[window.kh, window.kw])
 
     shape = (Input.shape[0], oc_chunk, *window.out, oc_block)

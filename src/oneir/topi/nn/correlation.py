@@ -12,7 +12,7 @@ from ...te.tensor import Tensor
 from ..broadcast import divide
 from ..index import constant, require_ndim, shape_text
 from .pad import pad
-from .window import padding_of
+from .window import padding_of, same_dtype
 
 
 def correlation_nchw(
@@ -59,8 +59,8 @@ def correlation_nchw(
                 f"{max_displacement} and a kernel of {kernel_size}"
             )
     rc = te.reduce_axis((0, channel), name="rc")
-    ry = te.reduce_axis((0, kernel_size), name="ry")
-    rx = te.reduce_axis((0, kernel_size), name="rx")
+    ry = te.reduce_axis((0, same_dtype(kernel_size, channel)), name="ry")
+    rx = te.reduce_axis((0, same_dtype(kernel_size, channel)), name="rx")
 
     def element(n: Any, q: Any, i: Any, j: Any) -> Any:
         y1, x1 = i * stride1 + max_displacement, j * stride1 + max_displacement
@@ -70,5 +70,5 @@ def correlation_nchw(
         right = padded2(n, rc, y2 + ry.var, x2 + rx.var)
         return te.sum(left * right if is_multiply else te.abs(left - right), axis=[rc, ry, rx])
 
-    total = te.compute((batch, size * size, *out), element, tag=function)
+    total = te.compute((batch, same_dtype(size * size, channel), *out), element, tag=function)
     return divide(total, kernel_size * kernel_size * channel)

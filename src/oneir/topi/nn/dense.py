@@ -12,6 +12,7 @@ from .. import tag
 from ..broadcast import add
 from ..index import broadcast_shape, constant, is_one, require_ndim, shape_text
 from ..math import cast
+from .window import same_dtype
 
 
 def matmul(
@@ -54,7 +55,9 @@ def matmul(
 
 def _batch_index(tensor: Tensor, outer: list[Any]) -> list[Any]:
     extents = tensor.shape[:-2]
-    return [0 if is_one(e) else i for i, e in zip(outer[len(outer) - len(extents) :], extents, strict=True)]
+    return [
+        same_dtype(0, e) if is_one(e) else i for i, e in zip(outer[len(outer) - len(extents) :], extents, strict=True)
+    ]
 
 
 def transposition(transpose_a: bool, transpose_b: bool) -> str:

@@ -51,7 +51,9 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     channels, slopes = constant(x.shape[axis]), constant(slope.shape[0])
     if is_one(slope.shape[0]):
         single = slope
-        slope = te.compute((x.shape[axis],), lambda c: single[0], name="slope_broadcasted")
+        slope = te.compute(
+            (x.shape[axis],), lambda c: single(const(0, single.shape[0].dtype)), name="slope_broadcasted"
+        )
     elif None not in (channels, slopes) and channels != slopes:
         raise ShapeMismatch(
             f"topi.nn.prelu: expected one slope or {channels}, as axis {axis} of the data of shape "

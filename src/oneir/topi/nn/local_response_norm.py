@@ -14,6 +14,7 @@ from .. import tag
 from ..broadcast import divide
 from ..index import require_ndim
 from .pad import pad_ends
+from .window import same_dtype
 
 
 def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2) -> Tensor:
@@ -30,7 +31,7 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
         raise TypeMismatch(f"topi.nn.lrn: expected data of a float dtype, found {data.dtype}")
     pads = [size // 2 if d == axis else 0 for d in range(4)]
     around = pad_ends(data, pads, pads, const(0, data.dtype), "pad_data")
-    window = te.reduce_axis((0, size), "rxs")
+    window = te.reduce_axis((0, same_dtype(size, data.shape[axis])), "rxs")
 
     def squares(*ax: Any) -> Any:
         value = around(*(index + window.var if d == axis else index for d, index in enumerate(ax)))

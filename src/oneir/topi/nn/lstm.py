@@ -13,6 +13,7 @@ from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
 from ..index import constant, require_ndim, shape_text
+from .window import same_dtype
 
 
 def lstm(
@@ -54,7 +55,7 @@ def lstm(
 
     def gate(letter: str, act: Callable[[Any], Any], weight: Tensor | None, cell: Callable[..., Any]) -> Tensor:
         def element(t: Any, b: Any, j: Any) -> Any:
-            value = gates(t, b, weight_layout.index(letter), j)
+            value = gates(t, b, same_dtype(weight_layout.index(letter), hidden), j)
             return act(value if weight is None else value + weight(b, j) * cell(t, b, j))
 
         name = f"{letter.lower()}_gate" if weight is None else f"{letter.lower()}_gate_p"
@@ -99,7 +100,11 @@ def _check(Xs: Tensor, Wi: Tensor, Wh: Tensor, weight_layout: str) -> None:
 
 
 def _first(given: Tensor | None, shape: tuple[Any, ...], dtype: str, name: str) -> Tensor:
-    return te.compute((1, *shape[1:]), lambda _, b, i: const(0, dtype) if given is None else given(b, i), name=name)
+    return te.compute(
+        (same_dtype(1, shape[0]), *shape[1:]),
+        lambda _, b, i: const(0, dtype) if given is None else given(b, i),
+        name=name,
+    )
 
 
 def _gates(
@@ -123,7 +128,7 @@ def _gates(
     if Bi is not None:
         plain = of_input
         of_input = te.compute(plain.shape, lambda tb, ij: plain(tb, ij) + Bi(ij), name="Xi2h_bias", tag=tag.INJECTIVE)
-    shape = (h_state.shape[0], batch, 4, hidden)
+    shape = (h_state.shape[0], batch, same_dtype(4, hidden), hidden)
     kh = te.reduce_axis((0, h_state.shape[2]), name="kh2h")
     of_state = te.compute(
         shape,

@@ -15,8 +15,8 @@ from ...tir.reduction import comm_reducer
 from .. import tag
 from ..index import constant, ravel, shape_text
 from .pad import pad_ends
-from .pooling import check_pool_type, pooled_axes, quotient, same_dtype, with_value
-from .window import output_extent, per_dimension
+from .pooling import check_pool_type, pooled_axes, quotient, with_value
+from .window import output_extent, per_dimension, same_dtype
 
 
 def pool_grad(

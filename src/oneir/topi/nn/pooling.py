@@ -18,7 +18,7 @@ from ...tir import op as tir_op
 from .. import tag
 from ..index import constant, require_ndim
 from .pad import pad_ends
-from .window import output_extent, per_dimension
+from .window import output_extent, per_dimension, same_dtype
 
 
 def pooled_axes(data: Tensor, layout: str, letters: str, function: str) -> list[int]:
@@ -44,11 +44,6 @@ def with_value(values: Any, places: list[int], new: list[Any]) -> list[Any]:
     for place, value in zip(places, new, strict=True):
         result[place] = value
     return result
-
-
-def same_dtype(value: Any, like: Any) -> Any:
-    """An int as a constant of the dtype of `like`."""
-    return const(value, like.dtype) if isinstance(value, int) else value
 
 
 def quotient(total: Any, count: Any) -> Any:

@@ -12,6 +12,7 @@ from ...te.tensor import Tensor
 from ..index import constant, shape_text
 from ..transform import reshape, transpose
 from .pad import pad_ends
+from .window import same_dtype
 
 
 def check_lengths(data: Tensor, block_shape: Any, before: Any, after: Any, names: str, function: str) -> None:
@@ -56,7 +57,7 @@ def space_to_batch_nd(
                 f"extent {block}"
             )
         small.append(ops.floordiv(extent, block))
-        split += [small[-1], block]
+        split += [small[-1], same_dtype(block, extent)]
         size *= block
     tail = list(extents[count:])
     inner = [2 * i + 2 for i in range(count)]

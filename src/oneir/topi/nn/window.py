@@ -6,6 +6,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
+from ...ir.expr import const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ..index import constant
 
@@ -40,6 +41,11 @@ def padding_of(padding: Any, kernel: list[Any], function: str) -> tuple[list[Any
             )
         return list(padding), list(padding)
     return [padding] * count, [padding] * count
+
+
+def same_dtype(value: Any, like: Any) -> Any:
+    """An int as a constant of the dtype of `like`."""
+    return const(value, like.dtype) if isinstance(value, int) else value
 
 
 def dilated(kernel: list[Any], dilation: list[Any]) -> list[Any]:
