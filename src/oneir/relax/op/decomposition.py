@@ -1,4 +1,4 @@
-"""Operators in terms of simpler ones: the facts FDecompose and FDecomposeForTraining.
+"""Operators in terms of simpler ones: the facts FDecompose, for inference, and FDecomposeForTraining.
 
 Each is a rule `rule(call, builder) -> expr`, which may emit bindings; the call itself where it stays.
 """
@@ -8,9 +8,60 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.expr import Var as TirVar
-from ..expr import Call, Expr, MatchCast, ShapeExpr, Var
+from ..expr import Call, Constant, Expr, MatchCast, ShapeExpr, Tuple, TupleGetItem, Var, const
 from ..struct_info import ShapeStructInfo
 from .base import call_pure_packed, tensor_to_shape
+from .binary import add, divide, multiply, subtract
+from .inference import tensor_argument
+from .manipulate import expand_dims
+from .nn.normalization import batch_norm, layer_norm
+from .statistical import mean, variance
+from .unary import sqrt
+
+
+def _scalar(call: Call, value: float) -> Constant:
+    """A number of the dtype of the call's data."""
+    return const(value, tensor_argument(call, 0).dtype)
+
+
+def _normalized(call: Call, center: Expr, spread: Expr, gamma: Expr, beta: Expr) -> Expr:
+    """(data - mean) / sqrt(variance + epsilon), scaled and moved as the call's attributes say."""
+    root = sqrt(add(spread, _scalar(call, call.attrs["epsilon"])))
+    out = divide(subtract(call.args[0], center), root)
+    if call.attrs["scale"]:
+        out = multiply(out, gamma)
+    return add(out, beta) if call.attrs["center"] else out
+
+
+def _batch_norm(call: Call, builder: Any) -> Expr:
+    _, gamma, beta, moving_mean, moving_var = call.args
+    ndim = tensor_argument(call, 0).ndim
+    if ndim < 0:
+        return call
+    others = [i for i in range(ndim) if i != call.attrs["axis"] % ndim]
+    vectors = [expand_dims(v, others) for v in (moving_mean, moving_var, gamma, beta)]
+    return Tuple([_normalized(call, *vectors), moving_mean, moving_var])
+
+
+def _batch_norm_for_training(call: Call, builder: Any) -> Expr:
+    """Normalization by the moments of the data, with the moving ones following them."""
+    data, gamma, beta, *moving = call.args
+    ndim = tensor_argument(call, 0).ndim
+    if ndim < 0:
+        return call
+    others = [i for i in range(ndim) if i != call.attrs["axis"] % ndim]
+    moments = [mean(data, others, False), variance(data, others, False)]
+    momentum = call.attrs["momentum"]
+    new, old = _scalar(call, momentum), _scalar(call, 1 - momentum)
+    updated = [add(multiply(old, m), multiply(new, d)) for m, d in zip(moving, moments, strict=True)]
+    normalized = Call(call.op, [data, gamma, beta, *moments], call.attrs, span=call.span)
+    return Tuple([TupleGetItem(normalized, 0), *updated])
+
+
+def _layer_norm(call: Call, builder: Any) -> Expr:
+    data, gamma, beta = call.args
+    axes = call.attrs["axes"]
+    return _normalized(call, mean(data, axes, True), variance(data, axes, True), gamma, beta)
 
 
 def _tensor_to_shape(call: Call, builder: Any) -> Expr:
@@ -24,4 +75,7 @@ def _tensor_to_shape(call: Call, builder: Any) -> Expr:
     return ShapeExpr(extents)
 
 
+batch_norm.op.set_attr("FDecompose", _batch_norm)
+batch_norm.op.set_attr("FDecomposeForTraining", _batch_norm_for_training)
+layer_norm.op.set_attr("FDecomposeForTraining", _layer_norm)
 tensor_to_shape.op.set_attr("FDecompose", _tensor_to_shape)
