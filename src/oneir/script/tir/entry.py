@@ -29,11 +29,22 @@ class _TIRDialect:
 
             parser = TIRParser(module.source, module.scope)
             kind = as_type(parser.annotation(node.returns))
-            module.return_dtypes[var] = getattr(kind, "dtype", "void")
+            dtype = module.return_dtypes[var] = getattr(kind, "dtype", "void")
+            if dtype != "void":
+                # Graphs may call the function for its value. Whether it has effects is known once its body is read.
+                from ...relax.struct_info import FuncStructInfo, PrimStructInfo
+
+                var.struct_info_ = FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True)
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         parser = TIRParser(module.source, module.scope, module.return_dtypes)
-        return parser.parse_function(node, bool(options.get("private", False)))
+        func = parser.parse_function(node, bool(options.get("private", False)))
+        var = module.members.get(node.name)
+        if var in module.return_dtypes and module.return_dtypes[var] != "void":
+            from ...relax.block_builder import function_struct_info
+
+            var.struct_info_ = function_struct_info(func)
+        return func
 
 
 register_dialect(prim_func, _TIRDialect())
