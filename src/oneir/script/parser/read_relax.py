@@ -29,10 +29,10 @@ from ...relax.expr import (
 )
 from ...relax.expr import If as IfExpr
 from ...relax.struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
-from ...runtime.error import OneIRError, ParseError, TypeMismatch
+from ...runtime.error import OneIRError, ParseError
 from ..relax import struct_info as vocabulary
 from ..relax.note import Cast, Frame, Note
-from ..relax.state import FunctionState
+from ..relax.state import FunctionState, WrongAnnotation
 from ..relax.struct_info import Deferred, Member
 from ..tir.meta import Macro, meta_var
 from .evaluator import Evaluator, binary_operator, locate
@@ -80,6 +80,8 @@ class RelaxParser(Evaluator):
         """Whether texts in struct info declare symbolic variables: in the signature of a function they do."""
         self.annotated: Any = None
         """The call that made the struct info whose texts are read."""
+        self.texts: set[str] = set()
+        """All texts in the parameters of the signature that is read; those that are names are symbolic variables."""
         self.determined: set[str] = set()
         """The symbolic variables that the signature has as extents of their own, so that arguments determine them."""
         self.prelude: dict[str, ast.expr] = {}
@@ -98,10 +100,11 @@ class RelaxParser(Evaluator):
         outer, self.state = self.state, self.new_state(node.name, options)
         try:
             with self.new_scope():
-                infos, ret = self.read_signature(node)
+                ret = self.read_signature(node)
+            infos = [param.struct_info for param in self.state.params]
+            return FuncStructInfo(infos, ObjectStructInfo() if ret is None else ret, self.state.pure)
         finally:
             self.state = outer
-        return FuncStructInfo(infos, ObjectStructInfo() if ret is None else ret, bool(options.get("pure", True)))
 
     def parse_function(self, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
         """The function that a definition describes."""
@@ -110,12 +113,8 @@ class RelaxParser(Evaluator):
         self.checked = checked and bool(options.get("check_well_formed", True))
         inside, self.inside = self.inside, set()
         try:
-            with deep_recursion(), self.new_scope() as scope:
-                infos, state.ret_struct_info = self.read_signature(node)
-                for param, info in zip(node.args.args, infos, strict=True):
-                    var = Var(param.arg, info, self.source.span(param))
-                    state.params.append(var)
-                    scope.names[param.arg] = var
+            with deep_recursion(), self.new_scope():
+                state.ret_struct_info = self.read_signature(node)
                 state.begin_function()
                 for stmt in node.body:
                     self.statement(stmt)
@@ -128,8 +127,8 @@ class RelaxParser(Evaluator):
         finally:
             self.state, self.inside, self.checked = outer, inside, checked
 
-    def read_signature(self, node: ast.FunctionDef) -> tuple[list[StructInfo], StructInfo | None]:
-        """The struct info of the parameters, and of the result if it is annotated; declares symbolic variables."""
+    def read_signature(self, node: ast.FunctionDef) -> StructInfo | None:
+        """Declares the parameters and their symbolic variables; the struct info of the result if it is annotated."""
         args = node.args
         odd = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg)), *args.defaults]
         if odd:
@@ -141,16 +140,19 @@ class RelaxParser(Evaluator):
             for s in node.body
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name)
         }
+        parts = [part for param in args.args if param.annotation for part in ast.walk(param.annotation)]
+        self.texts = {p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)}
         self.declares, self.determined = True, set()
         try:
-            infos = []
             for param in args.args:
                 if param.annotation is None:
                     raise self.error(
                         param,
                         f'parameter `{param.arg}` expects an annotation, for instance R.Tensor((2, 3), "float32")',
                     )
-                infos.append(self.struct_info(param.annotation))
+                var = Var(param.arg, self.struct_info(param.annotation), self.source.span(param))
+                self.state.params.append(var)
+                self.scope.names[param.arg] = var
         finally:
             self.declares = False
         for name in self.state.symbols:
@@ -158,7 +160,7 @@ class RelaxParser(Evaluator):
                 raise self.error(
                     node, f"undefined symbolic variable `{name}`: no parameter of `{node.name}` has it as an extent"
                 )
-        return infos, None if node.returns is None else self.struct_info(node.returns)
+        return None if node.returns is None else self.struct_info(node.returns)
 
     def struct_info(self, node: ast.expr) -> StructInfo:
         """The struct info of an annotation, which may be written as a string."""
@@ -185,7 +187,8 @@ class RelaxParser(Evaluator):
             self.determined.add(expression.value.id)
         for part in ast.walk(expression):
             if self.declares and isinstance(part, ast.Name):
-                self.declare_symbol(part.id)
+                if part.id in self.texts or self.scope.lookup(part.id) is MISSING:
+                    self.declare_symbol(part.id)
             if hasattr(part, "lineno"):
                 ast.copy_location(part, self.annotated)
         return self.eval(expression.value)
@@ -295,7 +298,7 @@ class RelaxParser(Evaluator):
         span = self.source.span(target)
         if isinstance(value, Cast):
             if info is not None and info != value.struct_info:
-                raise TypeMismatch(f"the annotation says {info}, but the cast is to {value.struct_info}")
+                raise WrongAnnotation(f"the annotation says {info}, but the cast is to {value.struct_info}")
             return self.state.match_cast(value.value, value.struct_info, name, span)
         if isinstance(value, Expr) and value.span is None and not value._shared:
             locate(value, span)
@@ -354,9 +357,10 @@ class RelaxParser(Evaluator):
             self.bind(target, value, info)
         except ParseError:
             raise
+        except WrongAnnotation as problem:
+            raise self.error(annotation, problem) from problem
         except Exception as problem:
-            wrong = annotation if annotation is not None and "annotation" in str(problem) else source
-            raise self.error(wrong, problem) from problem
+            raise self.error(source, problem) from problem
 
     def stmt_AugAssign(self, node: ast.AugAssign) -> None:
         self.bind(node.target, binary_operator(node.op)(self.eval(node.target), self.eval(node.value)))

@@ -49,7 +49,7 @@ def _print(node: Any, config: PrinterConfig) -> str:
     lines = p.frame.lines
     if text is not None:
         lines = [*(lines if config.verbose_expr else ()), str(text)]
-    if isinstance(node, (BaseFunc, IRModule)):
+    if text is None and isinstance(node, (BaseFunc, IRModule)):
         lines = [*_header(p), *lines]
     front = ""
     if p.metadata:

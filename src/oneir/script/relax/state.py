@@ -36,6 +36,10 @@ from ...relax.struct_info import StructInfo
 from ...runtime.error import InvalidValue, TypeMismatch
 
 
+class WrongAnnotation(TypeMismatch):
+    """What is annotated can not be true of the value."""
+
+
 class FunctionState:
     """The parts of a function that were stated so far. A local function has a state of its own and the same builder."""
 
@@ -62,7 +66,9 @@ class FunctionState:
         value = self.builder.normalize(as_graph_expr(value))
         known = self.builder.struct_info_of(value)
         if info is not None and info != known:
-            self.check_annotation(info, known)
+            # An annotation may say more or less than what is known of a value, but nothing else.
+            if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
+                raise WrongAnnotation(f"the annotation says {info}, but the value is {known}")
             if isinstance(value, (Call, If, TupleGetItem)):
                 value.struct_info_ = info
             known = info
@@ -91,11 +97,6 @@ class FunctionState:
         if self.outputs is not None:
             raise InvalidValue("R.output ends its dataflow block; nothing can be bound after it")
         self.builder.emit_normalized(binding)
-
-    def check_annotation(self, info: StructInfo, known: StructInfo) -> None:
-        """An annotation may say more or less than what is known of a value, but nothing else."""
-        if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
-            raise TypeMismatch(f"the annotation says {info}, but the value is {known}")
 
     def vdevice(self, text: str) -> VDevice:
         """The device of the module that a text names: "llvm:0", or "llvm" for the first of its kind."""
