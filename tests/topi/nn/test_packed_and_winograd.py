@@ -103,9 +103,16 @@ def test_the_matrices_for_two_by_three_are_those_of_the_paper():
     np.testing.assert_array_equal(np.abs(b.T), [[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
 
 
-@pytest.mark.parametrize("pre_computed", [False, True])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize(("extents", "padding"), [((8, 8), 1), ((5, 9), 0), ((4, 7), 2)])
+@pytest.mark.parametrize(
+    ("extents", "padding", "layout", "pre_computed"),
+    [
+        ((8, 8), 1, "NCHW", False),
+        ((8, 8), 1, "NHWC", True),
+        ((5, 9), 0, "NHWC", False),
+        ((4, 7), 2, "NCHW", True),
+        ((4, 7), 2, "NHWC", False),
+    ],
+)
 def test_winograd(extents, padding, layout, pre_computed):
     x, w = array(2, 3, *extents), array(4, 3, 3, 3)
     expected = reference(x, w, 1, padding)

@@ -46,9 +46,9 @@ def test_nll_loss_refusals():
         topi.nn.nll_loss(p, te.placeholder((3,), "int64"), w, "sum", 0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("size", [1, 3, 5])
-@pytest.mark.parametrize("axis", [1, 3])
+@pytest.mark.parametrize(
+    ("axis", "size", "dtype"), [(1, 1, "float32"), (3, 3, "float32"), (1, 5, "float32"), (3, 3, "float64")]
+)
 def test_lrn(axis, size, dtype):
     x = array(2, 4, 3, 5, dtype=dtype)
     found = run(lambda t: topi.nn.lrn(t, size, axis, 0.1, 0.6, 1.5), x)
@@ -94,8 +94,9 @@ def brute_correlation(a, b, kernel, most, stride1, stride2, pad, multiply):
     return out
 
 
-@pytest.mark.parametrize("multiply", [False, True])
-@pytest.mark.parametrize("options", [(1, 2, 1, 1, 2), (3, 2, 1, 2, 3), (1, 3, 2, 1, 3)])
+@pytest.mark.parametrize(
+    ("options", "multiply"), [((1, 2, 1, 1, 2), True), ((3, 2, 1, 2, 3), True), ((1, 3, 2, 1, 3), False)]
+)
 def test_correlation(options, multiply):
     a, b = array(2, 3, 6, 7), array(2, 3, 6, 7)
     found = run(lambda a, b: topi.nn.correlation_nchw(a, b, *options, multiply), a, b)
@@ -133,8 +134,10 @@ def brute_deformable(x, offset, w, stride, pad, dilation, groups):
     return out
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize(("stride", "pad", "dilation", "groups"), [(1, 1, 1, 1), (2, 1, 1, 2), (1, 2, 2, 2)])
+@pytest.mark.parametrize(
+    ("stride", "pad", "dilation", "groups", "layout"),
+    [(1, 1, 1, 1, "NHWC"), (2, 1, 1, 2, "NCHW"), (1, 2, 2, 2, "NCHW"), (2, 1, 1, 2, "NHWC")],
+)
 def test_deformable(stride, pad, dilation, groups, layout):
     x, w = array(1, 4, 5, 6), array(2, 4, 3, 3)
     out = [(e + 2 * pad - 2 * dilation - 1) // stride + 1 for e in (5, 6)]
