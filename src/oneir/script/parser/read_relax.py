@@ -187,15 +187,17 @@ class RelaxParser(Evaluator):
             self.determined.add(expression.value.id)
         for part in ast.walk(expression):
             if self.declares and isinstance(part, ast.Name):
-                if part.id in self.texts or self.scope.lookup(part.id) is MISSING:
-                    self.declare_symbol(part.id)
+                self.declare_symbol(part.id)
             if hasattr(part, "lineno"):
                 ast.copy_location(part, self.annotated)
         return self.eval(expression.value)
 
     def declare_symbol(self, name: str) -> None:
-        """Declares a symbolic variable of the function; its dtype is int64 unless the body says otherwise."""
-        if name in self.state.symbols:
+        """Declares a symbolic variable of the function; its dtype is int64 unless the body says otherwise.
+
+        A name in a longer text may stand for something else that the script knows.
+        """
+        if name in self.state.symbols or (name not in self.texts and self.scope.lookup(name) is not MISSING):
             return
         stated = self.prelude.get(name)
         var = self.eval(stated) if isinstance(stated, ast.Call) else None
@@ -300,9 +302,13 @@ class RelaxParser(Evaluator):
             if info is not None and info != value.struct_info:
                 raise WrongAnnotation(f"the annotation says {info}, but the cast is to {value.struct_info}")
             return self.state.match_cast(value.value, value.struct_info, name, span)
-        if isinstance(value, Expr) and value.span is None and not value._shared:
-            locate(value, span)
-        return self.state.bind(value, info, name, span)
+        return self.state.bind(self.located(value, target), info, name, span)
+
+    def located(self, value: Expr, node: Any) -> Expr:
+        """A value with the place that it came from."""
+        if value.span is None and not value._shared:
+            locate(value, self.source.span(node))
+        return value
 
     def symbol(self, target: ast.Name, var: TirVar) -> TirVar:
         """`n = T.int64()`: the symbolic variable of that name, which the signature may have declared."""
@@ -380,7 +386,7 @@ class RelaxParser(Evaluator):
         value = None if node.value is None else self.eval(node.value)
         if value is None:
             raise self.error(node, "`return` in a graph function expects a value; R.tuple() is none")
-        self.state.returns(value)
+        self.state.returns(self.located(as_graph_expr(value), node.value))
 
     def stmt_FunctionDef(self, node: ast.FunctionDef) -> None:
         for decorator in node.decorator_list:
