@@ -35,10 +35,10 @@ def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of floats that computes short ones in float32, as the compiler does."""
 
-    def computed(x: np.ndarray, *rest: Any) -> Any:
+    def computed(x: np.ndarray, *rest: Any, **attrs: Any) -> Any:
         if x.dtype.itemsize >= 4:
-            return function(x, *rest)
-        return np.asarray(function(x.astype(np.float32), *rest)).astype(x.dtype)
+            return function(x, *rest, **attrs)
+        return np.asarray(function(x.astype(np.float32), *rest, **attrs)).astype(x.dtype)
 
     return computed
 
@@ -46,9 +46,9 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that does not warn of infinities and NaNs, which are results like others."""
 
-    def computed(*args: Any) -> Any:
+    def computed(*args: Any, **attrs: Any) -> Any:
         with np.errstate(all="ignore"):
-            return function(*args)
+            return function(*args, **attrs)
 
     return computed
 
@@ -146,3 +146,8 @@ def of_floats(function: Callable[..., Any]) -> Callable[..., Any]:
 def dtype_or(dtype: Any, otherwise: np.dtype) -> Any:
     """NumPy's dtype of that name, or `otherwise` for "void"."""
     return otherwise if DataType(dtype) == "void" else numpy_dtype(dtype)
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """An array in the dtype that sums are computed in: float64 of floats, int64 of integers."""
+    return x.astype(np.float64 if is_float(x) else np.int64)

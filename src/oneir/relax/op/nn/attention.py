@@ -1,0 +1,253 @@
+"""Attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .... import topi
+from ....ir import operators as ops
+from ....ir.expr import const
+from ....runtime.error import InvalidValue, UnsupportedError
+from ....te import Tensor
+from ....tir import op as tir_op
+from ...expr import Call, Expr
+from ...struct_info import StructInfo, TensorStructInfo
+from .. import reference as numerics
+from ..inference import constant, fail, tensor_argument
+from ..registry import Operator, OpPattern, operator
+from .activation import softmax_of
+
+
+def _attributes(scale: Any, causal_mask: str | None, window_size: Any) -> dict[str, Any]:
+    if causal_mask not in (None, "TopLeft", "BottomRight"):
+        raise InvalidValue(
+            f'relax.nn.attention: expected the mask "TopLeft" or "BottomRight" or None, found {causal_mask!r}'
+        )
+    return {
+        "scale": None if scale is None else float(getattr(scale, "value", scale)),
+        "causal_mask": causal_mask,
+        "window_size": None if window_size is None else int(getattr(window_size, "value", window_size)),
+    }
+
+
+def attention(
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Call:
+    """softmax(query @ key.T * scale + bias) @ value, over each head.
+
+    `query` is (batch, queries, heads, width), `key` and `value` likewise with keys in the place of queries; heads of
+    the query may share one of key and value. `scale` is 1 / sqrt(width) unless given. With the mask "TopLeft", query i
+    sees the keys up to i; with "BottomRight", |queries - keys| more.
+    """
+    attrs = _attributes(scale, causal_mask, window_size)
+    if bias is not None:
+        return attention_with_bias.call(query, key, value, bias, **attrs)
+    return attention_without_bias.call(query, key, value, **attrs)
+
+
+def attention_bias(
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Call:
+    """As `attention`."""
+    return attention(query, key, value, bias, scale, causal_mask, window_size)
+
+
+def _check_equal(call: Call, builder: Any, what: str, values: dict[str, Any]) -> None:
+    (first, x), *others = values.items()
+    for name, y in others:
+        if builder.analyzer.can_prove(ops.not_equal(x, y)):
+            raise fail(call, f"{first} and {name} must have the same {what}, found {x} and {y}")
+
+
+def _attention_struct_info(call: Call, builder: Any) -> StructInfo:
+    names = ("query", "key", "value", "bias") if call.op is attention_with_bias.op else ("query", "key", "value")
+    infos = [tensor_argument(call, i, name) for i, name in enumerate(names)]
+    for name, info in zip(names, infos, strict=True):
+        if info.ndim not in (4, -1):
+            raise fail(call, f"argument {name} must have four dimensions, found {info.ndim}")
+    query = infos[0]
+    q, k, v = (i.extents for i in infos[:3])
+    if q is None or k is None or v is None:
+        return TensorStructInfo(None, query.dtype, query.vdevice, 4)
+    _check_equal(call, builder, "batch size", {"query": q[0], "key": k[0], "value": v[0]})
+    _check_equal(call, builder, "sequence length", {"key": k[1], "value": v[1]})
+    _check_equal(call, builder, "width of heads", {"query": q[3], "key": k[3]})
+    for name, heads in (("key", k[2]), ("value", v[2])):
+        if builder.analyzer.can_prove(ops.not_equal(ops.floormod(q[2], heads), 0)):
+            raise fail(call, f"the number of heads of query must be a multiple of {name}'s, found {q[2]} and {heads}")
+    if len(infos) == 4 and infos[3].extents is not None:
+        scores = (("batch size", q[0]), ("number of heads", q[2]), ("number of queries", q[1]))
+        for (what, x), y in zip(scores, infos[3].extents, strict=False):
+            if constant(y) != 1:
+                _check_equal(call, builder, what, {"query": x, "bias": y})
+        _check_equal(call, builder, "sequence length", {"key": k[1], "bias": infos[3].extents[3]})
+    return TensorStructInfo([q[0], q[1], q[2], v[3]], query.dtype, query.vdevice)
+
+
+def _mask(queries: int, keys: int, causal_mask: str | None) -> np.ndarray:
+    """Which keys a query sees."""
+    if causal_mask is None:
+        return np.ones((queries, keys), bool)
+    return np.tri(queries, keys, 0 if causal_mask == "TopLeft" else abs(queries - keys), dtype=bool)
+
+
+def _reference(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    scale: float | None,
+    causal_mask: str | None,
+    window_size: int | None,
+) -> np.ndarray:
+    _refuse_window(window_size)
+    q, k, v = (np.transpose(numerics.wide(a), (0, 2, 1, 3)) for a in (query, key, value))
+    k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
+    scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = scores if bias is None else scores + numerics.wide(bias)
+    scores = np.where(_mask(scores.shape[-2], scores.shape[-1], causal_mask), scores, -np.inf)
+    return np.transpose(softmax_of(scores, -1) @ v, (0, 2, 1, 3)).astype(query.dtype)
+
+
+def _refuse_window(window_size: int | None) -> None:
+    if window_size is not None:
+        raise UnsupportedError(
+            f"relax.nn.attention: window_size={window_size} has no loops; pass a bias that is -inf outside of it"
+        )
+
+
+def te_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None, causal_mask: str | None
+) -> Tensor:
+    """Attention as batched products of matrices, one for each batch and head."""
+    batch, queries, heads, width = q.shape
+    keys, value_width = v.shape[1], v.shape[3]
+    flat = []
+    for tensor, length, size in ((q, queries, width), (k, keys, width), (v, keys, value_width)):
+        own = constant(tensor.shape[2])
+        if own is not None and own != constant(heads):
+            tensor = topi.repeat(tensor, (constant(heads) or 0) // own, 2)
+        flat.append(topi.reshape(topi.transpose(tensor, [0, 2, 1, 3]), [batch * heads, length, size]))
+    scores = topi.nn.batch_matmul(flat[0], flat[1])
+    if scale is None:
+        scores = topi.divide(scores, tir_op.sqrt(ops.cast(scores.dtype, width)))
+    else:
+        scores = topi.multiply(scores, const(scale, scores.dtype))
+    if bias is not None:
+        scores = topi.add(topi.reshape(scores, [batch, heads, queries, keys]), bias)
+        scores = topi.reshape(scores, [batch * heads, queries, keys])
+    if causal_mask is None:
+        weights = topi.nn.softmax(scores)
+    else:
+        weights = _masked_softmax(scores, _offset(queries, keys, causal_mask))
+    result = topi.nn.batch_matmul(weights, flat[2], transpose_b=False)
+    return topi.transpose(topi.reshape(result, [batch, heads, queries, value_width]), [0, 2, 1, 3])
+
+
+def _offset(queries: Any, keys: Any, causal_mask: str) -> Any:
+    return const(0, "int32") if causal_mask == "TopLeft" else ops.cast("int32", tir_op.abs(queries - keys))
+
+
+def _masked_softmax(scores: Tensor, offset: Any) -> Tensor:
+    """The softmax over the keys that a query sees."""
+    seen = topi.trilu(scores, offset, upper=False)
+    shifted = topi.subtract(seen, topi.max(seen, axis=-1, keepdims=True))
+    exponential = topi.trilu(topi.exp(shifted), offset, upper=False)
+    return topi.divide(exponential, topi.sum(exponential, axis=-1, keepdims=True))
+
+
+def _legalize(builder: Any, call: Call) -> Expr:
+    attrs = call.attrs
+    _refuse_window(attrs["window_size"])
+    query, key, value, *bias = call.args
+    hint = call.op.name.removeprefix("relax.nn.")
+    return builder.call_te(
+        te_attention,
+        query,
+        key,
+        value,
+        bias[0] if bias else None,
+        attrs["scale"],
+        attrs["causal_mask"],
+        primfunc_name_hint=hint,
+    )
+
+
+def _register(name: str) -> Operator[..., Any]:
+    made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(attention)
+    made.struct_info(_attention_struct_info)
+    made.reference(_reference)
+    made.legalize_as(_legalize)
+    return made
+
+
+attention_without_bias = _register("attention")
+attention_with_bias = _register("attention_bias")
+
+
+# -- sequences of different lengths --
+
+
+@operator("relax.nn.attention_var_len", pattern=OpPattern.OUT_EWISE_FUSABLE)
+def attention_var_len(
+    queries: Expr,
+    keys: Expr,
+    values: Expr,
+    seqstart_q: Expr,
+    max_seqlen_q: Expr,
+    seqstart_k: Expr | None = None,
+    max_seqlen_k: Expr | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Call:
+    """As `attention`, of several sequences one after the other in the second dimension; the batch is 1.
+
+    `seqstart_q` and `seqstart_k` say where each sequence begins and the last one ends, by default alike.
+    """
+    starts_k = seqstart_q if seqstart_k is None else seqstart_k
+    longest_k = max_seqlen_q if max_seqlen_k is None else max_seqlen_k
+    attrs = _attributes(scale, causal_mask, window_size)
+    return attention_var_len.call(queries, keys, values, seqstart_q, starts_k, max_seqlen_q, longest_k, **attrs)
+
+
+attention_var_len.struct_info(_attention_struct_info)
+
+
+@attention_var_len.reference
+def _var_len_reference(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    seqstart_q: np.ndarray,
+    seqstart_k: np.ndarray,
+    max_seqlen_q: np.ndarray,
+    max_seqlen_k: np.ndarray,
+    **attrs: Any,
+) -> np.ndarray:
+    parts = []
+    for i in range(len(seqstart_q) - 1):
+        rows, columns = slice(seqstart_q[i], seqstart_q[i + 1]), slice(seqstart_k[i], seqstart_k[i + 1])
+        parts.append(_reference(queries[:, rows], keys[:, columns], values[:, columns], **attrs))
+    return np.concatenate(parts, 1)
+
+
+@attention_var_len.legalize_as
+def _legalize_var_len(builder: Any, call: Call) -> Expr:
+    raise fail(call, "sequences of different lengths have no loops; a library must take the call", UnsupportedError)

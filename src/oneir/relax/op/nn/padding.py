@@ -1,0 +1,96 @@
+"""Padding, and channels that become pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .... import topi
+from ....ir import operators as ops
+from ....runtime.error import InvalidValue
+from ...expr import Call, Expr
+from ...struct_info import StructInfo, TensorStructInfo
+from ..inference import constant, fail, tensor_argument
+from ..manipulate import of_shape, unknown_shape
+from ..registry import OpPattern, operator
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_TOPI = {"reflect": topi.nn.reflect_pad, "replicate": topi.nn.replicate_pad, "circular": topi.nn.circular_pad}
+
+
+@operator("relax.nn.pad", pattern=OpPattern.INJECTIVE)
+def pad(data: Expr, pad_width: list[int] | tuple[int, ...], pad_mode: str = "constant", pad_value: float = 0.0) -> Call:
+    """The tensor with elements around it, `pad_width` those before and after each dimension in turn.
+
+    `pad_mode`: "constant" (of `pad_value`), "reflect" (mirrored, without the border), "replicate" (of the border) or
+    "circular" (of the other side).
+    """
+    if pad_mode not in _MODES:
+        raise InvalidValue(f"relax.nn.pad: expected the mode to be one of {tuple(_MODES)}, found {pad_mode!r}")
+    value = float(getattr(pad_value, "value", pad_value))
+    return pad.call(data, pad_width=[int(w) for w in pad_width], pad_value=value, pad_mode=pad_mode)
+
+
+@pad.struct_info
+def _pad_struct_info(call: Call, builder: Any) -> StructInfo:
+    info, widths = tensor_argument(call, 0), call.attrs["pad_width"]
+    if len(widths) % 2 or info.ndim not in (-1, len(widths) // 2):
+        raise fail(call, f"expected {2 * info.ndim} widths for {info.ndim} dimensions, found {list(widths)}")
+    if info.extents is None:
+        return unknown_shape(info, len(widths) // 2)
+    sums = [before + after for before, after in zip(widths[::2], widths[1::2], strict=True)]
+    return of_shape(info, [ops.add(e, s) for e, s in zip(info.extents, sums, strict=True)])
+
+
+@pad.reference
+def _pad_reference(data: np.ndarray, pad_width: list[int], pad_value: float, pad_mode: str) -> np.ndarray:
+    widths = list(zip(pad_width[::2], pad_width[1::2], strict=True))
+    mode: Any = _MODES[pad_mode]
+    return np.pad(data, widths, mode, **({"constant_values": pad_value} if pad_mode == "constant" else {}))
+
+
+@pad.legalize_as
+def _legalize_pad(builder: Any, call: Call) -> Expr:
+    widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
+    before, after = list(widths[::2]), list(widths[1::2])
+    if mode == "constant":
+        return builder.call_te(
+            topi.nn.pad, call.args[0], before, after, call.attrs["pad_value"], primfunc_name_hint="pad"
+        )
+    return builder.call_te(_TOPI[mode], call.args[0], before, after)
+
+
+@operator("relax.nn.pixel_shuffle", pattern=OpPattern.INJECTIVE)
+def pixel_shuffle(data: Expr, upscale_factor: int) -> Call:
+    """(..., C * r * r, H, W) as (..., C, H * r, W * r), where r is the factor."""
+    if upscale_factor < 1:
+        raise InvalidValue(f"relax.nn.pixel_shuffle: expected a factor of at least 1, found {upscale_factor}")
+    return pixel_shuffle.call(data, upscale_factor=int(upscale_factor))
+
+
+@pixel_shuffle.struct_info
+def _pixel_shuffle_struct_info(call: Call, builder: Any) -> StructInfo:
+    info, factor = tensor_argument(call, 0), call.attrs["upscale_factor"]
+    if info.ndim in (0, 1, 2):
+        raise fail(call, f"expected a tensor of at least three dimensions, found {info.ndim}")
+    if info.extents is None:
+        return TensorStructInfo(None, info.dtype, info.vdevice, info.ndim)
+    *outer, channels, height, width = info.extents
+    known = constant(channels)
+    if known is not None and known % factor**2:
+        raise fail(call, f"{known} channels do not divide by the square of the factor {factor}")
+    simplify = builder.analyzer.simplify
+    shape = [simplify(ops.floordiv(channels, factor**2)), simplify(height * factor), simplify(width * factor)]
+    return of_shape(info, [*outer, *shape])
+
+
+@pixel_shuffle.reference
+def _pixel_shuffle_reference(data: np.ndarray, upscale_factor: int) -> np.ndarray:
+    r = upscale_factor
+    *outer, channels, height, width = data.shape
+    parts = data.reshape(-1, channels // r**2, r, r, height, width).transpose(0, 1, 4, 2, 5, 3)
+    return parts.reshape(*outer, channels // r**2, height * r, width * r)
+
+
+pixel_shuffle.legalize(topi.nn.pixel_shuffle)
