@@ -26,8 +26,8 @@ def legalize_passes(target: Any) -> list[Pass]:
     return [
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
-        transform.FoldConstant(),
         transform.FuseTransposeMatmul(),
+        transform.FoldConstant(),
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),

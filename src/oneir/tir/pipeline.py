@@ -38,6 +38,7 @@ def default_tir_passes() -> list[Pass]:
         transform.BindTarget(Target.current(allow_none=True) or Target("llvm")),
         # blocks become statements, with memory where it is used and as large as what is used
         transform.PlanAndUpdateBufferAllocationLocation(),
+        transform.MarkReductions(),
         transform.LowerInitBlock(),
         transform.ConvertBlocksToOpaque(),
         transform.CompactBufferAllocation(),

@@ -125,11 +125,11 @@ class ExprEmitter:
         a, b = self.expr(node.a), self.expr(node.b)
         return self.binary(type(node), node.dtype, a, b)
 
-    def binary(self, kind: type, dtype: DataType, a: str, b: str) -> str:
-        """a + b, a - b or a * b; a / b and a % b of floats."""
+    def binary(self, kind: type, dtype: DataType, a: str, b: str, freedom: str = "") -> str:
+        """a + b, a - b or a * b; a / b and a % b of floats. `freedom`: what LLVM may do besides, as "reassoc "."""
         llvm_type = register_type(dtype)
         if dtype.is_float:
-            return self.w.pure(f"{_FLOAT[kind]} {llvm_type} {a}, {b}")
+            return self.w.pure(f"{_FLOAT[kind]} {freedom}{llvm_type} {a}, {b}")
         flags = " nsw" if self.in_index and dtype.code == "int" else ""
         return self.w.pure(f"{_INTEGER[kind]}{flags} {llvm_type} {a}, {b}")
 

@@ -46,6 +46,7 @@ class FunctionEmitter(StmtEmitter):
         self.data_variables = outer.data_variables if outer else set()
         self.own_memory = outer.own_memory if outer else set()
         self.unaliased: set[e.Var] = outer.unaliased if outer else set()
+        self.any_order = outer.any_order if outer else False
         self.restrict: bool = outer.restrict if outer else False
         self.result = "%result"
 

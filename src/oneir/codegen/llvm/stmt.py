@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...ir import expr as e
+from ...ir import operators as ops
 from ...ir.dtype import BOOL
 from ...ir.op import Op
 from ...runtime.error import CompileError
+from ...tir.expr import BufferLoad
 from ...tir.stmt import (
     Allocate,
     AllocateConst,
@@ -24,6 +26,7 @@ from ...tir.stmt import (
     Stmt,
     While,
 )
+from ...tir.transform.mark_reductions import REDUCTION_UPDATE
 from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
@@ -36,6 +39,8 @@ class StmtEmitter(CallEmitter):
     """Emits statements in order; `loops` holds, innermost last, where `continue` and `break` go."""
 
     loops: list[tuple[str, str]]
+    any_order: bool
+    """Whether the statement is the update of a reduction."""
     _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
     def stmt(self, node: Any) -> None:
@@ -108,6 +113,10 @@ class StmtEmitter(CallEmitter):
                 f"a loop bound to {getattr(node.node, 'thread_tag', 'a thread')} cannot run on the CPU; "
                 f"use T.parallel{where(node)}"
             )
+        elif node.attr_key == REDUCTION_UPDATE:
+            outer, self.any_order = self.any_order, True
+            self.stmt(node.body)
+            self.any_order = outer
         else:
             self.stmt(node.body)
 
@@ -162,7 +171,7 @@ class StmtEmitter(CallEmitter):
     def stmt_BufferStore(self, node: BufferStore) -> None:
         w, dtype = self.w, node.value.dtype
         index = self.flat_index(node)
-        value = self.to_memory(self.expr(node.value), dtype)
+        value = self.to_memory(self.accumulated(node) if self.any_order else self.expr(node.value), dtype)
         llvm_type, align = memory_type(dtype), alignment(node.buffer.dtype)
         if index.dtype.is_scalar:
             w.emit(f"store {llvm_type} {value}, ptr {self.element_address(node.buffer, index)}, align {align}")
@@ -180,6 +189,18 @@ class StmtEmitter(CallEmitter):
             w.emit(f"call void {function}({llvm_type} {value}, ptr align {align} {address}, {lanes} {mask})")
             return
         self._scatter(node, index, value, mask)
+
+    def accumulated(self, node: BufferStore) -> str:
+        """The value of an update of a reduction. Sums and products of scalars may be formed in any order."""
+        value, dtype = node.value, node.value.dtype
+        if not (dtype.is_float and dtype.is_scalar and isinstance(value, (e.Add, e.Mul))):
+            return self.expr(value)
+        total = value.a
+        if not isinstance(total, BufferLoad) or total.buffer is not node.buffer:
+            return self.expr(value)
+        if not all(map(ops.same_expr, total.indices, node.indices)):
+            return self.expr(value)
+        return self.binary(type(value), dtype, self.expr(total), self.expr(value.b), "reassoc ")
 
     def _scatter(self, node: BufferStore, index: e.PrimExpr, value: str, mask: str | None) -> None:
         """Stores to a vector of indices; where two lanes meet, the later one stays."""

@@ -2,8 +2,6 @@
 
     wt = R.permute_dims(w)
     y = R.matmul(x, wt)        ->    y = R.call_tir(cls.NT_matmul, (x, w), ...)
-
-A constant matrix is left alone: it is transposed while compiling.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, Pass, PassInfo
 from ..analysis import remove_all_unused
-from ..expr import Call, Constant, Expr, Function, Var
+from ..expr import Call, Expr, Function, Var
 from ..expr_functor import PyExprMutator
 from ..op.linear_algebra import te_matmul
 from ..struct_info import TensorStructInfo
@@ -41,7 +39,7 @@ class _Fuser(PyExprMutator):
             return call
         matrix = self.transposed(call.args[1])
         info = call.struct_info
-        if matrix is None or isinstance(self.value(matrix), Constant) or not is_shape_known(info):
+        if matrix is None or not is_shape_known(info):
             return call
         return self.builder_.call_te(
             te_matmul, call.args[0], matrix, out_dtype=info.dtype, transposed=True, primfunc_name_hint="NT_matmul"

@@ -1,0 +1,36 @@
+"""MarkReductions: what accumulates in a reduction block is marked, since its order does not matter.
+
+A block that has a reduction axis says that its updates may come in any order. Once blocks are lowered nobody knows, so
+the update becomes the body of an attribute `reduction_update`; code generation lets such sums of scalars be reordered,
+which is what makes vectors of them.
+"""
+
+from __future__ import annotations
+
+from ...ir.expr import const
+from ...ir.visitor import Mapper
+from ..expr import IterVar
+from ..function import PrimFunc
+from ..stmt import AttrStmt, Block
+from .pass_base import PrimFuncPass, function_pass
+
+REDUCTION_UPDATE = "reduction_update"
+
+
+class _Mark(Mapper):
+    def visit_Block(self, block: Block) -> Block:
+        block = self.generic_visit(block)
+        marked = isinstance(block.body, AttrStmt) and block.body.attr_key == REDUCTION_UPDATE
+        if marked or not any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars):
+            return block
+        return block.replace(body=AttrStmt(const(0), REDUCTION_UPDATE, const(1), block.body))
+
+
+def mark_reductions(func: PrimFunc) -> PrimFunc:
+    """The function with the bodies of its reduction blocks marked."""
+    return func.with_body(_Mark()(func.body))
+
+
+def MarkReductions() -> PrimFuncPass:
+    """Marks the updates of reduction blocks as independent of their order."""
+    return function_pass(mark_reductions, "tir.MarkReductions")
