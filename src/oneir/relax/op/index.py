@@ -222,6 +222,9 @@ def shape_func(data: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Te
     return te.compute((begin.shape[0],), length, name="T_shape_func_strided_slice_dynamic")
 
 
+dynamic_strided_slice.op.set_attr("FDataDependent", True)
+
+
 @dynamic_strided_slice.legalize_as
 def _legalize_dynamic_strided_slice(builder: Any, call: Call) -> Expr:
     shape = builder.emit(tensor_to_shape(builder.emit(builder.call_te(shape_func, *call.args))))

@@ -51,7 +51,8 @@ class Operator(Generic[P, R]):
     """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
 
     Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
-    "FReference", "FGradient", "TOpPattern".
+    "FReference", "FGradient", "TOpPattern"; "FDataDependent" where the shape of the result depends on elements, so that
+    the operator is legalized without it.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
