@@ -15,7 +15,7 @@ def loops(shape, out_shape, compute):
     return create_prim_func([a, te.compute(out_shape, lambda *i: compute(a, *i))], "int64")
 
 
-N = tir.Var("n", "int64")
+N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ N = tir.Var("n", "int64")
         ((4, 6), (1, 4, 1, 6), lambda a, h, i, j, k: a[i, k]),
         ((N, 16), (N, 4, 4), lambda a, i, j, k: a[i, j * 4 + k]),
         ((N, 16), (N * 16,), lambda a, i: a[i // 16, i % 16]),
+        ((N, 32), (N * 16, 2), lambda a, i, j: a[(i * 2 + j) // 32 % N, (i * 2 + j) % 32]),
+        ((N, M), (M, N), lambda a, i, j: a[(i * N + j) // M % N, (i * N + j) % M]),
     ],
 )
 def test_copies_in_row_major_order(shape, out_shape, compute):
@@ -40,6 +42,7 @@ def test_copies_in_row_major_order(shape, out_shape, compute):
         ((4, 6), (4, 6), lambda a, i, j: a[i, j] + 1.0),
         ((4, 6), (12,), lambda a, i: a[i // 6, i % 6]),
         ((4, 6), (4, 6), lambda a, i, j: a[3 - i, j]),
+        ((N, M), (M, N), lambda a, i, j: a[(i * N + j) // M % N, (i * N + j + 1) % M]),
         ((4, 1), (4, 6), lambda a, i, j: a[i, 0]),
     ],
 )

@@ -35,8 +35,9 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     sizes = _product(source.shape), _product(target.shape)
     if not all(analyzer.can_prove_equal(count, size) for size in sizes):
         return False
-    read, written = _flat(load.indices, source.shape), _flat(store.indices, target.shape)
-    if not analyzer.can_prove_equal(read, written):
+    written = _flat(store.indices, target.shape)
+    same_place = analyzer.can_prove_equal(_flat(load.indices, source.shape), written)
+    if not same_place and not _are_digits(load.indices, source.shape, written, analyzer):
         return False
     # Every element is written once: with as many iterations as elements, none may be written twice.
     return not domains or bool(detect_iter_map([written], domains, True, IterMapLevel.Bijective).indices)
@@ -71,3 +72,19 @@ def _flat(indices: Any, shape: Any) -> PrimExpr:
     for index, extent in zip(indices, shape, strict=True):
         result = result * extent.astype("int64") + index.astype("int64")
     return result
+
+
+def _are_digits(indices: Any, shape: Any, flat: PrimExpr, analyzer: Analyzer) -> bool:
+    """Whether indices are the digits of a place in row-major order, each written as a quotient's remainder.
+
+    With symbolic extents this can be seen where the place that they make together cannot be simplified.
+    """
+    stride: PrimExpr = const(1, "int64")
+    for position in reversed(range(len(shape))):
+        extent, index = shape[position].astype("int64"), indices[position].astype("int64")
+        quotient = flat // stride
+        digits = [quotient % extent] if position else [quotient % extent, quotient]
+        if not any(analyzer.can_prove_equal(index, digit) for digit in digits):
+            return False
+        stride = stride * extent
+    return True

@@ -303,16 +303,16 @@ class _Checker:
 
     def known_struct_info(self, expr: Any, what: str) -> None:
         """The struct info of an expression must be there, and speak of what is known here."""
+        if not self.check_struct_info:
+            return
         info = getattr(expr, "struct_info_", None)
         if info is not None:
             self.struct_info(info, what)
-        elif self.check_struct_info:
+        else:
             raise self.fail(f"the struct info of {what} is missing; normalize the program with a BlockBuilder", expr)
 
     def struct_info(self, info: StructInfo, what: str) -> None:
         """Struct info may speak only of variables that are known."""
-        if not self.check_struct_info or isinstance(info, ObjectStructInfo):
-            return
         if isinstance(info, FuncStructInfo):
             # A function's symbolic variables are its own.
             outer, self.symbols = self.symbols, _Scope()
