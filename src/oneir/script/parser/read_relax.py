@@ -417,7 +417,7 @@ class RelaxParser(Evaluator):
     def stmt_With(self, node: ast.With) -> None:
         frame = self.eval(node.items[0].context_expr)
         if not isinstance(frame, Frame) or len(node.items) != 1 or node.items[0].optional_vars is not None:
-            raise self.error(node.items[0], "expected `with R.dataflow():` or `with R.If(condition):`")
+            raise self.error(node.items[0].context_expr, "expected `with R.dataflow():` or `with R.If(condition):`")
         if frame.kind == "dataflow":
             self.dataflow(node)
         elif frame.kind == "If":
