@@ -6,7 +6,7 @@ built as any others, with the native functions among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..codegen.program.bytecode import emit_bytecode, symbol_of
@@ -45,7 +45,11 @@ def build_graph(
     if not isinstance(mod, IRModule):
         raise TypeMismatch(f"build expects an IRModule or a relax Function, found {type(mod).__name__}")
     target = as_target(target)
-    lowered = lower_graph(mod, target, params, relax_pipeline)
+    return assemble(lower_graph(mod, target, params, relax_pipeline), target, tir_pipeline)
+
+
+def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None = "default") -> Executable:
+    """The executable of a lowered module: its bytecode, its kernels and its native functions."""
     builder = emit_bytecode(lowered)
     program = builder.program()
     natives = _native_forms(lowered, builder)
@@ -103,3 +107,10 @@ def _loops(mod: IRModule, natives: Mapping[str, Native]) -> IRModule:
         for name, func in native.functions.items():
             functions[GlobalVar(name)] = func
     return with_direct_kernels(IRModule(functions), kernels)
+
+
+compile_stages: tuple[tuple[str, Callable[[Any, Target], Any]], ...] = (
+    ("lowering the graph", lambda mod, target: lower_graph(mod, target, None, "default")),
+    ("compiling kernels", lambda mod, target: assemble(mod, target)),
+)
+"""The steps of compiling a graph, by what a user may be told of them."""
