@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from oneir import relax
+from oneir.ir.module import IRModule
 from oneir.relax import op
 from oneir.relax.transform import FoldBatchnormToConv2D
 from oneir.testing.interpreter import interpret
@@ -13,7 +14,7 @@ from oneir.testing.interpreter import interpret
 rng = np.random.default_rng(0)
 
 
-def network(layout: str = "OIHW", groups: int = 1, constant: bool = True, **attrs) -> relax.BlockBuilder:
+def network(layout: str = "OIHW", groups: int = 1, constant: bool = True, **attrs) -> IRModule:
     data = rng.standard_normal
     weight = data((3, 2, 3, 3) if layout == "OIHW" else (2, 3, 3, 3)).astype("float32")
     gamma, beta, mean = (data(3).astype("float32") for _ in range(3))

@@ -334,6 +334,7 @@ def erase_to_well_defined(
 class _Eraser:
     def __init__(self, shapes: ShapeVarMap, variables: Callable[[Any], Expr | None]):
         self.shapes, self.variables = shapes, variables
+        self.analyzer = Analyzer()
 
     def values(self, values: Any) -> list[PrimExpr] | None:
         out = []
@@ -347,7 +348,7 @@ class _Eraser:
                         return None
                     if known is not var:
                         mapping[var] = known
-                new = substitute(value, mapping) if mapping else value
+                new = self.analyzer.simplify(substitute(value, mapping)) if mapping else value
             out.append(new)
         return out
 

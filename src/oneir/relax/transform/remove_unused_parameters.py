@@ -29,7 +29,7 @@ def RemoveUnusedParameters() -> Pass:
 def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
     changes: dict[GlobalVar, tuple[Function, CallRewrite]] = {}
     for var, func in changeable_functions(mod).items():
-        used = set(free_vars(func.body))
+        used = _used(func)
         if not used.issuperset(func.params):
             changes[var] = _without_unused(func, used)
     if not changes:
@@ -42,6 +42,17 @@ def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
         for var, func in new.functions.items()
     }
     return new.replace(functions=functions)
+
+
+def _used(func: Function) -> set[Var]:
+    """What the body uses: variables, and numbers that are parameters for the sake of a symbolic variable."""
+    used = set(free_vars(func.body))
+    symbolic = set(free_symbolic_vars(func.body))
+    for param in func.params:
+        info = param.struct_info
+        if isinstance(info, PrimStructInfo) and info.value in symbolic:
+            used.add(param)
+    return used
 
 
 def _without_unused(func: Function, used: set[Var]) -> tuple[Function, CallRewrite]:
