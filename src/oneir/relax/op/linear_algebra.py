@@ -9,6 +9,7 @@ import numpy as np
 from ... import te, topi
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, const
+from ...runtime.dtype import numpy_dtype
 from ..expr import Call, Expr, Tuple
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from .binary import add
@@ -68,8 +69,8 @@ def _matmul_struct_info(call: Call, builder: Any) -> StructInfo:
 
 @matmul.reference
 def _matmul_reference(x1: np.ndarray, x2: np.ndarray, out_dtype: str) -> np.ndarray:
-    dtype = x1.dtype if out_dtype == "void" else out_dtype
-    return np.matmul(x1.astype(dtype), x2.astype(dtype))
+    dtype = x1.dtype if out_dtype == "void" else numpy_dtype(out_dtype)
+    return np.matmul(x1.astype(dtype), x2.astype(dtype)).astype(dtype)
 
 
 def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str, transposed: bool = False) -> te.Tensor:
