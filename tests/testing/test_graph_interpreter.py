@@ -102,6 +102,31 @@ def test_bfloat16_is_a_dtype_like_others():
     assert result.dtype == ml_dtypes.bfloat16 and result.astype("float32").tolist() == [3.0, -4.0]
 
 
+def test_matrix_products_of_bfloat16_are_bfloat16():
+    @R.function
+    def main(x: R.Tensor((2, 2), "bfloat16")):
+        return R.matmul(x, x)
+
+    import ml_dtypes
+
+    result = interpret(main, np.array([[1, 2], [3, 4]], ml_dtypes.bfloat16))
+    assert result.dtype == ml_dtypes.bfloat16 and result.astype("float32").tolist() == [[7, 10], [15, 22]]
+
+
+def test_shapes_of_tensors_and_tensors_of_shapes():
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32"), s: R.Tensor((2,), "int64")):
+        a = R.shape_of(x)
+        b = R.shape_to_tensor(a)
+        c = R.tensor_to_shape(s)
+        return (a, b, c)
+
+    a, b, c = interpret(main, floats(4, 3), np.array([5, 6]))
+    assert a == (4, 3) and isinstance(a, ShapeTuple)
+    assert b.tolist() == [4, 3] and b.dtype == np.int64
+    assert c == (5, 6) and isinstance(c, ShapeTuple)
+
+
 def test_an_operator_without_reference_is_refused():
     op = oneir.ir.Op.register("test.graph.unknown", FPurity=True)
     call = relax.Call(op, [relax.const(1.0)])
@@ -389,6 +414,31 @@ def test_a_function_of_the_runtime_that_returns_something_else_is_found_out():
     refused("the value of `y`: expected dtype float32, found bool", main, floats(2))
 
 
+def test_functions_that_change_an_argument_return_it():
+    oneir.register_func("test.graph.double_in_place", lambda x: x.copyfrom(x.numpy() * 2), override=True)
+
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        y = R.add(x, x)
+        return R.call_inplace_packed(
+            "test.graph.double_in_place", y, inplace_indices=[0], sinfo_args=R.Tensor((2,), "float32")
+        )
+
+    x = floats(2)
+    np.testing.assert_array_equal(interpret(main, x), x * 4)
+
+
+def test_python_functions_of_the_module_are_called_by_name():
+    @R.function(pure=False)
+    def main(x: R.Tensor((2,), "float32")):
+        return R.call_py_func("test_graph_negative", (x,), R.Tensor((2,), "float32"))
+
+    register = oneir.get_global_func("vm.builtin.register_py_func")
+    register("test_graph_negative", lambda x: -x.numpy())
+    x = floats(2)
+    np.testing.assert_array_equal(interpret(main, x), -x)
+
+
 def test_printing_and_assertions(capsys):
     @R.function(pure=False)
     def main(c: R.Tensor((), "bool"), x: R.Tensor((), "int32")):
@@ -578,6 +628,16 @@ def test_storages_of_the_machine():
 
     v = floats(4)
     np.testing.assert_array_equal(interpret(lowered(emit, [x]), v), v)
+
+
+def test_a_view_looks_into_the_memory_of_a_tensor():
+    x = relax.Var("x", TensorStructInfo((4,), "uint32"))
+    builder = BlockBuilder()
+    with builder.function("main", [x]):
+        view = builder.emit(relax.op.memory.view(x, relax.ShapeExpr([2, 4]), "uint8", relax.PrimValue(8)))
+        builder.emit_func_output(view)
+    array = np.arange(4, dtype="uint32") * 257
+    np.testing.assert_array_equal(interpret(builder.finalize(), array), array.view("uint8")[8:].reshape(2, 4))
 
 
 def test_functions_of_the_machine_work_on_a_shape_heap():
