@@ -9,7 +9,8 @@ from ...arith import IterMapLevel, detect_iter_map
 from ...arith.iter_map import is_number
 from ...ir.expr import IntImm, PrimExpr, Range, Var
 from ..block_scope import StmtSRef
-from ..stmt import BlockRealize, For
+from ..expr import IterVar
+from ..stmt import Block, BlockRealize, For
 
 if TYPE_CHECKING:
     from .state import ScheduleState
@@ -87,3 +88,14 @@ def uses(expr: PrimExpr, variables: set[Var] | dict[Var, Any]) -> Var | None:
         else:
             node._visit_children(pending.append)
     return None
+
+
+def domain_of(iter_var: IterVar) -> Range:
+    """The range of a block's variable."""
+    assert iter_var.dom is not None, "variables of blocks have ranges"
+    return iter_var.dom
+
+
+def own_domains(block: Block) -> dict[Var, Range]:
+    """The ranges of a block's variables."""
+    return {v.var: domain_of(v) for v in block.iter_vars}

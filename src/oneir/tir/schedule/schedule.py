@@ -10,13 +10,18 @@ sch.mod.show()
 from __future__ import annotations
 
 from .annotate import Annotate
+from .cache import Cache
+from .compute_at import ComputeAt
+from .inline import Inline
 from .lookup import Lookup
 from .loop_kind import LoopKind
+from .reduction import Reductions
 from .reorder import Reorder
 from .split_fuse import SplitFuse
+from .storage import Storage
 
 
-class Schedule(Lookup, SplitFuse, Reorder, LoopKind, Annotate):
+class Schedule(Lookup, SplitFuse, Reorder, LoopKind, Annotate, Inline, ComputeAt, Cache, Storage, Reductions):
     """Transforms the functions of a module, and records how.
 
     Parameters

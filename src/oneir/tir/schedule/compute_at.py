@@ -1,0 +1,443 @@
+"""Moving a block into a loop of its consumers, or of its producers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer, IntervalSet, IterMapLevel, detect_iter_map, inverse_affine_iter_map
+from ...arith.int_set import NOTHING, is_infinite, union
+from ...arith.iter_map import is_number
+from ...arith.region import intersect_region
+from ...ir import operators as ops
+from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
+from ..block_scope import INLINE, ROOT, StmtSRef
+from ..buffer import Buffer
+from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stmt
+from .base import ScheduleBase
+from .conditions import as_block, as_loop, check_subtree_compact_dataflow, is_higher, scope_root_of
+from .cover import unbound_region
+from .domain import domain_of, is_affine_binding, loop_domains, loops_above, own_domains, uses
+from .edit import ScopeEdit, removable
+from .error import PrimitiveError
+from .inline import check_not_output, compute_inline, reverse_compute_inline
+from .instruction import InstructionKind
+from .lookup import consumers_of, producers_of
+from .random_variable import BlockRV, LoopRV
+from .state import ScheduleState, children
+
+
+def compute_at(state: ScheduleState, block: StmtSRef, loop: StmtSRef, preserve_unit_loops: bool, index: int) -> None:
+    if loop is INLINE:
+        compute_inline(state, block)
+    elif loop is not ROOT:
+        move(state, block, loop, preserve_unit_loops, index, to_consumers=True)
+
+
+def reverse_compute_at(
+    state: ScheduleState, block: StmtSRef, loop: StmtSRef, preserve_unit_loops: bool, index: int
+) -> None:
+    if loop is INLINE:
+        reverse_compute_inline(state, block)
+    elif loop is not ROOT:
+        move(state, block, loop, preserve_unit_loops, index, to_consumers=False)
+
+
+def can_compute_at(state: ScheduleState, block: StmtSRef, loop: StmtSRef, preserve_unit_loops: bool) -> bool:
+    """Whether a block can be moved into a loop of its consumers."""
+    try:
+        _plan(state, block, loop, preserve_unit_loops, -1, True)
+    except PrimitiveError:
+        return False
+    return True
+
+
+def move(
+    state: ScheduleState,
+    block: StmtSRef,
+    loop: StmtSRef,
+    preserve_unit_loops: bool,
+    index: int,
+    to_consumers: bool,
+) -> None:
+    """Moves a block with new loops, as many as it takes for what the others need in one iteration, into a loop."""
+    scope, new = _plan(state, block, loop, preserve_unit_loops, index, to_consumers)
+    old = scope.stmt
+    state.replace(scope, new, {old: new})
+    state.block_info[block].affine_binding = is_affine_binding(state, block)
+
+
+def _plan(
+    state: ScheduleState,
+    sref: StmtSRef,
+    loop_sref: StmtSRef,
+    preserve_unit_loops: bool,
+    index: int,
+    to_consumers: bool,
+) -> tuple[StmtSRef, Block]:
+    """The scope, and the block that would stand in its place."""
+    block, loop = as_block(state, sref), as_loop(state, loop_sref)
+    scope = scope_root_of(state, sref, stage_pipeline=True)
+    check_same_scope(state, sref, loop_sref, scope)
+    if state.enable_check:
+        check_subtree_compact_dataflow(state, top_of(sref, scope), scope)
+    if to_consumers:
+        check_not_output(state, sref, scope)
+    producers, consumers = producers_of(state, sref), consumers_of(state, sref)
+    subtrees = list(loop.body.seq) if isinstance(loop.body, SeqStmt) else [loop.body]
+    position = insertion_point(state, sref, subtrees, producers, consumers, index, to_consumers)
+    analyzer = Analyzer()
+    for outer in loops_above(loop_sref):
+        analyzer.bind(outer.stmt.loop_var, Range.from_min_extent(outer.stmt.min, outer.stmt.extent))
+    required = _required(state, block, loop_sref, consumers if to_consumers else producers, to_consumers)
+    domains = block_domains(state, block, block.writes if to_consumers else block.reads, required, analyzer)
+    nest = make_nest(state.realize_of(sref), domains, analyzer, preserve_unit_loops)
+    new = ScopeEdit({removable(state, sref): None}, {loop: (position, nest)})(scope.stmt)
+    return scope, new
+
+
+def top_of(sref: StmtSRef, scope: StmtSRef) -> StmtSRef:
+    """The statement directly below a block that a statement stands in."""
+    while sref.parent is not scope:
+        sref = sref.parent
+    return sref
+
+
+def check_same_scope(state: ScheduleState, block: StmtSRef, loop: StmtSRef, scope: StmtSRef) -> None:
+    """Refuses a loop of another scope, or one around the block."""
+    if loop.parent is None or state.scope_of(loop) is not scope or is_higher(loop, block):
+        raise PrimitiveError(
+            state.mod,
+            "Expected the block {0} and loop {1} to be under the same block scope, and loop not to be the ancestor of "
+            "block",
+            block.stmt,
+            loop.stmt,
+        )
+
+
+def insertion_point(
+    state: ScheduleState,
+    block: StmtSRef,
+    subtrees: Sequence[Stmt],
+    producers: Sequence[StmtSRef],
+    consumers: Sequence[StmtSRef],
+    index: int,
+    to_consumers: bool,
+) -> int:
+    """Where among the statements of a loop a block can stand: after its producers, before its consumers.
+
+    -1 is the last such place, -2 the first, another number that place.
+    """
+    last_producer, first_consumer = -1, len(subtrees)
+    seen: set[StmtSRef] = set()
+    for i, stmt in enumerate(subtrees):
+        found = set(_blocks_in(state, stmt))
+        seen |= found
+        if not found.isdisjoint(producers):
+            last_producer = i
+        if first_consumer == len(subtrees) and not found.isdisjoint(consumers):
+            first_consumer = i
+    required = consumers if to_consumers else producers
+    missing = [sref for sref in required if sref not in seen]
+    if missing:
+        kind = "consumer" if to_consumers else "producer"
+        names = ", ".join(f"{{{i}}}" for i in range(len(missing)))
+        raise PrimitiveError(
+            state.mod,
+            f"The primitive requires all the {kind}(s) of the given block to be present under the target loop. "
+            f"However, there are {len(missing)} {kind}(s) not satisfying the constraint. "
+            f"List of the {kind}(s): {names}",
+            *[sref.stmt for sref in missing],
+        )
+    if last_producer >= first_consumer:
+        raise PrimitiveError(
+            state.mod,
+            "Cannot find the insertion point that satisfies the producer-consumer constraint of block {0}: a producer "
+            f"stands at position {last_producer} of the loop, a consumer at position {first_consumer}",
+            block.stmt,
+        )
+    position = first_consumer if index == -1 else last_producer + 1 if index == -2 else index
+    if not last_producer < position <= first_consumer:
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} cannot be inserted at position {index}: the valid positions are "
+            f"{last_producer + 1} to {first_consumer}",
+            block.stmt,
+        )
+    return position
+
+
+def _blocks_in(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
+    found: list[StmtSRef] = []
+    pending = [stmt]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, Block):
+            found.append(state.stmt2ref[stmt])
+        else:
+            pending += children(stmt)
+    return found
+
+
+# -- what must be computed --
+
+
+def _required(
+    state: ScheduleState, block: Block, loop: StmtSRef, others: Sequence[StmtSRef], to_consumers: bool
+) -> dict[Buffer, list[list[IntervalSet]]]:
+    """For each buffer of the block, what the other blocks access in one iteration of a loop."""
+    buffers = {region.buffer for region in (block.writes if to_consumers else block.reads)}
+    found: dict[Buffer, list[list[IntervalSet]]] = {}
+    for other in others:
+        realize = state.realize_of(other)
+        for region in other.stmt.reads if to_consumers else other.stmt.writes:
+            if region.buffer in buffers:
+                memory = region.buffer.scope() if to_consumers else None
+                domains = loop_domains(other.parent, loop, memory)
+                found.setdefault(region.buffer, []).append(relaxed(realize, region, domains))
+    return found
+
+
+def relaxed(realize: BlockRealize, region: BufferRegion, domains: Mapping[Var, Range]) -> list[IntervalSet]:
+    """What a region covers while some loops run."""
+    analyzer = Analyzer()
+    result = []
+    for r in unbound_region(realize, region):
+        low: Any = analyzer.int_set(r.min, domains)
+        high: Any = low if is_number(r.extent, 1) else analyzer.int_set(r.min + r.extent - 1, domains)
+        result.append(IntervalSet(low.min_value, high.max_value))
+    return result
+
+
+@dataclass(slots=True)
+class _Domain:
+    """The values that a variable must take, and those beyond which it must not go; `NOTHING` is not known."""
+
+    wanted: IntervalSet = NOTHING
+    bound: IntervalSet = NOTHING
+
+    def add(self, wanted: IntervalSet, bound: IntervalSet, analyzer: Analyzer) -> None:
+        self.wanted = union([self.wanted, wanted], analyzer)
+        self.bound = union([self.bound, bound], analyzer)
+
+
+def block_domains(
+    state: ScheduleState,
+    block: Block,
+    provided: Sequence[BufferRegion],
+    required: Mapping[Buffer, list[list[IntervalSet]]],
+    analyzer: Analyzer,
+) -> list[tuple[IntervalSet, IntervalSet]]:
+    """For each variable of a block, the values that it takes to provide what is required, and bounds to check."""
+    domains = {v.var: _Domain() for v in block.iter_vars}
+    by_buffer: dict[Buffer, list[BufferRegion]] = {}
+    for region in provided:
+        by_buffer.setdefault(region.buffer, []).append(region)
+    for buffer, regions in by_buffer.items():
+        if buffer not in required:
+            continue
+        wanted = [union(list(axis), analyzer) for axis in zip(*required[buffer], strict=True)]
+        own = [
+            union([_interval(r, analyzer) for r in axis], analyzer)
+            for axis in zip(*[x.region for x in regions], strict=True)
+        ]
+        limits = [IntervalSet(const(0, dim.dtype), dim - 1) for dim in buffer.shape]
+        if not _invert_points(block, own, wanted, limits, domains, analyzer):
+            for here, there, limit in zip(own, wanted, limits, strict=True):
+                _invert_axis(state, block, here, there, limit, domains, analyzer)
+    return [_settled(domains[v.var], domain_of(v), analyzer) for v in block.iter_vars]
+
+
+def _interval(r: Range, analyzer: Analyzer) -> IntervalSet:
+    low = r.min
+    return IntervalSet(low, low if is_number(r.extent, 1) else analyzer.simplify(low + r.extent - 1))
+
+
+def _invert_points(
+    block: Block,
+    own: Sequence[IntervalSet],
+    wanted: Sequence[IntervalSet],
+    limits: Sequence[IntervalSet],
+    domains: dict[Var, _Domain],
+    analyzer: Analyzer,
+) -> bool:
+    """Where one iteration provides one element, at indices from which the variables follow."""
+    if not all(axis.is_single_point() for axis in own):
+        return False
+    indices: list[Any] = [axis.min_value for axis in own]
+    if all(isinstance(i, Var) and i in domains for i in indices) and len({id(i) for i in indices}) == len(indices):
+        for i, there, limit in zip(indices, wanted, limits, strict=True):
+            domains[i].add(there, limit, analyzer)
+        return True
+    ranges = own_domains(block)
+    found = detect_iter_map(indices, ranges, check_level=IterMapLevel.Bijective, simplify_trivial_iterators=False)
+    if not found.indices:
+        return False
+    places = [Var(f"p{i}", index.dtype) for i, index in enumerate(indices)]
+    there = dict(zip(places, wanted, strict=True))
+    most = dict(zip(places, limits, strict=True))
+    for var, value in inverse_affine_iter_map(found.indices, places).items():
+        sets: list[Any] = [analyzer.int_set(value, there), analyzer.int_set(value, most)]
+        domains[var].add(sets[0], sets[1], analyzer)
+    return True
+
+
+def _invert_axis(
+    state: ScheduleState,
+    block: Block,
+    own: IntervalSet,
+    wanted: IntervalSet,
+    limit: IntervalSet,
+    domains: dict[Var, _Domain],
+    analyzer: Analyzer,
+) -> None:
+    """One dimension of which an iteration provides v, [v * c, ...], or v // c, for a variable v of the block."""
+    low = analyzer.simplify(own.min_value)
+    if uses(low, domains) is None:
+        return
+
+    def add(var: Var, f: Callable[[PrimExpr], PrimExpr], g: Callable[[PrimExpr], PrimExpr]) -> None:
+        domains[var].add(_map(wanted, f, g, analyzer), _map(limit, f, g, analyzer), analyzer)
+
+    expr: Any = low
+    if isinstance(low, Mul) and expr.b in domains:
+        expr = Mul(expr.b, expr.a)
+    var, factor = (expr, None) if isinstance(expr, Var) else (expr.a, expr.b)
+    if isinstance(var, Var) and var in domains:
+        if factor is None:
+            add(var, lambda end: end, lambda end: end)
+            return
+        if isinstance(expr, Mul):
+            add(var, lambda end: ops.floordiv(end, factor), lambda end: ops.floordiv(end, factor))
+            return
+        if isinstance(expr, FloorDiv) and analyzer.can_prove(factor > 0):
+            add(var, lambda end: end * factor, lambda end: end * factor + factor - 1)
+            return
+        if isinstance(expr, FloorMod):
+            return
+    raise PrimitiveError(
+        state.mod,
+        f"The block {{0}} accesses a buffer at {low}: how often its variables must run for what the others need cannot "
+        "be worked out",
+        block,
+    )
+
+
+def _map(
+    values: IntervalSet,
+    f: Callable[[PrimExpr], PrimExpr],
+    g: Callable[[PrimExpr], PrimExpr],
+    analyzer: Analyzer,
+) -> IntervalSet:
+    """The interval with its ends mapped."""
+    low, high = values.min_value, values.max_value
+    return IntervalSet(
+        low if is_infinite(low) else analyzer.simplify(f(low)),
+        high if is_infinite(high) else analyzer.simplify(g(high)),
+    )
+
+
+def _settled(domain: _Domain, declared: Range, analyzer: Analyzer) -> tuple[IntervalSet, IntervalSet]:
+    """The values to run over, and the bound to check, which is `NOTHING` where the values keep it."""
+    own = IntervalSet(declared.min, analyzer.simplify(declared.min + declared.extent - 1))
+    bound = own if domain.bound.is_nothing() else intersect_region([[domain.bound], [own]])[0]
+    wanted = domain.wanted
+    if wanted.is_nothing() or is_infinite(wanted.min_value) or is_infinite(wanted.max_value):
+        return bound, NOTHING
+    wanted = IntervalSet(analyzer.simplify(wanted.min_value), analyzer.simplify(wanted.max_value))
+    both = _intersection(wanted, bound, analyzer)
+    if _same(wanted, both, analyzer):
+        return wanted, NOTHING
+    if _same(bound, both, analyzer):
+        return bound, NOTHING
+    return wanted, bound
+
+
+def _intersection(a: IntervalSet, b: IntervalSet, analyzer: Analyzer) -> IntervalSet:
+    return IntervalSet(
+        analyzer.simplify(ops.maximum(a.min_value, b.min_value)),
+        analyzer.simplify(ops.minimum(a.max_value, b.max_value)),
+    )
+
+
+def _same(a: IntervalSet, b: IntervalSet, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove_equal(a.min_value, b.min_value) and analyzer.can_prove_equal(a.max_value, b.max_value)
+
+
+def make_nest(
+    realize: BlockRealize,
+    domains: Sequence[tuple[IntervalSet, IntervalSet]],
+    analyzer: Analyzer,
+    preserve_unit_loops: bool,
+) -> Stmt:
+    """New loops over the given values around a block."""
+    predicate: PrimExpr = IntImm("bool", 1)
+    values: list[PrimExpr] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    for iter_var, (domain, bound) in zip(realize.block.iter_vars, domains, strict=True):
+        low, high = ops.match_types(domain.min_value, domain.max_value)
+        extent = analyzer.simplify(high - low + 1)
+        value = low
+        if preserve_unit_loops or not is_number(extent, 1):
+            var = Var(f"ax{len(loops)}", extent.dtype)
+            analyzer.bind(var, Range.from_min_extent(const(0, extent.dtype), extent))
+            loops.append((var, extent))
+            value = ops.add(low, var)
+        values.append(ops.cast(iter_var.var.dtype, value))
+        if not bound.is_nothing():
+            for condition in (ops.greater_equal(value, bound.min_value), ops.less(value, ops.add(bound.max_value, 1))):
+                if not analyzer.can_prove(condition):
+                    predicate = ops.logical_and(predicate, condition)
+    stmt: Stmt = realize.replace(iter_values=type(realize.iter_values)(values), predicate=analyzer.simplify(predicate))
+    for var, extent in reversed(loops):
+        stmt = For(var, const(0, var.dtype), extent, ForKind.SERIAL, stmt)
+    return stmt
+
+
+COMPUTE_AT = InstructionKind("ComputeAt", "compute_at", compute_at, ("block", "loop"), ("preserve_unit_loops", "index"))
+REVERSE_COMPUTE_AT = InstructionKind(
+    "ReverseComputeAt", "reverse_compute_at", reverse_compute_at, ("block", "loop"), ("preserve_unit_loops", "index")
+)
+
+
+class ComputeAt(ScheduleBase):
+    """The part of a schedule that moves blocks."""
+
+    def compute_at(
+        self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Moves a producer into a loop around its consumers: it computes what one iteration needs.
+
+            for i, j in T.grid(128, 128):
+                with T.block("B"): ...
+            for i, j in T.grid(128, 128):
+                with T.block("C"): ...
+
+        becomes, with `compute_at(B, i of C)`,
+
+            for i in range(128):
+                for ax0 in range(128):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        ...
+                for j in range(128):
+                    with T.block("C"): ...
+
+        `index` says where among the statements of the loop: -1 at the last place before the consumers, -2 at the first
+        after the producers, or that place. Loops of one iteration are made only if `preserve_unit_loops`.
+
+        The block and the loop must be in one scope, which is a stage pipeline with compact data flow; the loop must not
+        be around the block; the block must not be an output; and all its consumers must be inside of the loop.
+        """
+        self.apply(COMPUTE_AT, [self._block(block), loop], [preserve_unit_loops, index])
+
+    def reverse_compute_at(
+        self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Moves a consumer into a loop around its producers: it consumes what one iteration provides.
+
+        The parameters, and what is required, are those of `compute_at` with producers for consumers; the block may be
+        an output.
+        """
+        self.apply(REVERSE_COMPUTE_AT, [self._block(block), loop], [preserve_unit_loops, index])

@@ -1,0 +1,165 @@
+"""What a reduction block does: to what it starts from, and how it combines one more value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.container import Array
+from ...ir.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Select, Var
+from ...ir.operators import same_expr
+from ...ir.visitor import Mapper, post_order_visit
+from ..buffer import Buffer
+from ..expr import BufferLoad
+from ..stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
+from ..stmt_functor import substitute
+from .error import PrimitiveError
+from .state import ScheduleState
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Several values that are reduced together: an element of each buffer, what they start from, what is added, and
+    how: `results` over the variables `lhs` (what was reduced so far) and `rhs`.
+    """
+
+    buffers: list[Buffer]
+    indices: Array[PrimExpr]
+    identity: list[PrimExpr]
+    added: list[PrimExpr]
+    lhs: list[Var]
+    rhs: list[Var]
+    results: list[PrimExpr]
+
+    def store(self, buffers: Sequence[Buffer], indices: Sequence[PrimExpr], added: Sequence[PrimExpr]) -> Stmt:
+        """The update of other buffers at other indices by other values."""
+        loads = [BufferLoad(buffer, indices) for buffer in buffers]
+        values: dict[Var, Any] = {**zip_vars(self.lhs, loads), **zip_vars(self.rhs, added)}
+        results = [substitute(result, values) for result in self.results]
+        if len(results) == 1:
+            return BufferStore(buffers[0], results[0], indices)
+        names = [Var(f"v_{buffer.name}", result.dtype) for buffer, result in zip(buffers, results, strict=True)]
+        stmt: Stmt = SeqStmt([BufferStore(b, v, indices) for b, v in zip(buffers, names, strict=True)])
+        for name, result in reversed(list(zip(names, results, strict=True))):
+            stmt = LetStmt(name, result, stmt)
+        return stmt
+
+    def start(self, buffers: Sequence[Buffer], indices: Sequence[PrimExpr]) -> Stmt:
+        """The init of other buffers at other indices."""
+        stores = [BufferStore(b, value, indices) for b, value in zip(buffers, self.identity, strict=True)]
+        return stores[0] if len(stores) == 1 else SeqStmt(stores)
+
+
+def zip_vars(variables: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
+    """A value for each variable."""
+    return dict(zip(variables, values, strict=True))
+
+
+def reduction_of(state: ScheduleState, block: Block) -> Reduction:
+    """What a reduction block does; refuses one that is not of the form `A[i] = f(A[i], value)` with an f that is known:
+    a sum, a product, a minimum, a maximum, or a choice between both sides.
+    """
+    inits, updates = _stores(block.init), _stores(block.body)
+    if inits is None or updates is None or [s.buffer for s in inits] != [s.buffer for s in updates]:
+        raise PrimitiveError(
+            state.mod,
+            "The body and the `init` of the reduction block {0} are expected to be stores of the same buffers, one "
+            "after the other",
+            block,
+        )
+    indices = updates[0].indices
+    same = all(_same(store.indices, indices) for store in (*inits, *updates))
+    reduction = _match(updates, [s.value for s in inits], indices) if same else None
+    if reduction is None:
+        raise PrimitiveError(
+            state.mod,
+            "No matched reducer for identity and combiner of the reduction block {0}: expected a sum, a product, a "
+            "minimum, a maximum, or a choice of either side by a comparison",
+            block,
+        )
+    return reduction
+
+
+def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    return len(a) == len(b) and all(same_expr(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _stores(stmt: Any) -> list[BufferStore] | None:
+    """The stores of a body, with the values that it names put in their places; None if it does something else."""
+    values: dict[Var, Any] = {}
+    while isinstance(stmt, LetStmt):
+        values[stmt.var] = substitute(stmt.value, values)
+        stmt = stmt.body
+    stores = list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
+    if not all(isinstance(store, BufferStore) for store in stores):
+        return None
+    return [substitute(store, values) for store in stores]
+
+
+def _match(updates: list[BufferStore], identity: list[PrimExpr], indices: Array[PrimExpr]) -> Reduction | None:
+    buffers = [store.buffer for store in updates]
+    added: list[PrimExpr] = []
+    for store in updates:
+        found = _other_side(store.value, store.buffer)
+        if found is None:
+            return None
+        added.append(found)
+    lhs = [Var(f"x{i}", store.value.dtype) for i, store in enumerate(updates)]
+    rhs = [Var(f"y{i}", store.value.dtype) for i, store in enumerate(updates)]
+    abstract = _Abstract(dict(zip(buffers, lhs, strict=True)), list(zip(added, rhs, strict=True)))
+    results = [abstract(store.value) for store in updates]
+    known = {*lhs, *rhs}
+    if any(not _only(result, known) for result in results) or any(not _only_loads(a, buffers) for a in added):
+        return None
+    return Reduction(buffers, indices, identity, added, lhs, rhs, results)
+
+
+def _other_side(value: Any, buffer: Buffer) -> PrimExpr | None:
+    """What is combined with the value of a buffer."""
+    if isinstance(value, (Add, Mul, Min, Max)):
+        sides = (value.a, value.b)
+    elif isinstance(value, Select):
+        sides = (value.true_value, value.false_value)
+    else:
+        return None
+    own = [isinstance(side, BufferLoad) and side.buffer is buffer for side in sides]
+    return None if own[0] == own[1] else sides[1] if own[0] else sides[0]
+
+
+class _Abstract(Mapper):
+    """Puts variables in the place of the values of buffers, and of what is combined with them."""
+
+    def __init__(self, buffers: dict[Buffer, Var], added: list[tuple[PrimExpr, Var]]):
+        super().__init__()
+        self.buffers, self.added = buffers, added
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, PrimExpr) and not isinstance(node, IntImm):
+            for expr, var in self.added:
+                if same_expr(node, expr):
+                    return var
+            if isinstance(node, BufferLoad) and node.buffer in self.buffers:
+                return self.buffers[node.buffer]
+        return super().visit(node)
+
+
+def _only(expr: PrimExpr, known: set[Var]) -> bool:
+    """Whether an expression is made of some variables and constants."""
+    bad: list[Any] = []
+    post_order_visit(
+        expr,
+        lambda node: (
+            bad.append(node) if isinstance(node, BufferLoad) or (isinstance(node, Var) and node not in known) else None
+        ),
+    )
+    return not bad
+
+
+def _only_loads(expr: PrimExpr, without: Sequence[Buffer]) -> bool:
+    """Whether an expression reads none of some buffers."""
+    bad: list[Any] = []
+    post_order_visit(
+        expr, lambda node: bad.append(node) if isinstance(node, BufferLoad) and node.buffer in without else None
+    )
+    return not bad
