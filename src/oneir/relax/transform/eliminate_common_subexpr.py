@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal, structural_hash
@@ -23,12 +22,15 @@ from ..expr import (
     Constant,
     DataflowBlock,
     DataflowVar,
+    DataTypeImm,
     Expr,
+    ExternFunc,
     Function,
     If,
     MatchCast,
     PrimValue,
     ShapeExpr,
+    StringImm,
     Tuple,
     TupleGetItem,
     Var,
@@ -141,7 +143,9 @@ def _key(expr: Any) -> Hashable:
         return structural_hash(expr)
     if isinstance(expr, (Function, If)):
         return type(expr)
-    return expr if isinstance(expr, (Var, Op, GlobalVar)) else str(expr)
+    if isinstance(expr, ExternFunc):
+        return expr.global_symbol
+    return expr.value if isinstance(expr, (StringImm, DataTypeImm)) else expr
 
 
 def _keys(exprs: Iterable[Expr]) -> tuple[Hashable, ...]:
