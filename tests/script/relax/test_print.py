@@ -372,6 +372,20 @@ def test_a_one_field_tuple_as_output_is_not_taken_for_the_field():
     assert str(call) == 'R.call_dps_packed("f", (x,), out_sinfo=R.Tuple(R.Tensor((2,), dtype="int8")))'
 
 
+def test_arguments_that_a_call_holds_in_another_order_are_named():
+    func = from_source(
+        """
+@R.function
+def main(q: R.Tensor((1, 7, 4, 8)), s: R.Tensor((3,), "int32"), k: R.Tensor((3,), "int32"), n: R.Tensor((), "int32")):
+    return R.nn.attention_var_len(q, q, q, s, n, k, n)
+"""
+    )
+    assert "R.nn.attention_var_len(queries=q, keys=q, values=q, seqstart_q=s, seqstart_k=k, max_seqlen_q=n, " in str(
+        func
+    )
+    assert_structural_equal(from_source(func.script()), func)
+
+
 def test_struct_info_is_there_after_json():
     for text in TEXTS.values():
         program = load_json(save_json(from_source(text)))

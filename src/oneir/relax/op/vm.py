@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.error import TypeMismatch
-from ..expr import Call, DataTypeImm, Expr, ShapeExpr, Tuple, as_graph_expr
+from ..expr import Call, DataTypeImm, Expr, ExternFunc, ShapeExpr, Tuple, as_graph_expr
 from ..struct_info import VOID, ShapeStructInfo, StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, returns_nothing, returns_object
@@ -64,7 +64,8 @@ kill_object.struct_info(returns_nothing)
 @operator("relax.vm.call_tir_dyn", pure=False)
 def call_tir_dyn(func: Any, args: Any) -> Call:
     """Calls loops with tensors and, as the last argument, a shape, whose extents they get as integers."""
-    return call_tir_dyn.call(func, Tuple(args) if isinstance(args, (list, tuple)) else as_graph_expr(args))
+    callee = ExternFunc(func) if isinstance(func, str) else func
+    return call_tir_dyn.call(callee, Tuple(args) if isinstance(args, (list, tuple)) else as_graph_expr(args))
 
 
 call_tir_dyn.struct_info(returns_nothing)

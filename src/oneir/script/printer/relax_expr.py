@@ -124,7 +124,9 @@ def _call(p: Printer, call: x.Call) -> str:
 
 
 def _arguments(p: Printer, call: x.Call) -> list[str]:
-    return [_callee(p, arg) if i == 0 else p.expr(arg) for i, arg in enumerate(call.args)]
+    texts = [_callee(p, arg) if i == 0 else p.expr(arg) for i, arg in enumerate(call.args)]
+    names = call.op.attrs.get("script_arguments") if isinstance(call.op, Op) else None
+    return texts if names is None else [f"{name}={text}" for name, text in zip(names, texts, strict=False)]
 
 
 def _callee(p: Printer, arg: Any) -> str:

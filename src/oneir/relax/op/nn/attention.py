@@ -228,6 +228,9 @@ def attention_var_len(
 
 
 attention_var_len.struct_info(_attention_struct_info)
+# The call holds its arguments in another order than the function takes them.
+_VAR_LEN_ARGUMENTS = "queries", "keys", "values", "seqstart_q", "seqstart_k", "max_seqlen_q", "max_seqlen_k"
+attention_var_len.op.set_attr("script_arguments", _VAR_LEN_ARGUMENTS)
 
 
 @attention_var_len.reference
