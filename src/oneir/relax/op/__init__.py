@@ -1,6 +1,6 @@
 """The operators of graphs, a family a file; `registry.py` says how one is registered."""
 
-from . import builtin, decomposition, memory, nn, vm
+from . import builtin, decomposition, grad, image, memory, nn, vision, vm
 from .base import (
     assert_op,
     call_builtin_with_ctx,
@@ -84,8 +84,11 @@ from .manipulate import (
     tile,
 )
 from .mask import masked_fill
+from .qdq import dequantize, quantize
+from .sampling import multinomial_from_uniform
 from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from .search import argmax, argmin, bucketize, where
+from .set import nonzero, numpy_nonzero, numpy_unique, unique
 from .sorting import argsort, sort, topk
 from .statistical import cumprod, cumsum, max, mean, min, prod, std, sum, variance
 from .ternary import ewise_fma

@@ -427,6 +427,12 @@ def run_assert(condition: Any, format_str: str = "", *values: Any) -> None:
         raise AssertionFailure(_formatted(format_str, values, ", ") or "Assertion Failed")
 
 
+@register_func("relax.run.nonzero")
+def run_nonzero(x: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, a row for each dimension, as int64."""
+    return tensor(np.stack(np.atleast_1d(x.numpy()).nonzero()).astype("int64"))
+
+
 @register_func("relax.run.unique")
 def run_unique(
     x: Tensor,
@@ -444,6 +450,7 @@ def run_unique(
     values, index, inverse, counts = np.unique(
         x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
+    inverse = inverse.reshape(-1)
     if not is_sorted:
         order = np.argsort(index)
         rank = np.argsort(order)
