@@ -8,6 +8,7 @@ STAMP := .venv/installed
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
+	$(BIN)/python -m examples.fashion_mnist.demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..codegen.program.bytecode import emit_bytecode, symbol_of
+from ..codegen.program.bytecode import ProgramBuilder, emit_bytecode, symbol_of
 from ..codegen.program.native import Native, NotNative, native_form, with_direct_kernels
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
@@ -19,11 +19,8 @@ from ..relax.analysis.well_formed import verify_well_formed
 from ..relax.expr import Function
 from ..relax.pipeline import get_default_pipeline, get_pipeline
 from ..runtime.error import InvalidValue, TypeMismatch
-from ..runtime.tensor import Tensor
-from ..runtime.vm.builder import ExecBuilder
 from ..runtime.vm.executable import Executable, NativeFunction
 from ..runtime.vm.native import NativeGraph
-from ..runtime.vm.program import Arg
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from .build import as_target, build
@@ -78,24 +75,16 @@ def lower_graph(
         return relax_pipeline(mod)
 
 
-def _native_forms(mod: IRModule, builder: ExecBuilder) -> dict[str, Native]:
+def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:
     """The native forms of the functions that have one, by name."""
-
-    def place_of(constant: Tensor) -> int:
-        return _constant_place(builder, constant)
-
     found: dict[str, Native] = {}
     for var, func in mod.functions_items():
         if isinstance(func, Function):
             try:
-                found[symbol_of(var, func)] = native_form(mod, symbol_of(var, func), func, place_of)
+                found[symbol_of(var, func)] = native_form(mod, symbol_of(var, func), func, builder.place_of_constant)
             except NotNative:
                 continue
     return found
-
-
-def _constant_place(builder: ExecBuilder, constant: Tensor) -> int:
-    return Arg.from_word(builder.convert_constant(constant)).value
 
 
 def _loops(mod: IRModule, natives: Mapping[str, Native]) -> IRModule:

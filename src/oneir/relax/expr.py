@@ -312,12 +312,24 @@ def make_shape(shape: Any) -> ShapeExpr:
 
 
 class Constant(ExprWithOp, key="relax.expr.Constant"):
-    """A tensor that is known while compiling. Its data is referred to, not copied."""
+    """A tensor that is known while compiling. Its data is referred to, not copied.
+
+    By its `name`, that of the parameter it is bound to, it can be replaced in the compiled program.
+    """
 
     data: Tensor = attr()
+    name: str = meta("")
 
-    def __init__(self, data: Tensor, struct_info: StructInfo | None = None, span: Span | SequentialSpan | None = None):
+    def __init__(
+        self,
+        data: Tensor,
+        struct_info: StructInfo | None = None,
+        span: Span | SequentialSpan | None = None,
+        *,
+        name: str = "",
+    ):
         self.data = data if isinstance(data, Tensor) else tensor(data)
+        self.name = name
         self.struct_info_ = tensor_struct_info_of(self.data) if struct_info is None else struct_info
         self.span = span
 

@@ -35,15 +35,35 @@ from ...runtime.error import CompileError, OneIRError
 from ...runtime.object import ShapeTuple
 from ...runtime.signature import Extent, Param, Signature
 from ...runtime.vm.builder import ExecBuilder
-from ...runtime.vm.program import Cost, Note, VMFuncKind
+from ...runtime.vm.program import Arg, Cost, Note, VMFuncKind
 from ...tir.analysis import estimate_tir_flops
 from ...tir.function import PrimFunc
 from ...tir.transform.make_packed_api import _extent as extent_text
 
 
-def emit_bytecode(mod: IRModule) -> ExecBuilder:
+class ProgramBuilder(ExecBuilder):
+    """A builder of programs that knows the constants of graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_graph: dict[int, int] = {}
+
+    def constant(self, expr: Constant) -> int:
+        """A graph's constant as an argument. It has its name, unless another tensor has that already."""
+        word = self._of_graph.get(id(expr.data))
+        if word is None:
+            name = expr.name if expr.name not in self._constant_names else None
+            word = self._of_graph[id(expr.data)] = self.convert_constant(expr.data, name or None)
+        return word
+
+    def place_of_constant(self, expr: Constant) -> int:
+        """Where in the program a graph's constant is."""
+        return Arg.from_word(self.constant(expr)).value
+
+
+def emit_bytecode(mod: IRModule) -> ProgramBuilder:
     """The builder with all graph functions of a lowered module; its kernels are declared by their symbols."""
-    builder = ExecBuilder()
+    builder = ProgramBuilder()
     for var, func in mod.functions_items():
         if isinstance(func, Function):
             builder.declare_function(symbol_of(var, func), VMFuncKind.VM_FUNC)
@@ -101,7 +121,7 @@ def _extent(expr: PrimExpr) -> Extent:
 class _Emitter:
     """Emits one function."""
 
-    def __init__(self, builder: ExecBuilder, mod: IRModule, name: str, func: Function):
+    def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function):
         self.builder, self.mod, self.name, self.func = builder, mod, name, func
         self.registers: dict[Var, int] = {}
         self.count = 0
@@ -156,7 +176,7 @@ class _Emitter:
         """An expression as an argument of an instruction."""
         ib = self.builder
         if isinstance(expr, Constant):
-            return ib.convert_constant(expr.data)
+            return ib.constant(expr)
         if isinstance(expr, StringImm):
             return ib.convert_constant(expr.value)
         if isinstance(expr, DataTypeImm):

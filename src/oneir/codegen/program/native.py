@@ -45,7 +45,6 @@ from ...relax.expr import (
     Var,
 )
 from ...relax.struct_info import PrimStructInfo, TensorStructInfo
-from ...runtime.tensor import Tensor
 from ...runtime.vm.builtins import MakeShapeCode, MatchShapeCode
 from ...runtime.vm.native import NativeSpec, Output
 from ...tir.buffer import Buffer, decl_buffer
@@ -101,10 +100,10 @@ class Native:
     kernels: set[GlobalVar]
 
 
-def native_form(mod: IRModule, name: str, func: Function, constants: Callable[[Tensor], int]) -> Native:
+def native_form(mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]) -> Native:
     """The native form of a lowered function; raises `NotNative` for one that has none.
 
-    `constants(tensor)` is the place of a constant in the program. The kernels that it calls are to be split by
+    `constants(constant)` is its place in the program. The kernels that it calls are to be split by
     `with_direct_kernels`.
     """
     return _Translator(mod, name, func, constants).translate()
@@ -172,7 +171,7 @@ def _with_one_name_each(mod: IRModule) -> IRModule:
 class _Translator:
     """Follows a function once, to learn what its values are, and then writes each step with everything in its place."""
 
-    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Tensor], int]):
+    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]):
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
         self.used = _used(func)
@@ -310,7 +309,7 @@ class _Translator:
         raise NotNative(f"a {type(expr).__name__} is a value")
 
     def constant(self, expr: Constant) -> _Tensor:
-        place = self.constant_place(expr.data)
+        place = self.constant_place(expr)
         if place not in self.constants:
             self.constants.append(place)
         shape = [const(e, "int64") for e in expr.data.shape]

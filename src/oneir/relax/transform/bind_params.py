@@ -19,7 +19,7 @@ from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..analysis import struct_info_base_check
 from ..analysis.struct_info import BaseCheckResult, substitute_struct_info
-from ..expr import Expr, Function, PrimValue, Var, as_graph_expr, const
+from ..expr import Constant, Expr, Function, PrimValue, Var, as_graph_expr, const
 from ..struct_info import PrimStructInfo
 from ..substitute import bind, infer_symbolic_values
 
@@ -91,7 +91,7 @@ def _as_value(value: Any, param: Var) -> Expr:
     if isinstance(value, (Expr, PrimExpr, str, list, tuple)):
         return as_graph_expr(value)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        return const(value)
+        return Constant(const(value).data, name=param.name)
     raise TypeMismatch(
         f"the parameter `{param.name}` is bound to {value!r} of type {type(value).__name__}; "
         "expected a tensor, a NumPy array, a number or a graph expression"
