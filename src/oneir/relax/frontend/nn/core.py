@@ -258,7 +258,9 @@ class Module:
 
     def export_tvm(
         self, spec: RawModuleSpec, debug: bool = False, allow_extern: bool = False
-    ) -> tuple[IRModule, list[tuple[str, Parameter]]] | tuple[IRModule, list[tuple[str, Parameter]], list[ExternModule]]:
+    ) -> (
+        tuple[IRModule, list[tuple[str, Parameter]]] | tuple[IRModule, list[tuple[str, Parameter]], list[ExternModule]]
+    ):
         """The module as a program.
 
         `spec` says of each method to export what its arguments are: `{"forward": {"x": nn.spec.Tensor((1, 784),

@@ -106,9 +106,7 @@ def _distinct(named: Any) -> list[Any]:
 class _Method:
     """Emits the body of one method."""
 
-    def __init__(
-        self, builder: BlockBuilder, method: spec.MethodSpec, params: NamedParameters, effects: NamedEffects
-    ):
+    def __init__(self, builder: BlockBuilder, method: spec.MethodSpec, params: NamedParameters, effects: NamedEffects):
         self.builder, self.method, self.params, self.effects = builder, method, params, effects
         self.symbolic: dict[str, TirVar] = {}
 

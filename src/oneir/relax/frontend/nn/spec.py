@@ -1,6 +1,6 @@
 """What the arguments of exported methods are.
 
-    nn.spec.Tensor([1, "n", 4096], "float32")  # a text is a symbolic extent, the same one in all arguments of a method
+nn.spec.Tensor([1, "n", 4096], "float32")  # a text is a symbolic extent, the same one in all arguments of a method
 """
 
 from __future__ import annotations

@@ -18,11 +18,9 @@ from ..core import Object, Tensor, current_builder, wrap_nested
 def tensor_expr_op(
     tensor_expr_func: Callable[..., Any], name_hint: str, args: list[Any], *, attrs: dict[str, Any] | None = None
 ) -> Any:
-    """What a function of tensor expressions makes of the arguments; `attrs` are attributes of the loops made from it."""
+    """What a function of tensor expressions makes of the arguments; `attrs` are attributes of its loops."""
     values = [a._expr if isinstance(a, Tensor) else a for a in args]
-    made = current_builder().emit_te(
-        tensor_expr_func, *values, primfunc_name_hint=name_hint, primfunc_attrs=attrs
-    )
+    made = current_builder().emit_te(tensor_expr_func, *values, primfunc_name_hint=name_hint, primfunc_attrs=attrs)
     return wrap_nested(made, name_hint)
 
 
@@ -56,9 +54,7 @@ def tensor_ir_op(func: PrimFunc, name_hint: str, args: Any, out: Any) -> Any:
     return wrap_nested(builder.emit(call), name_hint)
 
 
-def tensor_ir_inplace_op(
-    func: PrimFunc, name_hint: str, args: Any, inplace_indices: int | list[int], out: Any
-) -> Any:
+def tensor_ir_inplace_op(func: PrimFunc, name_hint: str, args: Any, inplace_indices: int | list[int], out: Any) -> Any:
     """As `tensor_ir_op`, of a function that writes some outputs into arguments: those at `inplace_indices`."""
     tensors, symbolic = _tir_arguments(args)
     builder = current_builder()

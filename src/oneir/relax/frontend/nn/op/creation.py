@@ -34,9 +34,7 @@ def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> 
     return wrap_nested(graph_op.builtin.alloc_tensor(ShapeExpr(shape), dtype, 0), name)
 
 
-def arange(
-    start: Any, end: Any = None, step: Any = 1, dtype: str | None = "float32", name: str = "arange"
-) -> Tensor:
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = "float32", name: str = "arange") -> Tensor:
     """The numbers from `start` up to, without, `end`; from 0 up to `start` if there is no `end`."""
     return wrap_nested(graph_op.arange(start, end, step, dtype), name)
 

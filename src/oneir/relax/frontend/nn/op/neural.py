@@ -38,9 +38,7 @@ def conv1d(
     name: str = "conv1d",
 ) -> Tensor:
     """A convolution over (batch, channels, width); the weight is (out, in // groups, width)."""
-    out = graph_op.nn.conv1d(
-        x._expr, weight._expr, strides=stride, padding=padding, dilation=dilation, groups=groups
-    )
+    out = graph_op.nn.conv1d(x._expr, weight._expr, strides=stride, padding=padding, dilation=dilation, groups=groups)
     return wrap_nested(_with_bias(out, bias, "NCW"), name)
 
 
@@ -137,9 +135,7 @@ def layer_norm(
     return wrap_nested(graph_op.nn.layer_norm(x._expr, gamma, beta, axes=axes, epsilon=eps), name)
 
 
-def rms_norm(
-    x: Tensor, weight: Tensor, axes: int | list[int], epsilon: float = 1e-5, name: str = "rms_norm"
-) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, axes: int | list[int], epsilon: float = 1e-5, name: str = "rms_norm") -> Tensor:
     """x divided by the root of its mean square over `axes`, times the weight."""
     return wrap_nested(graph_op.nn.rms_norm(x._expr, weight._expr, axes, epsilon), name)
 
@@ -159,9 +155,7 @@ def group_norm(
     gamma = const(np.ones(channels), x.dtype) if weight is None else weight._expr
     beta = const(np.zeros(channels), x.dtype) if bias is None else bias._expr
     over = list(range(2, x.ndim)) if axes is None else axes
-    out = graph_op.nn.group_norm(
-        x._expr, gamma, beta, num_groups, channel_axis=channel_axis, axes=over, epsilon=eps
-    )
+    out = graph_op.nn.group_norm(x._expr, gamma, beta, num_groups, channel_axis=channel_axis, axes=over, epsilon=eps)
     return wrap_nested(out, name)
 
 

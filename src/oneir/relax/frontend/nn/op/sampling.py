@@ -65,9 +65,7 @@ def _last_kept(values: Any, cumulative: Any, top_p: Any, top_k: Any) -> Any:
         lambda i, _: te.sum(tir_op.if_then_else(_kept(cumulative, top_p, top_k, i, k), one, zero), axis=k),
         name="kept",
     )
-    return te.compute(
-        (batch, 1), lambda i, j: values[i, te.min(count[i, j], vocabulary - 1)], name="last_kept"
-    )
+    return te.compute((batch, 1), lambda i, j: values[i, te.min(count[i, j], vocabulary - 1)], name="last_kept")
 
 
 def sample_top_p_top_k_from_sorted_prob(
@@ -85,9 +83,7 @@ def sample_top_p_top_k_from_sorted_prob(
     """
     rows = _rows(uniform_sample, sorted_prob, sample_indices)
     cumulative = cumsum(sorted_prob, axis=1)
-    total = tensor_expr_op(
-        lambda c, p, k: _last_kept(c, c, p, k), "get_renorm_prob", [cumulative, top_p, top_k]
-    )
+    total = tensor_expr_op(lambda c, p, k: _last_kept(c, c, p, k), "get_renorm_prob", [cumulative, top_p, top_k])
 
     def draw(cumulative: Any, indices: Any, total: Any, sample: Any, rows: Any) -> Any:
         vocabulary = cumulative.shape[1]
@@ -103,9 +99,7 @@ def sample_top_p_top_k_from_sorted_prob(
             sample.shape, lambda i, j: indices[rows[i, 0], te.min(count[i, j], vocabulary - 1)], name="drawn"
         )
 
-    return tensor_expr_op(
-        draw, "get_index_from_sorted", [cumulative, sorted_index, total, uniform_sample, rows]
-    )
+    return tensor_expr_op(draw, "get_index_from_sorted", [cumulative, sorted_index, total, uniform_sample, rows])
 
 
 def renormalize_top_p_top_k_prob(prob: Tensor, sorted_prob: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:

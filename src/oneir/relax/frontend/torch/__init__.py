@@ -1,0 +1,13 @@
+"""Programs from PyTorch: `torch.export`'s exported programs, and modules traced by `torch.fx`.
+
+from oneir.relax.frontend.torch import from_exported_program
+
+exported = torch.export.export(model.eval(), (torch.randn(1, 784),))
+mod = from_exported_program(exported, keep_params_as_input=True)
+mod, params = relax.frontend.detach_params(mod)
+
+PyTorch is imported only by what converts, when it does.
+"""
+
+from .exported_program import from_exported_program
+from .fx import from_fx

@@ -1,0 +1,20 @@
+"""The converters of PyTorch's operators, a family a file."""
+
+from . import (
+    activation,
+    arithmetic,
+    attention,
+    convolution,
+    creation,
+    indexing,
+    linear,
+    loss,
+    modules,
+    normalization,
+    pooling,
+    recurrent,
+    reduction,
+    search,
+    shape,
+    unary,
+)

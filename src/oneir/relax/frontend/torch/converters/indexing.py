@@ -1,0 +1,297 @@
+"""Operators that read or write parts of tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .....ir.expr import PrimExpr
+from .... import op
+from ....expr import Expr, Tuple, const
+from ....struct_info import TupleStructInfo
+from ..dtypes import as_operand, cast
+from ..importer import Importer, as_shape, is_symbolic, is_tensor
+from ..registry import Refused, converter
+
+
+@converter("select")
+def select(g: Importer, x: Expr, dim: int, index: Any) -> Expr:
+    """The slice at an index, without the dimension."""
+    place = g.axis(x, dim)
+    if is_symbolic(index):
+        piece = op.strided_slice(x, [place], [index], [index + 1])
+        return g.emit(op.squeeze(piece, [place]))
+    index = g.static(index, "the index")
+    if index < 0:
+        index = g.static(g.shape(x)[place], "the extent that a negative index counts from") + index
+    return g.emit(op.take(x, const(index, "int64"), place))
+
+
+def bounded(value: Any, extent: Any, default: Any) -> Any:
+    """A bound of a slice in [0, extent], as Python's slices take it."""
+    if value is None:
+        return default
+    if is_symbolic(value):
+        return value
+    if isinstance(value, PrimExpr):
+        value = value.value if hasattr(value, "value") else value
+    if is_symbolic(extent):
+        return extent if value >= sys.maxsize else extent + value if value < 0 else value
+    return max(min(value + extent if value < 0 else value, extent), 0)
+
+
+@converter("slice", "slice_copy")
+def slice_(g: Importer, x: Expr, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Expr:
+    """The slice [start:end:step] along a dimension."""
+    place = g.axis(x, dim)
+    extent = g.shape(x)[place]
+    begin, stop = bounded(start, extent, 0), bounded(end, extent, extent)
+    if step == 1 and not is_symbolic(begin) and begin == 0 and _same(stop, extent):
+        return x
+    return g.emit(op.strided_slice(x, [place], [begin], [stop], [step]))
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+@converter("narrow")
+def narrow(g: Importer, x: Expr, dim: int, start: Any, length: Any) -> Expr:
+    """`length` elements from `start` on."""
+    return slice_(g, x, dim, start, start + length)
+
+
+@converter("index_select")
+def index_select(g: Importer, x: Expr, dim: int, index: Expr) -> Expr:
+    """The slices at indices."""
+    return g.emit(op.take(x, index, dim))
+
+
+@converter("take")
+def take(g: Importer, x: Expr, index: Expr) -> Expr:
+    """The elements of the flat tensor at indices."""
+    places = g.emit(op.astype(index, "int32"))
+    return g.emit(op.take(x if g.ndim(x) == 1 else op.reshape(x, [-1]), places, axis=0))
+
+
+@converter("gather")
+def gather(g: Importer, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
+    """The elements at an index of one dimension, which is given for each element of the result."""
+    return g.emit(op.gather_elements(x, index, axis=dim))
+
+
+@converter("take_along_dim")
+def take_along_dim(g: Importer, x: Expr, indices: Expr, dim: int | None = None) -> Expr:
+    """As gather, of the flat tensor if no dimension is given."""
+    if dim is None:
+        flat = op.reshape(x, [-1])
+        return g.emit(op.gather_elements(flat, op.reshape(indices, [-1]), axis=0))
+    return gather(g, x, dim, indices)
+
+
+def _index_groups(g: Importer, x: Expr, indices: Sequence[Any]) -> tuple[list[int], list[Expr]]:
+    """The dimensions that tensors index, and those tensors."""
+    axes = [i for i, index in enumerate(indices) if index is not None]
+    tensors = [indices[i] for i in axes]
+    for index in tensors:
+        if g.dtype(index) == "bool":
+            raise Refused("indexing with a mask gives a tensor whose shape depends on data; use torch.where")
+    return axes, tensors
+
+
+@converter("index")
+def index_tensor(g: Importer, x: Expr, indices: Sequence[Any]) -> Expr:
+    """The elements at indices, which are tensors broadcast against each other; None leaves a dimension as it is."""
+    axes, tensors = _index_groups(g, x, indices)
+    if not axes:
+        return x
+    leading = axes == list(range(len(axes)))
+    rest = [d for d in range(g.ndim(x)) if d not in axes]
+    found = g.emit(op.index_tensor(x if leading else op.permute_dims(x, [*axes, *rest]), tensors))
+    if leading or axes != list(range(axes[0], axes[-1] + 1)):
+        return found  # indices that are apart put their dimensions first
+    own = g.ndim(found) - len(rest)
+    front = [own + i for i in range(axes[0])]
+    back = range(own + axes[0], g.ndim(found))
+    return g.emit(op.permute_dims(found, [*front, *range(own), *back]))
+
+
+@converter("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    g: Importer, x: Expr, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
+) -> Expr:
+    """x with values at indices."""
+    if len(indices) == 1 and indices[0] is not None and g.dtype(indices[0]) == "bool":
+        return _masked_put(g, x, indices[0], values, accumulate)
+    axes, tensors = _index_groups(g, x, indices)
+    if axes != list(range(len(axes))):
+        raise Refused("index_put that leaves a dimension before an index as it is; permute the dimensions before")
+    return g.emit(op.index_put(x, tuple(tensors), as_operand(values, g.dtype(x)), accumulate=accumulate))
+
+
+def _masked_put(g: Importer, x: Expr, mask: Expr, values: Any, accumulate: bool) -> Expr:
+    """x with one value where a mask holds."""
+    values = as_operand(values, g.dtype(x))
+    if g.ndim(g.emit(values)) != 0 or accumulate:
+        raise Refused("writing several values where a mask holds; use torch.where")
+    missing = g.ndim(x) - g.ndim(mask)
+    if missing:
+        mask = op.reshape(mask, as_shape([*g.shape(mask), *[1] * missing]))
+    return g.emit(op.where(mask, values, x))
+
+
+_REDUCTIONS = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "mean": "mean",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+@converter("scatter")
+def scatter(
+    g: Importer, x: Expr, dim: int, index: Expr, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Expr:
+    """x with elements of `src`, or a value, at an index of one dimension."""
+    updates = src if src is not None else value
+    if not is_tensor(updates):
+        updates = op.full_like(cast(index, g.dtype(x)), const(updates, g.dtype(x)))
+    else:
+        updates = _fitted(g, updates, index)
+    reduction = "update" if reduce is None else _REDUCTIONS[reduce]
+    return g.emit(op.scatter_elements(x, index, updates, axis=dim, reduction=reduction))
+
+
+def _fitted(g: Importer, src: Expr, index: Expr) -> Expr:
+    """The part of `src` that an index of a smaller shape speaks of."""
+    have, want = g.shape(src), g.shape(index)
+    axes = [i for i, (a, b) in enumerate(zip(have, want, strict=True)) if not _same(a, b)]
+    if not axes:
+        return src
+    return op.strided_slice(src, axes, [0] * len(axes), [want[i] for i in axes])
+
+
+@converter("scatter_add")
+def scatter_add(g: Importer, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
+    """x with elements of `src` added at an index of one dimension."""
+    return scatter(g, x, dim, index, src, reduce="add")
+
+
+@converter("scatter_reduce")
+def scatter_reduce(
+    g: Importer, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, *, include_self: bool = True
+) -> Expr:
+    """x combined with elements of `src` at an index of one dimension."""
+    if not include_self:
+        raise Refused("scatter_reduce with include_self=False; start from a tensor of neutral elements")
+    return scatter(g, x, dim, index, src, reduce=reduce)
+
+
+@converter("index_add")
+def index_add(g: Importer, x: Expr, dim: int, index: Expr, source: Expr, *, alpha: Any = 1) -> Expr:
+    """x with slices of `source` added at indices."""
+    place, shape = g.axis(x, dim), g.shape(source)
+    spread = [1] * len(shape)
+    spread[place] = -1
+    whole = op.broadcast_to(op.reshape(index, spread), as_shape(shape))
+    if alpha != 1:
+        source = op.multiply(source, const(alpha, g.dtype(source)))
+    return g.emit(op.scatter_elements(x, whole, source, axis=place, reduction="add"))
+
+
+@converter("slice_scatter")
+def slice_scatter(
+    g: Importer, x: Expr, src: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Expr:
+    """x with `src` in the slice [start:end:step]."""
+    extent = g.shape(x)[g.axis(x, dim)]
+    begin, stop = bounded(start, extent, 0), bounded(end, extent, extent)
+    if step == 1 and not is_symbolic(begin) and begin == 0 and _same(stop, extent):
+        return src
+    return g.emit(op.slice_scatter(x, src, begin, stop, step, axis=dim))
+
+
+@converter("select_scatter")
+def select_scatter(g: Importer, x: Expr, src: Expr, dim: int, index: Any) -> Expr:
+    """x with `src` at an index."""
+    extent = g.shape(x)[g.axis(x, dim)]
+    begin = bounded(index, extent, 0)
+    return g.emit(op.slice_scatter(x, op.expand_dims(src, dim), begin, begin + 1, 1, axis=dim))
+
+
+@converter("masked_scatter")
+def masked_scatter(g: Importer, x: Expr, mask: Expr, source: Expr) -> Expr:
+    """x with the elements of `source`, in their order, where the mask holds."""
+    if g.ndim(mask) != g.ndim(x):
+        mask = op.broadcast_to(mask, as_shape(g.shape(x)))
+    flags = op.reshape(mask, [-1])
+    places = op.subtract(op.cumsum(op.astype(flags, "int32"), 0), const(1, "int32"))
+    found = op.take(op.reshape(source, [-1]), op.maximum(places, const(0, "int32")), axis=0, mode="clip")
+    return g.emit(op.where(mask, op.reshape(found, as_shape(g.shape(x))), x))
+
+
+@converter("getitem")
+def getitem(g: Importer, x: Any, index: Any) -> Any:
+    """A part of a tuple, or of a tensor as Python's indexing says."""
+    if isinstance(x, (list, tuple)):
+        return x[index]
+    if isinstance(x, Tuple):
+        return x.fields[index]
+    if isinstance(x.struct_info, TupleStructInfo):
+        return g.emit(x[index])
+    return index_like_python(g, x, index if isinstance(index, tuple) else (index,))
+
+
+def index_like_python(g: Importer, x: Expr, index: tuple[Any, ...]) -> Expr:
+    """x[index]: integers, slices, None, an ellipsis, and tensors."""
+    used = sum(1 for i in index if i is not None and i is not Ellipsis)
+    whole = (slice(None),) * (g.ndim(x) - used)
+    if Ellipsis in [i for i in index if not is_tensor(i)]:
+        at = next(k for k, i in enumerate(index) if i is Ellipsis)
+        index = index[:at] + whole + index[at + 1 :]
+    axis, tensors = 0, []
+    for part in index:
+        if part is None:
+            x = g.emit(op.expand_dims(x, axis))
+            tensors.append(None)
+            axis += 1
+        elif isinstance(part, slice):
+            x = slice_(g, x, axis, part.start, part.stop, 1 if part.step is None else part.step)
+            tensors.append(None)
+            axis += 1
+        elif is_tensor(part):
+            tensors.append(part)
+            axis += 1
+        else:
+            x = select(g, x, axis, part)
+    return x if all(t is None for t in tensors) else index_tensor(g, x, tensors)
+
+
+@converter("setitem")
+def setitem(g: Importer, x: Expr, index: Any, value: Any) -> Expr:
+    """Writing into a part of a tensor: traced modules do not say what else shares it."""
+    raise Refused("writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export")
+
+
+@converter("getattr")
+def getattr_(g: Importer, x: Any, name: str) -> Any:
+    """What a traced module asks of a tensor."""
+    if name == "shape":
+        return g.shape(x)
+    if name == "dtype":
+        return g.dtype(x)
+    if name == "ndim":
+        return g.ndim(x)
+    if name in ("T", "mT"):
+        from .shape import matrix_transpose
+
+        return matrix_transpose(g, x)
+    if name in ("device", "requires_grad", "layout"):
+        return None
+    if name == "data":
+        return x
+    raise Refused(f"the attribute `{name}` of a tensor")

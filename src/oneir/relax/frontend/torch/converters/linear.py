@@ -1,0 +1,117 @@
+"""Products of matrices, and embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import op
+from ....expr import Expr, const
+from ..dtypes import unified
+from ..importer import Importer, as_shape
+from ..registry import Refused, converter
+
+
+@converter("linear")
+def linear(g: Importer, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """x @ weight.T + bias"""
+    return g.emit(op.linear(x, weight, bias, g.dtype(x)))
+
+
+@converter("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner")
+def matmul(g: Importer, x: Expr, other: Expr) -> Expr:
+    """The product of matrices, vectors, or batches of matrices."""
+    return g.emit(op.matmul(x, other, out_dtype=g.dtype(x)))
+
+
+def _scaled(g: Importer, x: Expr, factor: Any) -> Expr:
+    return x if factor == 1 else g.emit(op.multiply(x, const(factor, g.dtype(x))))
+
+
+@converter("addmm", "addmv")
+def addmm(g: Importer, x: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
+    """beta * x + alpha * (mat1 @ mat2)"""
+    product = _scaled(g, matmul(g, mat1, mat2), alpha)
+    return product if beta == 0 else g.emit(op.add(_scaled(g, x, beta), product))
+
+
+@converter("baddbmm")
+def baddbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
+    """beta * x + alpha * (batch1 @ batch2)"""
+    product = _scaled(g, matmul(g, batch1, batch2), alpha)
+    return product if beta == 0 else g.emit(op.add(product, _scaled(g, x, beta)))
+
+
+@converter("addbmm")
+def addbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
+    """beta * x + alpha * (the sum of batch1 @ batch2 over the batch)"""
+    product = _scaled(g, g.emit(op.sum(matmul(g, batch1, batch2), 0)), alpha)
+    return product if beta == 0 else g.emit(op.add(_scaled(g, x, beta), product))
+
+
+@converter("einsum")
+def einsum(g: Importer, equation: str, *operands: Any, path: Any = None) -> Expr:
+    """Sums of products by Einstein's convention."""
+    values = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    return g.emit(op.einsum(tuple(unified(*values)), equation))
+
+
+@converter("bilinear")
+def bilinear(g: Importer, x1: Expr, x2: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """x1 @ weight[k] @ x2 for each k, plus the bias."""
+    out = g.emit(op.einsum((x1, weight, x2), "...i,kij,...j->...k"))
+    return out if bias is None else g.emit(op.add(out, bias))
+
+
+@converter("embedding.default")
+def embedding(
+    g: Importer,
+    weight: Expr,
+    indices: Expr,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Expr:
+    """A row of the weight for each index. What remains of the arguments is for training."""
+    return rows_of(g, weight, indices)
+
+
+@converter("embedding")
+def functional_embedding(
+    g: Importer,
+    input: Expr,
+    weight: Expr,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Expr:
+    """The same, with the arguments of `torch.nn.functional.embedding`."""
+    if max_norm is not None:
+        raise Refused("max_norm rewrites the weights while they are looked up; leave it out")
+    return rows_of(g, weight, input)
+
+
+def rows_of(g: Importer, weight: Expr, indices: Expr) -> Expr:
+    """The rows of a matrix at indices of any shape."""
+    places = g.emit(op.astype(indices, "int32")) if g.dtype(indices) != "int32" else indices
+    if g.ndim(indices) == 1:
+        return g.emit(op.take(weight, places, axis=0))
+    flat = g.emit(op.reshape(places, [-1]))
+    rows = g.emit(op.take(weight, flat, axis=0))
+    return g.emit(op.reshape(rows, as_shape([*g.shape(indices), g.shape(weight)[-1]])))
+
+
+@converter("embedding_bag")
+def embedding_bag(g: Importer, *args: Any, **kwargs: Any) -> Expr:
+    """Sums over bags whose sizes are data."""
+    raise Refused("embedding_bag adds over bags whose sizes depend on data; use embedding and a sum")
+
+
+@converter("cosine_similarity")
+def cosine_similarity(g: Importer, x1: Expr, x2: Expr, dim: int = 1, eps: float = 1e-8) -> Expr:
+    """The product of two vectors over the product of their lengths."""
+    x1, x2 = unified(x1, x2, at_least_float=True)
+    bound = const(eps, g.dtype(g.emit(x1)))
+    lengths = [op.maximum(op.sqrt(op.sum(op.multiply(x, x), dim)), bound) for x in (x1, x2)]
+    return g.emit(op.divide(op.sum(op.multiply(x1, x2), dim), op.multiply(*lengths)))

@@ -1,0 +1,263 @@
+"""Normalizations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .... import op
+from ....expr import Expr, const
+from ..importer import Importer
+from ..registry import Refused, converter
+
+
+def _filled(g: Importer, given: Expr | None, extents: Sequence[Any], value: int, dtype: str) -> Expr:
+    """A weight or bias; where there is none, one that changes nothing."""
+    if given is not None:
+        return given
+    shape = [g.static(e, "an extent of what is normalized") for e in extents]
+    return const(np.full(shape, value), dtype)
+
+
+@converter("batch_norm.default")
+def batch_norm(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    running_mean: Expr | None,
+    running_var: Expr | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Expr:
+    """Normalization by the mean and variance of each channel: those of the batch in training, else the running ones."""
+    return g.emit(_batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)[0])
+
+
+def _batch_norm(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    running_mean: Expr | None,
+    running_var: Expr | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Expr:
+    channels, dtype = g.shape(x)[1:2], g.dtype(x)
+    of_batch = training or running_mean is None
+    return g.emit(
+        op.nn.batch_norm(
+            x,
+            _filled(g, weight, channels, 1, dtype),
+            _filled(g, bias, channels, 0, dtype),
+            _filled(g, running_mean, channels, 0, dtype),
+            _filled(g, running_var, channels, 1, dtype),
+            axis=1,
+            epsilon=eps,
+            momentum=momentum,
+            training=of_batch,
+        )
+    )
+
+
+@converter("batch_norm")
+def functional_batch_norm(
+    g: Importer,
+    x: Expr,
+    running_mean: Expr | None,
+    running_var: Expr | None,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Expr:
+    """The same, with the arguments of `torch.nn.functional.batch_norm`."""
+    return batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@converter("_native_batch_norm_legit_no_training")
+def batch_norm_for_inference(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    running_mean: Expr,
+    running_var: Expr,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Batch normalization by running statistics; its second and third results are for training."""
+    return (batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps), None, None)
+
+
+@converter("_native_batch_norm_legit_functional")
+def batch_norm_in_training(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    running_mean: Expr,
+    running_var: Expr,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Batch normalization, with the new running statistics as fourth and fifth result."""
+    made = _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return (g.emit(made[0]), None, None, g.emit(made[1]), g.emit(made[2]))
+
+
+@converter("layer_norm")
+def layer_norm(
+    g: Importer,
+    x: Expr,
+    normalized_shape: Any,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = False,
+) -> Expr:
+    """Normalization over the last dimensions."""
+    shape = list(normalized_shape) if isinstance(normalized_shape, (list, tuple)) else [normalized_shape]
+    dtype = g.dtype(x)
+    gamma, beta = _filled(g, weight, shape, 1, dtype), _filled(g, bias, shape, 0, dtype)
+    return g.emit(op.nn.layer_norm(x, gamma, beta, axes=list(range(-len(shape), 0)), epsilon=eps))
+
+
+@converter("native_layer_norm")
+def native_layer_norm(
+    g: Importer, x: Expr, normalized_shape: Any, weight: Expr | None, bias: Expr | None, eps: float
+) -> Any:
+    """Layer normalization; its second and third results are for training."""
+    return (layer_norm(g, x, normalized_shape, weight, bias, eps), None, None)
+
+
+@converter("rms_norm")
+def rms_norm(g: Importer, x: Expr, normalized_shape: Any, weight: Expr | None = None, eps: float | None = None) -> Expr:
+    """x divided by the root of its mean square over the last dimensions, times the weight."""
+    shape = list(normalized_shape) if isinstance(normalized_shape, (list, tuple)) else [normalized_shape]
+    if eps is None:
+        import torch
+
+        eps = float(torch.finfo(getattr(torch, g.dtype(x))).eps)
+    gamma = _filled(g, weight, shape, 1, g.dtype(x))
+    return g.emit(op.nn.rms_norm(x, gamma, axes=list(range(-len(shape), 0)), epsilon=eps))
+
+
+@converter("group_norm")
+def group_norm(
+    g: Importer,
+    x: Expr,
+    num_groups: int,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = False,
+) -> Expr:
+    """Normalization over groups of channels and the dimensions after them."""
+    channels, dtype = g.shape(x)[1:2], g.dtype(x)
+    return g.emit(
+        op.nn.group_norm(
+            x,
+            _filled(g, weight, channels, 1, dtype),
+            _filled(g, bias, channels, 0, dtype),
+            num_groups=num_groups,
+            channel_axis=1,
+            axes=list(range(2, g.ndim(x))),
+            epsilon=eps,
+        )
+    )
+
+
+@converter("native_group_norm")
+def native_group_norm(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    batch: Any,
+    channels: Any,
+    spatial: Any,
+    num_groups: int,
+    eps: float,
+) -> Any:
+    """Group normalization; its second and third results are for training."""
+    return (group_norm(g, x, num_groups, weight, bias, eps), None, None)
+
+
+@converter("instance_norm.default")
+def instance_norm(
+    g: Importer,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    running_mean: Expr | None,
+    running_var: Expr | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Expr:
+    """Normalization over the spatial dimensions of each channel of each image."""
+    if not use_input_stats:
+        return batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps)
+    channels, dtype = g.shape(x)[1:2], g.dtype(x)
+    return g.emit(
+        op.nn.instance_norm(
+            x,
+            _filled(g, weight, channels, 1, dtype),
+            _filled(g, bias, channels, 0, dtype),
+            channel_axis=1,
+            axes=list(range(2, g.ndim(x))),
+            epsilon=eps,
+        )
+    )
+
+
+@converter("instance_norm")
+def functional_instance_norm(
+    g: Importer,
+    x: Expr,
+    running_mean: Expr | None = None,
+    running_var: Expr | None = None,
+    weight: Expr | None = None,
+    bias: Expr | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Expr:
+    """The same, with the arguments of `torch.nn.functional.instance_norm`."""
+    return instance_norm(g, x, weight, bias, running_mean, running_var, use_input_stats, momentum, eps)
+
+
+@converter("normalize")
+def normalize(g: Importer, x: Expr, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Expr:
+    """x divided by its norm over a dimension."""
+    if p != 2.0:
+        raise Refused(f"normalize with p={p}; write it as x / torch.linalg.vector_norm(x, p, ...)")
+    length = op.sqrt(op.sum(op.multiply(x, x), dim, keepdims=True))
+    return g.emit(op.divide(x, op.maximum(length, const(eps, g.dtype(x)))))
+
+
+@converter("local_response_norm")
+def local_response_norm(
+    g: Importer, x: Expr, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Expr:
+    """x divided by a power of the mean square of neighbouring channels."""
+    dtype = g.dtype(x)
+    shape, rest = g.shape(x), g.ndim(x) - 2
+    if rest < 1:
+        raise Refused("local_response_norm needs at least three dimensions")
+    squares = op.expand_dims(op.reshape(op.square(x), [shape[0], shape[1], -1]), 1)
+    padded = op.nn.pad(squares, [0, 0, 0, 0, size // 2, (size - 1) // 2, 0, 0])
+    mean = op.nn.avg_pool2d(padded, pool_size=[size, 1], strides=[1, 1])
+    mean = op.reshape(mean, shape)
+    scale = op.power(op.add(op.multiply(mean, const(alpha, dtype)), const(k, dtype)), const(beta, dtype))
+    return g.emit(op.divide(x, scale))

@@ -1,0 +1,194 @@
+"""Reductions, and running sums and products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .....ir.expr import PrimExpr
+from .... import op
+from ....expr import Expr, const
+from ..dtypes import as_operand, cast, dtype_name, is_float, unified
+from ..importer import Importer, is_tensor
+from ..registry import Refused, converter
+from .unary import as_float
+
+
+def _axes(dim: Any) -> Any:
+    """The dimensions of a reduction; None and the empty list mean all of them."""
+    if dim is None or dim in ([], ()):
+        return None
+    return list(dim) if isinstance(dim, (list, tuple)) else dim
+
+
+def _summand(g: Importer, x: Expr, dtype: Any) -> Expr:
+    """What is added or multiplied: integers and bools as int64, unless a dtype is given."""
+    if dtype is not None:
+        return cast(x, dtype_name(dtype))
+    return x if is_float(g.dtype(x)) else cast(x, "int64")
+
+
+@converter("sum")
+def sum_(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    """The sum over dimensions, or over all."""
+    return g.emit(op.sum(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
+
+
+@converter("prod")
+def prod(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    """The product over dimensions, or over all."""
+    return g.emit(op.prod(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
+
+
+@converter("mean")
+def mean(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    """The mean over dimensions, or over all."""
+    x = x if dtype is None else cast(x, dtype_name(dtype))
+    return g.emit(op.mean(x, _axes(dim), keepdims=keepdim))
+
+
+def _corrected_variance(g: Importer, x: Expr, dim: Any, correction: Any, keepdim: bool) -> Expr:
+    """Mean squared distances from the mean, over the number of elements less a correction."""
+    axes = _axes(dim)
+    variance = op.variance(x, axes, keepdims=keepdim)
+    if correction == 0:
+        return variance
+    shape = g.shape(x)
+    places = range(len(shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+    count: Any = 1
+    for place in places:
+        count = count * shape[place]
+    dtype = g.dtype(x)
+    if isinstance(count, PrimExpr):
+        number = as_operand(count, dtype)
+        return op.multiply(variance, op.divide(number, op.subtract(number, const(correction, dtype))))
+    ratio = count / (count - correction) if count > correction else math.nan
+    return op.multiply(variance, const(ratio, dtype))
+
+
+def _correction(unbiased: Any, correction: Any) -> Any:
+    if correction is not None:
+        return correction
+    return 1 if unbiased is None or unbiased else 0
+
+
+def _variance(name: str, finish: Callable[[Expr], Expr]) -> None:
+    def convert(
+        g: Importer,
+        x: Expr,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Expr:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        return g.emit(finish(_corrected_variance(g, x, dim, _correction(unbiased, correction), keepdim)))
+
+    def with_mean(
+        g: Importer,
+        x: Expr,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: bool = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
+        return convert(g, x, dim, unbiased, keepdim, correction=correction), mean(g, x, dim, keepdim)
+
+    converter(name)(convert)
+    converter(f"{name}_mean")(with_mean)
+
+
+_variance("var", lambda x: x)
+_variance("std", op.sqrt)
+
+
+def _extreme(
+    name: str, reduce: Callable[..., Expr], locate: Callable[..., Expr], pairwise: Callable[..., Expr]
+) -> None:
+    def convert(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False) -> Any:
+        if is_tensor(dim):
+            return g.emit(pairwise(*unified(x, dim)))
+        if dim is None:
+            return g.emit(reduce(x))
+        values = g.emit(reduce(x, dim, keepdims=keepdim))
+        return values, g.emit(locate(x, dim, keepdim))
+
+    converter(name)(convert)
+
+
+_extreme("max", op.max, op.argmax, op.maximum)
+_extreme("min", op.min, op.argmin, op.minimum)
+converter("amax")(lambda g, x, dim=(), keepdim=False: g.emit(op.max(x, _axes(dim), keepdims=keepdim)))
+converter("amin")(lambda g, x, dim=(), keepdim=False: g.emit(op.min(x, _axes(dim), keepdims=keepdim)))
+
+
+def _truth(name: str, reduce: Callable[..., Expr]) -> None:
+    def convert(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
+        found = reduce(cast(cast(x, "bool"), "int32"), _axes(dim), keepdims=keepdim)
+        return g.emit(op.astype(found, "bool"))
+
+    converter(name)(convert)
+
+
+_truth("any", op.max)
+_truth("all", op.min)
+
+
+@converter("logsumexp", "special_logsumexp")
+def logsumexp(g: Importer, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
+    """log(sum(exp(x))) over dimensions, without overflow."""
+    axes = _axes(dim)
+    largest = g.emit(op.max(x, axes, keepdims=True))
+    result = g.emit(op.add(op.log(op.sum(op.exp(op.subtract(x, largest)), axes, keepdims=True)), largest))
+    return result if keepdim else g.emit(op.squeeze(result, axes))
+
+
+@converter("linalg_vector_norm")
+def vector_norm(
+    g: Importer, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Expr:
+    """The norm of vectors: (sum of |x| to the power of ord) to the power of 1 / ord."""
+    x = as_float(g, x) if dtype is None else cast(x, dtype_name(dtype))
+    axes, own = _axes(dim), g.dtype(x)
+    if ord in (math.inf, -math.inf):
+        return g.emit((op.max if ord > 0 else op.min)(op.abs(x), axes, keepdims=keepdim))
+    if ord == 0:
+        return g.emit(op.sum(cast(op.not_equal(x, const(0, own)), own), axes, keepdims=keepdim))
+    if ord == 1:
+        return g.emit(op.sum(op.abs(x), axes, keepdims=keepdim))
+    if ord == 2:
+        return g.emit(op.sqrt(op.sum(op.multiply(x, x), axes, keepdims=keepdim)))
+    powers = op.power(op.abs(x), const(float(ord), own))
+    return g.emit(op.power(op.sum(powers, axes, keepdims=keepdim), const(1.0 / float(ord), own)))
+
+
+@converter("norm", "frobenius_norm")
+def norm(g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+    """The norm of vectors, with the arguments of `torch.norm`."""
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        raise Refused(f"norm with p={p!r}")
+    return vector_norm(g, x, p, dim, keepdim, dtype=dtype)
+
+
+@converter("cumsum")
+def cumsum(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+    """The sums of the elements up to each one."""
+    return g.emit(op.cumsum(x, dim, _scan_dtype(g, x, dtype)))
+
+
+@converter("cumprod")
+def cumprod(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+    """The products of the elements up to each one."""
+    return g.emit(op.cumprod(x, dim, _scan_dtype(g, x, dtype)))
+
+
+def _scan_dtype(g: Importer, x: Expr, dtype: Any) -> str | None:
+    if dtype is not None:
+        return dtype_name(dtype)
+    return None if is_float(g.dtype(x)) else "int64"

@@ -1,0 +1,376 @@
+"""Operators that move elements and change none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from .....ir.expr import PrimExpr
+from .... import op
+from ....expr import Expr
+from ..dtypes import cast, unified
+from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
+from ..registry import Refused, converter
+
+
+def flat(values: Sequence[Any]) -> list[Any]:
+    """Integers that were given one by one or as one list."""
+    if len(values) == 1 and isinstance(values[0], (list, tuple)):
+        return list(values[0])
+    return list(values)
+
+
+def product(extents: Sequence[Any]) -> Any:
+    """The product of extents."""
+    result: Any = 1
+    for extent in extents:
+        result = result * extent
+    return result
+
+
+@converter("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias")
+def reshape(g: Importer, x: Expr, *shape: Any, size: Any = None) -> Expr:
+    """The elements in another shape, of which one extent may be -1."""
+    extents = flat(shape) if size is None else list(size)
+    if not all(isinstance(e, (int, PrimExpr)) for e in extents):
+        raise Refused(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
+    return g.emit(op.reshape(x, extents))
+
+
+@converter("view_as", "reshape_as")
+def reshape_as(g: Importer, x: Expr, other: Expr) -> Expr:
+    """The elements in the shape of another tensor."""
+    return g.emit(op.reshape(x, as_shape(g.shape(other))))
+
+
+@converter("flatten")
+def flatten(g: Importer, x: Expr, start_dim: int = 0, end_dim: int = -1) -> Expr:
+    """Neighbouring dimensions as one."""
+    shape = g.shape(x)
+    if not shape:
+        return g.emit(op.reshape(x, [1]))
+    first, last = g.axis(x, start_dim), g.axis(x, end_dim)
+    return g.emit(op.reshape(x, as_shape([*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]])))
+
+
+@converter("unflatten")
+def unflatten(g: Importer, x: Expr, dim: int, sizes: Any) -> Expr:
+    """A dimension as several."""
+    shape, place = g.shape(x), g.axis(x, dim)
+    return g.emit(op.reshape(x, [*shape[:place], *sizes, *shape[place + 1 :]]))
+
+
+@converter("unsqueeze")
+def unsqueeze(g: Importer, x: Expr, dim: int) -> Expr:
+    """A new dimension of extent 1."""
+    return g.emit(op.expand_dims(x, dim))
+
+
+@converter("squeeze")
+def squeeze(g: Importer, x: Expr, *dim: Any) -> Expr:
+    """The tensor without dimensions of extent 1: all, or those given that have it."""
+    shape = g.shape(x)
+    if not dim or dim[0] is None:
+        return g.emit(op.squeeze(x)) if 1 in shape else x
+    places = [d for d in flat(dim) if shape and shape[g.axis(x, d)] == 1 and not is_symbolic(shape[g.axis(x, d)])]
+    return g.emit(op.squeeze(x, places)) if places else x
+
+
+@converter("permute")
+def permute(g: Importer, x: Expr, *dims: Any) -> Expr:
+    """The dimensions in another order."""
+    return g.emit(op.permute_dims(x, flat(dims)))
+
+
+@converter("transpose", "swapaxes", "swapdims")
+def transpose(g: Importer, x: Expr, dim0: int, dim1: int) -> Expr:
+    """Two dimensions exchanged."""
+    axes = list(range(g.ndim(x)))
+    first, second = g.axis(x, dim0), g.axis(x, dim1)
+    if axes:
+        axes[first], axes[second] = axes[second], axes[first]
+    return g.emit(op.permute_dims(x, axes))
+
+
+@converter("t", "numpy_T", "mT", "matrix_H")
+def matrix_transpose(g: Importer, x: Expr) -> Expr:
+    """The last two dimensions exchanged."""
+    return x if g.ndim(x) < 2 else transpose(g, x, -2, -1)
+
+
+@converter("movedim", "moveaxis")
+def movedim(g: Importer, x: Expr, source: Any, destination: Any) -> Expr:
+    """Dimensions at other places."""
+    sources = [g.axis(x, d) for d in ([source] if isinstance(source, int) else source)]
+    targets = [g.axis(x, d) for d in ([destination] if isinstance(destination, int) else destination)]
+    order = [d for d in range(g.ndim(x)) if d not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return g.emit(op.permute_dims(x, order))
+
+
+@converter("expand", "broadcast_to", "expand_copy")
+def expand(g: Importer, x: Expr, *sizes: Any, size: Any = None, implicit: bool = False) -> Expr:
+    """The tensor repeated along dimensions of extent 1 and new ones in front; -1 leaves a dimension as it is."""
+    wanted, shape = (flat(sizes) if size is None else list(size)), g.shape(x)
+    new = len(wanted) - len(shape)
+    extents = [shape[i - new] if isinstance(e, int) and e == -1 else e for i, e in enumerate(wanted)]
+    return g.emit(op.broadcast_to(x, as_shape(extents)))
+
+
+@converter("expand_as")
+def expand_as(g: Importer, x: Expr, other: Expr) -> Expr:
+    """The tensor in the shape of another."""
+    return g.emit(op.broadcast_to(x, as_shape(g.shape(other))))
+
+
+@converter("repeat", "tile")
+def tile(g: Importer, x: Expr, *dims: Any) -> Expr:
+    """The whole tensor several times along each dimension."""
+    return g.emit(op.tile(x, [g.static(d, "a number of repetitions") for d in flat(dims)]))
+
+
+@converter("repeat_interleave.self_int", "repeat_interleave")
+def repeat_interleave(g: Importer, x: Expr, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Expr:
+    """Each element several times."""
+    if is_tensor(repeats):
+        raise Refused("repeat_interleave with a tensor of repetitions gives a tensor whose shape depends on data")
+    return g.emit(op.repeat(x, g.static(repeats, "repeats"), dim))
+
+
+@converter("cat", "concat", "concatenate")
+def cat(g: Importer, tensors: Sequence[Expr], dim: int = 0) -> Expr:
+    """Tensors one after the other along a dimension."""
+    return g.emit(op.concat(unified(*_without_placeholders(g, tensors)), axis=dim))
+
+
+def _without_placeholders(g: Importer, tensors: Sequence[Expr]) -> list[Expr]:
+    """Tensors of shape (0,) may stand among others, and are nothing."""
+    kept = [t for t in tensors if g.shape(t) != [0]]
+    return kept or list(tensors)
+
+
+@converter("stack")
+def stack(g: Importer, tensors: Sequence[Expr], dim: int = 0) -> Expr:
+    """Tensors along a new dimension."""
+    return g.emit(op.stack(unified(*tensors), axis=dim))
+
+
+converter("hstack")(lambda g, tensors: cat(g, tensors, 0 if g.ndim(tensors[0]) == 1 else 1))
+converter("vstack")(lambda g, tensors: stack(g, tensors, 0) if g.ndim(tensors[0]) == 1 else cat(g, tensors, 0))
+
+
+def _extent(g: Importer, x: Expr, dim: int) -> int:
+    return g.static(g.shape(x)[g.axis(x, dim)], f"the extent of dimension {dim}, which is cut,")
+
+
+def cut(g: Importer, x: Expr, sizes: Sequence[int], dim: int) -> Any:
+    """Pieces of the given sizes along a dimension, as a tuple."""
+    places: list[int] = []
+    for size in sizes[:-1]:
+        places.append((places[-1] if places else 0) + size)
+    even = len(set(sizes)) == 1
+    return g.emit(op.split(x, len(sizes) if even else places, dim))
+
+
+@converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
+def split(g: Importer, x: Expr, split_size_or_sections: Any, dim: int = 0) -> Any:
+    """A dimension cut into pieces of one size, the last maybe smaller, or of the given sizes."""
+    if isinstance(split_size_or_sections, (list, tuple)):
+        return cut(g, x, [g.static(s, "the size of a piece") for s in split_size_or_sections], dim)
+    size, extent = g.static(split_size_or_sections, "the size of a piece"), _extent(g, x, dim)
+    return cut(g, x, _sizes(extent, size), dim)
+
+
+def _sizes(extent: int, size: int) -> list[int]:
+    return [min(size, extent - begin) for begin in range(0, extent, size)] or [extent]
+
+
+@converter("chunk")
+def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
+    """A dimension cut into at most so many pieces of one size."""
+    extent = _extent(g, x, dim)
+    return cut(g, x, _sizes(extent, -(-extent // chunks)), dim)
+
+
+@converter("tensor_split")
+def tensor_split(g: Importer, x: Expr, indices_or_sections: Any, dim: int = 0) -> Any:
+    """A dimension cut into so many pieces, the first ones longer by one, or at the given places."""
+    extent = _extent(g, x, dim)
+    if isinstance(indices_or_sections, (list, tuple)):
+        places = [0, *(min(p % (extent + 1) if p < 0 else p, extent) for p in indices_or_sections), extent]
+        return cut(g, x, [b - a for a, b in pairwise(places)], dim)
+    each, longer = divmod(extent, indices_or_sections)
+    return cut(g, x, [each + (i < longer) for i in range(indices_or_sections)], dim)
+
+
+@converter("unbind")
+def unbind(g: Importer, x: Expr, dim: int = 0) -> Any:
+    """The slices along a dimension, each without it."""
+    count = _extent(g, x, dim)
+    if count == 1:
+        return (g.emit(op.squeeze(x, [dim])),)
+    pieces = g.emit(op.split(x, count, dim))
+    return tuple(g.emit(op.squeeze(piece, [dim])) for piece in fields_of(pieces))
+
+
+@converter("flip")
+def flip(g: Importer, x: Expr, *dims: Any) -> Expr:
+    """The elements in reverse order along dimensions."""
+    for dim in flat(dims):
+        x = g.emit(op.flip(x, dim))
+    return x
+
+
+converter("fliplr")(lambda g, x: flip(g, x, 1))
+converter("flipud")(lambda g, x: flip(g, x, 0))
+
+
+@converter("roll")
+def roll(g: Importer, x: Expr, shifts: Any, dims: Any = ()) -> Expr:
+    """The elements moved along dimensions, those that leave at one end entering at the other."""
+    shape = g.shape(x)
+    amounts = list(shifts) if isinstance(shifts, (list, tuple)) else [shifts]
+    places = list(dims) if isinstance(dims, (list, tuple)) else [dims]
+    if not places:
+        rolled = roll(g, g.emit(op.reshape(x, [-1])), amounts, [0])
+        return g.emit(op.reshape(rolled, as_shape(shape)))
+    for amount, dim in zip(amounts, places, strict=True):
+        extent = _extent(g, x, dim)
+        amount = g.static(amount, "shifts") % max(extent, 1)
+        if amount:
+            front, back = fields_of(g.emit(op.split(x, [extent - amount], g.axis(x, dim))))
+            x = g.emit(op.concat([back, front], axis=dim))
+    return x
+
+
+@converter("pixel_shuffle")
+def pixel_shuffle(g: Importer, x: Expr, upscale_factor: int) -> Expr:
+    """Channels as pixels of larger images."""
+    return g.emit(op.nn.pixel_shuffle(x, upscale_factor))
+
+
+@converter("pixel_unshuffle")
+def pixel_unshuffle(g: Importer, x: Expr, downscale_factor: int) -> Expr:
+    """Pixels as channels of smaller images."""
+    *batch, channels, height, width = g.shape(x)
+    factor, n = downscale_factor, len(batch)
+    parts = [*batch, channels, height // factor, factor, width // factor, factor]
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    moved = op.permute_dims(op.reshape(x, as_shape(parts)), order)
+    out = [*batch, channels * factor * factor, height // factor, width // factor]
+    return g.emit(op.reshape(moved, as_shape(out)))
+
+
+@converter("channel_shuffle")
+def channel_shuffle(g: Importer, x: Expr, groups: int) -> Expr:
+    """Channels of groups in turn."""
+    batch, channels, *rest = g.shape(x)
+    parts = op.reshape(x, as_shape([batch, groups, channels // groups, *rest]))
+    moved = op.permute_dims(parts, [0, 2, 1, *range(3, 3 + len(rest))])
+    return g.emit(op.reshape(moved, as_shape([batch, channels, *rest])))
+
+
+@converter("meshgrid")
+def meshgrid(g: Importer, *tensors: Any, indexing: str | None = None) -> Any:
+    """The coordinates of a grid."""
+    if isinstance(tensors[-1], str):
+        *tensors, indexing = tensors
+    return g.emit(op.meshgrid(list(flat(tensors)), indexing=indexing or "ij"))
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
+
+
+@converter("pad", "constant_pad_nd")
+def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant", value: float | None = None) -> Expr:
+    """Elements before and after dimensions, the last one's first: [before, after, before of the one before it, ...]."""
+    if not isinstance(mode, str):
+        mode, value = "constant", mode
+    if mode not in _PAD_MODES:
+        raise Refused(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
+    amounts = [g.static(a, "padding") for a in pad]
+    pairs = [amounts[i : i + 2] for i in range(0, len(amounts), 2)]
+    pairs += [[0, 0]] * (g.ndim(x) - len(pairs))
+    if any(a < 0 for a in amounts):
+        if mode != "constant":
+            raise Refused(f"negative padding {amounts} with mode={mode!r}")
+        x, pairs = _cropped(g, x, pairs)
+    width = [a for pair in reversed(pairs) for a in pair]
+    if not any(width):
+        return x
+    return g.emit(op.nn.pad(x, width, mode, 0.0 if value is None else value))
+
+
+def _cropped(g: Importer, x: Expr, pairs: list[list[int]]) -> tuple[Expr, list[list[int]]]:
+    """Negative padding takes elements away."""
+    shape, n = g.shape(x), g.ndim(x)
+    axes = [n - 1 - i for i, pair in enumerate(pairs) if min(pair) < 0]
+    begin = [max(-pairs[n - 1 - a][0], 0) for a in axes]
+    end = [shape[a] - max(-pairs[n - 1 - a][1], 0) for a in axes]
+    cropped = g.emit(op.strided_slice(x, axes, begin, end))
+    return cropped, [[max(a, 0) for a in pair] for pair in pairs]
+
+
+for _name, _mode in (("reflection_pad", "reflect"), ("replication_pad", "replicate")):
+    for _rank in (1, 2, 3):
+        converter(f"{_name}{_rank}d")(lambda g, x, padding, _mode=_mode: pad(g, x, padding, _mode))
+
+
+@converter(
+    "contiguous",
+    "clone",
+    "detach",
+    "lift_fresh_copy",
+    "lift_fresh",
+    "alias",
+    "identity",
+    "requires_grad",
+    "cpu",
+    "cuda",
+    "positive",
+    "resolve_conj",
+    "resolve_neg",
+    "alias_copy",
+    "data",
+)
+def identity(g: Importer, x: Expr, *args: Any) -> Expr:
+    """x itself."""
+    return x
+
+
+@converter("sym_size", "size")
+def size(g: Importer, x: Expr, dim: int | None = None) -> Any:
+    """The extent of a dimension, or all."""
+    shape = g.shape(x)
+    return shape if dim is None else shape[g.axis(x, dim)]
+
+
+@converter("numel", "sym_numel")
+def numel(g: Importer, x: Expr) -> Any:
+    """The number of elements."""
+    return product(g.shape(x))
+
+
+converter("dim", "ndimension")(lambda g, x: g.ndim(x))
+
+
+@converter("item", "_local_scalar_dense")
+def item(g: Importer, x: Expr) -> Expr:
+    """The element of a tensor that has one."""
+    return g.emit(op.take(op.reshape(x, [1]), op_index(0), axis=0))
+
+
+def op_index(value: int) -> Expr:
+    """An index without dimensions."""
+    from ....expr import const
+
+    return const(value, "int64")
+
+
+@converter("copy")
+def copy(g: Importer, x: Expr, source: Expr) -> Expr:
+    """The source in the shape and dtype of x."""
+    source = cast(source, g.dtype(x))
+    return source if g.shape(source) == g.shape(x) else g.emit(op.broadcast_to(source, as_shape(g.shape(x))))

@@ -1,0 +1,197 @@
+"""Elementwise operators of one tensor."""
+
+from __future__ import annotations
+
+import math
+import operator as python
+from collections.abc import Callable
+from typing import Any
+
+from .... import op
+from ....expr import Expr, const
+from ..dtypes import cast, default_float, is_float
+from ..importer import Importer, is_tensor
+from ..registry import Refused, converter
+
+
+def as_float(g: Importer, x: Expr) -> Expr:
+    """A tensor of floats: itself, or integers and bools as floats."""
+    return x if is_float(g.dtype(x)) else cast(x, default_float())
+
+
+def _of_floats(names: str, graph_op: Callable[[Expr], Expr]) -> None:
+    def convert(g: Importer, x: Expr) -> Expr:
+        return g.emit(graph_op(as_float(g, x)))
+
+    converter(*names.split())(convert)
+
+
+def _of_numbers(names: str, graph_op: Callable[[Expr], Expr], of_integer: Callable[[Any], Any] | None = None) -> None:
+    def convert(g: Importer, x: Any) -> Any:
+        if is_tensor(x):
+            return g.emit(graph_op(x))
+        if of_integer is None:
+            raise Refused(f"expected a tensor, found `{x}`")
+        return of_integer(x)
+
+    converter(*names.split())(convert)
+
+
+def _rounding(names: str, graph_op: Callable[[Expr], Expr]) -> None:
+    """Integers are whole already."""
+
+    def convert(g: Importer, x: Expr) -> Expr:
+        return g.emit(graph_op(x)) if is_float(g.dtype(x)) else x
+
+    converter(*names.split())(convert)
+
+
+_of_floats("acos arccos", op.acos)
+_of_floats("acosh arccosh", op.acosh)
+_of_floats("asin arcsin", op.asin)
+_of_floats("asinh arcsinh", op.asinh)
+_of_floats("atan arctan", op.atan)
+_of_floats("atanh arctanh", op.atanh)
+_of_floats("cos", op.cos)
+_of_floats("cosh", op.cosh)
+_of_floats("erf special_erf", op.erf)
+_of_floats("exp", op.exp)
+_of_floats("log", op.log)
+_of_floats("rsqrt", op.rsqrt)
+_of_floats("sigmoid", op.sigmoid)
+_of_floats("sin", op.sin)
+_of_floats("sinh", op.sinh)
+_of_floats("sqrt", op.sqrt)
+_of_floats("tan", op.tan)
+_of_floats("tanh", op.tanh)
+_of_numbers("abs absolute", op.abs)
+_of_numbers("neg negative", op.negative, python.neg)
+_of_numbers("square", op.square)
+_of_numbers("isfinite", op.isfinite)
+_of_numbers("isinf", op.isinf)
+_of_numbers("isnan", op.isnan)
+_of_numbers("bitwise_not invert", op.bitwise_not)
+_rounding("ceil", op.ceil)
+_rounding("floor", op.floor)
+_rounding("trunc fix", op.trunc)
+
+
+@converter("sign", "sgn")
+def sign(g: Importer, x: Expr) -> Expr:
+    """-1, 0 or 1."""
+    return g.emit(op.sign(x))
+
+
+@converter("logical_not", "not_")
+def logical_not(g: Importer, x: Any) -> Any:
+    """Whether x is 0 or False."""
+    return g.emit(op.logical_not(cast(x, "bool"))) if is_tensor(x) else not x
+
+
+@converter("round")
+def round_(g: Importer, x: Expr, decimals: int = 0) -> Expr:
+    """The nearest whole number, or the nearest with so many decimals; of two, the even one."""
+    if not is_float(g.dtype(x)):
+        return x
+    if decimals == 0:
+        return g.emit(op.round(x))
+    scale = const(10.0**decimals, g.dtype(x))
+    return g.emit(op.divide(op.round(op.multiply(x, scale)), scale))
+
+
+@converter("frac")
+def frac(g: Importer, x: Expr) -> Expr:
+    """x - trunc(x)"""
+    return g.emit(op.subtract(x, op.trunc(x)))
+
+
+@converter("reciprocal")
+def reciprocal(g: Importer, x: Expr) -> Expr:
+    """1 / x"""
+    x = as_float(g, x)
+    return g.emit(op.divide(const(1.0, g.dtype(x)), x))
+
+
+@converter("log2")
+def log2(g: Importer, x: Expr) -> Expr:
+    """The logarithm to base 2."""
+    x = as_float(g, x)
+    return g.emit(op.divide(op.log(x), const(math.log(2), g.dtype(x))))
+
+
+@converter("log10")
+def log10(g: Importer, x: Expr) -> Expr:
+    """The logarithm to base 10."""
+    x = as_float(g, x)
+    return g.emit(op.divide(op.log(x), const(math.log(10), g.dtype(x))))
+
+
+@converter("log1p")
+def log1p(g: Importer, x: Expr) -> Expr:
+    """log(1 + x)"""
+    x = as_float(g, x)
+    return g.emit(op.log(op.add(x, const(1, g.dtype(x)))))
+
+
+@converter("exp2")
+def exp2(g: Importer, x: Expr) -> Expr:
+    """2 to the power of x."""
+    x = as_float(g, x)
+    return g.emit(op.exp(op.multiply(x, const(math.log(2), g.dtype(x)))))
+
+
+@converter("expm1")
+def expm1(g: Importer, x: Expr) -> Expr:
+    """exp(x) - 1"""
+    x = as_float(g, x)
+    return g.emit(op.subtract(op.exp(x), const(1, g.dtype(x))))
+
+
+@converter("erfc", "special_erfc")
+def erfc(g: Importer, x: Expr) -> Expr:
+    """1 - erf(x)"""
+    x = as_float(g, x)
+    return g.emit(op.subtract(const(1, g.dtype(x)), op.erf(x)))
+
+
+@converter("to", "_to_copy", "type", "_assert_tensor_metadata_to")
+def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Expr:
+    """The tensor in another dtype; where it lies is not said in a graph."""
+    for argument in args:
+        if is_tensor(argument):
+            dtype = g.dtype(argument)
+        elif str(argument).startswith("torch.") or (isinstance(argument, str) and "." not in argument):
+            dtype = argument if not _is_device(argument) else dtype
+    if dtype is None:
+        return x
+    return convert_dtype(g, x, dtype)
+
+
+def _is_device(argument: Any) -> bool:
+    return isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda", "mps", "meta", "xpu", "hpu")
+
+
+def convert_dtype(g: Importer, x: Expr, dtype: Any) -> Expr:
+    """The tensor in a dtype of PyTorch or of ours."""
+    from ..dtypes import dtype_name
+
+    name = dtype_name(dtype)
+    return x if g.dtype(x) == name else g.emit(op.astype(x, name))
+
+
+@converter("type_as")
+def type_as(g: Importer, x: Expr, other: Expr) -> Expr:
+    """The tensor in the dtype of another."""
+    return convert_dtype(g, x, g.dtype(other))
+
+
+for _name, _dtype in (
+    ("float", "float32"),
+    ("half", "float16"),
+    ("double", "float64"),
+    ("int", "int32"),
+    ("long", "int64"),
+    ("bool", "bool"),
+    ("bfloat16", "bfloat16"),
+):
+    converter(_name)(lambda g, x, _dtype=_dtype: convert_dtype(g, x, _dtype))

@@ -1,0 +1,190 @@
+"""What importers of PyTorch's graphs share: nodes become bindings, one after the other.
+
+`Importer.env` has the value of each node: an expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of
+these, or a Python value. What cannot be imported is collected, and reported as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....ir.expr import IntImm, PrimExpr
+from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.tensor import from_dlpack
+from ...block_builder import BlockBuilder
+from ...expr import Constant, Expr, ShapeExpr, Var
+from ...struct_info import TensorStructInfo, TupleStructInfo
+from .dtypes import dtype_name
+from .registry import Refused, call_converter, find_converter
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that cannot be imported, and why."""
+
+    node: str
+    operator: str
+    where: str
+    reason: str
+
+
+class Importer:
+    """Adds what nodes compute to the function that `builder` is at."""
+
+    def __init__(self, custom_converters: dict[str, Callable[..., Any]] | None = None):
+        self.builder = BlockBuilder()
+        self.env: dict[Any, Any] = {}
+        self.custom = custom_converters or {}
+        self.refused: list[Refusal] = []
+        self._constants: dict[tuple[Any, ...], Constant] = {}
+
+    # -- for converters --
+
+    def emit(self, expr: Expr) -> Var:
+        """Gives an expression a variable."""
+        return self.builder.emit(expr)
+
+    def shape(self, x: Expr) -> list[Any]:
+        """The extents of a tensor: integers, and expressions where they are symbolic."""
+        info = self.info(x)
+        if info.extents is None:
+            raise Refused(f"the shape of `{x}` is not known while compiling")
+        return [e.value if isinstance(e, IntImm) else e for e in info.extents]
+
+    def info(self, x: Expr) -> TensorStructInfo:
+        """What is known of a tensor."""
+        if not isinstance(x, Expr):
+            raise Refused(f"expected a tensor, found {x!r}")
+        if x.struct_info_ is None:
+            x = self.builder.normalize(x)
+        if not isinstance(x.struct_info, TensorStructInfo):
+            raise Refused(f"expected a tensor, found {x.struct_info}")
+        return x.struct_info
+
+    def dtype(self, x: Expr) -> str:
+        """The dtype of a tensor."""
+        return self.info(x).dtype
+
+    def ndim(self, x: Expr) -> int:
+        """The number of dimensions of a tensor."""
+        return self.info(x).ndim
+
+    def axis(self, x: Expr, dim: int) -> int:
+        """A dimension counted from the front."""
+        return dim % max(self.ndim(x), 1)
+
+    def static(self, value: Any, what: str) -> int:
+        """An integer that must be known while compiling."""
+        if isinstance(value, IntImm):
+            value = value.value
+        if isinstance(value, (int, bool)):
+            return int(value)
+        raise Refused(f"{what} must be an integer that is known while compiling, found `{value}`")
+
+    def constant(self, data: Any) -> Constant:
+        """A PyTorch tensor as a constant over its memory; one tensor gives one constant."""
+        data = data.detach()
+        key = (data.data_ptr(), tuple(data.shape), tuple(data.stride()), data.dtype) if data.numel() else (id(data),)
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = Constant(share(data))
+        return known
+
+    def parameter(self, data: Any) -> Expr:
+        """A weight of a module."""
+        return self.constant(data)
+
+    # -- for importers --
+
+    def value(self, argument: Any) -> Any:
+        """An argument of a node with the values of the nodes in it."""
+        if isinstance(argument, (list, tuple)):
+            values = [self.value(a) for a in argument]
+            return values if isinstance(argument, list) else tuple(values)
+        if isinstance(argument, dict):
+            return {key: self.value(a) for key, a in argument.items()}
+        if isinstance(argument, slice):
+            return slice(self.value(argument.start), self.value(argument.stop), self.value(argument.step))
+        if type(argument).__name__ == "Node":
+            return self.env[argument]
+        return argument
+
+    def depends_on_refused(self, node: Any) -> bool:
+        """Whether a node uses one that has no value."""
+        return any(source not in self.env for source in node.all_input_nodes)
+
+    def call(self, node: Any, name: str, overload: str, args: Any, kwargs: Any) -> None:
+        """Converts a call of an operator: sets the value of the node, or remembers why there is none."""
+        operator = f"{name}.{overload}" if overload else name
+        custom = self.custom.get(operator) or self.custom.get(name)
+        try:
+            if custom is not None:
+                self.env[node] = custom(node, self)
+                return
+            function = find_converter(name, overload)
+            if function is None:
+                raise Refused("the importer has no converter for this operator")
+            self.env[node] = call_converter(function, self, self.value(args), self.value(kwargs))
+        except (Refused, OneIRError) as error:
+            self.refuse(node, operator, str(error))
+
+    def refuse(self, node: Any, operator: str, reason: str) -> None:
+        """Remembers that a node cannot be imported."""
+        self.refused.append(Refusal(node.name, operator, source_of(node), reason))
+
+    def report(self, what: str, advice: str) -> None:
+        """Raises an error that lists all nodes that cannot be imported, if there are any."""
+        if not self.refused:
+            return
+        count = len(self.refused)
+        lines = [f"{count} {'node' if count == 1 else 'nodes'} of the {what} cannot be imported:"]
+        lines += [f"  {r.node} = {r.operator}  at {r.where}\n    {r.reason}" for r in self.refused]
+        raise UnsupportedError("\n".join([*lines, advice]))
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def source_of(node: Any) -> str:
+    """The line of the user's program that a node comes from, as "file.py:12"."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
+    own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
+    return f"{own[-1][0]}:{own[-1][1]}" if own else "an unknown place"
+
+
+def share(data: Any) -> Any:
+    """A runtime tensor over the memory of a PyTorch tensor."""
+    data = data.detach()
+    dtype_name(data.dtype)
+    if data.is_sparse or data.is_quantized:
+        raise UnsupportedError(f"expected a dense tensor, found {data.layout} of {data.dtype}; convert it before")
+    # Conjugated and negated views, and tensors of no elements, have no memory that could be shared as it is.
+    return from_dlpack(data.resolve_neg().contiguous())
+
+
+def as_shape(extents: Any) -> ShapeExpr:
+    """Extents as a shape."""
+    return ShapeExpr(list(extents))
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value of a node is a tensor."""
+    return isinstance(value, Expr) and isinstance(value.struct_info_, TensorStructInfo)
+
+
+def fields_of(value: Any) -> list[Any]:
+    """The parts of a tuple: of Python's, or of an expression."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    info = value.struct_info
+    if not isinstance(info, TupleStructInfo):
+        raise TypeMismatch(f"expected a tuple, found {info}")
+    return [value[i] for i in range(len(info.fields))]
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is an integer that is not known while compiling."""
+    return isinstance(value, PrimExpr) and not isinstance(value, IntImm)

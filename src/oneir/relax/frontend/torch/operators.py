@@ -1,0 +1,53 @@
+"""What the targets of nodes in graphs of ATen are called, and whether they write into their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def name_of(target: Any) -> tuple[str, str]:
+    """The name of an operator and of its overload: ("add", "Tensor"); operators of libraries as "library::name"."""
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return getattr(target, "__name__", str(target)), ""
+    namespace, _, name = schema.name.partition("::")
+    return (name if namespace == "aten" else schema.name), schema.overload_name or "default"
+
+
+def is_in_place(target: Any) -> bool:
+    """Whether an operator writes its result into its first argument."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.arguments:
+        return False
+    first = schema.arguments[0].alias_info
+    return first is not None and first.is_write
+
+
+def _is_view(node: Any) -> bool:
+    """Whether the result of a node may share memory with an argument that is not written."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return node.op == "call_function"
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+
+
+def mutates_through_views(graph: Any) -> bool:
+    """Whether something is written that other nodes see under another name.
+
+    Where nothing is, a write only gives a new value to the node that it writes to.
+    """
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        if node.op != "call_function" or not is_in_place(node.target) or not hasattr(node.args[0], "users"):
+            continue
+        written = node.args[0]
+        while is_in_place(written.target) and hasattr(written.args[0], "users"):
+            written = written.args[0]
+        if _is_view(written) and written.op == "call_function":
+            return True
+        if any(
+            _is_view(user) and not is_in_place(user.target) and position[user] < position[node]
+            for user in written.users
+        ):
+            return True
+    return False

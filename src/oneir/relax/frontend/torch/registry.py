@@ -1,0 +1,79 @@
+"""How PyTorch's operators are converted: once each, whatever importer meets them.
+
+    @converter("softmax")
+    def softmax(g: Importer, x: Expr, dim: int = -1, dtype: Any = None) -> Expr: ...
+
+A converter has the arguments of the operator in PyTorch's order, with its defaults; tensors come as expressions,
+symbolic integers as `PrimExpr`, the rest as Python values. A name is that of an operator of ATen ("add"), of one
+overload of it ("pow.Scalar"), or of a function or method that only traced modules call ("expand_as"). An operator that
+works in place (`relu_`) has the converter of the one that does not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ....runtime.error import InternalError
+
+Converter = Callable[..., Any]
+_CONVERTERS: dict[str, Converter] = {}
+
+# Arguments that say where and how a tensor lies in memory, which a graph does not say.
+IGNORED = frozenset(
+    {
+        "copy",
+        "device",
+        "generator",
+        "inplace",
+        "layout",
+        "memory_format",
+        "non_blocking",
+        "pin_memory",
+        "requires_grad",
+        "_stacklevel",
+    }
+)
+
+
+class Refused(Exception):
+    """Raised by a converter: why a call of the operator cannot be imported."""
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Registers a function as the converter of the operators of these names."""
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            if name in _CONVERTERS:
+                raise InternalError(f"the operator {name} has two converters")
+            _CONVERTERS[name] = function
+        return function
+
+    return register
+
+
+def find_converter(name: str, overload: str = "") -> Converter | None:
+    """The converter of an operator, looked for by overload first; None if there is none."""
+    plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    for key in (f"{name}.{overload}", f"{plain}.{overload}", name, plain):
+        if key in _CONVERTERS:
+            return _CONVERTERS[key]
+    return None
+
+
+def call_converter(function: Converter, g: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a converter; arguments that it does not know are refused."""
+    # A function that PyTorch lets write into a given tensor is called without one.
+    kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED and not (k == "out" and v is None)}
+    names = list(inspect.signature(function).parameters)
+    for first in ("self", "input"):
+        # PyTorch's own name of the first argument.
+        if first in kwargs and first not in names and not args:
+            args = (kwargs.pop(first),)
+    try:
+        inspect.signature(function).bind(g, *args, **kwargs)
+    except TypeError as error:
+        raise Refused(f"the importer does not know these arguments ({error})") from None
+    return function(g, *args, **kwargs)
