@@ -283,3 +283,19 @@ def test_a_scan_computes_what_its_states_pass_through():
     for row in x:
         expected.append(expected[-1] * 2 + row)
     np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+def test_blocks_of_one_name_are_numbered():
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+    text = te.create_prim_func([A, te.compute((4,), lambda i: B[i] * 2.0, name="B")]).script()
+    assert 'with T.block("B"):' in text and 'with T.block("B_1"):' in text
+
+
+def test_floats_divided_by_a_constant_become_products():
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] / te.const(8.0, "float32"), name="B")
+    C = te.compute((4,), lambda i: A[i] / te.const(1e-30, "float32"), name="C")
+    text = te.create_prim_func([A, B, C]).script()
+    assert "B[v_i] = A[v_i] * T.float32(0.125)" in text
+    assert "C[v_i] = A[v_i] / T.float32(1.0000000000000001e-30)" in text

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arith import Analyzer
+from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import PrimExpr, Range, Select, Var, const
+from ..ir.expr import Div, FloatImm, PrimExpr, Range, Select, Var, const
 from ..ir.visitor import Mapper, deep_recursion, post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..tir.analysis.block_access_region import get_block_read_write_region
@@ -91,19 +92,22 @@ class _Builder:
                 raise TypeMismatch(f"create_prim_func expects tensors and variables, found {item!r}")
         self.items = items
         self.buffers: dict[Tensor, Buffer] = {}
-        self.names: dict[str, int] = {}
+        self.buffer_names: dict[str, int] = {}
+        self.block_names: dict[str, int] = {}
         self.allocated: list[Buffer] = []
         self.analyzer = Analyzer()
         self.attrs: dict[str, Any] = {}
         for item in items:
             if isinstance(item, Tensor):
-                self.buffers[item] = decl_buffer(item.shape, item.dtype, self.unique(buffer_name(item)))
+                self.buffers[item] = decl_buffer(
+                    item.shape, item.dtype, self.unique(buffer_name(item), self.buffer_names)
+                )
 
-    def unique(self, name: str) -> str:
-        """A name that no other buffer or block has."""
-        count = self.names.get(name)
-        self.names[name] = 0 if count is None else count + 1
-        return name if count is None else self.unique(f"{name}_{count + 1}")
+    def unique(self, name: str, taken: dict[str, int]) -> str:
+        """A name that no other buffer, or no other block, has."""
+        count = taken.get(name)
+        taken[name] = 0 if count is None else count + 1
+        return name if count is None else self.unique(f"{name}_{count + 1}", taken)
 
     def build(self) -> PrimFunc:
         stmts = [self.statement(op) for op in self.operations()]
@@ -141,7 +145,7 @@ class _Builder:
             (b for t, b in self.buffers.items() if t.op is tensor.op and t.value_index == tensor.value_index), None
         )
         if found is None:
-            found = decl_buffer(tensor.shape, tensor.dtype, self.unique(buffer_name(tensor)))
+            found = decl_buffer(tensor.shape, tensor.dtype, self.unique(buffer_name(tensor), self.buffer_names))
             self.allocated.append(found)
             self.buffers[tensor] = found
         return found
@@ -225,8 +229,9 @@ class _Builder:
         name = self.block_name(op, outputs)
         if inner is not None:
             number, body = inner
-            name = self.unique(f"{name}_l{number}")
+            name = f"{name}_l{number}"
         annotations = {k: v for k, v in op.attrs.items() if k != "layout_free_placeholders"}
+        name = self.unique(name, self.block_names)
         block = Block(scope.block_vars, (), (), name, body, init if starts else None, annotations=annotations)
         visible = {buffer.data: buffer for buffer in self.buffers.values()}
         reads, writes = get_block_read_write_region(block, visible)
@@ -279,7 +284,7 @@ class _Builder:
 
     def loads(self, expr: PrimExpr, values: dict[Var, Any]) -> PrimExpr:
         """An expression with loads of buffers in the place of loads of tensors, and block variables for the axes."""
-        return self.analyzer.simplify(_Loads(self, values)(expr))
+        return _Quotients()(self.analyzer.simplify(_Loads(self, values)(expr)))
 
     # -- statements written by hand --
 
@@ -303,7 +308,7 @@ class _Builder:
             (),
             [b[tuple(slice(None) for _ in b.shape)] for b in inputs],
             [b[tuple(slice(None) for _ in b.shape)] for b in outputs],
-            op.name,
+            self.unique(op.name, self.block_names),
             body,
         )
         return BlockRealize((), True, block)
@@ -378,6 +383,20 @@ class _Loads(Mapper):
 
     def visit_ProducerLoad(self, node: ProducerLoad) -> Any:
         return BufferLoad(self.builder.buffer_of(node.producer), [self.visit(i) for i in node.indices])
+
+
+class _Quotients(Mapper):
+    """Floats divided by a constant become products with its reciprocal, where that is a normal number."""
+
+    def visit_Div(self, node: Div) -> Any:
+        a, b = self.visit(node.a), self.visit(node.b)
+        if isinstance(b, FloatImm) and b.value and _SMALLEST < abs(1 / b.value) < 1 / _SMALLEST:
+            return ops.multiply(a, const(1 / b.value, b.dtype))
+        return node if a is node.a and b is node.b else Div(a, b, node.span)
+
+
+# Between this and its reciprocal lie normal numbers of every dtype of floats.
+_SMALLEST = 2.0**-14
 
 
 class _ReplaceBuffers(Mapper):

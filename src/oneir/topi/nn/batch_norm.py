@@ -48,15 +48,18 @@ def batch_norm(
     for d in others:
         count = ops.multiply(count, data.shape[d])
 
-    def centered(mean: Tensor) -> Tensor:
-        return subtract(data, reshape(mean, shape))
-
     mean, var = moving_mean, moving_var
     if training:
         mean = divide(sum_over(data, others), count)
-        var = divide(sum_over(multiply(centered(mean), centered(mean)), others), count)
+    wide_mean = reshape(mean, shape)
+
+    def variance() -> Tensor:
+        return divide(sum_over(multiply(subtract(data, wide_mean), subtract(data, wide_mean)), others), count)
+
+    if training:
+        var = variance()
     deviation = sqrt(add(reshape(var, shape), const(1e-5 if epsilon is None else epsilon, data.dtype)))
-    out = divide(centered(mean), deviation)
+    out = divide(subtract(data, wide_mean), deviation)
     if scale is None or scale:
         out = multiply(out, reshape(gamma, shape))
     if center is None or center:
@@ -67,7 +70,8 @@ def batch_norm(
     return [
         out,
         add(_times(1 - momentum, moving_mean), _times(momentum, mean)),
-        add(_times(1 - momentum, moving_var), _times(momentum, var)),
+        # The variance that is kept is a stage of its own.
+        add(_times(1 - momentum, moving_var), _times(momentum, variance())),
     ]
 
 
