@@ -27,6 +27,17 @@ def test_a_chain_that_leads_nowhere_goes():
     assert names(remove_all_unused(func)) == [["a", "out"]]
 
 
+def test_a_body_alone_is_cleaned_too():
+    x, builder = relax.Var("x", INFO), BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit(relax.op.exp(x), "unused")
+        builder.emit_func_output(builder.emit(relax.op.exp(x), "used"))
+    func = builder.finalize()["main"]
+    cleaned = remove_all_unused(func.body)
+    assert [b.var.name for b in cleaned.blocks[0].bindings] == ["used"]
+    assert remove_all_unused(cleaned) is cleaned and remove_all_unused(x) is x
+
+
 def test_nothing_to_remove_is_the_identical_function():
     x, builder = relax.Var("x", INFO), BlockBuilder()
     with builder.function("main", [x]):

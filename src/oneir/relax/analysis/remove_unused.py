@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...ir.visitor import deep_recursion
 from ..expr import Binding, BindingBlock, Expr, Function, If, MatchCast, SeqExpr, VarBinding
 from .purity import contains_impure_call
 from .variables import free_vars, shape_variables, used_vars
+
+E = TypeVar("E", bound=Expr)
 
 
 class Liveness:
@@ -50,10 +52,11 @@ class Liveness:
         if binding.var not in self.used and (isinstance(value, Function) or not contains_impure_call(value)):
             return None
         self.used.update(shape_variables(binding.var.struct_info_))
-        new = self._value(value)
+        new = self.value(value)
         return binding if new is value else VarBinding(binding.var, new, binding.span)
 
-    def _value(self, value: Expr) -> Expr:
+    def value(self, value: Expr) -> Expr:
+        """A value without unused bindings inside."""
         if isinstance(value, If):
             true_branch, false_branch = self.sequence(value.true_branch), self.sequence(value.false_branch)
             self.used.update(free_vars(value.cond))
@@ -62,6 +65,8 @@ class Liveness:
             return new
         if isinstance(value, Function):
             return self.function(value)
+        if isinstance(value, SeqExpr):
+            return self.sequence(value)
         self.used.update(free_vars(value))
         return value
 
@@ -70,10 +75,11 @@ def _same(a: Any, b: Any) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
-def remove_all_unused(func: Function) -> Function:
-    """The function without bindings that nothing uses, in dataflow blocks and outside, unless they have a side effect.
+def remove_all_unused(func: E) -> E:
+    """A function, or a body, without bindings that nothing uses, in dataflow blocks and outside.
 
-    The identical function if there are none.
+    Bindings whose values have a side effect stay. The identical object if there is nothing to remove.
     """
     with deep_recursion():
-        return Liveness().function(func)
+        cleaned: Any = Liveness().value(func)
+    return cleaned
