@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...ir.expr import GlobalVar
 from ...runtime.error import InvalidValue, TypeMismatch
+from ...runtime.object import ShapeTuple
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
 from ..normalize import from_sinfo_args
 from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
@@ -285,6 +288,9 @@ def _tensor_to_shape_struct_info(call: Call, builder: Any) -> StructInfo:
     return ShapeStructInfo(ndim=extent.value if isinstance(extent, IntImm) else -1)
 
 
+tensor_to_shape.reference(lambda expr: ShapeTuple(int(e) for e in expr))
+
+
 @operator("relax.shape_to_tensor")
 def shape_to_tensor(expr: Expr) -> Call:
     """A shape as a one-dimensional tensor of int64."""
@@ -297,6 +303,9 @@ def _shape_to_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
 
     info = shape_argument(call, 0)
     return TensorStructInfo([info.ndim], "int64") if info.ndim >= 0 else TensorStructInfo(None, "int64", ndim=1)
+
+
+shape_to_tensor.reference(lambda expr: np.array(expr, "int64"))
 
 
 @operator("relax.to_vdevice")

@@ -152,7 +152,10 @@ def _weights(size: int, out: int, start: float, end: float, attrs: dict[str, Any
         x = _coordinate(mode, row, size, out, start, end)
         if mode == "tf_crop_and_resize":
             inside[row] = 0 <= x <= size - 1
-        base = _nearest(x, rounding) if method == "nearest_neighbor" else math.floor(x)
+        whole = mode == "asymmetric" and out % size == 0
+        # A whole factor repeats each element, whatever the rounding.
+        nearest = row // (out // size) if whole else _nearest(x, rounding)
+        base = nearest if method == "nearest_neighbor" else math.floor(x)
         taps = {"nearest_neighbor": [1.0], "linear": [1 - (x - base), x - base]}.get(method)
         first = base
         if taps is None:

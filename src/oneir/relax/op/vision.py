@@ -29,8 +29,8 @@ def all_class_non_max_suppression(
     `boxes` (batch, boxes, 4) are two opposite corners each, `scores` (batch, classes, boxes). At most
     `max_output_boxes_per_class` stay, of scores above `score_threshold`, none of which overlap by more than
     `iou_threshold`, as intersection over union. "onnx" gives rows (image, class, box), in descending order of scores
-    for each image and class, and how many of them count; "tensorflow" gives for each image rows (class, box), their
-    scores, and how many of them count.
+    for each image and class, and how many there are; rows of -1 follow. "tensorflow" gives for each image rows
+    (class, box), their scores, and how many there are.
     """
     if output_format not in ("onnx", "tensorflow"):
         raise InvalidValue(
@@ -90,7 +90,7 @@ def _reference(
             stay[-1] += [(kind, box) for box in kept]
     if output_format == "onnx":
         rows = [(image, *row) for image, found in enumerate(stay) for row in found]
-        result = np.zeros((batch * classes * count, 3), np.int64)
+        result = np.full((batch * classes * count, 3), -1, np.int64)
         result[: len(rows)] = np.asarray(rows, np.int64).reshape(-1, 3)
         return [result, np.asarray([len(rows)])]
     indices, chosen = np.zeros((batch, classes * count, 2), np.int64), np.zeros((batch, classes * count), scores.dtype)
