@@ -11,7 +11,7 @@ import oneir
 from oneir import relax
 from oneir.ir.transform import PassContext, module_pass
 from oneir.relax import BlockBuilder, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from oneir.runtime.error import AssertionFailure, InvalidValue, WellFormedError
+from oneir.runtime.error import AssertionFailure, InterpreterError, InvalidValue, WellFormedError
 from oneir.runtime.object import ShapeTuple
 from oneir.script import ir as I
 from oneir.script import relax as R
@@ -212,6 +212,16 @@ def test_the_pass_that_breaks_a_graph_is_named():
         replaced_by(graph(relax.op.exp, VECTOR))(before)
         with pytest.raises(AssertionFailure, match="the pass Break changes what `main` computes: "):
             replaced_by(after, "Break")(before)
+
+
+def test_a_pass_after_which_a_graph_cannot_run_is_named():
+    x = relax.Var("x", VECTOR)
+    lies = relax.Function([x], x, TensorStructInfo((64,), "int32"), attrs={"global_symbol": "main"})
+    before, lie = graph(relax.op.exp, VECTOR), replaced_by(oneir.IRModule({"main": lies}), "Lie")
+    refusal = pytest.raises(InterpreterError, match="expected dtype int32, found float32")
+    with PassContext(instruments=[VerifyNumerics()]), refusal as caught:
+        lie(before)
+    assert caught.value.__notes__ == ["while `main` was run as it was before and as it is after the pass Lie"]
 
 
 def test_graphs_that_take_other_arguments_are_not_compared():

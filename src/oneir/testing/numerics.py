@@ -13,7 +13,7 @@ from ..ir.transform import PassInfo
 from ..relax.analysis import BaseCheckResult, struct_info_base_check
 from ..relax.expr import Function
 from ..relax.struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from ..runtime.error import AssertionFailure, TypeMismatch
+from ..runtime.error import AssertionFailure, InterpreterError, TypeMismatch
 from ..runtime.object import ShapeTuple
 from ..tir.function import PrimFunc
 from .inputs import random_inputs
@@ -170,6 +170,9 @@ class VerifyNumerics(PassInstrument):
                 assert_same_numbers(before, mod, entry=name, seed=self.seed)
             except AssertionFailure as failure:
                 raise AssertionFailure(f"the pass {info.name} changes what `{name}` computes: {failure}") from failure
+            except InterpreterError as error:
+                error.add_note(f"while `{name}` was run as it was before and as it is after the pass {info.name}")
+                raise
 
 
 def _comparable(old: Any, new: Any) -> bool:
