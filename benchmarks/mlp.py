@@ -62,7 +62,7 @@ def in_onnx_runtime(model: torch.nn.Module, x: np.ndarray) -> Any:
             nodes.append(helper.make_node("Relu", [value], [result]))
         value = result
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
-    outputs = [helper.make_tensor_value_info(value, TensorProto.FLOAT, None)]
+    outputs = [helper.make_tensor_value_info(value, TensorProto.FLOAT, (len(x), None))]
     graph = helper.make_graph(nodes, "mlp", inputs, outputs, weights)
     text = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     text.ir_version = 8

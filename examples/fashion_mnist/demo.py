@@ -2,8 +2,8 @@
 
     python -m examples.fashion_mnist.demo [--picture FILE.png]
 
-Shows each model as a graph, before and after the pipeline, compiles it, classifies the images, compares with PyTorch, and
-saves a picture of some images with what the CNN says of them.
+Shows each model as a graph, before and after the pipeline, compiles it, classifies the images, compares with PyTorch,
+and saves a picture of some images with what the CNN says of them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def save_picture(path: Path, predictions: np.ndarray) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--picture", type=Path, default=Path("build/fashion_mnist.png"), help="where to save the picture")
+    parser.add_argument("--picture", type=Path, default=Path("build/fashion_mnist.png"), help="where to save it")
     options = parser.parse_args()
     table = Table(title="1,000 test images, and one image at a time")
     for column in ("model", "accuracy", "PyTorch's", "same answers", "compiled in s", "us", "PyTorch us", "NumPy us"):

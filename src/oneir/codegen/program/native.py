@@ -52,7 +52,7 @@ from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.op import handle_add_byte_offset, reinterpret
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, SeqStmt, Stmt
-from ...tir.stmt_functor import renew_defs
+from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import written_buffers
 
 ALIGNMENT = 64
@@ -341,13 +341,12 @@ class _Translator:
                 return handler(self, call.args)
         raise NotNative(f"`{call}` needs the virtual machine")
 
-    def kernel(self, callee: GlobalVar, args: list[_Value]) -> None:
+    def kernel(self, callee: GlobalVar, args: list[_Value]) -> _Value:
         func = self.mod.functions.get(callee)
         if not isinstance(func, PrimFunc):
             raise NotNative(f"the graph function `{callee.name_hint}` is called")
-        if func.attrs.get("tir.is_host_func") and args == [None]:
-            self.shape_function(func)
-            return
+        if func.attrs.get("tir.is_host_func"):
+            return self.host_function(func, args)
         extra = kernel_params(func)
         self.kernels.add(callee)
         symbols: dict[TirVar, PrimExpr] = {}
@@ -373,8 +372,11 @@ class _Translator:
 
         self.steps.append(step)
 
-    def shape_function(self, func: PrimFunc) -> None:
-        """Computes symbolic extents out of known ones, as expressions."""
+    def host_function(self, func: PrimFunc, args: list[_Value]) -> PrimExpr | None:
+        """Computes symbolic extents out of known ones, in the heap or as a result, as expressions."""
+        result = func.body.value if isinstance(func.body, Evaluate) else None
+        if isinstance(result, TirCall) and isinstance(result.op, Op) and result.op.name == "tir.ret":
+            return self.analyzer.simplify(substitute(result.args[0], dict(zip(func.params, args, strict=True))))
         stores = func.body.seq if isinstance(func.body, SeqStmt) else [func.body]
         load = _Loads(self.slots)
         for store in stores:
