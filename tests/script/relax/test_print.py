@@ -178,11 +178,16 @@ def main(c: R.Tensor((), dtype="bool"), x: R.Tensor((1,), dtype="float32")) -> R
 @R.function
 def main(x: R.Tensor((2, 3), dtype="float32")) -> R.Tensor((2, 3), dtype="float32"):
     n = T.int64()
+    # from tvm.script import relax as R
+
     @R.function
     def inner(y: R.Tensor((2, 3), dtype="float32")) -> R.Tensor((2, 3), dtype="float32"):
         R.func_attr({"Composite": "c"})
         z: R.Tensor((2, 3), dtype="float32") = R.add(x, y)
         return z
+
+    # from tvm.script import tir as T
+    # from tvm.script import relax as R
 
     @R.function(pure=False)
     def again(c: R.Tensor((), dtype="bool"), s: R.Tensor((n,), dtype="float32")) -> R.Tensor((n,), dtype="float32"):

@@ -179,19 +179,19 @@ def main(x: R.Tensor(("m * n", "m"), "float32"), y: R.Tensor(("n",))) -> R.Tenso
     assert func.body.blocks[0].bindings[1].value.values[0].a.a is m
 
 
-def test_the_body_says_the_dtype_of_a_symbolic_variable():
+def test_the_body_says_what_kind_a_symbolic_variable_is():
     func = from_source(
         """
 @R.function
 def main(x: R.Tensor(("m", "n"))):
-    m = T.int32()
+    m = T.int64()
     n = T.int64(is_size_var=True)
     return x
 """
     )
     m, n = func.params[0].struct_info.extents
-    assert m.dtype == "int32" and isinstance(n, SizeVar)
-    assert "    m = T.int32()\n    n = T.int64(is_size_var=True)\n" in func.script()
+    assert type(m) is tir.Var and isinstance(n, SizeVar)
+    assert "    m = T.int64()\n    n = T.int64(is_size_var=True)\n" in func.script()
 
 
 def test_variables_of_python_are_extents():
@@ -257,6 +257,7 @@ class M:
         return x
 """
     )
+    assert all(var.struct_info == func.struct_info for var, func in module.functions.items())
     assert str(module["second"].ret_struct_info) == 'R.Tuple(R.Tensor((4,), dtype="float32"), R.Object)'
 
 

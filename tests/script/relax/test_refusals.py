@@ -177,6 +177,17 @@ def test_blocks_and_branches(body: str, message: str, place: str):
             "R.Tensor((2,), 'int8', 'cuda:1')",
         ),
         ("def main(x: R.Object):\n    y = x", "`main` returns nothing; end it with `return`", "def main(x: R.Object):"),
+        (
+            "def main(x: R.Tensor(('n',))):\n    n = T.int32()\n    return x",
+            "the symbolic extent `n` must be int64, found int32",
+            "T.int32()",
+        ),
+        (
+            "def main(x: R.Object):\n    @R.function\n    def f():\n        R.func_attr({'global_symbol': 'g'})\n"
+            "        return x\n    return x",
+            "`f` is private, so nothing outside can call it by a global_symbol",
+            "return x",
+        ),
         ("def main(x: R.Object):\n    return x\n    return x", "`main` has returned already", "return x"),
         (
             "def main(x: R.Tensor((4,))) -> R.Tensor((5,)):\n    return x",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
+from ...relax.block_builder import function_struct_info
 from ...runtime.error import ParseError, WellFormedError
 from ...tir.function import PrimFunc
 from .evaluator import Evaluator
@@ -118,6 +119,7 @@ class ModuleParser(Evaluator):
                     function = dialect.define(self, item, options)
                 if function is not None:
                     functions[var] = function
+                    var.struct_info_ = function_struct_info(function)
         functions.update(self.added)
         return IRModule(functions, self.attrs, self.global_infos, self.source.span(node))
 
@@ -138,7 +140,7 @@ class ModuleParser(Evaluator):
             target, value = node.targets[0], self.eval(node.value)
             if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
                 var = self.add_member(node, target.id)  # f = R.ExternFunc("env.f")
-                functions[var], var.struct_info_ = value, value.struct_info_
+                functions[var], var.struct_info_ = value, function_struct_info(value)
             else:
                 self.bind_names(target, value)
         elif not isinstance(node, ast.Pass):

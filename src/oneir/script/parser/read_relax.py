@@ -193,7 +193,7 @@ class RelaxParser(Evaluator):
         return self.eval(expression.value)
 
     def declare_symbol(self, name: str) -> None:
-        """Declares a symbolic variable of the function; its dtype is int64 unless the body says otherwise.
+        """Declares a symbolic variable of the function; the body may make it a `SizeVar`.
 
         A name in a longer text may stand for something else that the script knows.
         """
@@ -203,6 +203,8 @@ class RelaxParser(Evaluator):
         var = self.eval(stated) if isinstance(stated, ast.Call) else None
         if not isinstance(var, TirVar):
             var = TirVar(name, "int64")
+        elif var.dtype != "int64":
+            raise self.error(stated, f"the symbolic extent `{name}` must be int64, found {var.dtype}")
         var.name = name
         self.state.symbols[name] = self.scope.names[name] = var
 

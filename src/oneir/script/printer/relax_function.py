@@ -82,8 +82,7 @@ def _var_binding(p: Printer, binding: x.VarBinding) -> None:
         _condition(p, value, f"{define(p, var)}{annotation} = ", binding)
     elif isinstance(value, x.Function):
         p.binding_names.append(define(p, var))
-        p.stmt(value)
-        p.frame.lines.append("")
+        _local_function(p, value)
         p.binding_names.pop()
     else:
         text = p.expr(value)
@@ -92,6 +91,18 @@ def _var_binding(p: Printer, binding: x.VarBinding) -> None:
             return
         annotation = _annotation(p, var, value)
         p.emit(f"{define(p, var)}{annotation} = {text}", binding, var)
+
+
+def _local_function(p: Printer, func: x.Function) -> None:
+    """A function inside of another one, below the comments that are at the top of every function."""
+    lines, start = p.frame.lines, len(p.frame.lines)
+    p.stmt(func)
+    imports = [("tir", p.config.tir_prefix), ("relax", p.config.relax_prefix)]
+    head = [
+        f"{p.frame.pad}# from tvm.script import {name} as {alias}" for name, alias in imports if name in p.used_dialects
+    ]
+    lines[start:start] = [*head, ""]
+    lines.append("")
 
 
 @prints(x.MatchCast)

@@ -33,10 +33,7 @@ class _RelaxDialect:
         parser = RelaxParser(module, function)
         result = parser.parse_function(node, options)
         added = parser.builder.mod.functions
-        var = module.members.get(node.name)
-        if var is not None:
-            var.struct_info_ = result.struct_info
-        elif added:
+        if added and node.name not in module.members:
             raise module.error(node, "R.emit_te adds a function to the module, but this function stands in none")
         module.added.update(added)
         return result

@@ -194,6 +194,8 @@ class FunctionState:
         attrs = dict(self.attrs)
         if not private:
             attrs.setdefault("global_symbol", self.name)
+        elif "global_symbol" in attrs:
+            raise InvalidValue(f"`{self.name}` is private, so nothing outside can call it by a global_symbol")
         body = SeqExpr(blocks, result, span=span)
         return Function(self.params, body, self.result_struct_info(result), self.pure, attrs, span)
 
