@@ -362,7 +362,7 @@ def test_python_of_the_script_runs_while_it_is_read():
 
 def test_a_public_module_of_earlier_releases():
     text = "@tvm.script.ir_module\nclass MyModule:\n    @R.function\n    def main(x: Object):\n        return x\n"
-    assert isinstance(from_source(text, {"tvm": oneir}), IRModule)
+    assert isinstance(from_source(text), IRModule)
 
 
 def test_the_vocabulary_goes_by_several_names():

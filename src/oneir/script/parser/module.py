@@ -219,7 +219,7 @@ def verify(program: Any) -> None:
 def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
     """The function or module that a text defines; of several definitions the last.
 
-    The text may import; `I`, `T`, `R` and `tir` are known without. `extra_vars` are further names.
+    The text may import; `I`, `T`, `R`, `tir` and `tvm` are known without. `extra_vars` are further names.
     """
     source = source_of_text(program if program[:1] not in (" ", "\t", "\n") else textwrap.dedent(program))
     known = (dict(extra_vars or {}), _known_names(), vars(builtins))
@@ -227,10 +227,11 @@ def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check
 
 
 def _known_names() -> dict[str, Any]:
-    script = sys.modules[__name__.rsplit(".", 2)[0]]
-    known = {"I": script.ir, "T": script.tir, "tir": importlib.import_module("oneir.tir.op")}
-    relax = getattr(script, "relax", None)
-    return {**known, "R": relax} if relax is not None else known
+    package, script = importlib.import_module("oneir"), importlib.import_module("oneir.script")
+    return {
+        **{"I": script.ir, "ir": script.ir, "T": script.tir, "tir": importlib.import_module("oneir.tir.op")},
+        **{"R": script.relax, "relax": script.relax, "tvm": package, "oneir": package},
+    }
 
 
 class TextParser(ModuleParser):
