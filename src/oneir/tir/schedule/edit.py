@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...ir.expr import Var
 from ...ir.visitor import Mapper
 from ..block_scope import StmtSRef
-from ..buffer import Buffer
 from ..stmt import (
     AllocateConst,
     Block,
@@ -39,6 +39,17 @@ class BlockEdit(Mapper):
         if new is not old:
             self.reuse[old] = new
         return new
+
+
+class SubstituteEdit(BlockEdit):
+    """Puts other values in the place of variables."""
+
+    def __init__(self, values: Mapping[Var, Any]):
+        super().__init__()
+        self.values = values
+
+    def visit_Var(self, var: Var) -> Any:
+        return self.values.get(var, var)
 
 
 class ScopeEdit:
@@ -111,25 +122,3 @@ def removable(state: ScheduleState, block: StmtSRef) -> Stmt:
             above.stmt,
         )
     return stmt
-
-
-class ReplaceBuffers(BlockEdit):
-    """Puts other buffers in the place of some, in accesses, regions, matches and pointers; not where they are
-    allocated.
-    """
-
-    def __init__(self, buffers: Mapping[Buffer, Buffer]):
-        super().__init__()
-        self.buffers = dict(buffers)
-        self.pointers = {old.data: new.data for old, new in buffers.items()}
-
-    def visit_Buffer(self, buffer: Buffer) -> Any:
-        return self.buffers.get(buffer, buffer)
-
-    def visit_Var(self, var: Any) -> Any:
-        return self.pointers.get(var, var)
-
-    def visit_Block(self, block: Block) -> Any:
-        allocated = block.alloc_buffers
-        new = self.generic_visit(block)
-        return self.changed(block, new.replace(alloc_buffers=allocated))

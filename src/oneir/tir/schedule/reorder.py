@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from ..block_scope import StmtSRef
 from ..stmt import For
 from .base import ScheduleBase
-from .conditions import as_loop, check_affine_binding, only_spatial_and_reduction, scope_root_of
+from .conditions import as_block, as_loop, check_affine_binding, only_spatial_and_reduction, scope_root_of
 from .domain import loops_above, uses
 from .error import PrimitiveError
 from .instruction import InstructionKind
-from .random_variable import LoopRV
+from .random_variable import BlockRV, LoopRV
 from .state import ScheduleState
 
 
@@ -97,7 +98,25 @@ def check_independent(state: ScheduleState, order: list[For]) -> None:
         inner.discard(loop.loop_var)
 
 
+def reorder_block_iter_var(state: ScheduleState, sref: StmtSRef, new_order: list[int]) -> None:
+    block = as_block(state, sref)
+    count = len(block.iter_vars)
+    if sorted(new_order) != list(range(count)):
+        raise PrimitiveError(
+            state.mod,
+            f"The new order {list(new_order)} is no permutation of the {count} iteration variables of the block {{0}}",
+            block,
+        )
+    realize = state.realize_of(sref)
+    new = block.replace(iter_vars=type(block.iter_vars)(block.iter_vars[i] for i in new_order))
+    values = type(realize.iter_values)(realize.iter_values[i] for i in new_order)
+    state.replace_realize(sref, realize.replace(iter_values=values, block=new))
+
+
 REORDER = InstructionKind("Reorder", "reorder", reorder, ("*",))
+REORDER_BLOCK_ITER_VAR = InstructionKind(
+    "ReorderBlockIterVar", "reorder_block_iter_var", reorder_block_iter_var, ("block",), ("new_order",)
+)
 
 
 class Reorder(ScheduleBase):
@@ -118,3 +137,10 @@ class Reorder(ScheduleBase):
         in, and the variables of the blocks below must be data parallel or reductions, with affine values.
         """
         self.apply(REORDER, ordered_loops)
+
+    def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
+        """Puts the variables of a block in another order: the one that was `new_order[0]`-th comes first.
+
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])     ->     vj, vk, vi = T.axis.remap("SRS", [j, k, i])
+        """
+        self.apply(REORDER_BLOCK_ITER_VAR, [block], [[int(i) for i in new_order]])

@@ -10,18 +10,22 @@ sch.mod.show()
 from __future__ import annotations
 
 from .annotate import Annotate
+from .blockize import Blockize
 from .cache import Cache
 from .compute_at import ComputeAt
 from .inline import Inline
 from .lookup import Lookup
 from .loop_kind import LoopKind
+from .loops import Loops
 from .reduction import Reductions
 from .reorder import Reorder
 from .split_fuse import SplitFuse
 from .storage import Storage
 
 
-class Schedule(Lookup, SplitFuse, Reorder, LoopKind, Annotate, Inline, ComputeAt, Cache, Storage, Reductions):
+class Schedule(
+    Lookup, SplitFuse, Reorder, LoopKind, Annotate, Inline, ComputeAt, Cache, Storage, Reductions, Blockize, Loops
+):
     """Transforms the functions of a module, and records how.
 
     Parameters

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer, IterMapLevel, iter_map_simplify
+from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, Range, Var, as_expr, const
 from ...runtime.error import InvalidValue
@@ -13,7 +14,7 @@ from ..block_scope import StmtSRef
 from ..stmt import BlockRealize, For, ForKind
 from .base import ScheduleBase
 from .conditions import as_loop
-from .domain import loop_domains
+from .domain import loop_domains, uses
 from .edit import BlockEdit
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -163,17 +164,23 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
         if i > 0:
             check_only_child(state, srefs[i - 1], srefs[i])
         check_starts_at_zero(state, loop)
+        used = uses(loop.extent, {outer.loop_var for outer in loops[:i]})
+        if used is not None:
+            raise PrimitiveError(
+                state.mod,
+                f"The extent of the loop {{0}} is dependent on the loop {used.name} to be fused with it",
+                loop,
+            )
     dtype = next((loop.loop_var.dtype for loop in loops if loop.loop_var.dtype == "int64"), loops[0].loop_var.dtype)
     fused = Var("_".join(loop.loop_var.name for loop in loops) + "_fused", dtype)
-    rest: PrimExpr = fused
     values: dict[Var, PrimExpr] = {}
     extent: PrimExpr = const(1, dtype)
-    for loop in reversed(loops):
-        size = ops.cast(dtype, loop.extent)
-        values[loop.loop_var] = ops.cast(loop.loop_var.dtype, ops.floormod(rest, size))
-        rest = ops.floordiv(rest, size)
-    for loop in loops:
-        extent = ops.multiply(extent, ops.cast(dtype, loop.extent))
+    for i, loop in reversed(list(enumerate(loops))):
+        below, extent = extent, ops.multiply(extent, ops.cast(dtype, loop.extent))
+        value: PrimExpr = fused if i == 0 else ops.floormod(fused, extent)
+        if is_number(loop.extent, 1):
+            value = const(0, dtype)
+        values[loop.loop_var] = ops.cast(loop.loop_var.dtype, ops.floordiv(value, below))
     extent = Analyzer().simplify(extent)
     domains = {**loop_domains(srefs[0].parent), fused: Range.from_min_extent(const(0, dtype), extent)}
     rebind = Rebind(values, domains, preserve_unit_iters)

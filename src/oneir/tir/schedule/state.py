@@ -223,6 +223,18 @@ class ScheduleState(Object):
         if self.debug_mask:
             verify(self)
 
+    def replace_realize(
+        self, block_sref: StmtSRef, realize: BlockRealize, block_sref_reuse: Mapping[Block, Block] | None = None
+    ) -> None:
+        """Puts another block, with other values for its variables, in the place of a block, which keeps its handle."""
+        reuse = {**(block_sref_reuse or {}), block_sref.stmt: realize.block}
+        if block_sref.parent is not None:
+            self.replace(block_sref, realize, reuse)
+            return
+        var, func = self.function_of(block_sref)
+        self.replace(block_sref, realize.block, reuse)
+        self.update_function(var, func.replace(body=realize))
+
     def scope_of(self, sref: StmtSRef) -> StmtSRef:
         """The nearest block that is the statement itself or around it."""
         while not isinstance(sref.stmt, Block):
