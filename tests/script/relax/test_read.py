@@ -207,9 +207,9 @@ def test_variables_of_python_are_extents():
 
 def test_a_shape_that_is_a_parameter():
     text = "@R.function\ndef main(s: R.Shape(ndim=2), x: R.Tensor(s, 'int8')):\n    return x"
-    func = from_source(text, check_well_formed=False)
+    func = from_source(text)
     assert func.params[1].struct_info.shape is func.params[0]
-    assert_structural_equal(from_source(func.script(), check_well_formed=False), func)
+    assert_structural_equal(from_source(func.script()), func)
 
 
 # -- functions and modules --

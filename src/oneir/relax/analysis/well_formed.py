@@ -122,6 +122,8 @@ class _Checker:
         with self.variables.nested():
             for param in func.params:
                 self._declare_symbols(param.struct_info_)
+            # A shape that is a parameter itself is defined as one.
+            self.variables.known.difference_update(func.params)
             for param in func.params:
                 self._parameter(param)
             self.struct_info(func.ret_struct_info, "the result")
