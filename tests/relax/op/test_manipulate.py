@@ -78,6 +78,9 @@ def tensors(*infos: Any) -> relax.Tuple:
         (lambda: op.collapse_sum_to(var((2, 3, 4)), (3, 1)), tensor((3, 1))),
         (lambda: op.collapse_sum_like(var((2, N, 4)), var((N, 1))), tensor((N, 1))),
         (lambda: op.collapse_sum_like(var(), var(ndim=2)), tensor(ndim=2)),
+        (lambda: op.layout_transform(var((N, 8)), lambda i, j: (j // 4, i, j % 4)), tensor((2, N, 4))),
+        (lambda: op.layout_transform(var((3, 7)), lambda i, j: (j // 4, i, j % 4), 0), tensor((2, 3, 4))),
+        (lambda: op.layout_transform(var(), lambda i, j: (j // 4, i, j % 4)), tensor(ndim=3)),
     ],
 )
 def test_struct_info(call: Any, expected: Any) -> None:
@@ -165,6 +168,37 @@ def test_sums_of_what_was_repeated(target: tuple[int, ...]) -> None:
     check(op.collapse_sum_like, x, np.zeros(target, "float32"), torch_function=lambda a, b: a.sum_to_size(b.shape))
 
 
+def blocked(i: Any, j: Any) -> Any:
+    return j // 4, i, j % 4
+
+
+def test_layouts() -> None:
+    x = random((3, 8))
+    run = check(lambda a: op.layout_transform(a, blocked), x)
+    np.testing.assert_array_equal(run.native, x.reshape(3, 2, 4).transpose(1, 0, 2))
+    assert "te_layout_transform[v_i1 // T.int64(4), v_i0, v_i1 % T.int64(4)] = a0[v_i0, v_i1]" in str(run.module)
+    check(lambda a, n: op.layout_transform(a, blocked), x, shapes={0: ("n", 8)})
+    check(lambda a: op.layout_transform(a, lambda i, j: (j, i)), random((3, 8), "int8"))
+
+
+def test_layouts_with_padding() -> None:
+    x = random((3, 7))
+    run = check(lambda a: op.layout_transform(a, blocked, 2.0), x)
+    assert (run.native[1, :, 3] == 2).all() and run.native.shape == (2, 3, 4)
+    assert [v.name_hint for v in run.module.functions] == ["te_layout_transform_with_pad"]
+    check(lambda a: op.layout_transform(a, blocked), x)
+
+
+def test_axis_separators_are_those_of_the_buffers() -> None:
+    builder = relax.BlockBuilder()
+    call: Any = op.layout_transform(var((3, 8)), blocked, None, [1, 2], [1])
+    normal: Any = builder.normalize(call)
+    normal.op.get_attr("FLegalize")(builder, normal)
+    (variable, func) = next(iter(builder.get().functions.items()))
+    assert isinstance(func, tir.PrimFunc) and variable.name_hint == "te_layout_transform_axis_separator"
+    assert [list(func.buffer_map[p].axis_separators) for p in func.params] == [[1], [1, 2]]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -192,6 +226,8 @@ def test_sums_of_what_was_repeated(target: tuple[int, ...]) -> None:
         (lambda: op.split(var((2, 3)), 2, 2), "axis 2 is outside"),
         (lambda: op.flip(var((2, 3)), 2), "relax.flip: axis 2 is outside"),
         (lambda: op.repeat(var((2, 3)), 2, 2), "relax.repeat: axis 2 is outside"),
+        (lambda: op.layout_transform(var((2, 3, 4)), blocked), "the index map takes 2 indices, the tensor has 3"),
+        (lambda: op.layout_transform(var((2, 3)), blocked, relax.PrimValue(1)), "pad_value must be of the tensor's"),
         (lambda: op.collapse_sum_to(var((2, 3)), (2,)), "which is not known to broadcast to it"),
     ],
 )

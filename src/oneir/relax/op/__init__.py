@@ -1,5 +1,9 @@
 """The operators of graphs, a family a file; `registry.py` says how one is registered."""
 
+from ...runtime.vm.builtins import render as render_object
+from ...runtime.vm.builtins import run_assert as relax_assert_op
+from ...runtime.vm.builtins import run_print as relax_print
+from ...runtime.vm.builtins import shape_to_tensor as relax_shape_to_tensor
 from . import builtin, decomposition, grad, image, memory, nn, vision, vm
 from .base import (
     assert_op,
@@ -66,6 +70,7 @@ from .create import (
 from .datatype import astype, wrap_param
 from .gather import gather_elements, gather_nd, index_tensor, meshgrid, one_hot
 from .index import dynamic_strided_slice, strided_slice, take
+from .layout_transform import layout_transform
 from .linear_algebra import einsum, linear, matmul, outer
 from .manipulate import (
     broadcast_to,
@@ -85,6 +90,7 @@ from .manipulate import (
 )
 from .mask import masked_fill
 from .qdq import dequantize, quantize
+from .registry import register_gradient
 from .sampling import multinomial_from_uniform
 from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from .search import argmax, argmin, bucketize, where

@@ -150,3 +150,15 @@ def operator(
         return Operator(name, function, pure, pattern)
 
     return register
+
+
+def register_gradient(op_name: str, fgradient: Callable[..., Any] | None = None, level: int = 10) -> Any:
+    """Registers the gradient of an operator by its name, `rule(orig_var, orig_call, output_grad, builder)`; a decorator
+    if no rule is given. Of several, the one of the highest level stays.
+    """
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        Op.get(op_name).set_attr("FGradient", rule, level)
+        return rule
+
+    return register if fgradient is None else register(fgradient)

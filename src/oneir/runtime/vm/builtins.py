@@ -392,14 +392,15 @@ def call_py_func(call: tuple[str, tuple[Any, ...]]) -> Any:
 # What operators of graphs do at run time -----------------------------------------------------------------------------
 
 
-def _render(value: Any) -> str:
+def render(value: Any) -> str:
+    """A value as `relax.run.print` shows it."""
     if isinstance(value, (tuple, list)) and not isinstance(value, ShapeTuple):
-        return f"({', '.join(map(_render, value))})"
+        return f"({', '.join(map(render, value))})"
     return str(value)
 
 
 def _formatted(format_str: str, values: tuple[Any, ...], separator: str) -> str:
-    texts = [_render(value) for value in values]
+    texts = [render(value) for value in values]
     return format_str.format(*texts) if format_str else separator.join(texts)
 
 
