@@ -14,7 +14,7 @@ from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ..common import PARAMS
 from . import operators
 from .dtypes import dtype_name
-from .importer import Importer, share
+from .importer import Importer, fields_of, is_tensor, share
 from .symbolic import as_prim_expr
 
 _ADVICE = (
@@ -133,6 +133,8 @@ class _ProgramImporter(Importer):
             return
         name, overload = operators.name_of(node.target)
         self.call(node, name, overload, node.args, node.kwargs)
+        if node in self.env:
+            self.verify(node, f"{name}.{overload}", self.env[node], node.meta.get("val"))
         if node not in self.env:
             self.stand_in(node)
             return
@@ -140,6 +142,23 @@ class _ProgramImporter(Importer):
         while operators.is_in_place(written.target):
             written = written.args[0]
             self.env[written] = self.env[node]
+
+    def verify(self, node: Any, operator: str, value: Any, example: Any) -> None:
+        """Refuses a node whose value has not the shape and dtype that PyTorch says."""
+        if isinstance(example, (list, tuple)):
+            for part, expected in zip(fields_of(value), example, strict=False):
+                self.verify(node, operator, part, expected)
+        if not is_tensor(value) or not hasattr(example, "dtype") or node not in self.env:
+            return
+        found, dtype = self.shape(value), dtype_name(example.dtype)
+        expected = [as_prim_expr(extent, self.symbols) for extent in example.shape]
+        differs = len(found) != len(expected) or any(
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, expected, strict=True)
+        )
+        if differs or self.dtype(value) != dtype:
+            del self.env[node]
+            reason = f"it gives {self.dtype(value)} of shape {found}, but PyTorch {dtype} of shape {expected}"
+            self.refuse(node, operator, f"the importer does not know this use of the operator: {reason}")
 
     def attribute(self, node: Any) -> Any:
         """A tensor that the graph module holds."""

@@ -51,6 +51,34 @@ def from_fx(
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
+# Functions and methods whose result may share the memory of their argument.
+_VIEWS = frozenset(
+    {
+        "chunk",
+        "contiguous",
+        "detach",
+        "expand",
+        "expand_as",
+        "flatten",
+        "getitem",
+        "movedim",
+        "narrow",
+        "permute",
+        "reshape",
+        "select",
+        "split",
+        "squeeze",
+        "t",
+        "transpose",
+        "unbind",
+        "unflatten",
+        "unsqueeze",
+        "view",
+        "view_as",
+    }
+)
+
+
 class _TraceImporter(Importer):
     """Imports one traced module."""
 
@@ -64,6 +92,7 @@ class _TraceImporter(Importer):
         super().__init__({name: convert for name, convert in custom.items() if isinstance(name, str)})
         self.custom_modules = {kind: convert for kind, convert in custom.items() if not isinstance(kind, str)}
         self.model, self.keep_params = model, keep_params
+        self.written: dict[Any, Any] = {}
         self.modules = dict(model.named_modules())
         self.inputs = [
             Var(f"inp_{i}", TensorStructInfo(list(shape), dtype_name(dtype)))
@@ -118,8 +147,9 @@ class _TraceImporter(Importer):
         else:
             name = node.target if node.op == "call_method" else _function_name(node.target)
             self.call(node, name, "", node.args, node.kwargs)
-            if name.endswith("_") and not name.endswith("__") and find_converter(name[:-1]) and node in self.env:
-                self.env[node.args[0]] = self.env[node]
+            in_place = name.endswith("_") and not name.endswith("__") and find_converter(name[:-1]) is not None
+            if in_place or node.kwargs.get("inplace"):
+                self.write(node)
 
     def convert_module(self, node: Any, module: Any) -> None:
         custom = self.custom_modules.get(type(module))
@@ -128,9 +158,24 @@ class _TraceImporter(Importer):
                 self.env[node] = custom(node, self)
             else:
                 self.env[node] = call_module(self, module, self.value(node.args), self.value(node.kwargs))
+                if getattr(module, "inplace", False):
+                    self.write(node)
         except (Refused, OneIRError) as error:
             kind = type(module)
             self.refuse(node, f"{kind.__module__}.{kind.__qualname__} ({node.target})", str(error))
+
+    def write(self, node: Any) -> None:
+        """Gives what a node writes into, and what that was written into before, the new value."""
+        written = node.args[0]
+        if _function_name(written.target) in _VIEWS or any(
+            _function_name(user.target) in _VIEWS and user in self.env for user in written.users
+        ):
+            self.refuse(node, _function_name(node.target), "a write into what shares memory with other values")
+        if node in self.env:
+            self.written[node] = written
+            while written is not None:
+                self.env[written] = self.env[node]
+                written = self.written.get(written)
 
     def output(self, result: Any, unwrap: bool, no_bind: bool) -> Any:
         if isinstance(result, dict):

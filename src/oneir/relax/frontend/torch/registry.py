@@ -65,15 +65,17 @@ def find_converter(name: str, overload: str = "") -> Converter | None:
 
 def call_converter(function: Converter, g: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls a converter; arguments that it does not know are refused."""
-    # A function that PyTorch lets write into a given tensor is called without one.
-    kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED and not (k == "out" and v is None)}
-    names = list(inspect.signature(function).parameters)
+    kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}
+    signature = inspect.signature(function)
+    names = list(signature.parameters)
+    # What is None was not given.
+    kwargs = {k: v for k, v in kwargs.items() if v is not None or k in names}
     for first in ("self", "input"):
         # PyTorch's own name of the first argument.
         if first in kwargs and first not in names and not args:
             args = (kwargs.pop(first),)
     try:
-        inspect.signature(function).bind(g, *args, **kwargs)
+        signature.bind(g, *args, **kwargs)
     except TypeError as error:
         raise Refused(f"the importer does not know these arguments ({error})") from None
     return function(g, *args, **kwargs)

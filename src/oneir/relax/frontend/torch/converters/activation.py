@@ -110,7 +110,7 @@ def tanhshrink(g: Importer, x: Expr) -> Expr:
     return g.emit(op.subtract(x, op.tanh(x)))
 
 
-@converter("threshold")
+@converter("threshold", "_threshold")
 def threshold(g: Importer, x: Expr, threshold: float, value: float) -> Expr:
     """x, or the value where x is not above the threshold."""
     dtype = g.dtype(x)

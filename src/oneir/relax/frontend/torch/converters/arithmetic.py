@@ -58,7 +58,7 @@ def _scaled(g: Importer, x: Any, alpha: Any) -> Any:
     """alpha * x, as an operand."""
     if alpha == 1:
         return x
-    return op.multiply(*unified(x, alpha)) if is_tensor(x) else x * alpha
+    return g.emit(op.multiply(*unified(x, alpha))) if is_tensor(x) else x * alpha
 
 
 @converter("add", "iadd")

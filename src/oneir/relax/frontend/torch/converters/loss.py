@@ -23,38 +23,68 @@ def _reduced(g: Importer, loss: Expr, reduction: Any) -> Expr:
     return g.emit(loss if kind == "none" else op.mean(loss) if kind == "mean" else op.sum(loss))
 
 
-@converter("cross_entropy_loss", "cross_entropy")
+@converter("cross_entropy_loss")
+def cross_entropy_loss(
+    g: Importer,
+    x: Expr,
+    target: Expr,
+    weight: Expr | None = None,
+    reduction: Any = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Expr:
+    """-log(softmax(x)) at the target classes."""
+    if label_smoothing != 0.0:
+        raise Refused("cross_entropy with label_smoothing; write it with log_softmax")
+    if "int" not in g.dtype(target):
+        raise Refused("cross_entropy whose targets are probabilities; write it with log_softmax")
+    logs = op.nn.log_softmax(x, 1 if g.ndim(x) > 1 else 0)
+    return g.emit(op.nn.nll_loss(logs, target, weight, _reduction(reduction), ignore_index))
+
+
+@converter("cross_entropy")
 def cross_entropy(
     g: Importer,
     x: Expr,
     target: Expr,
     weight: Expr | None = None,
-    *args: Any,
-    reduction: Any = None,
+    size_average: None = None,
     ignore_index: int = -100,
+    reduce: None = None,
+    reduction: str = "mean",
     label_smoothing: float = 0.0,
-    size_average: Any = None,
-    reduce: Any = None,
 ) -> Expr:
-    """-log(softmax(x)) at the target classes."""
-    if len(args) in (1, 2, 3) and not isinstance(args[0], bool):
-        # ATen: reduction, ignore_index, label_smoothing.
-        reduction, ignore_index, label_smoothing = [*args, *[1, -100, 0.0][len(args) :]]
-    if label_smoothing != 0.0:
-        raise Refused("cross_entropy with label_smoothing")
-    if "int" not in g.dtype(target):
-        raise Refused("cross_entropy whose targets are probabilities; write it with log_softmax and sum")
-    logs = op.nn.log_softmax(x, 1 if g.ndim(x) > 1 else 0)
-    kind = "mean" if reduction is None else _reduction(reduction)
-    return g.emit(op.nn.nll_loss(logs, target, weight, kind, ignore_index))
+    """The same, with the arguments of `torch.nn.functional.cross_entropy`."""
+    return cross_entropy_loss(g, x, target, weight, reduction, ignore_index, label_smoothing)
 
 
-@converter("nll_loss", "nll_loss_nd")
+@converter("nll_loss.default", "nll_loss_nd")
 def nll_loss(
     g: Importer, x: Expr, target: Expr, weight: Expr | None = None, reduction: Any = 1, ignore_index: int = -100
 ) -> Expr:
     """-x at the target classes."""
     return g.emit(op.nn.nll_loss(x, target, weight, _reduction(reduction), ignore_index))
+
+
+@converter("nll_loss_forward")
+def nll_loss_forward(g: Importer, x: Expr, target: Expr, weight: Expr | None, reduction: Any, ignore_index: int) -> Any:
+    """The same; its second result is for training."""
+    return nll_loss(g, x, target, weight, reduction, ignore_index), None
+
+
+@converter("nll_loss")
+def functional_nll_loss(
+    g: Importer,
+    x: Expr,
+    target: Expr,
+    weight: Expr | None = None,
+    size_average: None = None,
+    ignore_index: int = -100,
+    reduce: None = None,
+    reduction: str = "mean",
+) -> Expr:
+    """The same, with the arguments of `torch.nn.functional.nll_loss`."""
+    return nll_loss(g, x, target, weight, reduction, ignore_index)
 
 
 @converter("mse_loss")

@@ -255,7 +255,7 @@ def local_response_norm(
     shape, rest = g.shape(x), g.ndim(x) - 2
     if rest < 1:
         raise Refused("local_response_norm needs at least three dimensions")
-    squares = op.expand_dims(op.reshape(op.square(x), [shape[0], shape[1], -1]), 1)
+    squares = op.expand_dims(op.reshape(g.emit(op.square(x)), [shape[0], shape[1], -1]), 1)
     padded = op.nn.pad(squares, [0, 0, 0, 0, size // 2, (size - 1) // 2, 0, 0])
     mean = op.nn.avg_pool2d(padded, pool_size=[size, 1], strides=[1, 1])
     mean = op.reshape(mean, shape)

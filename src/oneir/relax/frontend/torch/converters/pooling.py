@@ -119,7 +119,7 @@ def _resize(g: Importer, x: Expr, size: Any, factors: Any, method: str, align_co
         coordinates = "asymmetric"
     else:
         coordinates = "align_corners" if align_corners else "half_pixel"
-    options: dict[str, Any] = {"cubic_alpha": -0.75} if method == "cubic" else {}
+    options: dict[str, Any] = {"rounding_method": "floor"} if method == "nearest_neighbor" else {}
     return g.emit(
         op.image.resize2d(
             x,

@@ -128,7 +128,8 @@ converter("amin")(lambda g, x, dim=(), keepdim=False: g.emit(op.min(x, _axes(dim
 
 def _truth(name: str, reduce: Callable[..., Expr]) -> None:
     def convert(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
-        found = reduce(cast(cast(x, "bool"), "int32"), _axes(dim), keepdims=keepdim)
+        truths = op.astype(cast(x, "bool"), "int32")
+        found = reduce(truths, _axes(dim), keepdims=keepdim)
         return g.emit(op.astype(found, "bool"))
 
     converter(name)(convert)

@@ -369,8 +369,35 @@ def op_index(value: int) -> Expr:
     return const(value, "int64")
 
 
+@converter("broadcast_tensors")
+def broadcast_tensors(g: Importer, *tensors: Any) -> Any:
+    """Tensors repeated to one shape."""
+    values = flat(tensors)
+    shape: list[Any] = []
+    for value in values:
+        own = g.shape(value)
+        shape = [1] * (len(own) - len(shape)) + shape
+        offset = len(shape) - len(own)
+        for i, extent in enumerate(own):
+            if isinstance(shape[offset + i], int) and shape[offset + i] == 1:
+                shape[offset + i] = extent
+    return tuple(expand(g, value, shape) for value in values)
+
+
 @converter("copy")
 def copy(g: Importer, x: Expr, source: Expr) -> Expr:
     """The source in the shape and dtype of x."""
     source = cast(source, g.dtype(x))
     return source if g.shape(source) == g.shape(x) else g.emit(op.broadcast_to(source, as_shape(g.shape(x))))
+
+
+@converter(
+    "_assert_tensor_metadata",
+    "_assert_async",
+    "_assert_scalar",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "_assert",
+)
+def checked_while_tracing(g: Importer, *args: Any, **kwargs: Any) -> None:
+    """What PyTorch wrote down of the example that it traced with: a graph says it in its struct info."""
