@@ -14,12 +14,7 @@ from typing import Any
 from ..op.registry import OpPattern
 
 ELEMENTWISE, BROADCAST, INJECTIVE = OpPattern.ELEMENTWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
-REDUCE, FUSABLE, TUPLE, OPAQUE = (
-    OpPattern.COMM_REDUCE,
-    OpPattern.OUT_EWISE_FUSABLE,
-    OpPattern.TUPLE,
-    OpPattern.OPAQUE,
-)
+REDUCE, FUSABLE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OUT_EWISE_FUSABLE, OpPattern.OPAQUE
 
 
 class FusionNode:
@@ -64,7 +59,7 @@ class FusionGraph:
     def partition(self, max_depth: int) -> None:
         """Forms the groups, of at most `max_depth` nodes."""
         self._find_dominators()
-        for phase in range(3):
+        for phase in range(2):
             for node in self.nodes:
                 self._fuse(node, phase, max_depth)
 
@@ -87,13 +82,7 @@ class FusionGraph:
             return
         if self._size_together(node, target) > max_depth:
             return
-        if phase == 2:
-            root = target.root()
-            into_tuple = target.group_pattern is TUPLE and root.group_pattern <= INJECTIVE
-            if pattern <= INJECTIVE and into_tuple and self._path_allows(node, target, lambda p, end: p <= INJECTIVE):
-                self._commit(node, target)
-            return
-        if node.root() is target.root() or target.group_pattern is TUPLE:
+        if node.root() is target.root():
             return
         if pattern is FUSABLE:
             if phase == 0 and node.path_pattern is ELEMENTWISE:
@@ -101,7 +90,7 @@ class FusionGraph:
         elif pattern <= BROADCAST:
             if node.path_pattern <= INJECTIVE or node.path_pattern is REDUCE:
                 self._try(node, target, lambda p, end: p <= INJECTIVE or (end and p in (REDUCE, FUSABLE)))
-        elif pattern in (INJECTIVE, TUPLE) and phase == 1:
+        elif pattern is INJECTIVE and phase == 1:
             self._try(node, target, lambda p, end: p <= INJECTIVE)
 
     def _try(self, node: FusionNode, target: FusionNode, allows: Callable[[OpPattern, bool], bool]) -> None:

@@ -1,19 +1,22 @@
 """FoldConstant: what is computed from constants alone is computed while compiling.
 
-Operators are evaluated by their NumPy reference; calls of loops are compiled and run.
+Operators of dataflow blocks are evaluated by their NumPy reference; calls of loops are compiled and run, wherever they
+stand.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ir.expr import GlobalVar, IntImm
+from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import Pass
+from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, empty, tensor
 from ...target import codegen
 from ...tir.function import PrimFunc
@@ -32,7 +35,7 @@ from ..expr import (
     Var,
 )
 from ..expr_functor import PyExprMutator
-from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import graph_pass
 
 LARGEST_CREATED = 1024
@@ -58,21 +61,32 @@ class _Folder(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op) or not call.op.attrs.get("FPurity"):
             return call
-        extents = _static_shapes(call.struct_info)
-        if extents is None:
-            return call
         if call.op.name == "relax.call_tir":
-            return self.call_tir(call, extents) or call
+            return self.call_tir(call) or call
+        call = self.with_shapes(call)
         reference = call.op.attrs.get("FReference")
-        if reference is None:
+        if reference is None or not self.builder_.current_block_is_dataflow() or not _is_static(call.struct_info):
             return call
         args = [self.value(a) for a in call.args]
         if any(a is None for a in args):
             return call
-        if not any(isinstance(a, (np.ndarray, tuple)) for a in args) and _too_large(extents):
+        created = all(isinstance(a, ShapeTuple) or not isinstance(a, (np.ndarray, tuple)) for a in args)
+        if created and _too_large(call.struct_info):
             return call
         result = reference(*args, **call.attrs.values_by_name)
         return as_constant(result, call.struct_info)
+
+    def with_shapes(self, call: Call) -> Call:
+        """The call with the shapes themselves in place of variables that are bound to them."""
+        args = []
+        for a in call.args:
+            bound = self.lookup_binding(a) if isinstance(a, Var) else None
+            args.append(bound if isinstance(bound, ShapeExpr) else a)
+        if all(new is old for new, old in zip(args, call.args, strict=True)):
+            return call
+        normalized = self.builder_.normalize(call.replace(args=args))
+        assert isinstance(normalized, Call)
+        return normalized
 
     def value(self, expr: Expr) -> Any:
         """The NumPy value of an argument; None where it is not known."""
@@ -84,27 +98,29 @@ class _Folder(PyExprMutator):
         if isinstance(expr, (StringImm, DataTypeImm)):
             return expr.value
         if isinstance(expr, PrimValue):
-            return expr.value.value if isinstance(expr.value, IntImm) else None
+            return expr.value.value if isinstance(expr.value, (IntImm, FloatImm)) else None
         if isinstance(expr, ShapeExpr):
-            known = all(isinstance(v, IntImm) for v in expr.values)
-            return tuple(int(v) for v in expr.values) if known else None  # type: ignore
+            extents = _numbers(expr.values)
+            return None if extents is None else ShapeTuple(extents)
         if isinstance(expr, Tuple):
             fields = tuple(self.value(f) for f in expr.fields)
             return None if any(f is None for f in fields) else fields
         return None
 
-    def call_tir(self, call: Call, extents: list[tuple[int, ...]]) -> Expr | None:
+    def call_tir(self, call: Call) -> Expr | None:
         """The constants that loops compute; None where they cannot be run now."""
         callee, args, *symbolic = call.args
-        if symbolic or not isinstance(callee, GlobalVar) or not isinstance(args, Tuple):
+        infos = _tensors(call.struct_info)
+        if symbolic or not isinstance(callee, GlobalVar) or not isinstance(args, Tuple) or not infos:
             return None
         func = self.mod.functions.get(callee)
         tensors = [self.constant(a) for a in args.fields]
-        if not isinstance(func, PrimFunc) or any(t is None for t in tensors):
+        shapes = [_numbers(i.extents) for i in infos]
+        if not isinstance(func, PrimFunc) or any(t is None for t in tensors) or None in shapes:
             return None
-        if not tensors and _too_large(extents):
+        if not tensors and _too_large(call.struct_info):
             return None
-        outputs = [empty(s, i.dtype) for s, i in zip(extents, _tensors(call.struct_info), strict=True)]
+        outputs = [empty(s, i.dtype) for s, i in zip(shapes, infos, strict=True) if s is not None]
         codegen.builder()(func.with_attr("global_symbol", "main"))["main"](*tensors, *outputs)
         constants = [Constant(o) for o in outputs]
         return Tuple(constants) if isinstance(call.struct_info, TupleStructInfo) else constants[0]
@@ -132,26 +148,33 @@ def _tensors(info: StructInfo) -> list[TensorStructInfo]:
     return [f for f in fields if isinstance(f, TensorStructInfo)]
 
 
-def _static_shapes(info: StructInfo) -> list[tuple[int, ...]] | None:
-    """The shapes of a tensor or a tuple of tensors, where all extents are numbers."""
-    shapes = []
-    for field in info.fields if isinstance(info, TupleStructInfo) else [info]:
-        if not isinstance(field, TensorStructInfo) or field.extents is None:
-            return None
-        if not all(isinstance(e, IntImm) for e in field.extents):
-            return None
-        shapes.append(tuple(e.value for e in field.extents if isinstance(e, IntImm)))
-    return shapes
+def _numbers(extents: Sequence[PrimExpr] | None) -> tuple[int, ...] | None:
+    """Extents as numbers; None where one is symbolic or nothing is known of them."""
+    if extents is None:
+        return None
+    known = tuple(e.value for e in extents if isinstance(e, IntImm))
+    return known if len(known) == len(extents) else None
 
 
-def _too_large(shapes: list[tuple[int, ...]]) -> bool:
-    return sum(map(math.prod, shapes)) > LARGEST_CREATED
+def _is_static(info: StructInfo) -> bool:
+    """Whether it is a tensor or a tuple of tensors, all extents numbers; or a shape."""
+    if isinstance(info, TupleStructInfo):
+        return all(map(_is_static, info.fields))
+    if isinstance(info, TensorStructInfo):
+        return _numbers(info.extents) is not None
+    return isinstance(info, ShapeStructInfo)
+
+
+def _too_large(info: StructInfo) -> bool:
+    return sum(math.prod(_numbers(i.extents) or ()) for i in _tensors(info)) > LARGEST_CREATED
 
 
 def as_constant(value: Any, info: StructInfo) -> Expr:
-    """What a reference gave, as constants of the dtypes that the call was said to give."""
+    """What a reference gave, as a shape or as constants of the dtypes that the call was said to give."""
     if isinstance(info, TupleStructInfo):
         return Tuple([as_constant(v, f) for v, f in zip(value, info.fields, strict=True)])
+    if isinstance(info, ShapeStructInfo):
+        return ShapeExpr(value)
     assert isinstance(info, TensorStructInfo)
     array = np.asarray(value)
     if str(array.dtype) != info.dtype:

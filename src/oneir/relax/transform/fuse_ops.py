@@ -124,18 +124,16 @@ class _Fuser(PyExprMutator):
     def add_node(self, graph: FusionGraph, binding: Binding, nodes: dict[Var, FusionNode]) -> FusionNode:
         value = binding.value if isinstance(binding, VarBinding) else None
         if isinstance(value, Call):
-            pattern = edge = pattern_of_call(value, self.mod)
+            pattern = pattern_of_call(value, self.mod)
         elif isinstance(value, TupleGetItem) and value.tuple_value in nodes:
-            pattern = edge = OpPattern.INJECTIVE
-        elif isinstance(value, Tuple):
-            pattern, edge = OpPattern.TUPLE, OpPattern.INJECTIVE
+            pattern = OpPattern.INJECTIVE
         else:
-            pattern = edge = OpPattern.OPAQUE
+            pattern = OpPattern.OPAQUE
         node = graph.add(binding.var, pattern)
         node.escapes = not isinstance(binding.var, DataflowVar)
         for leaf in leaves(binding.value):
             if isinstance(leaf, Var) and leaf in nodes:
-                nodes[leaf].uses.append((node, edge))
+                nodes[leaf].uses.append((node, pattern))
         return node
 
     def emit_group(self, group: _Group, last: Binding) -> None:
@@ -191,12 +189,14 @@ class _Group:
         inner: dict[Expr, Var] = {}
         arguments: list[Expr] = []
         params: list[Var] = []
+        constants = 0
         own = {b.var for b in self.bindings}
         for binding in self.bindings:
             for leaf in leaves(binding.value):
                 if leaf in own or leaf in inner:
                     continue
-                name = leaf.name if isinstance(leaf, Var) else f"param_{len(params)}"
+                name = leaf.name if isinstance(leaf, Var) else f"param_{constants}"
+                constants += not isinstance(leaf, Var)
                 inner[leaf] = Var(name, leaf.struct_info)
                 params.append(inner[leaf])
                 arguments.append(leaf)

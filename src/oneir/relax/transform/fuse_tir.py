@@ -213,12 +213,11 @@ class _Fusion:
             made = self.buffer(info, f"{inner.name}_intermediate")
             outputs.append(made)
             buffers[inner] = made
-        self.allocated += outputs
         body = _Replace(buffers)(func.body)
         if symbols:
             body = substitute(body, symbols)
         root = body.block
-        self.allocated += root.alloc_buffers
+        self.allocated += [*root.alloc_buffers, *outputs]
         self.body.append(_UniqueBlocks(self.block_names)(root.body))
         return outputs
 

@@ -1,0 +1,277 @@
+"""FoldConstant: what is computed from constants alone, and what stays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oneir import relax
+from oneir.relax.transform import FoldConstant, LegalizeOps
+from oneir.script import ir as I
+from oneir.script import relax as R
+from oneir.script import tir as T
+from oneir.testing.check_pass import check_pass
+
+
+def test_a_chain_of_operators_becomes_one_constant() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                a = R.add(R.const([[1, 2], [3, 4]], "float32"), R.const(1, "float32"))
+                b = R.permute_dims(a)
+                gv = R.multiply(x, b)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                gv = R.multiply(x, R.const([[2, 4], [3, 5]], "float32"))
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+
+
+def test_operators_outside_of_dataflow_stay_and_loops_do_not() -> None:
+    @I.ir_module
+    class Operators:
+        @R.function
+        def main() -> R.Tensor((2,), "float32"):
+            a = R.exp(R.const([0, 0], "float32"))
+            return a
+
+    check_pass(FoldConstant(), Operators, Operators)
+
+    @I.ir_module
+    class Loops:
+        @T.prim_func(private=True)
+        def exp(x: T.Buffer((T.int64(2),), "float32"), y: T.Buffer((T.int64(2),), "float32")):
+            for i in range(T.int64(2)):
+                with T.block("exp"):
+                    v = T.axis.spatial(T.int64(2), i)
+                    y[v] = x[v] + T.float32(1)
+
+        @R.function
+        def main() -> R.Tensor((2,), "float32"):
+            cls = Loops
+            a = R.call_tir(cls.exp, (R.const([1, 2], "float32"),), out_sinfo=R.Tensor((2,), "float32"))
+            return a
+
+    @I.ir_module
+    class Expected:
+        @T.prim_func(private=True)
+        def exp(x: T.Buffer((T.int64(2),), "float32"), y: T.Buffer((T.int64(2),), "float32")):
+            for i in range(T.int64(2)):
+                with T.block("exp"):
+                    v = T.axis.spatial(T.int64(2), i)
+                    y[v] = x[v] + T.float32(1)
+
+        @R.function
+        def main() -> R.Tensor((2,), "float32"):
+            return R.const([2, 3], "float32")
+
+    check_pass(FoldConstant(), Loops, Expected)
+
+
+def test_a_part_that_depends_on_nothing_is_folded() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            with R.dataflow():
+                a = R.add(x, R.const([1, 2, 3], "float32"))
+                b = R.subtract(R.const([5, 5, 5], "float32"), R.const([1, 2, 3], "float32"))
+                gv = R.add(a, b)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+            with R.dataflow():
+                a = R.add(x, R.const([1, 2, 3], "float32"))
+                gv = R.add(a, R.const([4, 3, 2], "float32"))
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+
+
+def test_several_results_of_one_call_are_constants_each() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2,), "int32")) -> R.Tensor((2,), "int32"):
+            with R.dataflow():
+                parts = R.split(R.const([1, 2, 3, 4], "int32"), 2, axis=0)
+                first = parts[0]
+                second = parts[1]
+                a = R.add(x, first)
+                gv = R.multiply(a, second)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2,), "int32")) -> R.Tensor((2,), "int32"):
+            with R.dataflow():
+                a = R.add(x, R.const([1, 2], "int32"))
+                gv = R.multiply(a, R.const([3, 4], "int32"))
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+    after = FoldConstant()(LegalizeOps()(Before))
+    assert not any("split" in b.value.script() for b in after["main"].body.blocks[0].bindings)
+
+
+def test_shapes_are_known_where_they_are_used() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor(ndim=2, dtype="float32"):
+            with R.dataflow():
+                s = R.tensor_to_shape(R.const([2, 8], "int64"))
+                gv: R.Tensor(ndim=2, dtype="float32") = R.reshape(x, s)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4, 4), "float32")) -> R.Tensor(ndim=2, dtype="float32"):
+            with R.dataflow():
+                gv = R.reshape(x, R.shape([2, 8]))
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+
+
+def test_a_shape_of_numbers_becomes_a_tensor_and_a_symbolic_one_does_not() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")) -> R.Tuple(R.Tensor((2,), "int64"), R.Tensor((2,), "int64")):
+            n = T.int64()
+            with R.dataflow():
+                a = R.shape_to_tensor(R.shape([2, 3]))
+                b = R.shape_to_tensor(R.shape([n, 3]))
+                gv = (a, b)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")) -> R.Tuple(R.Tensor((2,), "int64"), R.Tensor((2,), "int64")):
+            n = T.int64()
+            with R.dataflow():
+                b = R.shape_to_tensor(R.shape([n, 3]))
+                gv = (R.const([2, 3], "int64"), b)
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+
+
+def test_large_tensors_made_of_nothing_stay_and_small_ones_do_not() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((1025,), "float32")) -> R.Tuple(
+            R.Tensor((2,), "float32"), R.Tensor((1025,), "float32")
+        ):
+            with R.dataflow():
+                a = R.ones((2,), "float32")
+                b = R.ones((1025,), "float32")
+                c = R.add(x, a)
+                d = R.add(y, b)
+                gv = (c, d)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), y: R.Tensor((1025,), "float32")) -> R.Tuple(
+            R.Tensor((2,), "float32"), R.Tensor((1025,), "float32")
+        ):
+            with R.dataflow():
+                b = R.ones((1025,), "float32")
+                c = R.add(x, R.const([1, 1], "float32"))
+                d = R.add(y, b)
+                gv = (c, d)
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+    after = FoldConstant()(LegalizeOps()(Before))
+    (block,) = after["main"].body.blocks
+    assert [b.var.name for b in block.bindings] == ["b", "c", "d", "gv"]
+
+
+def test_what_has_effects_is_random_or_unknown_stays() -> None:
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main() -> R.Object:
+            _ = R.print(R.const(1, "float32"), format="{}")
+            with R.dataflow():
+                a = R.call_pure_packed("test.fresh", R.const(1, "float32"), sinfo_args=R.Tensor((), "float32"))
+                b = R.call_dps_packed("test.fill", (R.const(1, "float32"),), out_sinfo=R.Tensor((), "float32"))
+                gv = R.add(a, b)
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Module, Module, numbers=False)
+
+
+def test_nan_infinities_and_wrapping_are_what_native_code_computes() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main() -> R.Tuple(R.Tensor((3,), "float32"), R.Tensor((2,), "int32"), R.Tensor((2,), "int32")):
+            with R.dataflow():
+                a = R.divide(R.const([1, -1, 0], "float32"), R.const([0, 0, 0], "float32"))
+                b = R.add(R.const([2147483647, 1], "int32"), R.const(1, "int32"))
+                c = R.floor_divide(R.const([7, -7], "int32"), R.const([0, 2], "int32"))
+                gv = (a, b, c)
+                R.output(gv)
+            return gv
+
+    def values(mod) -> list[np.ndarray]:
+        (binding,) = mod["main"].body.blocks[0].bindings
+        return [field.data.numpy() for field in binding.value.fields]
+
+    by_reference = values(FoldConstant()(Module))
+    by_loops = values(FoldConstant()(LegalizeOps()(Module)))
+    for one, other in zip(by_reference, by_loops, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(by_loops[0], np.array([np.inf, -np.inf, np.nan], "float32"))
+    np.testing.assert_array_equal(by_loops[1], [-2147483648, 2])
+    np.testing.assert_array_equal(by_loops[2], [0, -4])
+
+
+def test_constants_in_branches_and_after_binding_of_parameters() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 2), "float32"), w: R.Tensor((2, 3), "float32")) -> R.Tensor((4, 3), "float32"):
+            with R.dataflow():
+                wt = R.permute_dims(w)
+                wtt = R.permute_dims(wt)
+                gv = R.matmul(x, wtt)
+                R.output(gv)
+            return gv
+
+    w = np.arange(6, dtype="float32").reshape(2, 3)
+    after = FoldConstant()(relax.transform.BindParams("main", {"w": w})(Module))
+    (binding,) = after["main"].body.blocks[0].bindings
+    np.testing.assert_array_equal(binding.value.args[1].data.numpy(), w)
