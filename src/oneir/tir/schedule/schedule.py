@@ -21,10 +21,23 @@ from .reduction import Reductions
 from .reorder import Reorder
 from .split_fuse import SplitFuse
 from .storage import Storage
+from .tensorize import Tensorize
 
 
 class Schedule(
-    Lookup, SplitFuse, Reorder, LoopKind, Annotate, Inline, ComputeAt, Cache, Storage, Reductions, Blockize, Loops
+    Lookup,
+    SplitFuse,
+    Reorder,
+    Loops,
+    LoopKind,
+    Annotate,
+    Inline,
+    ComputeAt,
+    Cache,
+    Storage,
+    Reductions,
+    Blockize,
+    Tensorize,
 ):
     """Transforms the functions of a module, and records how.
 

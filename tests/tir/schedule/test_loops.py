@@ -1,0 +1,161 @@
+"""Adding, merging and partitioning loops; the order of a block's variables."""
+
+from __future__ import annotations
+
+import pytest
+from check_schedule import check_schedule
+from schedule_programs import chain, diamond, matmul, symbolic
+
+from oneir.script import tir as T
+from oneir.tir import Schedule, ScheduleError
+
+
+def test_add_unit_loop():
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 10), "float32"), C: T.Buffer((8, 10), "float32")):
+        for u, i, j, k, u_1 in T.grid(1, 8, 10, 12, 1):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    def transform(sch):
+        inner = sch.add_unit_loop(sch.get_block("C"))
+        assert sch.get(inner).loop_var.name == "u"
+        sch.add_unit_loop(sch.get_loops("C")[0])
+
+    check_schedule(matmul, expected, transform)
+
+
+def test_merge():
+    @T.prim_func
+    def expected(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")):
+        B = T.alloc_buffer((6, 8))
+        C1 = T.alloc_buffer((6, 8))
+        C2 = T.alloc_buffer((6, 8))
+        for i, j in T.grid(6, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i_m, j_m in T.grid(6, 8):
+            with T.block("C1"):
+                vi, vj = T.axis.remap("SS", [i_m, j_m])
+                C1[vi, vj] = B[vi, vj] + T.float32(1)
+            with T.block("C2"):
+                vi, vj = T.axis.remap("SS", [i_m, j_m])
+                C2[vi, vj] = B[vi, vj] * B[vi, vj]
+        for i, j in T.grid(6, 8):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = C1[vi, vj] + C2[vi, vj]
+
+    def transform(sch):
+        merged = sch.merge(sch.get_loops("C1")[1], sch.get_loops("C2")[1])
+        assert sch.get(merged).loop_var.name == "j_m"
+
+    check_schedule(diamond, expected, transform)
+
+
+def test_merge_of_a_producer_and_its_consumer():
+    def transform(sch):
+        merged = sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+        assert [sch.get(b).name_hint for b in sch.get_child_blocks(merged)] == ["B", "C"]
+
+    check_schedule(chain, None, transform)
+
+
+def test_merge_refuses():
+    sch = Schedule(diamond, error_render_level="fast")
+    with pytest.raises(ScheduleError, match="nesting depth must be same"):
+        sch.merge(sch.get_loops("C1")[0], sch.get_loops("C2")[1])
+    sch.split(sch.get_loops("C1")[0], [2, 3])
+    with pytest.raises(ScheduleError, match=r"`extent` must be same, but not: tir.For#0 has 2, tir.For#1 has 6"):
+        sch.merge(sch.get_loops("C1")[0], sch.get_loops("C2")[0])
+    with pytest.raises(ScheduleError, match="stands between them and uses their buffers"):
+        sch.merge(sch.get_loops("B")[0], sch.get_loops("D")[0])
+
+    @T.prim_func
+    def shifted(A: T.Buffer((9,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((9,))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi + 1] = A[vi]
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[7 - vi + 1]
+
+    sch = Schedule(shifted)
+    with pytest.raises(ScheduleError, match=r"uses what other iterations of tir.Block#0 write to the buffer B"):
+        sch.merge(sch.get_loops("B")[0], sch.get_loops("C")[0])
+
+
+def test_loop_partition():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8))
+        with T.block("B_i_common"):
+            T.reads(A[0:16, 0:8])
+            T.writes(B[0:16, 0:8])
+            with T.block("B_i0_partition"):
+                T.reads(A[0:2, 0:8])
+                T.writes(B[0:2, 0:8])
+                for i0, j in T.grid(2, 8):
+                    with T.block("B_i0"):
+                        vi, vj = T.axis.remap("SS", [i0, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+            with T.block("B_i1_partition"):
+                T.reads(A[2:16, 0:8])
+                T.writes(B[2:16, 0:8])
+                for i1 in range(2, 16):
+                    for j in range(8):
+                        with T.block("B_i1"):
+                            vi = T.axis.spatial((2, 16), i1)
+                            vj = T.axis.spatial(8, j)
+                            B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    def transform(sch):
+        first, second = sch.loop_partition(sch.get_loops("B")[0], [2])
+        assert sch.get(first).extent.value == 2 and sch.get(second).min.value == 2
+
+    check_schedule(chain, expected, transform)
+    check_schedule(chain, expected, lambda sch: sch.loop_partition(sch.get_loops("B")[0], [2, None]))
+
+
+def test_loop_partition_symbolic():
+    def transform(sch):
+        parts = sch.loop_partition(sch.get_loops("B")[1], [3, 4])
+        assert [sch.get(part).extent.value for part in parts] == [3, 4, 1]
+
+    check_schedule(symbolic, None, transform)
+
+
+def test_loop_partition_refuses_too_many_iterations():
+    sch = Schedule(chain)
+    with pytest.raises(ScheduleError, match=r"The sum of factors 20 is larger than the extent 16 of loop tir.For#0"):
+        sch.loop_partition(sch.get_loops("B")[0], [10, 10])
+
+
+def test_reorder_block_iter_var():
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 10), "float32"), C: T.Buffer((8, 10), "float32")):
+        for i, j, k in T.grid(8, 10, 12):
+            with T.block("C"):
+                vj, vk, vi = T.axis.remap("SRS", [j, k, i])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    check_schedule(matmul, expected, lambda sch: sch.reorder_block_iter_var(sch.get_block("C"), [1, 2, 0]))
+    check_schedule(
+        matmul, matmul, lambda sch: [sch.reorder_block_iter_var(sch.get_block("C"), [1, 2, 0]) for _ in range(3)]
+    )
+    with pytest.raises(ScheduleError, match=r"The new order \[0, 1\] is no permutation of the 3 iteration variables"):
+        sch = Schedule(matmul)
+        sch.reorder_block_iter_var(sch.get_block("C"), [0, 1])
