@@ -13,6 +13,7 @@ from ...ir.container import Array
 from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.module import BaseFunc, IRModule
+from ...ir.op import Op
 from ...ir.transform import ModulePass, Pass, PassInfo
 from ...ir.visitor import Mapper
 from ...runtime.error import UnsupportedError
@@ -26,6 +27,8 @@ from ..op import call_tir
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .dead_code_elimination import DeadCodeElimination
 
+CALL_TIR = Op.get("relax.call_tir")
+
 
 def FuseTIR() -> Pass:
     """A pass that makes TensorIR functions of the graph functions that FuseOps made."""
@@ -36,7 +39,7 @@ def _transform(mod: IRModule) -> IRModule:
     fused: dict[GlobalVar, PrimFunc] = {}
     for var, func in mod.functions.items():
         if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-            fused[var] = _Fusion(mod, func).prim_func()
+            fused[var] = _Fusion(mod, var.name_hint, func).prim_func()
     if not fused:
         return mod
     functions: dict[GlobalVar, BaseFunc] = {var: fused.get(var, func) for var, func in mod.functions.items()}
@@ -105,8 +108,8 @@ class _Replace(Mapper):
 class _Fusion:
     """The TensorIR function of one fused graph function."""
 
-    def __init__(self, mod: IRModule, func: Function):
-        self.mod, self.func = mod, func
+    def __init__(self, mod: IRModule, name: str, func: Function):
+        self.mod, self.name, self.func = mod, name, func
         self.names: dict[str, int] = {}
         self.block_names: dict[str, int] = {}
         self.values: dict[Expr, list[Buffer]] = {}
@@ -191,6 +194,11 @@ class _Fusion:
 
     def inline(self, call: Call) -> list[Buffer]:
         """Adds the blocks of the function that a `call_tir` calls; returns the buffers that it writes."""
+        if call.op is not CALL_TIR:
+            raise UnsupportedError(
+                f"the fused function `{self.name}` can only consist of calls of TensorIR functions, found `{call}`: "
+                "legalize operators before they are fused"
+            )
         callee, args, *symbolic = call.args
         assert isinstance(callee, GlobalVar)
         func = renew_defs(self.mod.functions[callee])
