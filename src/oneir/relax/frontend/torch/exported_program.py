@@ -15,6 +15,7 @@ from ..common import PARAMS
 from . import operators
 from .dtypes import dtype_name
 from .importer import Importer, fields_of, is_tensor, share
+from .registry import Refused
 from .symbolic import as_prim_expr
 
 _ADVICE = (
@@ -40,6 +41,7 @@ def from_exported_program(
     of inputs), and their values its attribute "params", which `relax.frontend.detach_params` takes off. Buffers are
     constants either way. The result is a tuple, as PyTorch's is; with `unwrap_unit_return_tuple`, a tuple of one value
     is that value, and with `no_bind_return_tuple` the values get variables and the tuple gets none.
+    What the program writes into its inputs and buffers is not given back.
     `run_ep_decomposition` has PyTorch break operators into those of its core before.
 
     Raises `UnsupportedError`, which names all operators that cannot be imported and the lines that they come from.
@@ -79,7 +81,7 @@ class _ProgramImporter(Importer):
                 for node in self.program.graph.nodes:
                     if node.op == "output":
                         self.report("exported program", _ADVICE)
-                        output = self.output(list(node.args[0]), unwrap, no_bind)
+                        output = self.output(node.args[0], unwrap, no_bind)
                     elif node.op != "placeholder":
                         self.convert(node)
             self.builder.emit_func_output(output)
@@ -134,7 +136,11 @@ class _ProgramImporter(Importer):
         name, overload = operators.name_of(node.target)
         self.call(node, name, overload, node.args, node.kwargs)
         if node in self.env:
-            self.verify(node, f"{name}.{overload}", self.env[node], node.meta.get("val"))
+            try:
+                self.env[node] = self.verified(self.env[node], node.meta.get("val"))
+            except Refused as error:
+                self.refuse(node, f"{name}.{overload}", str(error))
+                del self.env[node]
         if node not in self.env:
             self.stand_in(node)
             return
@@ -143,22 +149,31 @@ class _ProgramImporter(Importer):
             written = written.args[0]
             self.env[written] = self.env[node]
 
-    def verify(self, node: Any, operator: str, value: Any, example: Any) -> None:
-        """Refuses a node whose value has not the shape and dtype that PyTorch says."""
+    def verified(self, value: Any, example: Any) -> Any:
+        """A value, refused if it has not the shape and dtype that PyTorch says.
+
+        Where shapes are symbolic, PyTorch may know more of them: then that is asserted when the program runs.
+        """
         if isinstance(example, (list, tuple)):
-            for part, expected in zip(fields_of(value), example, strict=False):
-                self.verify(node, operator, part, expected)
-        if not is_tensor(value) or not hasattr(example, "dtype") or node not in self.env:
-            return
-        found, dtype = self.shape(value), dtype_name(example.dtype)
+            parts = fields_of(value)
+            checked = [self.verified(part, expected) for part, expected in zip(parts, example, strict=False)]
+            return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
+        if not is_tensor(value) or not hasattr(example, "dtype"):
+            return value
+        info, dtype = self.info(value), dtype_name(example.dtype)
         expected = [as_prim_expr(extent, self.symbols) for extent in example.shape]
-        differs = len(found) != len(expected) or any(
-            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, expected, strict=True)
-        )
-        if differs or self.dtype(value) != dtype:
-            del self.env[node]
-            reason = f"it gives {self.dtype(value)} of shape {found}, but PyTorch {dtype} of shape {expected}"
-            self.refuse(node, operator, f"the importer does not know this use of the operator: {reason}")
+        found = None if info.extents is None else self.shape(value)
+        static = [
+            (a, b) for a, b in zip(found or (), expected, strict=False) if isinstance(a, int) and isinstance(b, int)
+        ]
+        if info.dtype != dtype or info.ndim not in (-1, len(expected)) or any(a != b for a, b in static):
+            raise Refused(
+                f"the importer does not know this use of the operator: it gives {info.dtype} of shape "
+                f"{found or info.ndim}, but PyTorch {dtype} of shape {expected}"
+            )
+        if found is not None and all(map(self.builder.analyzer.can_prove_equal, found, expected)):
+            return value
+        return self.builder.match_cast(value, TensorStructInfo(expected, dtype))
 
     def attribute(self, node: Any) -> Any:
         """A tensor that the graph module holds."""
@@ -174,8 +189,9 @@ class _ProgramImporter(Importer):
             shape = [as_prim_expr(extent, self.symbols) for extent in example.shape]
             self.env[node] = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
 
-    def output(self, values: list[Any], unwrap: bool, no_bind: bool) -> Any:
-        results = [self.value(v) for v in values]
+    def output(self, values: Any, unwrap: bool, no_bind: bool) -> Any:
+        specs = self.program.graph_signature.output_specs
+        results = [self.value(v) for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
         if unwrap and len(results) == 1:
             return self.builder.emit_output(results[0])
         if no_bind:

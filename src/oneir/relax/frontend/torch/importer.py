@@ -151,7 +151,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 def source_of(node: Any) -> str:
     """The line of the user's program that a node comes from, as "file.py:12"."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
-    own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
+    own = [frame for frame in frames if "/site-packages/torch/" not in frame[0]] or frames
     return f"{own[-1][0]}:{own[-1][1]}" if own else "an unknown place"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .... import op
@@ -115,3 +116,20 @@ def cosine_similarity(g: Importer, x1: Expr, x2: Expr, dim: int = 1, eps: float 
     bound = const(eps, g.dtype(g.emit(x1)))
     lengths = [op.maximum(op.sqrt(op.sum(op.multiply(x, x), dim)), bound) for x in (x1, x2)]
     return g.emit(op.divide(op.sum(op.multiply(x1, x2), dim), op.multiply(*lengths)))
+
+
+@converter("_trilinear")
+def trilinear(
+    g: Importer,
+    x1: Expr,
+    x2: Expr,
+    x3: Expr,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Expr:
+    """The product of three tensors, each with new dimensions, summed over some."""
+    values = [op.expand_dims(x, list(new)) if new else x for x, new in ((x1, expand1), (x2, expand2), (x3, expand3))]
+    return g.emit(op.sum(op.multiply(op.multiply(values[0], values[1]), values[2]), list(sumdim)))

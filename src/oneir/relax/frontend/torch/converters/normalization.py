@@ -114,6 +114,14 @@ def batch_norm_in_training(
     return (g.emit(made[0]), None, None, g.emit(made[1]), g.emit(made[2]))
 
 
+@converter("_native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(
+    g: Importer, x: Expr, weight: Expr | None, bias: Expr | None, training: bool, momentum: float, eps: float
+) -> Any:
+    """Batch normalization by the statistics of the batch; its second and third results are for training."""
+    return batch_norm(g, x, weight, bias, None, None, training, momentum, eps), None, None
+
+
 @converter("layer_norm")
 def layer_norm(
     g: Importer,
