@@ -94,6 +94,24 @@ def test_what_is_no_graph_value_is_refused() -> None:
         op.exp(wrong)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda wrong: op.permute_dims(var((2, 3)), [1, wrong]), "relax.permute_dims: expected an integer, found 0.5"),
+        (lambda wrong: op.sum(var((2, 3)), wrong), "relax.sum: expected an integer, found 0.5"),
+        (lambda wrong: op.nn.softmax(var((2, 3)), wrong), "relax.nn.softmax: expected an integer, found 0.5"),
+        (lambda wrong: op.nn.max_pool1d(var((2, 3, 4)), wrong), "relax.nn.max_pool1d: expected an integer, found 0.5"),
+        (
+            lambda wrong: op.reshape(var((2, 3)), wrong),
+            "relax.reshape: expected a shape or a list of extents, found 0.5",
+        ),
+    ],
+)
+def test_what_is_no_integer_is_refused_by_the_operator(call: Any, message: str) -> None:
+    with pytest.raises(TypeMismatch, match=re.escape(message)):
+        call(0.5)
+
+
 def test_scalars_are_inlined_from_the_last_on() -> None:
     x, one, two = var((2,)), relax.const(1.0), relax.const(2.0)
     assert with_inlined_scalars([x, one])[1].value == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,20 @@ def shape_value(shape: Any) -> Expr:
     if isinstance(shape, Sequence) and not isinstance(shape, str):
         return ShapeExpr(shape)
     raise TypeMismatch(f"expected a shape or a list of extents, found {shape!r}")
+
+
+def integer(value: Any) -> int:
+    """An integer of Python, of NumPy or as a constant; anything else, a float as well, is an error."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeMismatch(f"expected an integer, found {value!r}") from None
+
+
+def integers(values: Any) -> list[int]:
+    """One integer or several as a list."""
+    several = isinstance(values, Sequence) and not isinstance(values, str)
+    return [integer(v) for v in values] if several else [integer(values)]
 
 
 def number_value(value: Any) -> Expr:

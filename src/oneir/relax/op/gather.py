@@ -11,7 +11,7 @@ from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, Tuple
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .arguments import number_value
+from .arguments import integer, number_value
 from .inference import (
     broadcast_extents,
     common_dtype,
@@ -35,7 +35,7 @@ def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") ->
 @operator("relax.gather_elements", pattern=OpPattern.INJECTIVE)
 def gather_elements(data: Expr, indices: Expr, axis: int = 0) -> Expr:
     """out[i][j][k] = data[i][indices[i][j][k]][k], for axis 1 of 3; has the shape of `indices`."""
-    return gather_elements.call(data, indices, axis=int(axis))
+    return gather_elements.call(data, indices, axis=integer(axis))
 
 
 @gather_elements.struct_info
@@ -75,7 +75,7 @@ def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0) -> Expr:
     """
     if batch_dims < 0:
         raise InvalidValue(f"relax.gather_nd: expected batch_dims of at least 0, found {batch_dims}")
-    return gather_nd.call(data, indices, batch_dims=int(batch_dims))
+    return gather_nd.call(data, indices, batch_dims=integer(batch_dims))
 
 
 @gather_nd.struct_info
@@ -196,7 +196,9 @@ def one_hot(indices: Expr, on_value: Any, off_value: Any, depth: int, axis: int 
     """A new axis of extent `depth` with `on_value` where its index is that in `indices`, elsewhere `off_value`."""
     if depth < 1:
         raise InvalidValue(f"relax.one_hot: expected a depth of at least 1, found {depth}")
-    return one_hot.call(indices, number_value(on_value), number_value(off_value), depth=int(depth), axis=int(axis))
+    return one_hot.call(
+        indices, number_value(on_value), number_value(off_value), depth=integer(depth), axis=integer(axis)
+    )
 
 
 @one_hot.struct_info

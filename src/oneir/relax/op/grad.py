@@ -18,6 +18,7 @@ from ...topi.loops import for_each, loop, store
 from ..expr import Call, Expr, Var
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
+from .arguments import integer
 from .inference import fail, normalize_axis, tensor_argument
 from .nn.layout import complete_padding, per_dimension
 from .registry import Operator, operator
@@ -74,7 +75,7 @@ def nll_loss_backward(
 ) -> Call:
     """The gradient of `nn.nll_loss` with respect to its predictions."""
     args = (output_grad, predictions, targets, weights)
-    return nll_loss_backward.call(*args, reduction=reduction, ignore_index=int(ignore_index))
+    return nll_loss_backward.call(*args, reduction=reduction, ignore_index=integer(ignore_index))
 
 
 nll_loss_backward.struct_info(_like(1))
@@ -239,7 +240,7 @@ avg_pool2d_backward = _pool_backward("avg")
 @operator("relax.grad.take_backward")
 def take_backward(output_grad: Expr, x: Expr, indices: Expr, axis: int | None = None) -> Call:
     """The gradient of `take` with respect to `x`: each element of `output_grad` is added where it was taken."""
-    return take_backward.call(output_grad, x, indices, axis=None if axis is None else int(axis))
+    return take_backward.call(output_grad, x, indices, axis=None if axis is None else integer(axis))
 
 
 @take_backward.struct_info

@@ -14,6 +14,7 @@ from ...tir import op as tir_op
 from ...topi.slicing import slice_length
 from ..expr import Call, Expr, PrimValue, Tuple
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from .arguments import integer
 from .base import tensor_to_shape
 from .inference import constant, fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
@@ -29,7 +30,7 @@ def take(x: Expr, indices: Any, axis: int | None = None, mode: str = "fast") -> 
     """
     if mode not in ("fast", "clip", "wrap", "nan"):
         raise InvalidValue(f'relax.take: expected the mode "fast", "clip", "wrap" or "nan", found {mode!r}')
-    return take.call(x, indices, axis=None if axis is None else int(axis), mode=mode)
+    return take.call(x, indices, axis=None if axis is None else integer(axis), mode=mode)
 
 
 @take.struct_info

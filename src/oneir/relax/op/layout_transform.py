@@ -19,6 +19,7 @@ from ...tir.stmt import BufferRegion, BufferStore
 from ..emit_te import gen_call_tir_inputs
 from ..expr import Call, Expr, PrimValue
 from ..struct_info import VOID, StructInfo, TensorStructInfo
+from .arguments import integer
 from .base import call_tir
 from .inference import fail, tensor_argument
 from .manipulate import of_shape, unknown_shape
@@ -52,7 +53,7 @@ def layout_transform(
 
 
 def _positions(separators: Any) -> list[int]:
-    return [int(getattr(s, "value", s)) for s in separators or ()]
+    return [integer(s) for s in separators or ()]
 
 
 @layout_transform.struct_info

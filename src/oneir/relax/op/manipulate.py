@@ -15,7 +15,7 @@ from ...runtime.error import InvalidValue
 from ..analysis.struct_info import same_extent
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .arguments import shape_value
+from .arguments import integer, integers, shape_value
 from .inference import (
     common_dtype,
     common_vdevice,
@@ -67,9 +67,7 @@ def product(extents: Sequence[PrimExpr]) -> PrimExpr:
 
 def axis_list(axis: Any) -> list[int] | None:
     """One axis or several as a list; None stays None."""
-    if axis is None:
-        return None
-    return [int(a) for a in axis] if isinstance(axis, (list, tuple)) else [int(axis)]
+    return None if axis is None else integers(axis)
 
 
 def unknown_shape(info: TensorStructInfo, ndim: int) -> TensorStructInfo:
@@ -276,7 +274,7 @@ squeeze.legalize(topi.squeeze)
 @operator("relax.permute_dims", pattern=OpPattern.INJECTIVE)
 def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
     """The tensor with its dimensions in another order: dimension i of the result is axes[i]; reversed without axes."""
-    return permute_dims.call(x, axes=None if axes is None else [int(a) for a in axes])
+    return permute_dims.call(x, axes=axis_list(axes))
 
 
 @permute_dims.struct_info
@@ -336,7 +334,7 @@ def agreed_extents(
 @operator("relax.concat", pattern=OpPattern.INJECTIVE)
 def concat(tensors: Any, axis: int | None = 0) -> Expr:
     """Tensors one after the other along an axis; without one, of one dimension."""
-    return concat.call(_tensors(tensors), axis=None if axis is None else int(axis))
+    return concat.call(_tensors(tensors), axis=None if axis is None else integer(axis))
 
 
 @concat.struct_info
@@ -378,7 +376,7 @@ def _legalize_concat(builder: Any, call: Call) -> Expr:
 @operator("relax.stack", pattern=OpPattern.INJECTIVE)
 def stack(tensors: Any, axis: int = 0) -> Expr:
     """Tensors of one shape along a new axis of the result."""
-    return stack.call(_tensors(tensors), axis=int(axis))
+    return stack.call(_tensors(tensors), axis=integer(axis))
 
 
 @stack.struct_info
@@ -406,14 +404,14 @@ stack.legalize_as(
 def split(x: Expr, indices_or_sections: int | list[int], axis: int = 0) -> Expr:
     """The tensor cut along an axis: into so many parts of equal size, the last maybe smaller, or at rising indices."""
     if isinstance(indices_or_sections, (list, tuple)):
-        cuts: Any = [int(getattr(i, "value", i)) for i in indices_or_sections]
+        cuts: Any = [integer(i) for i in indices_or_sections]
         if cuts != sorted(cuts) or (cuts and cuts[0] < 0):
             raise InvalidValue(f"relax.split: expected ascending indices of at least 0, found {cuts}")
     else:
-        cuts = int(getattr(indices_or_sections, "value", indices_or_sections))
+        cuts = integer(indices_or_sections)
         if cuts < 1:
             raise InvalidValue(f"relax.split: expected at least one part, found {cuts}")
-    return split.call(x, indices_or_sections=cuts, axis=int(axis))
+    return split.call(x, indices_or_sections=cuts, axis=integer(axis))
 
 
 @split.struct_info
@@ -478,7 +476,7 @@ def _legalize_split(builder: Any, call: Call) -> Expr:
 @operator("relax.repeat", pattern=OpPattern.BROADCAST)
 def repeat(data: Expr, repeats: int, axis: int | None = None) -> Expr:
     """Each element `repeats` times in a row along an axis; without one, in one dimension."""
-    return repeat.call(data, repeats=int(repeats), axis=None if axis is None else int(axis))
+    return repeat.call(data, repeats=integer(repeats), axis=None if axis is None else integer(axis))
 
 
 @repeat.struct_info
@@ -540,7 +538,7 @@ tile.legalize(topi.tile)
 @operator("relax.flip", pattern=OpPattern.INJECTIVE)
 def flip(data: Expr, axis: int) -> Expr:
     """The tensor with the order along an axis reversed."""
-    return flip.call(data, axis=int(axis))
+    return flip.call(data, axis=integer(axis))
 
 
 @flip.struct_info

@@ -16,6 +16,7 @@ from ...tir import op as tir_op
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
+from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
 from .registry import OpPattern, inlined, operator
 
@@ -82,7 +83,7 @@ def quantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtyp
 
     Scale and zero point are scalars, or vectors with an element for each index of `axis`.
     """
-    return quantize.call(data, scale, zero_point, axis=int(axis), out_dtype=DataType(out_dtype))
+    return quantize.call(data, scale, zero_point, axis=integer(axis), out_dtype=DataType(out_dtype))
 
 
 quantize.struct_info(lambda call, builder: _checked(call, builder, _SCALES, _SHORT))
@@ -112,7 +113,7 @@ def te_quantize(data: te.Tensor, scale: Any, zero_point: Any, axis: int, out_dty
 @operator("relax.dequantize", pattern=OpPattern.BROADCAST)
 def dequantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "float32") -> Call:
     """scale * (data - zero_point), limited to the range of `out_dtype`; see `quantize`."""
-    return dequantize.call(data, scale, zero_point, axis=int(axis), out_dtype=DataType(out_dtype))
+    return dequantize.call(data, scale, zero_point, axis=integer(axis), out_dtype=DataType(out_dtype))
 
 
 dequantize.struct_info(lambda call, builder: _checked(call, builder, (*_SHORT, "int32", *_SCALES), _SCALES))

@@ -63,7 +63,13 @@ class Operator(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.function(*args, **kwargs)
+        try:
+            return self.function(*args, **kwargs)
+        except TypeMismatch as error:
+            # What brings arguments into their form does not know for which operator.
+            if str(error).startswith("relax."):
+                raise
+            raise TypeMismatch(f"{self.op.name}: {error}") from None
 
     def call(self, *args: Any, **attrs: Any) -> Call:
         """The call of the operator. An argument that is None is left out: it must be the last ones."""

@@ -13,7 +13,7 @@ from ...ir.expr import PrimExpr
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, Tuple
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from .arguments import number_value
+from .arguments import integer, number_value
 from .create import prim_argument
 from .gather import check_integers, indexed_extents
 from .inference import (
@@ -59,7 +59,7 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, axis: int = 0, re
     `reduction` names f: "update" takes the update; "add", "mul", "mean", "max" and "min" combine both.
     """
     _check_reduction("scatter_elements", reduction, tuple(_COMBINE))
-    return scatter_elements.call(data, indices, updates, axis=int(axis), reduction=reduction)
+    return scatter_elements.call(data, indices, updates, axis=integer(axis), reduction=reduction)
 
 
 @scatter_elements.struct_info
@@ -189,7 +189,7 @@ def _legalize_index_put(builder: Any, call: Call) -> Expr:
 def slice_scatter(input_tensor: Expr, src: Expr, start: Any, end: Any, step: Any = 1, axis: int = 0) -> Expr:
     """The tensor with the slice start:end:step along an axis replaced by `src`."""
     bounds = [number_value(v) for v in (start, end, step)]
-    return slice_scatter.call(input_tensor, src, *bounds, axis=int(axis))
+    return slice_scatter.call(input_tensor, src, *bounds, axis=integer(axis))
 
 
 @slice_scatter.struct_info

@@ -12,6 +12,7 @@ from ...ir.dtype import DataType
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo
+from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
 from .registry import Operator, OpPattern, operator
 from .statistical import reduced
@@ -38,7 +39,7 @@ where.legalize(topi.where)
 
 def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any]) -> Operator:
     def function(x: Expr, axis: int | None = None, keepdims: bool = False) -> Expr:
-        return made.call(x, axis=None if axis is None else int(axis), keepdims=bool(keepdims))
+        return made.call(x, axis=None if axis is None else integer(axis), keepdims=bool(keepdims))
 
     def struct_info(call: Call, builder: Any) -> StructInfo:
         info, axis = tensor_argument(call, 0), call.attrs["axis"]

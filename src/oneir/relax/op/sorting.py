@@ -13,6 +13,7 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
 from .registry import operator
 
@@ -27,7 +28,7 @@ def _checked(call: Call) -> TensorStructInfo:
 @operator("relax.sort")
 def sort(x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     """The elements along an axis in order; NaNs last, or first if descending."""
-    return sort.call(x, axis=int(axis), descending=bool(descending))
+    return sort.call(x, axis=integer(axis), descending=bool(descending))
 
 
 @sort.struct_info
@@ -58,7 +59,7 @@ sort.legalize(te_sort, "sort")
 @operator("relax.argsort")
 def argsort(data: Expr, axis: int = -1, descending: bool = False, dtype: str = "int32") -> Expr:
     """The indices of the elements along an axis in order, of equals the first one first."""
-    return argsort.call(data, axis=int(axis), descending=bool(descending), dtype=DataType(dtype))
+    return argsort.call(data, axis=integer(axis), descending=bool(descending), dtype=DataType(dtype))
 
 
 @argsort.struct_info
@@ -91,7 +92,7 @@ def topk(
     if ret_type not in ("both", "values", "indices"):
         raise InvalidValue(f'relax.topk: expected ret_type "both", "values" or "indices", found {ret_type!r}')
     largest = bool(largest)
-    return topk.call(data, k=int(k), axis=int(axis), ret_type=ret_type, largest=largest, dtype=DataType(dtype))
+    return topk.call(data, k=integer(k), axis=integer(axis), ret_type=ret_type, largest=largest, dtype=DataType(dtype))
 
 
 @topk.struct_info

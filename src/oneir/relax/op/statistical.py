@@ -13,6 +13,7 @@ from ...ir.expr import PrimExpr, const
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
+from .arguments import integer
 from .inference import normalize_axes, normalize_axis, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
 from .registry import Operator, OpPattern, operator
@@ -121,7 +122,7 @@ def _scan(name: str, doc: str, reference: Callable[..., Any], te_function: Calla
     """A running sum or product."""
 
     def function(data: Expr, axis: int | None = None, dtype: str | None = None, exclusive: bool = False) -> Expr:
-        place = None if axis is None else int(axis)
+        place = None if axis is None else integer(axis)
         return made.call(data, axis=place, dtype=as_dtype(dtype), exclusive=bool(exclusive))
 
     def computed(data: np.ndarray, axis: int | None, dtype: str, exclusive: bool) -> np.ndarray:

@@ -15,6 +15,7 @@ from ....te import Tensor
 from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo
 from .. import reference as numerics
+from ..arguments import integer
 from ..inference import common_dtype, constant, elementwise, fail, normalize_axis, tensor_argument
 from ..registry import Operator, OpPattern, operator
 from ..unary import clip, te_erf
@@ -139,7 +140,7 @@ softplus.reference(numerics.quietly(numerics.in_float32(_softplus)))
 @operator("relax.nn.prelu", pattern=OpPattern.BROADCAST)
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
     """data where it is positive, else alpha * data; alpha has one element, or one for each index of `axis`."""
-    return prelu.call(data, alpha, axis=int(axis))
+    return prelu.call(data, alpha, axis=integer(axis))
 
 
 def check_floats(call: Call, info: TensorStructInfo, what: str = "data") -> None:
@@ -184,7 +185,7 @@ def _softmax_struct_info(call: Call, builder: Any) -> StructInfo:
 @operator("relax.nn.softmax", pattern=OpPattern.OUT_EWISE_FUSABLE)
 def softmax(data: Expr, axis: int = -1) -> Call:
     """exp(data) divided by its sum over an axis."""
-    return softmax.call(data, axis=int(axis))
+    return softmax.call(data, axis=integer(axis))
 
 
 def softmax_of(x: np.ndarray, axis: int) -> np.ndarray:
@@ -201,7 +202,7 @@ softmax.legalize(topi.nn.softmax)
 @operator("relax.nn.log_softmax", pattern=OpPattern.OUT_EWISE_FUSABLE)
 def log_softmax(data: Expr, axis: int = -1) -> Call:
     """The logarithm of the softmax."""
-    return log_softmax.call(data, axis=int(axis))
+    return log_softmax.call(data, axis=integer(axis))
 
 
 def _log_softmax(x: np.ndarray, axis: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from ....tir import op as tir_op
 from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
+from ..arguments import integer
 from ..inference import constant, fail, tensor_argument
 from ..registry import Operator, OpPattern, operator
 from .activation import softmax_of
@@ -29,7 +30,7 @@ def _attributes(scale: Any, causal_mask: str | None, window_size: Any) -> dict[s
     return {
         "scale": None if scale is None else float(getattr(scale, "value", scale)),
         "causal_mask": causal_mask,
-        "window_size": None if window_size is None else int(getattr(window_size, "value", window_size)),
+        "window_size": None if window_size is None else integer(window_size),
     }
 
 

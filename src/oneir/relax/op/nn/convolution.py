@@ -15,6 +15,7 @@ from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from .. import reference as numerics
+from ..arguments import integer
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
 from ..registry import Operator, OpPattern, operator
 from .layout import complete_padding, from_layout, in_layout, per_dimension
@@ -28,7 +29,7 @@ def _attributes(name: str, dims: int, **attrs: Any) -> dict[str, Any]:
         if key in attrs:
             attrs[key] = per_dimension(name, attrs[key], dims, what)
     attrs["padding"] = complete_padding(name, attrs["padding"], dims)
-    attrs["groups"] = int(attrs["groups"])
+    attrs["groups"] = integer(attrs["groups"])
     if attrs["groups"] < 1:
         raise InvalidValue(f"relax.nn.{name}: expected at least one group, found {attrs['groups']}")
     attrs["out_layout"] = attrs["out_layout"] or attrs["data_layout"]

@@ -10,6 +10,7 @@ from ....runtime.error import InvalidValue
 from ....tir.data_layout import BijectiveLayout, Layout
 from ...expr import Call
 from ...struct_info import TensorStructInfo
+from ..arguments import integers
 from ..inference import fail
 
 
@@ -41,7 +42,7 @@ def _conversion(call: Call, layout: str, target: str, what: str) -> BijectiveLay
 
 def per_dimension(function: str, values: Any, count: int, what: str) -> list[int]:
     """One number for each spatial dimension; a single one is for all."""
-    given = [int(values)] if isinstance(values, int) else [int(v) for v in values]
+    given = integers(values)
     if len(given) == 1:
         given *= count
     if len(given) != count:
@@ -51,7 +52,7 @@ def per_dimension(function: str, values: Any, count: int, what: str) -> list[int
 
 def complete_padding(function: str, padding: Any, count: int) -> list[int]:
     """The paddings before and then those after each dimension, from one, one for each, or all."""
-    given = [int(padding)] if isinstance(padding, int) else [int(p) for p in padding]
+    given = integers(padding)
     if len(given) == 1:
         return given * (2 * count)
     if len(given) == count:

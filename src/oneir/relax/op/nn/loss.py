@@ -14,6 +14,7 @@ from ....te import Tensor
 from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
+from ..arguments import integer
 from ..gather import check_integers
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
 from ..registry import operator
@@ -63,7 +64,7 @@ def nll_loss(
     """
     if reduction not in ("none", "sum", "mean"):
         raise InvalidValue(f'relax.nn.nll_loss: expected the reduction "none", "sum" or "mean", found {reduction!r}')
-    return nll_loss.call(predictions, targets, weights, reduction=reduction, ignore_index=int(ignore_index))
+    return nll_loss.call(predictions, targets, weights, reduction=reduction, ignore_index=integer(ignore_index))
 
 
 @nll_loss.struct_info

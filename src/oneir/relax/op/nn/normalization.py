@@ -13,6 +13,7 @@ from ....te import Tensor
 from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .. import reference as numerics
+from ..arguments import integer
 from ..inference import common_dtype, constant, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
 from ..registry import OpPattern, operator
@@ -80,7 +81,7 @@ def batch_norm(
         beta,
         moving_mean,
         moving_var,
-        axis=int(axis),
+        axis=integer(axis),
         epsilon=float(epsilon),
         center=bool(center),
         scale=bool(scale),
@@ -257,8 +258,8 @@ def group_norm(
         data,
         gamma,
         beta,
-        num_groups=int(num_groups),
-        channel_axis=int(channel_axis),
+        num_groups=integer(num_groups),
+        channel_axis=integer(channel_axis),
         axes=axis_list(axes),
         epsilon=float(epsilon),
         center=bool(center),
@@ -333,7 +334,7 @@ def instance_norm(
         data,
         gamma,
         beta,
-        channel_axis=int(channel_axis),
+        channel_axis=integer(channel_axis),
         axes=axis_list(axes),
         epsilon=float(epsilon),
         center=bool(center),

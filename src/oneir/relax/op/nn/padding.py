@@ -11,6 +11,7 @@ from ....ir import operators as ops
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
+from ..arguments import integer
 from ..inference import constant, fail, tensor_argument
 from ..manipulate import of_shape, unknown_shape
 from ..registry import OpPattern, operator
@@ -29,7 +30,7 @@ def pad(data: Expr, pad_width: list[int] | tuple[int, ...], pad_mode: str = "con
     if pad_mode not in _MODES:
         raise InvalidValue(f"relax.nn.pad: expected the mode to be one of {tuple(_MODES)}, found {pad_mode!r}")
     value = float(getattr(pad_value, "value", pad_value))
-    return pad.call(data, pad_width=[int(w) for w in pad_width], pad_value=value, pad_mode=pad_mode)
+    return pad.call(data, pad_width=[integer(w) for w in pad_width], pad_value=value, pad_mode=pad_mode)
 
 
 @pad.struct_info
@@ -66,7 +67,7 @@ def pixel_shuffle(data: Expr, upscale_factor: int) -> Call:
     """(..., C * r * r, H, W) as (..., C, H * r, W * r), where r is the factor."""
     if upscale_factor < 1:
         raise InvalidValue(f"relax.nn.pixel_shuffle: expected a factor of at least 1, found {upscale_factor}")
-    return pixel_shuffle.call(data, upscale_factor=int(upscale_factor))
+    return pixel_shuffle.call(data, upscale_factor=integer(upscale_factor))
 
 
 @pixel_shuffle.struct_info
