@@ -96,6 +96,15 @@ def test_sets_become_calls_of_the_runtime() -> None:
         assert get_global_func(name) is not None
 
 
+def test_sets_are_legalized_whatever_is_known_of_their_arguments() -> None:
+    builder = relax.BlockBuilder()
+    x = var(ndim=1)
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(op.unique(x)))
+    legal = relax.transform.LegalizeOps()(builder.finalize())
+    assert 'R.call_packed("relax.run.unique", x' in legal.script()
+
+
 # -- quantization --
 
 

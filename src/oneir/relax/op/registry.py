@@ -52,7 +52,7 @@ class Operator(Generic[P, R]):
 
     Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
     "FReference", "FGradient", "TOpPattern"; "FDataDependent" where the shape of the result depends on elements, so that
-    the operator is legalized without it.
+    the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments are not needed.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):

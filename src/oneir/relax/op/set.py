@@ -23,7 +23,8 @@ __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
 
 def _runs(made: Operator[..., Any], name: str) -> None:
     """Registers that a call is one of the runtime's function `name`."""
-    made.op.set_attr("FCallPacked", name)
+    made.op.set_attr("FDataDependent", True)
+    made.op.set_attr("RequiresArgumentShapes", False)
     made.legalize_as(
         lambda builder, call: Call(ExternFunc(name), call.args, sinfo_args=[call.struct_info], span=call.span)
     )

@@ -65,6 +65,8 @@ class _Legalizer(PyExprMutator):
         return legal if legal is call else self._again(legal)
 
     def _known(self, call: Call) -> bool:
+        if not call.op.attrs.get("RequiresArgumentShapes", True):
+            return True
         if not all(is_shape_known(a.struct_info) for a in call.args if _has_shape(a)):
             return False
         return bool(call.op.attrs.get("FDataDependent")) or is_shape_known(call.struct_info)

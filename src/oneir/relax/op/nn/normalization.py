@@ -379,7 +379,7 @@ instance_norm.legalize(te_instance_norm, "instance_norm")
 def dropout(data: Expr, rate: float = 0.5) -> Call:
     """In training, the data with a share `rate` of its elements set to 0 and the others scaled, and the mask.
 
-    Programs do not train with it yet: what runs is the data itself, and a mask of ones.
+    No loops are made of it: a program that does not train uses the data itself.
     """
     return dropout.call(data, rate=float(rate))
 
