@@ -24,6 +24,7 @@ from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from .build import as_target, build
+from .collection import no_collection
 
 
 def build_graph(
@@ -42,7 +43,8 @@ def build_graph(
     if not isinstance(mod, IRModule):
         raise TypeMismatch(f"build expects an IRModule or a relax Function, found {type(mod).__name__}")
     target = as_target(target)
-    return assemble(lower_graph(mod, target, params, relax_pipeline), target, tir_pipeline)
+    with no_collection():
+        return assemble(lower_graph(mod, target, params, relax_pipeline), target, tir_pipeline)
 
 
 def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None = "default") -> Executable:
