@@ -151,9 +151,10 @@ def init_params(mod: IRModule) -> list[Tensor]:
             continue
         info = param.struct_info
         extents = info.extents if isinstance(info, TensorStructInfo) else None
-        if extents is None or not all(isinstance(e, IntImm) for e in extents):
+        shape = [e.value for e in extents or () if isinstance(e, IntImm)]
+        if extents is None or len(shape) != len(extents):
             raise TypeMismatch(f"the shape of the parameter `{param.name}` must be known to fill it, found {info}")
-        made.append(tensor(np.zeros([e.value for e in extents], "float32")))
+        made.append(tensor(np.zeros(shape, "float32")))
     return made
 
 

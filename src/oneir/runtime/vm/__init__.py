@@ -9,7 +9,7 @@ VirtualMachine(ib.get(), cpu())["main"](x)
 
 from __future__ import annotations
 
-from . import builtins
+from . import builtins, kv_cache
 from .builder import ExecBuilder, VMFuncScope
 from .executable import Executable, NativeFunction, VMExecutable
 from .interpreter import Closure

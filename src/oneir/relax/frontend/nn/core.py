@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ....ir.expr import IntImm, PrimExpr
+from ....ir.expr import IntImm
 from ....ir.expr import Var as TirVar
 from ....ir.module import IRModule
-from ....runtime import tensor as runtime_tensor
 from ....runtime.device import Device, device
 from ....runtime.error import InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
+from ....runtime.tensor import Tensor as RuntimeTensor
+from ....runtime.tensor import from_dlpack
 from ...block_builder import BlockBuilder
 from ...expr import DataflowVar, Expr, TupleGetItem, Var, const
 from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
@@ -91,7 +92,7 @@ class Tensor(TensorOperators):
         return info
 
     @property
-    def shape(self) -> list[int | PrimExpr]:
+    def shape(self) -> list[Any]:
         """The extents: integers, and expressions where they are symbolic."""
         return [e.value if isinstance(e, IntImm) else e for e in self._info.extents or ()]
 
@@ -117,11 +118,11 @@ class Parameter(Tensor):
 
     def __init__(self, shape: Sequence[Any], dtype: str | None = None):
         super().__init__(_expr=Tensor.placeholder(shape, dtype or get_default_dtype(), "param")._expr)
-        self._data: runtime_tensor.Tensor | None = None
+        self._data: RuntimeTensor | None = None
         self.attrs: OrderedDict[str, Any] = OrderedDict()
 
     @property
-    def data(self) -> runtime_tensor.Tensor | None:
+    def data(self) -> RuntimeTensor | None:
         """The value, or None."""
         return self._data
 
@@ -154,14 +155,15 @@ class TypeMismatchOfParameter(TypeMismatch, ValueError):
     """A value of another dtype than the parameter's."""
 
 
-def share(data: Any) -> runtime_tensor.Tensor:
+def share(data: Any) -> RuntimeTensor:
     """A runtime tensor over the memory of an array or tensor of any library."""
-    if isinstance(data, runtime_tensor.Tensor):
+    if isinstance(data, RuntimeTensor):
         return data
-    if isinstance(data, np.ndarray) or hasattr(data, "__dlpack__"):
-        # A tensor that takes part in training refuses to be exported; its values do not.
-        return runtime_tensor.from_dlpack(data.detach() if getattr(data, "requires_grad", False) else data)
-    raise TypeMismatch(f"expected an array or a tensor, found {data!r} of type {type(data).__name__}")
+    if not isinstance(data, np.ndarray) and not hasattr(data, "__dlpack__"):
+        raise TypeMismatch(f"expected an array or a tensor, found {data!r} of type {type(data).__name__}")
+    # A tensor that takes part in training refuses to be exported; its values do not.
+    detach = getattr(data, "detach", None)
+    return from_dlpack(data if detach is None else detach())
 
 
 class Object:

@@ -10,7 +10,7 @@ from ....runtime import register_global_func
 from ....runtime.error import InvalidValue, TypeMismatch
 from ... import op as graph_op
 from ...block_builder import BlockBuilder
-from ...expr import Call, PrimValue, ShapeExpr, Var, extern
+from ...expr import PrimValue, ShapeExpr, Var
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from . import op
 from .core import Effect, Module, ModuleList, Parameter, Tensor, current_builder, get_default_dtype
@@ -38,9 +38,7 @@ class IOEffect(Effect):
     def print_(self, tensor: Tensor) -> None:
         """Prints a tensor."""
         self.effect = current_builder().emit(
-            graph_op.call_pure_packed(
-                extern("effect.print"), self.effect, tensor._expr, sinfo_args=[ObjectStructInfo()]
-            ),
+            graph_op.call_pure_packed("effect.print", self.effect, tensor._expr, sinfo_args=[ObjectStructInfo()]),
             self.effect.name,
         )
 
@@ -65,8 +63,8 @@ class KVCache(Effect):
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
         shape = ShapeExpr([self.init_seq_len, *self.unit_shape])
         args = [graph_op.zeros(shape, self.dtype), shape, PrimValue(0)]
-        create = Call(extern("vm.builtin.attention_kv_cache_create"), args, sinfo_args=[ObjectStructInfo()])
-        return [builder.emit(create, name_hint)]
+        create = "vm.builtin.attention_kv_cache_create"
+        return [builder.emit(graph_op.call_pure_packed(create, *args, sinfo_args=[ObjectStructInfo()]), name_hint)]
 
     def create(self, name_hint: str) -> list[Var]:
         return [Var(name_hint, ObjectStructInfo())]
@@ -85,15 +83,21 @@ class KVCache(Effect):
         """The first `seq_len` elements, of shape [seq_len, *unit_shape]."""
         shape = ShapeExpr([seq_len, *self.unit_shape])
         info = TensorStructInfo(shape, self.dtype)
-        call = Call(extern("vm.builtin.attention_kv_cache_view"), [self.cache, shape], sinfo_args=[info])
+        view = "vm.builtin.attention_kv_cache_view"
+        call = graph_op.call_pure_packed(view, self.cache, shape, sinfo_args=[info])
         return Tensor(_expr=current_builder().emit(call))
 
     def append(self, new_element: Tensor) -> None:
         """Adds elements, of shape [n, *unit_shape]."""
         if new_element.dtype != self.dtype:
             raise TypeMismatch(f'KVCache has been set to use dtype "{self.dtype}", but got "{new_element.dtype}"')
-        args = [self.cache, new_element._expr]
-        call = Call(extern("vm.builtin.attention_kv_cache_append"), args, sinfo_args=[ObjectStructInfo()])
+        call = graph_op.call_inplace_packed(
+            "vm.builtin.attention_kv_cache_append",
+            self.cache,
+            new_element._expr,
+            inplace_indices=[0],
+            sinfo_args=[ObjectStructInfo()],
+        )
         self.cache = current_builder().emit(call)
 
 

@@ -116,7 +116,7 @@ class _ProgramImporter(Importer):
         """An input: a tensor, an integer that may vary, or the value that was exported."""
         example = node.meta.get("val")
         if hasattr(example, "dtype") and hasattr(example, "shape"):
-            shape = [as_prim_expr(extent, self.symbols) for extent in example.shape]
+            shape = self.extents(example)
             var = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
             self.inputs.append(var)
             return var
@@ -126,6 +126,10 @@ class _ProgramImporter(Importer):
             return symbol
         return example
 
+    def extents(self, example: Any) -> list[Any]:
+        """The shape of an example, symbolic integers as expressions."""
+        return [as_prim_expr(extent, self.symbols) for extent in example.shape]
+
     def convert(self, node: Any) -> None:
         if node.op == "get_attr":
             self.env[node] = self.attribute(node)
@@ -134,10 +138,13 @@ class _ProgramImporter(Importer):
             self.stand_in(node)
             return
         name, overload = operators.name_of(node.target)
+        example = node.meta.get("val")
+        of_tensor = hasattr(example, "dtype") and hasattr(example, "shape")
+        self.expected = self.extents(example) if of_tensor else None
         self.call(node, name, overload, node.args, node.kwargs)
         if node in self.env:
             try:
-                self.env[node] = self.verified(self.env[node], node.meta.get("val"))
+                self.env[node] = self.verified(self.env[node], example)
             except Refused as error:
                 self.refuse(node, f"{name}.{overload}", str(error))
                 del self.env[node]
@@ -161,7 +168,7 @@ class _ProgramImporter(Importer):
         if not is_tensor(value) or not hasattr(example, "dtype"):
             return value
         info, dtype = self.info(value), dtype_name(example.dtype)
-        expected = [as_prim_expr(extent, self.symbols) for extent in example.shape]
+        expected = self.extents(example)
         found = None if info.extents is None else self.shape(value)
         static = [
             (a, b) for a, b in zip(found or (), expected, strict=False) if isinstance(a, int) and isinstance(b, int)
@@ -186,7 +193,7 @@ class _ProgramImporter(Importer):
         """A value for a node that was refused, so that what uses it is looked at too."""
         example = node.meta.get("val")
         if hasattr(example, "dtype") and hasattr(example, "shape"):
-            shape = [as_prim_expr(extent, self.symbols) for extent in example.shape]
+            shape = self.extents(example)
             self.env[node] = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
 
     def output(self, values: Any, unwrap: bool, no_bind: bool) -> Any:

@@ -39,6 +39,8 @@ class Importer:
         self.env: dict[Any, Any] = {}
         self.custom = custom_converters or {}
         self.refused: list[Refusal] = []
+        # The shape that PyTorch says the node that is converted has, where it says one.
+        self.expected: list[Any] | None = None
         self._constants: dict[tuple[Any, ...], Constant] = {}
 
     # -- for converters --

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....ir import operators
 from ....ir.expr import PrimExpr, SizeVar
 from ....runtime.error import UnsupportedError
-from ....tir import op as tir_op
 
 
 def as_prim_expr(value: Any, symbols: dict[str, PrimExpr]) -> Any:
@@ -37,12 +37,12 @@ def _expression(expr: Any, symbols: dict[str, PrimExpr]) -> Any:
             result = result * args[0]
         return result
     two = {
-        "FloorDiv": tir_op.floordiv,
-        "CleanDiv": tir_op.floordiv,
-        "Mod": tir_op.floormod,
-        "PythonMod": tir_op.floormod,
-        "Max": tir_op.max,
-        "Min": tir_op.min,
+        "FloorDiv": operators.floordiv,
+        "CleanDiv": operators.floordiv,
+        "Mod": operators.floormod,
+        "PythonMod": operators.floormod,
+        "Max": operators.maximum,
+        "Min": operators.minimum,
     }.get(kind)
     if two is None or len(args) != 2:
         raise UnsupportedError(f"the symbolic extent {expr} cannot be imported; export with other dynamic_shapes")

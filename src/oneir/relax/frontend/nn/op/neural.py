@@ -176,11 +176,12 @@ def get_timestep_embedding(
     """Sines and cosines of the times `x`, of shape (n,), at `embedding_dim` // 2 frequencies; shape (n, dim)."""
     half = embedding_dim // 2
     times = graph_op.astype(x._expr, "float32")
-    exponent = const(-math.log(max_period), "float32") * graph_op.arange(0, half, dtype="float32")
-    frequencies = graph_op.exp(exponent / const(half - downscale_freq_shift, "float32"))
-    angles = graph_op.expand_dims(times, 1) * graph_op.expand_dims(frequencies, 0)
+    steps = graph_op.arange(0, half, dtype="float32")
+    exponent = graph_op.multiply(const(-math.log(max_period), "float32"), steps)
+    frequencies = graph_op.exp(graph_op.divide(exponent, const(half - downscale_freq_shift, "float32")))
+    angles: Expr = graph_op.multiply(graph_op.expand_dims(times, 1), graph_op.expand_dims(frequencies, 0))
     if scale != 1:
-        angles = const(scale, "float32") * angles
+        angles = graph_op.multiply(const(scale, "float32"), angles)
     sine, cosine = graph_op.sin(angles), graph_op.cos(angles)
     embedding = graph_op.concat([cosine, sine] if flip_sin_to_cos else [sine, cosine], axis=-1)
     if embedding_dim % 2 == 1:

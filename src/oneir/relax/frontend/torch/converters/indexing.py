@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .....ir.expr import PrimExpr
+from .....ir.expr import IntImm
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import TupleStructInfo
@@ -34,8 +34,8 @@ def bounded(value: Any, extent: Any, default: Any) -> Any:
         return default
     if is_symbolic(value):
         return value
-    if isinstance(value, PrimExpr):
-        value = value.value if hasattr(value, "value") else value
+    if isinstance(value, IntImm):
+        value = value.value
     if is_symbolic(extent):
         return extent if value >= sys.maxsize else extent + value if value < 0 else value
     return max(min(value + extent if value < 0 else value, extent), 0)

@@ -15,7 +15,7 @@ _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
 def _reduction(given: Any) -> str:
     """ATen numbers the reductions that functions name."""
-    return _REDUCTIONS.get(given, given)
+    return given if isinstance(given, str) else _REDUCTIONS[given]
 
 
 def _reduced(g: Importer, loss: Expr, reduction: Any) -> Expr:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....expr import Expr, const
+from ....expr import Expr, Var, const
 from ..importer import Importer
 from ..registry import Refused, converter
 
@@ -35,7 +35,8 @@ def batch_norm(
     cudnn_enabled: bool = False,
 ) -> Expr:
     """Normalization by the mean and variance of each channel: those of the batch in training, else the running ones."""
-    return g.emit(_batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)[0])
+    made = _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return g.emit(made[0])
 
 
 def _batch_norm(
@@ -48,7 +49,7 @@ def _batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Expr:
+) -> Var:
     channels, dtype = g.shape(x)[1:2], g.dtype(x)
     of_batch = training or running_mean is None
     return g.emit(

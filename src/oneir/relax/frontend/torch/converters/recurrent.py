@@ -74,7 +74,7 @@ def _recurrent(
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Expr, list[Expr]]:
+) -> tuple[Expr, Sequence[Expr]]:
     """All layers; gives the outputs, and for each kind of state that of all layers and directions."""
     single = g.ndim(x) == 2
     if single:

@@ -35,7 +35,7 @@ def reshape(g: Importer, x: Expr, *shape: Any, size: Any = None) -> Expr:
     extents = flat(shape) if size is None else list(size)
     if not all(isinstance(e, (int, PrimExpr)) for e in extents):
         raise Refused(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
-    return g.emit(op.reshape(x, extents))
+    return g.emit(op.reshape(x, as_shape(g.expected) if -1 in extents and g.expected is not None else extents))
 
 
 @converter("view_as", "reshape_as")
@@ -276,8 +276,8 @@ def channel_shuffle(g: Importer, x: Expr, groups: int) -> Expr:
 def meshgrid(g: Importer, *tensors: Any, indexing: str | None = None) -> Any:
     """The coordinates of a grid."""
     if isinstance(tensors[-1], str):
-        *tensors, indexing = tensors
-    return g.emit(op.meshgrid(list(flat(tensors)), indexing=indexing or "ij"))
+        indexing, tensors = tensors[-1], tensors[:-1]
+    return g.emit(op.meshgrid(flat(tensors), indexing=indexing or "ij"))
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
