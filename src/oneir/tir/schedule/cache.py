@@ -33,7 +33,7 @@ def cache_read(
     scope = scope_root_of(state, sref)
     writer = only_writer(state, scope, buffer)
     if writer is not None:
-        place, position = _before_first(state, scope, writer, consumers or _readers(state, scope, writer))
+        place, position = place_before_readers(state, scope, writer, consumers or readers_of(state, scope, writer))
         region = relaxed_region(state, writer, buffer, place)
     else:
         place, position = scope, 0
@@ -55,9 +55,9 @@ def cache_write(
     buffer = nth_region(state, block, write_buffer_index, write=True).buffer
     scope = scope_root_of(state, sref)
     only_writer(state, scope, buffer)
-    readers = [reader for reader in _readers(state, scope, sref) if reader not in consumers]
+    readers = [reader for reader in readers_of(state, scope, sref) if reader not in consumers]
     if readers:
-        place, position = _before_first(state, scope, sref, readers)
+        place, position = place_before_readers(state, scope, sref, readers)
     else:
         place, position = scope, len(as_list(_undeclared(scope.stmt.body)))
     region = relaxed_region(state, sref, buffer, place)
@@ -89,12 +89,12 @@ def only_writer(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> StmtSR
     return writers[0] if writers else None
 
 
-def _readers(state: ScheduleState, scope: StmtSRef, writer: StmtSRef) -> list[StmtSRef]:
+def readers_of(state: ScheduleState, scope: StmtSRef, writer: StmtSRef) -> list[StmtSRef]:
     dependencies = state.get_block_scope(scope).get_deps_by_src(writer)
     return [d.dst for d in dependencies if d.kind == DepKind.RAW]
 
 
-def _before_first(
+def place_before_readers(
     state: ScheduleState, scope: StmtSRef, writer: StmtSRef, readers: Sequence[StmtSRef]
 ) -> tuple[StmtSRef, int]:
     """The lowest statement around a block and the first of its readers, and the reader's position in there."""

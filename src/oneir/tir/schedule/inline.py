@@ -152,6 +152,27 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     _remove(state, sref, scope, buffer, others, inliner.reuse)
 
 
+def can_compute_inline(state: ScheduleState, sref: StmtSRef) -> bool:
+    """Whether `compute_inline` would not refuse a block."""
+    try:
+        block = as_block(state, sref)
+        check_no_init(state, block)
+        single_write(state, block)
+        scope = scope_root_of(state, sref, stage_pipeline=True)
+        check_not_output(state, sref, scope)
+        check_complete(state, sref, scope)
+        removable(state, sref)
+        if not isinstance(block.body, BufferStore):
+            return False
+        inliner = _InlineProducer(state, block.body, block, scope.stmt)
+        for child in state.child_blocks(scope):
+            if child is not sref:
+                inliner(child.stmt)
+    except PrimitiveError:
+        return False
+    return True
+
+
 def _remove(
     state: ScheduleState,
     inlined: StmtSRef,

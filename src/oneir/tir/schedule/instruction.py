@@ -75,6 +75,10 @@ class InstructionKind(Object):
             elif value or not name.startswith("*"):
                 named[name.removeprefix("*")] = python_text(value, names=True)
         named.update({name: python_text(value) for name, value in zip(self.attrs, attrs, strict=True)})
+        if "buffer_index_type" in named:
+            # The method takes both as one argument.
+            kind = "write" if named.pop("buffer_index_type") == "1" else "read"
+            named["buffer"] = f'("{kind}", {named.pop("buffer_index")})'
         arguments += [f"{name}={named[name]}" for name in self.order or named if name in named]
         if decision is not None:
             arguments.append(f"decision={python_text(decision)}")

@@ -14,11 +14,14 @@ from .blockize import Blockize
 from .cache import Cache
 from .compute_at import ComputeAt
 from .inline import Inline
+from .layout import Layout
 from .lookup import Lookup
 from .loop_kind import LoopKind
 from .loops import Loops
 from .reduction import Reductions
+from .reindex import Reindex
 from .reorder import Reorder
+from .sampling import Sampling
 from .split_fuse import SplitFuse
 from .storage import Storage
 from .tensorize import Tensorize
@@ -38,6 +41,9 @@ class Schedule(
     Reductions,
     Blockize,
     Tensorize,
+    Layout,
+    Reindex,
+    Sampling,
 ):
     """Transforms the functions of a module, and records how.
 

@@ -1,0 +1,234 @@
+"""Random choices, which are part of the record: numbers, tile sizes, places to compute at."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir.expr import IntImm, as_expr
+from ...runtime.error import InvalidValue
+from ..block_scope import INLINE, ROOT, StmtSRef
+from ..stmt import For
+from .base import ScheduleBase
+from .blockize import lowest_common
+from .compute_at import can_compute_at
+from .conditions import as_block, as_loop
+from .domain import loops_above
+from .inline import can_compute_inline
+from .instruction import InstructionKind
+from .lookup import consumers_of
+from .random_variable import BlockRV, ExprRV, LoopRV
+from .state import ScheduleState
+
+
+def sample_categorical(
+    state: ScheduleState, rng: random.Random, candidates: list[int], probs: list[float], decision: int | None
+) -> tuple[int, int]:
+    if len(candidates) != len(probs) or not candidates:
+        raise InvalidValue(
+            f"expected a probability for each of one or more candidates, found {len(candidates)} candidates and "
+            f"{len(probs)} probabilities"
+        )
+    if decision is None:
+        decision = rng.choices(range(len(candidates)), [float(p) for p in probs])[0]
+    elif not 0 <= int(decision) < len(candidates):
+        raise InvalidValue(f"the decision {decision} is not the position of one of {len(candidates)} candidates")
+    return int(candidates[int(decision)]), int(decision)
+
+
+def tile(rng: random.Random, extent: int, parts: int) -> list[int]:
+    """Numbers whose product is the extent, any way of distributing its prime factors being as likely as another."""
+    factors = [1] * parts
+    rest, prime = extent, 2
+    while rest > 1:
+        if prime * prime > rest:
+            prime = rest
+        while rest % prime == 0:
+            factors[rng.randrange(parts)] *= prime
+            rest //= prime
+        prime += 1
+    return factors
+
+
+def _adapted(decision: Sequence[Any], extent: int) -> list[int]:
+    """Recorded tile sizes for a loop whose extent may have changed since; the outermost takes what is left."""
+    factors = [int(f) for f in decision]
+    for i in range(len(factors) - 1, 0, -1):
+        if factors[i] <= 0 or extent % factors[i] != 0:
+            factors[i] = extent
+        extent //= factors[i]
+    return [extent, *factors[1:]]
+
+
+def _checked_parts(n: int) -> int:
+    if n < 1:
+        raise InvalidValue(f"a loop is tiled into one or more parts, found n = {n}")
+    return n
+
+
+def _extent(state: ScheduleState, sref: StmtSRef) -> int | None:
+    loop: For = as_loop(state, sref)
+    return loop.extent.value if isinstance(loop.extent, IntImm) else None
+
+
+def sample_perfect_tile(
+    state: ScheduleState,
+    rng: random.Random,
+    loop: StmtSRef,
+    n: int,
+    max_innermost_factor: int,
+    decision: Sequence[int] | None,
+) -> tuple[list[Any], list[int]]:
+    extent = _extent(state, loop)
+    if extent is None:
+        # What the outermost loop takes is worked out when the loop is split.
+        return _numbers([-1] + [1] * (n - 1))
+    if decision is not None:
+        return _numbers(_adapted(decision, extent))
+    limit = extent if max_innermost_factor == -1 else max_innermost_factor
+    for _ in range(1000):
+        factors = tile(rng, extent, _checked_parts(n))
+        if factors[-1] <= limit:
+            return _numbers(factors)
+    inner = max(d for d in range(1, limit + 1) if extent % d == 0)
+    return _numbers([extent // inner, *[1] * (n - 2), inner] if n > 1 else [extent])
+
+
+def sample_partitioned_tile(
+    state: ScheduleState,
+    rng: random.Random,
+    loop: StmtSRef,
+    n: int,
+    partition_pos: int,
+    innerpart_factor: int,
+    decision: Sequence[int] | None,
+) -> tuple[list[Any], list[int]]:
+    extent = _extent(state, loop)
+    if extent is None:
+        return _numbers([-1] + [1] * (n - 1))
+    if decision is not None:
+        return _numbers(_adapted(decision, extent))
+    if not 0 <= partition_pos < _checked_parts(n):
+        raise InvalidValue(f"partition_pos is one of the {n} parts, found {partition_pos}")
+    if extent % innerpart_factor != 0:
+        return _numbers(tile(rng, extent, n))
+    factors = tile(rng, extent // innerpart_factor, n)
+    for i, factor in enumerate(tile(rng, innerpart_factor, n - partition_pos)):
+        factors[partition_pos + i] *= factor
+    return _numbers(factors)
+
+
+def _numbers(factors: list[int]) -> tuple[list[Any], list[int]]:
+    return [as_expr(f) for f in factors], factors
+
+
+def sample_compute_location(
+    state: ScheduleState, rng: random.Random, block: StmtSRef, decision: int | None
+) -> tuple[StmtSRef, int]:
+    places = compute_locations(state, block)
+    if decision is None:
+        chosen = rng.choice(list(places))
+    else:
+        # A place that is gone since is taken by the nearest one further out.
+        chosen = max([i for i in places if i <= int(decision)], default=min(places))
+    return places[chosen], chosen
+
+
+def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSRef]:
+    """Where a block can be computed: inlined (-2), where it is (-1), or in which loop around all its consumers."""
+    as_block(state, block)
+    places: dict[int, StmtSRef] = {-2: INLINE} if can_compute_inline(state, block) else {}
+    places[-1] = ROOT
+    consumers = consumers_of(state, block) if block.parent is not None else []
+    if not consumers:
+        return places
+    boundary = lowest_common(consumers) if len(consumers) > 1 else consumers[0].parent
+    loops = list(loops_above(consumers[0].parent))[::-1]
+    if boundary not in loops:
+        return places
+    for i, loop in enumerate(loops[: loops.index(boundary) + 1]):
+        extent = loop.stmt.extent
+        if not (isinstance(extent, IntImm) and extent.value == 1) and can_compute_at(state, block, loop, True):
+            places[i] = loop
+    return places
+
+
+SAMPLE_CATEGORICAL = InstructionKind(
+    "SampleCategorical",
+    "sample_categorical",
+    sample_categorical,
+    (),
+    ("candidates", "probs"),
+    pure=True,
+    decides=True,
+)
+SAMPLE_PERFECT_TILE = InstructionKind(
+    "SamplePerfectTile",
+    "sample_perfect_tile",
+    sample_perfect_tile,
+    ("loop",),
+    ("n", "max_innermost_factor"),
+    pure=True,
+    decides=True,
+    returns_list=True,
+)
+SAMPLE_PARTITIONED_TILE = InstructionKind(
+    "SamplePartitionedTile",
+    "sample_partitioned_tile",
+    sample_partitioned_tile,
+    ("loop",),
+    ("n", "partition_pos", "innerpart_factor"),
+    pure=True,
+    decides=True,
+    returns_list=True,
+)
+SAMPLE_COMPUTE_LOCATION = InstructionKind(
+    "SampleComputeLocation",
+    "sample_compute_location",
+    sample_compute_location,
+    ("block",),
+    pure=True,
+    decides=True,
+)
+ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", lambda state: None)
+
+
+class Sampling(ScheduleBase):
+    """The part of a schedule that makes random choices. A given `decision` is taken instead of a new choice."""
+
+    def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
+        """One of several numbers, with the given probabilities. The decision is its position."""
+        return self.apply(SAMPLE_CATEGORICAL, [], [list(candidates), list(probs)], decision)[0]
+
+    def sample_perfect_tile(
+        self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
+    ) -> list[ExprRV]:
+        """`n` factors of a loop's extent, the last at most `max_innermost_factor` (any, if that is -1).
+
+        A loop of symbolic extent gets -1, to be worked out, and ones.
+        """
+        return self.apply(SAMPLE_PERFECT_TILE, [loop], [n, max_innermost_factor], decision)
+
+    def sample_partitioned_tile(
+        self,
+        loop: LoopRV,
+        n: int,
+        partition_pos: int = 0,
+        innerpart_factor: int = 1,
+        decision: list[int] | None = None,
+    ) -> list[ExprRV]:
+        """`n` factors of a loop's extent; the product of those from `partition_pos` on is a multiple of
+        `innerpart_factor`, if the extent is.
+        """
+        return self.apply(SAMPLE_PARTITIONED_TILE, [loop], [n, partition_pos, innerpart_factor], decision)
+
+    def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
+        """A loop into which a block can be moved, or a mark that `compute_at` understands as staying (-1) or being
+        inlined (-2).
+        """
+        return self.apply(SAMPLE_COMPUTE_LOCATION, [self._block(block)], (), decision)[0]
+
+    def enter_postproc(self) -> None:
+        """Notes in the record that what follows is postprocessing, which `remove_postproc` leaves out."""
+        self.apply(ENTER_POSTPROC, [])

@@ -1,0 +1,237 @@
+"""Other layouts of buffers and blocks, and caches in the order of a block's iterations."""
+
+from __future__ import annotations
+
+import pytest
+from check_schedule import check_schedule
+from schedule_programs import chain, matmul, symbolic
+
+from oneir.runtime.error import InvalidValue
+from oneir.script import tir as T
+from oneir.tir import IndexMap, Schedule, ScheduleError
+
+
+@T.prim_func
+def transpose(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 8), "float32")):
+    for i, j in T.grid(12, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vj, vi] * T.float32(2)
+
+
+def test_transform_layout():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((4, 2, 4, 4), "float32")
+        for i, j in T.grid(16, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi // 4, vj // 4, vi % 4, vj % 4] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi // 4, vj // 4, vi % 4, vj % 4] + T.float32(1)
+
+    sch = check_schedule(
+        chain, expected, lambda sch: sch.transform_layout("B", "B", lambda i, j: (i // 4, j // 4, i % 4, j % 4))
+    )
+    assert sch.trace.as_python()[1] == (
+        'sch.transform_layout(block=b0, buffer=("write", 0), index_map=lambda i, j: (i // 4, j // 4, i % 4, j % 4,), '
+        "pad_value=None, assume_injective_transform=False)"
+    )
+
+
+def test_transform_layout_of_a_parameter():
+    @T.prim_func
+    def expected(A: T.Buffer((12, 8), "float32"), B: T.Buffer((12, 8), "float32")):
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    check_schedule(
+        transpose, expected, lambda sch: sch.transform_layout("B", ("read", 0), lambda i, j: (j, i)), numbers=False
+    )
+
+
+def test_transform_layout_with_padding():
+    @T.prim_func
+    def before(A: T.Buffer((14,), "float32"), C: T.Buffer((14,), "float32")):
+        B = T.alloc_buffer((14,))
+        for i in range(14):
+            with T.block("B"):
+                vi = T.axis.spatial(14, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(14):
+            with T.block("C"):
+                vi = T.axis.spatial(14, i)
+                C[vi] = B[vi] * T.float32(3)
+
+    def blocked(i):
+        return i // 4, i % 4
+
+    written = check_schedule(before, None, lambda sch: sch.transform_layout("B", "B", blocked, pad_value=0))
+    text = written.mod["main"].script()
+    assert "for axis0, axis1 in T.grid(4, 4):" in text
+    assert (
+        "T.if_then_else(14 <= v_axis0 * 4 + v_axis1, T.float32(0.0), A[v_axis0 * 4 + v_axis1] * T.float32(2.0))" in text
+    )
+
+    def after_a_split(sch):
+        sch.split(sch.get_loops("B")[0], [2, 7])
+        sch.transform_layout("B", "B", blocked, pad_value=lambda a, b: T.float32(1))
+
+    text = check_schedule(before, None, after_a_split).mod["main"].script()
+    assert 'with T.block("buffer_B_padding"):' in text and "T.where(14 <= axis0 * 4 + axis1)" in text
+    assumed = check_schedule(
+        before, None, lambda sch: sch.transform_layout("B", "A", blocked, pad_value=0), numbers=False
+    )
+    text = assumed.mod["main"].script()
+    assert "T.assume(not 14 <= v_axis0 * 4 + v_axis1 or A[v_axis0, v_axis1] == T.float32(0.0))" in text
+    sch = Schedule(before, error_render_level="fast")
+    with pytest.raises(ScheduleError, match=r"would result in shape \[4, 4\].  However, this would introduce padding"):
+        sch.transform_layout("B", "B", blocked)
+    sch.transform_layout("B", "B", blocked, assume_injective_transform=True)
+
+
+def test_transform_layout_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(2), T.int64(4)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj // T.int64(4), vj % T.int64(4)] = A[vi, vj] + T.float32(1)
+
+    check_schedule(
+        symbolic,
+        expected,
+        lambda sch: sch.transform_layout("B", ("write", 0), lambda i, j: (i, j // 4, j % 4)),
+        numbers=False,
+    )
+
+
+def test_transform_block_layout():
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 8), "float32")):
+        for ax0 in range(96):
+            with T.block("B"):
+                v0 = T.axis.spatial(96, ax0)
+                B[v0 // 8, v0 % 8] = A[v0 % 8, v0 // 8] * T.float32(2)
+
+    check_schedule(transpose, expected, lambda sch: sch.transform_block_layout("B", lambda i, j: (i * 8 + j,)))
+
+
+def test_transform_block_layout_of_a_reduction():
+    def transform(sch):
+        sch.transform_block_layout("C", lambda i, j, k: (i * 10 + j, k))
+
+    text = check_schedule(matmul, None, transform).mod["main"].script()
+    assert "for ax0, ax1 in T.grid(80, 12):" in text and "C[v0 // 10, v0 % 10]" in text
+
+
+def test_set_axis_separator():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8), "float32", axis_separators=[1])
+        for i, j in T.grid(16, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    check_schedule(chain, expected, lambda sch: sch.set_axis_separator("B", "B", [1]))
+    check_schedule(
+        chain, expected, lambda sch: sch.transform_layout("B", "B", lambda i, j: [i, IndexMap.AXIS_SEPARATOR, j])
+    )
+
+
+def test_reindex():
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 8), "float32")):
+        A_reindex = T.alloc_buffer((12, 8))
+        B_reindex = T.alloc_buffer((12, 8))
+        for ax0, ax1 in T.grid(12, 8):
+            with T.block("A_reindex_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[v0, v1] = A[v1, v0]
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_reindex[vi, vj] = A_reindex[vi, vj] * T.float32(2)
+        for ax0, ax1 in T.grid(12, 8):
+            with T.block("B_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = B_reindex[v0, v1]
+
+    def transform(sch):
+        sch.reindex("B", ("read", 0))
+        sch.reindex("B", "B")
+
+    check_schedule(transpose, expected, transform)
+
+
+def test_reindex_of_a_reduction_keeps_the_variables_that_are_used():
+    def transform(sch):
+        copy = sch.reindex("C", ("read", 1))
+        assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)] == [10, 12]
+        assert "B_reindex[vj, vk]" in sch.mod.script()
+
+    check_schedule(matmul, None, transform)
+
+
+def test_reindex_cache():
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 8), "float32")):
+        A_shared = T.alloc_buffer((96,), scope="shared")
+        B_local = T.alloc_buffer((8, 12), scope="local")
+        for i, j in T.grid(12, 8):
+            with T.block("A_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A_shared[vj * 12 + vi] = A[vj, vi]
+        for i, j in T.grid(12, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vj, vi] = A_shared[vj * 12 + vi] * T.float32(2)
+        for i, j in T.grid(12, 8):
+            with T.block("B_local"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B_local[vj, vi]
+
+    def transform(sch):
+        sch.reindex_cache_read("B", 0, "shared", lambda i, j: j * 12 + i)
+        sch.reindex_cache_write("B", "B", "local", lambda i, j: (j, i))
+
+    check_schedule(transpose, expected, transform)
+
+
+def test_refusals():
+    sch = Schedule(chain, error_render_level="fast")
+    with pytest.raises(InvalidValue, match="the block B accesses no buffer 'X'; it accesses"):
+        sch.transform_layout("B", "X", lambda i, j: (j, i))
+    with pytest.raises(InvalidValue, match=r"a buffer is given as .*, found"):
+        sch.transform_layout("B", ("both", 0), lambda i, j: (j, i))
+    with pytest.raises(ScheduleError, match="is not bijective affine"):
+        sch.transform_block_layout("B", lambda i, j: (i + j,))
+    with pytest.raises(ScheduleError, match="contains more than one type of original iter vars"):
+        Schedule(matmul, error_render_level="fast").transform_block_layout("C", lambda i, j, k: (i, j * 12 + k))
+    sch.split(sch.get_loops("B")[0], [4, 4])
+    with pytest.raises(ScheduleError, match=r"The binding values of the tir.Block#0 are not variables of outer loops"):
+        sch.transform_block_layout("B", lambda i, j: (j, i))
+
+    @T.prim_func
+    def twice(A: T.Buffer((9,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] + A[vi + 1]
+
+    with pytest.raises(ScheduleError, match="at the same indices everywhere, found 2 accesses at different ones"):
+        Schedule(twice, error_render_level="fast").reindex("B", "A")
+    with pytest.raises(ScheduleError, match="is not a single point, which violates the prerequisite of reindex_cache"):
+        Schedule(twice, error_render_level="fast").reindex_cache_read("B", 0, "shared", lambda i: i)
