@@ -66,6 +66,16 @@ def test_patterns_say_what_may_be_fused() -> None:
         assert Op.get(f"relax.{name}").get_attr("TOpPattern") == pattern
 
 
+@pytest.mark.parametrize("name", ["divide", "multiply", "power", "log", "exp", "mod", "floor_mod", "floor_divide"])
+def test_references_do_not_warn(name: str) -> None:
+    made = Op.get(f"relax.{name}")
+    for values in (np.array([0, -1, 3e4], "float16"), np.array([0, -1, 3e38], "float32"), np.array([0, -128], "int8")):
+        if name not in ("log", "exp"):
+            assert made.get_attr("FReference")(values, values[::-1]).dtype == values.dtype
+        elif values.dtype.kind == "f":
+            assert made.get_attr("FReference")(values).dtype == values.dtype
+
+
 def test_gradients_are_registered_by_name() -> None:
     target = Op.get("relax.hamming_window")
 

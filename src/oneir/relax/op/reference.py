@@ -43,16 +43,6 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def quietly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that does not warn of infinities and NaNs, which are results like others."""
-
-    def computed(*args: Any, **attrs: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return function(*args, **attrs)
-
-    return computed
-
-
 def _nonzero(x: np.ndarray) -> np.ndarray:
     return np.where(x == 0, np.ones_like(x), x)
 
@@ -60,46 +50,42 @@ def _nonzero(x: np.ndarray) -> np.ndarray:
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a / b; of integers, truncated towards zero."""
     if is_float(a):
-        return quietly(np.divide)(a, b)
+        return np.divide(a, b)
     return np.where(b == 0, 0, _truncated_quotient(a, _nonzero(b))).astype(a.dtype)
 
 
 def _truncated_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        quotient = np.floor_divide(a, b)
-        inexact = quotient * b != a
-        return quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
+    quotient = np.floor_divide(a, b)
+    inexact = quotient * b != a
+    return quotient + (inexact & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
 def floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a / b rounded down."""
     if is_float(a):
-        return quietly(lambda x, y: np.floor(np.divide(x, y)))(a, b)
-    with np.errstate(over="ignore"):
-        return np.where(b == 0, 0, np.floor_divide(a, _nonzero(b))).astype(a.dtype)
+        return np.floor(np.divide(a, b))
+    return np.where(b == 0, 0, np.floor_divide(a, _nonzero(b))).astype(a.dtype)
 
 
 def truncated_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The remainder of a / b with the sign of a."""
     if is_float(a):
-        return quietly(np.fmod)(a, b)
-    with np.errstate(over="ignore"):
-        return np.where(b == 0, a, np.fmod(a, _nonzero(b))).astype(a.dtype)
+        return np.fmod(a, b)
+    return np.where(b == 0, a, np.fmod(a, _nonzero(b))).astype(a.dtype)
 
 
 def floor_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The remainder of a / b rounded down, with the sign of b."""
     if is_float(a):
-        return quietly(np.mod)(a, b)
-    with np.errstate(over="ignore"):
-        return np.where(b == 0, a, np.mod(a, _nonzero(b))).astype(a.dtype)
+        return np.mod(a, b)
+    return np.where(b == 0, a, np.mod(a, _nonzero(b))).astype(a.dtype)
 
 
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a to the power b; of integers, the integer nearest to the power."""
     if is_float(a):
-        return quietly(np.power)(a, b)
-    return converted(np.rint(quietly(np.power)(a.astype(np.float64), b.astype(np.float64))), str(a.dtype))
+        return np.power(a, b)
+    return converted(np.rint(np.power(a.astype(np.float64), b.astype(np.float64))), str(a.dtype))
 
 
 def shift_left(a: np.ndarray, b: np.ndarray) -> np.ndarray:

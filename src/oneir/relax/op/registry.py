@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import numpy as np
+
 from ...ir.expr import const
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch
@@ -95,7 +97,14 @@ class Operator(Generic[P, R]):
 
         Tuples are tuples of arrays, shapes tuples of integers.
         """
-        self.op.set_attr("FReference", function)
+
+        @functools.wraps(function)
+        def computed(*args: Any, **attrs: Any) -> Any:
+            # Infinities and NaNs are results like others, of which NumPy need not warn.
+            with np.errstate(all="ignore"):
+                return function(*args, **attrs)
+
+        self.op.set_attr("FReference", computed)
         return function
 
     def legalize(

@@ -47,7 +47,7 @@ def _float_unary(
     name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any], hint: str | None = None
 ) -> Operator[[Expr], Call]:
     """An operator of floats; short ones are computed in float32."""
-    computed = numerics.quietly(numerics.in_float32(reference))
+    computed = numerics.in_float32(reference)
     return _unary(name, doc, computed, te_function, hint=hint, floats_only=True)
 
 
