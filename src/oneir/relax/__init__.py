@@ -10,7 +10,7 @@ mod = bb.finalize()
 """
 
 from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMInstrumentReturnKind
-from . import analysis, op, transform, utils, vm
+from . import analysis, frontend, op, transform, utils, vm
 from .binding_rewrite import DataflowBlockRewrite
 from .block_builder import BlockBuilder
 from .emit_te import TEPlaceholderOp, te_tensor

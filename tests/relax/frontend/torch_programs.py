@@ -77,3 +77,24 @@ def check_traced(function: Any, *args: Any, tolerance: float = 1e-5, **options: 
     found = interpret(mod, *[a.numpy() for a in fresh(args)])
     assert_same(found, expected, atol=tolerance)
     return mod
+
+
+def floats(*shape: int) -> torch.Tensor:
+    """Normally distributed numbers."""
+    return torch.randn(*shape)
+
+
+def positive(*shape: int) -> torch.Tensor:
+    """Numbers in [0.5, 1.5)."""
+    return torch.rand(*shape) + 0.5
+
+
+def integers(*shape: int, below: int = 5) -> torch.Tensor:
+    """Integers in [0, below)."""
+    return torch.randint(0, below, shape)
+
+
+def function_of(expression: str, count: int) -> Callable[..., Any]:
+    """The function of x, y, z, w (as many as there are arguments) that an expression stands for."""
+    names = {"torch": torch, "F": torch.nn.functional}
+    return eval(f"lambda {', '.join('xyzw'[:count])}: {expression}", names)
