@@ -247,15 +247,21 @@ def test_shapes_of_attention() -> None:
     assert infer(call) == tensor((1, 7, 4, 8)) and len(call.args) == 7
 
 
-def test_attention_over_sequences_of_different_lengths_by_its_reference() -> None:
-    arrays = [random((1, 7, 2, 4), seed=i) for i in range(3)]
-    starts, longest = np.array([0, 3, 7]), np.array([4])
-    function = nn.attention_var_len.op.get_attr("FReference")
-    found = function(*arrays, starts, starts, longest, longest, scale=None, causal_mask=None, window_size=None)
-    for part in (slice(0, 3), slice(3, 7)):
-        q, k, v = (torch.from_numpy(a[:, part]).transpose(1, 2) for a in arrays)
-        expected = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
-        np.testing.assert_allclose(found[:, part], expected.numpy(), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("mask", [None, "TopLeft", "BottomRight"])
+def test_attention_over_sequences_of_different_lengths(mask: str | None) -> None:
+    q, k, v = (random((1, length, 2, 4), seed=length) for length in (7, 8, 8))
+    starts_q, starts_k, longest = np.array([0, 3, 7], "int32"), np.array([0, 2, 8], "int32"), np.array([6], "int32")
+    run = check(
+        lambda q, k, v, s, m, t: nn.attention_var_len(q, k, v, s, m, t, scale=0.5, causal_mask=mask),
+        *(q, k, v, starts_q, longest, starts_k),
+    )
+    for rows, columns in ((slice(0, 3), slice(0, 2)), (slice(3, 7), slice(2, 8))):
+        parts = [torch.from_numpy(a[:, s]).transpose(1, 2) for a, s in ((q, rows), (k, columns), (v, columns))]
+        sizes = rows.stop - rows.start, columns.stop - columns.start
+        offset = abs(sizes[0] - sizes[1]) if mask == "BottomRight" else 0
+        seen = None if mask is None else torch.tril(torch.ones(*sizes, dtype=torch.bool), offset)
+        expected = F.scaled_dot_product_attention(*parts, attn_mask=seen, scale=0.5).transpose(1, 2)
+        np.testing.assert_allclose(run.native[:, rows], expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_shapes_of_normalizations() -> None:
@@ -319,16 +325,12 @@ def test_refusals(call: Any, message: str) -> None:
         infer(call())
 
 
-def test_attention_that_has_no_loops_is_refused() -> None:
+def test_attention_over_a_window_is_refused() -> None:
     builder = relax.BlockBuilder()
     query, key, value = (var((1, 3, 4, 8), name=name) for name in "qkv")
-    for call in (
-        nn.attention(query, key, value, window_size=2),
-        nn.attention_var_len(query, key, value, var((2,), "int32"), var((1,), "int32")),
-    ):
-        normal: Any = builder.normalize(call)
-        with pytest.raises(OneIRError, match=r"ha(s|ve) no loops"):
-            normal.op.get_attr("FLegalize")(builder, normal)
+    normal: Any = builder.normalize(nn.attention(query, key, value, window_size=2))
+    with pytest.raises(OneIRError, match=re.escape("relax.nn.attention: window_size=2 has no loops")):
+        normal.op.get_attr("FLegalize")(builder, normal)
 
 
 def test_activations_name_their_loops() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .... import topi
+from .... import te, topi
 from ....ir import operators as ops
 from ....ir.expr import const
 from ....runtime.error import InvalidValue, UnsupportedError
@@ -137,6 +137,18 @@ def te_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None, causal_mask: str | None
 ) -> Tensor:
     """Attention as batched products of matrices, one for each batch and head."""
+    scores, values = _scores(q, k, v, scale)
+    (batch, queries, heads, _), keys = q.shape, v.shape[1]
+    if bias is not None:
+        scores = topi.add(topi.reshape(scores, [batch, heads, queries, keys]), bias)
+        scores = topi.reshape(scores, [batch * heads, queries, keys])
+    if causal_mask is None:
+        return _weighted(topi.nn.softmax(scores), values, q, v)
+    return _weighted(_masked_softmax(scores, _offset(queries, keys, causal_mask)), values, q, v)
+
+
+def _scores(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
+    """The scaled products of queries and keys for each batch and head, and the values in that order."""
     batch, queries, heads, width = q.shape
     keys, value_width = v.shape[1], v.shape[3]
     flat = []
@@ -147,18 +159,15 @@ def te_attention(
         flat.append(topi.reshape(topi.transpose(tensor, [0, 2, 1, 3]), [batch * heads, length, size]))
     scores = topi.nn.batch_matmul(flat[0], flat[1])
     if scale is None:
-        scores = topi.divide(scores, tir_op.sqrt(ops.cast(scores.dtype, width)))
-    else:
-        scores = topi.multiply(scores, const(scale, scores.dtype))
-    if bias is not None:
-        scores = topi.add(topi.reshape(scores, [batch, heads, queries, keys]), bias)
-        scores = topi.reshape(scores, [batch * heads, queries, keys])
-    if causal_mask is None:
-        weights = topi.nn.softmax(scores)
-    else:
-        weights = _masked_softmax(scores, _offset(queries, keys, causal_mask))
-    result = topi.nn.batch_matmul(weights, flat[2], transpose_b=False)
-    return topi.transpose(topi.reshape(result, [batch, heads, queries, value_width]), [0, 2, 1, 3])
+        return topi.divide(scores, tir_op.sqrt(ops.cast(scores.dtype, width))), flat[2]
+    return topi.multiply(scores, const(scale, scores.dtype)), flat[2]
+
+
+def _weighted(weights: Tensor, values: Tensor, q: Tensor, v: Tensor) -> Tensor:
+    """The sums of values by weights, in the layout of the query."""
+    result = topi.nn.batch_matmul(weights, values, transpose_b=False)
+    batch, queries, heads, _ = q.shape
+    return topi.transpose(topi.reshape(result, [batch, heads, queries, v.shape[3]]), [0, 2, 1, 3])
 
 
 def _offset(queries: Any, keys: Any, causal_mask: str) -> Any:
@@ -252,6 +261,58 @@ def _var_len_reference(
     return np.concatenate(parts, 1)
 
 
+def te_attention_var_len(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    starts_q: Tensor,
+    starts_k: Tensor,
+    scale: float | None,
+    causal_mask: str | None,
+) -> Tensor:
+    """Attention over all pairs, in which a query sees the keys of its own sequence."""
+    scores, values = _scores(q, k, v, scale)
+    queries, keys = (_sequence_of(starts, tensor.shape[1]) for starts, tensor in ((starts_q, q), (starts_k, k)))
+
+    def seen(i: Any, j: Any) -> Any:
+        same = ops.equal(queries(i), keys(j))
+        if causal_mask is None:
+            return same
+        sequence = queries(i)
+        places = [ops.subtract(x, ops.cast(x.dtype, s(sequence))) for x, s in ((i, starts_q), (j, starts_k))]
+        reach = ops.cast(i.dtype, const(0, "int32"))
+        if causal_mask == "BottomRight":
+            lengths = (ops.subtract(s(sequence + 1), s(sequence)) for s in (starts_q, starts_k))
+            reach = ops.cast(i.dtype, tir_op.abs(ops.subtract(*lengths)))
+        return ops.logical_and(same, ops.less_equal(places[1], ops.add(places[0], reach)))
+
+    masked = te.compute(
+        scores.shape,
+        lambda h, i, j: tir_op.if_then_else(seen(i, j), scores(h, i, j), tir_op.min_value(scores.dtype)),
+        name="seen",
+    )
+    return _weighted(topi.nn.softmax(masked), values, q, v)
+
+
+def _sequence_of(starts: Tensor, length: Any) -> Tensor:
+    """Which sequence each place belongs to: how many begin at it or before, less one."""
+    b = te.reduce_axis((0, starts.shape[0]), name="b")
+
+    def element(i: Any) -> Any:
+        return te.sum(ops.cast("int32", ops.less_equal(ops.cast(i.dtype, starts(b)), i)), axis=b)
+
+    begun = te.compute((length,), element, name="begun")
+    return te.compute((length,), lambda i: begun(i) - 1, name="sequence")
+
+
 @attention_var_len.legalize_as
 def _legalize_var_len(builder: Any, call: Call) -> Expr:
-    raise fail(call, "sequences of different lengths have no loops; a library must take the call", UnsupportedError)
+    attrs = call.attrs
+    _refuse_window(attrs["window_size"])
+    return builder.call_te(
+        te_attention_var_len,
+        *call.args[:5],
+        attrs["scale"],
+        attrs["causal_mask"],
+        primfunc_name_hint="attention_var_len",
+    )
