@@ -11,6 +11,7 @@ from typing import Any
 
 from ..codegen.program.bytecode import ProgramBuilder, emit_bytecode, symbol_of
 from ..codegen.program.native import Native, NotNative, native_form, with_direct_kernels
+from ..dlight import ApplyDefaultSchedule, cpu
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.transform import Pass
@@ -48,11 +49,14 @@ def build_graph(
 
 
 def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None = "default") -> Executable:
-    """The executable of a lowered module: its bytecode, its kernels and its native functions."""
+    """The executable of a lowered module: its bytecode, its kernels and its native functions.
+
+    Loops that nobody has scheduled get the default schedules of the target.
+    """
     builder = emit_bytecode(lowered)
     program = builder.program()
     natives = _native_forms(lowered, builder)
-    loops = _loops(lowered, natives)
+    loops = _loops(_scheduled(lowered, target), natives)
     library = build(loops, target, tir_pipeline) if loops.functions else None
     forms: dict[str, NativeFunction] = {}
     if library is not None:
@@ -75,6 +79,12 @@ def lower_graph(
         relax_pipeline = get_default_pipeline(target) if named else get_pipeline(relax_pipeline)
     with target:
         return relax_pipeline(mod)
+
+
+def _scheduled(mod: IRModule, target: Target) -> IRModule:
+    """The module with default schedules for its loops."""
+    with target:
+        return ApplyDefaultSchedule(cpu.Contraction(), cpu.Spatial())(mod)
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:

@@ -1,0 +1,4 @@
+"""What rules are, and the pass that applies them."""
+
+from .schedule_rule import ScheduleRule
+from .transform import ApplyDefaultSchedule

@@ -1,0 +1,51 @@
+"""ApplyDefaultSchedule: each function that nobody has scheduled gets the schedule of the first rule that knows one."""
+
+from __future__ import annotations
+
+from ...ir.module import BaseFunc, IRModule
+from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...runtime.error import InvalidValue
+from ...target.target import Target
+from ...tir.function import PrimFunc
+from ...tir.schedule import Schedule
+from .schedule_rule import ScheduleRule
+
+IS_SCHEDULED = "tir.is_scheduled"
+"""The attribute of functions that have their schedule."""
+
+
+def ApplyDefaultSchedule(*rules: ScheduleRule) -> Pass:
+    """A pass that tries rules in order on the TensorIR functions of a module.
+
+    A function's `target` attribute, or else the target that is entered, says what for. Functions with the attribute
+    `tir.is_scheduled` stay as they are; those that a rule schedules get it.
+    """
+    return ModulePass(lambda mod, ctx: _apply(mod, rules, ctx), PassInfo(0, "ApplyDefaultSchedule"))
+
+
+def _apply(mod: IRModule, rules: tuple[ScheduleRule, ...], ctx: PassContext) -> IRModule:
+    functions: dict[object, BaseFunc] = {}
+    for var, func in mod.functions.items():
+        functions[var] = func
+        if isinstance(func, PrimFunc) and not func.attrs.get(IS_SCHEDULED):
+            target = func.attrs.get("target") or Target.current(allow_none=True)
+            if target is None:
+                raise InvalidValue(f"no target for `{var.name_hint}`: enter one, as `with Target('llvm'):`")
+            functions[var] = _scheduled(func, target, rules)
+    same = all(functions[var] is func for var, func in mod.functions.items())
+    return mod if same else mod.replace(functions=functions)
+
+
+def _scheduled(func: PrimFunc, target: Target, rules: tuple[ScheduleRule, ...]) -> PrimFunc:
+    for rule in rules:
+        schedule = rule.apply(func, target, False)
+        if schedule is None:
+            continue
+        if not isinstance(schedule, Schedule):
+            raise InvalidValue(
+                f"{type(rule).__name__} gives several schedules of a function; default schedules are one"
+            )
+        new = schedule.mod[schedule.func_working_on or "main"]
+        # A schedule works on a function that can be called; its attributes are those that the function had.
+        return new.replace(attrs=func.attrs).with_attr(IS_SCHEDULED, True)
+    return func

@@ -1,0 +1,165 @@
+"""The default schedules for processors: scheduled functions compute what unscheduled ones do, and hot ones have tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir import relax, tir
+from oneir.dlight.cpu import Contraction, Spatial
+from oneir.relax import op
+from oneir.relax.pipeline import legalize_passes
+from oneir.script import tir as T
+from oneir.target import Target
+from oneir.target.cpu import cpu_info
+
+TARGETS = ["llvm", "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3", "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v2"]
+
+
+def loops_of(build, *shapes, dtype: str = "float32") -> tir.PrimFunc:
+    """The fused loops of a graph of one kernel."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorStructInfo(s, dtype)) for i, s in enumerate(shapes)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            output = builder.emit_output(build(*params))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    with Target("llvm"):
+        for step in legalize_passes(None):
+            mod = step(mod)
+    (func,) = [f for f in mod.functions.values() if isinstance(f, tir.PrimFunc)]
+    return func.with_attr("global_symbol", "main")
+
+
+def arrays(func: tir.PrimFunc, extent: int = 5) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    made = []
+    for param in func.params:
+        buffer = func.buffer_map[param]
+        shape = [int(d) if isinstance(d, tir.IntImm) else extent for d in buffer.shape]
+        values = rng.standard_normal(shape) if buffer.dtype.is_float else rng.integers(-4, 5, shape)
+        made.append(values.astype(str(buffer.dtype)))
+    return made
+
+
+def result(func: tir.PrimFunc, inputs: list[np.ndarray]) -> np.ndarray:
+    tensors = [oneir.runtime.tensor(a) for a in inputs]
+    oneir.build(func)["main"](*tensors)
+    return tensors[-1].numpy()
+
+
+def scheduled(func: tir.PrimFunc, target: str = "llvm"):
+    """The function as the first rule makes it, and the rule's name; nothing may refuse it."""
+    for rule in (Contraction(), Spatial()):
+        schedule = rule.apply(func, Target(target), False)
+        if schedule is not None:
+            return schedule.mod["main"], type(rule).__name__
+    raise AssertionError("no rule is for the function")
+
+
+CONTRACTIONS = {
+    "matrices": (lambda a, b: op.matmul(a, b), (24, 40), (40, 96)),
+    "odd extents": (lambda a, b: op.matmul(a, b), (7, 11), (11, 13)),
+    "a prime width": (lambda a, b: op.matmul(a, b), (3, 5), (5, 67)),
+    "a width of quarters": (lambda a, b: op.matmul(a, b), (6, 9), (9, 100)),
+    "one row": (lambda a, b: op.matmul(a, b), (1, 30), (30, 64)),
+    "vector by matrix": (lambda a, b: op.matmul(a, b), (30,), (30, 32)),
+    "one column": (lambda a, b: op.matmul(a, b), (8, 30), (30, 1)),
+    "batches": (lambda a, b: op.matmul(a, b), (2, 3, 8, 5), (3, 5, 16)),
+    "bias and relu": (lambda a, b, c: op.nn.relu(op.add(op.matmul(a, b), c)), (16, 20), (20, 48), (48,)),
+    "residual": (lambda a, b, c: op.add(op.matmul(a, b), c), (16, 20), (20, 48), (16, 48)),
+    "convolution": (lambda x, w: op.nn.relu(op.nn.conv2d(x, w, padding=1)), (2, 3, 8, 8), (8, 3, 3, 3)),
+    "strides": (lambda x, w: op.nn.conv2d(x, w, strides=2, padding=1), (1, 4, 9, 9), (8, 4, 3, 3)),
+    "dilation": (lambda x, w: op.nn.conv2d(x, w, dilation=2), (1, 4, 9, 9), (8, 4, 3, 3)),
+    "groups": (lambda x, w: op.nn.conv2d(x, w, groups=2), (1, 4, 8, 8), (6, 2, 3, 3)),
+    "depthwise": (lambda x, w: op.nn.conv2d(x, w, groups=4, padding=1), (1, 4, 8, 8), (4, 1, 3, 3)),
+    "channels last": (
+        lambda x, w: op.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWIO", padding=1),
+        (1, 6, 6, 4),
+        (3, 3, 4, 16),
+    ),
+    "pointwise": (lambda x, w: op.nn.conv2d(x, w), (1, 16, 7, 7), (24, 16, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_contractions_compute_what_plain_loops_do(name):
+    func = loops_of(*CONTRACTIONS[name])
+    inputs = arrays(func)
+    new, _ = scheduled(func)
+    np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])
+def test_contractions_of_other_dtypes(dtype):
+    func = loops_of(lambda a, b: op.matmul(a, b), (12, 20), (20, 64), dtype=dtype)
+    inputs = arrays(func)
+    new, rule = scheduled(func)
+    assert rule == "Contraction"
+    np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-6)
+
+
+@pytest.mark.parametrize("extent", [1, 5, 64])
+def test_a_symbolic_number_of_rows(extent):
+    n = tir.Var("n", "int64")
+    func = loops_of(lambda a, b, c: op.nn.relu(op.add(op.matmul(a, b), c)), (n, 20), (20, 48), (48,))
+    inputs = arrays(func, extent)
+    new, rule = scheduled(func)
+    assert rule == "Contraction"
+    np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_tile_fits_the_targets_registers(target):
+    func = loops_of(lambda a, b: op.matmul(a, b), (96, 64), (64, 256))
+    new, rule = scheduled(func, target)
+    assert rule == "Contraction"
+    info = cpu_info(Target(target))
+    sch = tir.Schedule(new)
+    loops = [sch.get(loop) for loop in sch.get_loops(sch.get_block("matmul_update"))]
+    (width,) = [int(loop.extent) for loop in loops if loop.kind == tir.ForKind.VECTORIZED]
+    rows = int(np.prod([int(loop.extent) for loop in loops if loop.kind == tir.ForKind.UNROLLED]))
+    vectors = width * 4 // info.vector_bytes
+    assert rows * vectors + vectors + 1 <= info.vector_registers
+    assert rows * vectors >= 4
+
+
+OTHERS = {
+    "elementwise": (lambda a: op.exp(op.add(a, a)), (33, 50)),
+    "softmax": (lambda a: op.nn.softmax(a, axis=-1), (20, 31)),
+    "sum": (lambda a: op.sum(a, axis=[1]), (40, 21)),
+    "sum of all": (lambda a: op.sum(a), (40, 21)),
+    "transpose": (lambda a: op.permute_dims(a), (40, 21)),
+    "pooling": (lambda a: op.nn.max_pool2d(a, pool_size=2, strides=2), (1, 6, 8, 8)),
+    "layer norm": (lambda a, g, b: op.nn.layer_norm(a, g, b, axes=[-1]), (9, 30), (30,), (30,)),
+    "a transposed product": (lambda a, b: op.matmul(a, op.permute_dims(b)), (6, 40), (24, 40)),
+    "a long vector": (lambda a: op.exp(a), (70001,)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_functions_compute_what_plain_loops_do(name):
+    func = loops_of(*OTHERS[name])
+    inputs = arrays(func)
+    new, _ = scheduled(func)
+    np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
+
+
+@T.prim_func
+def hand_written(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in T.parallel(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] + T.float32(1)
+
+
+def test_what_somebody_scheduled_is_left_alone():
+    assert Contraction().apply(hand_written, Target("llvm")) is None
+    assert Spatial().apply(hand_written, Target("llvm")) is None
+
+
+def test_other_targets_are_left_alone():
+    func = loops_of(lambda a: op.exp(a), (8,))
+    assert Spatial().apply(func, Target("cuda")) is None
