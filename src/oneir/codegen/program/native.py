@@ -498,7 +498,7 @@ class _Translator:
         """The arguments of a native function are checked when it is called; of other tensors all is known."""
         tensor, ndim = self.tensor(args[0]), _int(self.value(args[1]))
         dtypes = [self.value(a) for a in args[2:-1]]
-        if ndim not in (-1, len(tensor.shape)) or any(d and d != tensor.dtype for d in dtypes):
+        if ndim not in (-1, len(tensor.shape)) or any(d not in ("void", tensor.dtype) for d in dtypes):
             raise NotNative("a check of a tensor fails always")
 
     _BY_OPERATOR: ClassVar[dict[str, Callable[..., _Value]]] = {

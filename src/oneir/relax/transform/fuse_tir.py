@@ -21,6 +21,7 @@ from ...tir.buffer import Buffer, decl_buffer
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, Stmt, flat_seq
 from ...tir.stmt_functor import renew_defs, substitute
+from ..block_builder import function_struct_info
 from ..expr import Call, Constant, Expr, Function, ShapeExpr, Tuple, TupleGetItem, Var
 from ..expr_functor import PyExprMutator
 from ..op import call_tir
@@ -36,16 +37,20 @@ def FuseTIR() -> Pass:
 
 
 def _transform(mod: IRModule) -> IRModule:
-    fused: dict[GlobalVar, PrimFunc] = {}
+    # Names of their own, since what is known of a name says what a call of it takes and gives.
+    names: dict[GlobalVar, GlobalVar] = {}
+    functions: dict[GlobalVar, BaseFunc] = {}
     for var, func in mod.functions.items():
         if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-            fused[var] = _Fusion(mod, var.name_hint, func).prim_func()
-    if not fused:
+            names[var] = GlobalVar(var.name_hint)
+            func = _Fusion(mod, var.name_hint, func).prim_func()
+            names[var].struct_info_ = function_struct_info(func)
+        functions[names.get(var, var)] = func
+    if not names:
         return mod
-    functions: dict[GlobalVar, BaseFunc] = {var: fused.get(var, func) for var, func in mod.functions.items()}
-    calls = _Calls(fused)
-    for var, func in mod.functions.items():
-        if isinstance(func, Function) and var not in fused:
+    calls = _Calls(names)
+    for var, func in functions.items():
+        if isinstance(func, Function):
             functions[var] = calls.visit_expr(func)
     return DeadCodeElimination()(mod.replace(functions=functions))
 
@@ -60,13 +65,13 @@ def flat_infos(info: StructInfo) -> list[StructInfo]:
 class _Calls(PyExprMutator):
     """Calls of fused functions become `call_tir`."""
 
-    def __init__(self, fused: dict[GlobalVar, PrimFunc]):
+    def __init__(self, names: dict[GlobalVar, GlobalVar]):
         super().__init__()
-        self.fused = fused
+        self.names = names
 
     def visit_call_(self, op: Call) -> Expr:
         call = super().visit_call_(op)
-        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar) or call.op not in self.fused:
+        if not isinstance(call, Call) or not isinstance(call.op, GlobalVar) or call.op not in self.names:
             return call
         tensors: list[Expr] = []
         numbers: list[PrimExpr] = []
@@ -74,7 +79,7 @@ class _Calls(PyExprMutator):
             self.flatten(a, tensors, numbers)
         info = op.struct_info
         infos = list(info.fields) if isinstance(info, TupleStructInfo) else info
-        return call_tir(call.op, Tuple(tensors), infos, numbers or None)
+        return call_tir(self.names[call.op], Tuple(tensors), infos, numbers or None)
 
     def flatten(self, expr: Expr, tensors: list[Expr], numbers: list[PrimExpr]) -> None:
         info = expr.struct_info

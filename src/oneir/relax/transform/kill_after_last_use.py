@@ -5,7 +5,8 @@
     z = cls.g(x)
     _ = R.memory.kill_tensor(x)
 
-What is returned lives on. Names of one value (`y = x`) end together.
+What is returned lives on, and so does what is never used. Names of one value (`y = x`) end together. Shapes, numbers
+and functions are no objects of their own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from ...ir.op import Op
 from ...ir.transform import Pass
 from ..analysis import free_vars
 from ..analysis.variables import used_vars
-from ..expr import Binding, Call, Expr, ExternFunc, SeqExpr, Var, VarBinding
+from ..expr import Binding, Call, Constant, Expr, SeqExpr, Var
 from ..expr_functor import PyExprMutator
-from ..op import memory, vm
-from ..struct_info import TupleStructInfo
+from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .canonicalize_bindings import canonicalize_bindings
 from .pass_base import graph_pass
 
-ALLOC_TENSOR, ALLOC_STORAGE = Op.get("relax.memory.alloc_tensor"), Op.get("relax.memory.alloc_storage")
+ALLOC_STORAGE = tuple(map(Op.get, ("relax.memory.alloc_storage", "relax.vm.alloc_storage")))
+KILLS = tuple(map(Op.get, ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")))
 
 
 def KillAfterLastUse() -> Pass:
     """A pass that ends values after their last use."""
-    return graph_pass(lambda func, mod: _Killer(mod).visit_expr(func), "KillAfterLastUse")
+    return graph_pass(lambda func, mod: _Killer(mod).visit_expr(canonicalize_bindings(func)), "KillAfterLastUse")
 
 
 class _Killer(PyExprMutator):
@@ -38,55 +40,41 @@ class _Killer(PyExprMutator):
 
     def visit_binding(self, binding: Binding) -> None:
         super().visit_binding(binding)
-        for var, value in self.ends.get(binding.var, ()):
-            self.builder_.emit(_kill(self.visit_expr(var), value), "_")
+        for kill, var in self.ends.get(binding.var, ()):
+            self.builder_.emit(Call(kill, [self.visit_expr(var)]), "_")
 
 
-def _kill(var: Expr, value: Call) -> Call:
-    if value.op is ALLOC_TENSOR:
-        return memory.kill_tensor(var)
-    if value.op is ALLOC_STORAGE:
-        return memory.kill_storage(var)
-    return vm.kill_object(var)
+def _kill_of(binding: Binding) -> int | None:
+    """The place in `KILLS` of what ends a value; None for values that are no objects."""
+    value, info = binding.value, binding.var.struct_info_
+    if isinstance(value, Call) and value.op in ALLOC_STORAGE:
+        return 1
+    if isinstance(value, Constant) or isinstance(info, (FuncStructInfo, ShapeStructInfo, PrimStructInfo)):
+        return None
+    return 0 if isinstance(info, TensorStructInfo) else 2
 
 
-def _makes_object(value: Expr) -> bool:
-    """Whether a call gives a new object, not nothing or a number."""
-    if not isinstance(value, Call):
-        return False
-    if value.op in (ALLOC_TENSOR, ALLOC_STORAGE):
-        return True
-    nothing = isinstance(value.struct_info, TupleStructInfo) and not value.struct_info.fields
-    return isinstance(value.op, (ExternFunc, Op)) and not nothing and not _is_kill(value)
-
-
-def _is_kill(value: Call) -> bool:
-    return value.op in (memory.kill_tensor.op, memory.kill_storage.op, vm.kill_object.op)
-
-
-def last_uses(seq: SeqExpr) -> dict[Var, list[tuple[Var, Call]]]:
-    """For each binding, by its variable: the objects that the sequence made and that end after it."""
-    bindings = [b for block in seq.blocks for b in block.bindings]
-    made: dict[Var, Call] = {}
+def last_uses(seq: SeqExpr) -> dict[Var, list[tuple[Op, Var]]]:
+    """For each binding, by its variable: the objects that the sequence made and that end after it, tensors first."""
+    kinds: dict[Var, int] = {}
     alias: dict[Var, Var] = {}
-    last: dict[Var, Binding] = {}
+    last: dict[Var, Var] = {}
     kept: set[Var] = set()
-    for binding in bindings:
-        value = binding.value
-        for used in used_vars(binding):
-            root = alias.get(used, used)
-            last[root] = binding
-            if isinstance(value, Call) and _is_kill(value):
-                kept.add(root)
-        if isinstance(value, Var):
-            alias[binding.var] = alias.get(value, value)
-        elif isinstance(binding, VarBinding) and isinstance(value, Call) and _makes_object(value):
-            made[binding.var] = value
-            last[binding.var] = binding
-    for used in free_vars(seq.body):
-        kept.add(alias.get(used, used))
-    ends: dict[Var, list[tuple[Var, Call]]] = {}
-    for var, value in made.items():
-        if var not in kept:
-            ends.setdefault(last[var].var, []).append((var, value))
-    return ends
+    for block in seq.blocks:
+        for binding in block.bindings:
+            var, value = binding.var, binding.value
+            for used in used_vars(binding):
+                root = alias.get(used, used)
+                last[root] = var
+                if isinstance(value, Call) and value.op in KILLS:
+                    kept.add(root)
+            if isinstance(value, Var):
+                alias[var] = alias.get(value, value)
+            elif (kind := _kill_of(binding)) is not None:
+                kinds[var] = kind
+    kept.update(alias.get(used, used) for used in free_vars(seq.body))
+    ends: dict[Var, list[tuple[int, Var]]] = {}
+    for var, kind in kinds.items():
+        if var in last and var not in kept:
+            ends.setdefault(last[var], []).append((kind, var))
+    return {at: [(KILLS[k], v) for k, v in sorted(them, key=lambda it: it[0])] for at, them in ends.items()}

@@ -11,9 +11,10 @@ fill the slots of variables; a `shape_func`, a TensorIR function of its own, com
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
@@ -41,7 +42,6 @@ from ..expr import (
     StringImm,
     Tuple,
     TupleGetItem,
-    VarBinding,
 )
 from ..expr_functor import PyExprMutator
 from ..op import call_builtin_with_ctx, null_value
@@ -70,6 +70,16 @@ def _transform(mod: IRModule, context: bool) -> IRModule:
         if isinstance(func, Function):
             lower.builder_.update_func(var, lower.lower(func, var.name_hint))
     return lower.builder_.get()
+
+
+@dataclass(slots=True)
+class _Match:
+    """Extents that a tensor or shape must have, or the value of a number."""
+
+    value: Expr
+    is_number: bool
+    extents: Sequence[PrimExpr]
+    text: StringImm
 
 
 class _Slot:
@@ -129,7 +139,8 @@ class _Lower(PyExprMutator):
 
     def lower(self, func: Function, name: str) -> Function:
         self.slots = _Slots()
-        self.unchecked: list[tuple[Expr, StructInfo, str]] = []
+        self.unchecked: list[_Match] = []
+        self.fields: dict[Expr, Expr] = {}
         collector = _Collector(self.slots)
         for param in func.params:
             collector.visit_struct_info(param.struct_info)
@@ -140,21 +151,20 @@ class _Lower(PyExprMutator):
         builder.begin_binding_block()
         self.heap = builder.emit(self.make_heap(), "shape_heap")
         self.scope_name = name
-        where = f"in {name}: argument"
-        for param in func.params:
-            self.check(param, param.struct_info, f"{where} `{param.name}`: ", trusted=None)
-        for param in func.params:
-            self.match(param, param.struct_info, f"{where} `{param.name}`: ")
-        self.compute()
+        inputs = int(func.attrs.get("num_input", len(func.params)))
+        pending: list[_Match] = []
+        for position, param in enumerate(func.params):
+            context = f"in {name}: argument `{param.name}`: "
+            # What stands behind the inputs are weights: they are bound once, and static ones are not checked each time.
+            pending += self.check(param, param.struct_info, context, trusted=False, static=position < inputs)
+        self.match(pending)
         start = builder.end_block()
         body = self.visit_expr(func.body)
         assert isinstance(body, SeqExpr)
         builder.begin_binding_block()
         result = body.body
         info = func.ret_struct_info
-        if result.struct_info_ is not None and not is_base_of(info, result.struct_info, builder.analyzer):
-            self.check(result, info, f"in {name}: result: ", trusted=result.struct_info)
-            self.match(result, info, f"in {name}: result: ")
+        self.match(self.check(result, info, f"in {name}: result: "))
         end = builder.end_block()
         builder.end_scope()
         blocks = [b for b in (start, *body.blocks, end) if b.bindings]
@@ -172,58 +182,89 @@ class _Lower(PyExprMutator):
 
     # -- checks --
 
-    def check(self, value: Expr, info: StructInfo, context: str, trusted: StructInfo | None) -> None:
-        """Checks what does not depend on extents: the kind of a value, dtypes, numbers of dimensions."""
+    def check(
+        self, value: Expr, info: StructInfo, context: str, *, trusted: bool = True, static: bool = True
+    ) -> list[_Match]:
+        """Checks what does not depend on extents: the kind of a value, dtypes, numbers of dimensions.
+
+        Returns what is to be matched. What is known of the value already is not checked if it is `trusted`; tensors of
+        static shape are checked if `static`.
+        """
+        known = value.struct_info_ if trusted or isinstance(value, TupleGetItem) else None
+        if trusted and known is not None and is_base_of(info, known, self.builder_.analyzer):
+            return []
         text = StringImm(context if self.context else "")
-        if trusted is not None and _is_of_kind(trusted, info):
-            return
+        if isinstance(info, TupleStructInfo):
+            if not trusted or not isinstance(known, TupleStructInfo):
+                self.emit("check_tuple_info", value, len(info.fields), text)
+            fields = [(self.field(value, i), field) for i, field in enumerate(info.fields)]
+            return [m for v, field in fields for m in self.check(v, field, context, trusted=trusted, static=static)]
+        if isinstance(info, FuncStructInfo):
+            if not isinstance(known, FuncStructInfo):
+                self.emit("check_func_info", value, text)
+            return []
+        extents = _extents(info)
         if isinstance(info, TensorStructInfo):
-            dtype: list[Expr] = [DataTypeImm(info.dtype)] if info.dtype != VOID else [StringImm("")]
-            self.emit(self.packed("vm.builtin.check_tensor_info", value, info.ndim, *dtype, text))
+            if not static and all(isinstance(e, IntImm) for e in extents or ()):
+                return []
+            if not (trusted and known is not None and _is_of_kind(known, info)):
+                self.emit("check_tensor_info", value, info.ndim, DataTypeImm(info.dtype), text)
         elif isinstance(info, ShapeStructInfo):
-            self.emit(self.packed("vm.builtin.check_shape_info", value, info.ndim, text))
-        elif isinstance(info, PrimStructInfo):
-            self.emit(self.packed("vm.builtin.check_prim_value_info", value, DataTypeImm(info.dtype), text))
-        elif isinstance(info, FuncStructInfo):
-            self.emit(self.packed("vm.builtin.check_func_info", value, text))
-        elif isinstance(info, TupleStructInfo):
-            known = trusted.fields if isinstance(trusted, TupleStructInfo) else None
-            if known is None:
-                self.emit(self.packed("vm.builtin.check_tuple_info", value, len(info.fields), text))
-            for i, field in enumerate(info.fields):
-                if type(field) is not ObjectStructInfo:
-                    self.check(self.field(value, i), field, context, known[i] if known is not None else None)
+            if not (trusted and known is not None and _is_of_kind(known, info)):
+                self.emit("check_shape_info", value, info.ndim, text)
+        elif isinstance(info, PrimStructInfo) and not (trusted and known is not None and _is_of_kind(known, info)):
+            self.emit("check_prim_value_info", value, DataTypeImm(info.dtype), text)
+        return [] if extents is None else [_Match(value, isinstance(info, PrimStructInfo), extents, text)]
 
     def field(self, value: Expr, index: int) -> Expr:
+        """A field of a value; `operand` gives it a name once it is used."""
         if isinstance(value, Tuple):
             return value.fields[index]
-        return self.builder_.normalize_argument(TupleGetItem(value, index))
+        if isinstance(value.struct_info_, TupleStructInfo):
+            return TupleGetItem(value, index)
+        return self.packed("vm.builtin.tuple_getitem", value, index, info=ObjectStructInfo())
 
-    def emit(self, call: Call) -> None:
-        self.builder_.emit(call, "_")
+    def operand(self, value: Expr) -> Expr:
+        """A value as an argument: a field gets one name for all its uses."""
+        if isinstance(value, TupleGetItem):
+            known = self.fields.get(value)
+            if known is None:
+                tuple_value = self.operand(value.tuple_value)
+                known = self.builder_.normalize_argument(TupleGetItem(tuple_value, value.index))
+                self.fields[value] = known
+            return known
+        if isinstance(value, Call):
+            known = self.fields.get(value)
+            if known is None:
+                args = [self.operand(value.args[0]), *value.args[1:]]
+                known = self.fields[value] = self.builder_.normalize_argument(value.replace(args=args))
+            return known
+        return value
 
-    def match(self, value: Expr, info: StructInfo, context: str) -> None:
-        """Stores the extents that define variables, and checks all others."""
-        if isinstance(info, TupleStructInfo):
-            for i, field in enumerate(info.fields):
-                if _has_extents(field):
-                    self.match(self.field(value, i), field, context)
-            return
-        text = StringImm(context if self.context else "")
-        if isinstance(info, PrimStructInfo):
-            if info.value is not None and info.dtype.is_int:
-                code, operand = self.match_code(info.value)
-                self.emit(self.packed("vm.builtin.match_prim_value", value, self.heap, code, operand, text))
-                if code == MatchShapeCode.NO_OP:
-                    self.unchecked.append((value, info, context))
-            return
-        extents = _extents(info)
-        if extents is None:
-            return
-        codes = [number for extent in extents for number in self.match_code(extent)]
-        self.emit(self.packed("vm.builtin.match_shape", value, self.heap, len(extents), *codes, text))
-        if MatchShapeCode.NO_OP in codes[::2]:
-            self.unchecked.append((value, info, context))
+    def emit(self, function: str, value: Expr, *args: Any) -> None:
+        self.builder_.emit(self.packed(f"vm.builtin.{function}", self.operand(value), *args), "_")
+
+    def match(self, pending: list[_Match]) -> None:
+        """Stores the extents that define variables, computes what is known by that, and checks all others."""
+        self.unchecked += self.run_matches(pending)
+        if self.compute():
+            # What was compared to an expression before it could be computed is compared now.
+            self.unchecked = self.run_matches(self.unchecked)
+
+    def run_matches(self, pending: list[_Match]) -> list[_Match]:
+        """Emits the matches; returns those in which an extent could not be compared yet."""
+        left = []
+        for item in pending:
+            codes = [self.match_code(e) for e in item.extents]
+            flat = [number for code in codes for number in code]
+            undecided = [code == MatchShapeCode.NO_OP for code, _ in codes]
+            if any(undecided):
+                left.append(item)
+            if item.is_number and not all(undecided):
+                self.emit("match_prim_value", item.value, self.heap, *flat, item.text)
+            elif not item.is_number and not (undecided and all(undecided)):
+                self.emit("match_shape", item.value, self.heap, len(codes), *flat, item.text)
+        return left
 
     def match_code(self, extent: PrimExpr) -> tuple[int, int]:
         if isinstance(extent, IntImm):
@@ -238,13 +279,13 @@ class _Lower(PyExprMutator):
 
     # -- computed extents --
 
-    def compute(self) -> None:
-        """Calls a function that computes all expressions whose variables are known by now."""
+    def compute(self) -> bool:
+        """Calls a function that computes all expressions whose variables are known by now, if there are any."""
         ready = [
             s for s in self.slots.all if not s.known and not isinstance(s.expr, TirVar) and self.computable(s.expr)
         ]
         if not ready:
-            return
+            return False
         heap = decl_buffer((len(self.slots.all),), "int64", "H")
         values: dict[TirVar, PrimExpr] = {}
         for slot in self.slots.all:
@@ -259,11 +300,8 @@ class _Lower(PyExprMutator):
             slot.known = True
         handle = TirVar("h", "handle")
         func = PrimFunc([handle], flat_seq(stores), None, {handle: heap}, {"tir.is_host_func": True})
-        self.emit(Call(self.builder_.add_func(func, "shape_func"), [self.heap]))
-        # What was compared to an expression before it could be computed is compared now.
-        unchecked, self.unchecked = self.unchecked, []
-        for value, info, context in unchecked:
-            self.match(value, info, context)
+        self.builder_.emit(Call(self.builder_.add_func(func, "shape_func"), [self.heap]), "_")
+        return True
 
     def computable(self, expr: PrimExpr) -> bool:
         return all(self.slots.of(v).known for v in tir_vars_in_struct_info(expr))
@@ -273,18 +311,15 @@ class _Lower(PyExprMutator):
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value = self.visit_expr(binding.value)
         context = f"in {self.scope_name}: match_cast of `{binding.var.name}`: "
-        info = binding.struct_info
-        self.check(value, info, context, trusted=value.struct_info_)
-        self.match(value, info, context)
-        self.compute()
-        # From here on the cast is a name of the value, known to be what was checked.
-        self.builder_.emit_normalized(VarBinding(binding.var, value, binding.span))
+        self.match(self.check(value, binding.struct_info, context))
+        super().visit_match_cast_(binding)
 
     def visit_if_(self, op: If) -> Expr:
         # What becomes known in one branch is not known behind it, nor in the other.
-        known = [s.known for s in self.slots.all]
+        known, unchecked = [s.known for s in self.slots.all], self.unchecked
 
         def restore() -> None:
+            self.unchecked = unchecked
             for slot, was in zip(self.slots.all, known, strict=True):
                 slot.known = was
 
@@ -307,8 +342,7 @@ class _Lower(PyExprMutator):
         if not op.value.dtype.is_int or isinstance(op.value, IntImm):
             return op
         code, operand = self.make_code(op.value)
-        info = PrimStructInfo(op.value.dtype)
-        return self.packed("vm.builtin.make_prim_value", self.heap, code, operand, info=info)
+        return self.packed("vm.builtin.make_prim_value", self.heap, code, operand, info=op.struct_info)
 
     def make_code(self, value: PrimExpr) -> tuple[int, int]:
         if isinstance(value, IntImm):
@@ -332,22 +366,19 @@ class _Lower(PyExprMutator):
 
 def _is_of_kind(known: StructInfo, info: StructInfo) -> bool:
     """Whether a value of which `known` is known needs no check that it is one of `info`, but for its extents."""
-    if isinstance(info, TupleStructInfo) or type(info) is not type(known):
+    if type(info) is not type(known):
         return False
     if isinstance(info, TensorStructInfo) and isinstance(known, TensorStructInfo):
         return info.ndim in (-1, known.ndim) and info.dtype in (VOID, known.dtype)
+    if isinstance(info, ShapeStructInfo) and isinstance(known, ShapeStructInfo):
+        return info.ndim in (-1, known.ndim)
     return True
 
 
-def _extents(info: StructInfo) -> Array[PrimExpr] | None:
+def _extents(info: StructInfo) -> Sequence[PrimExpr] | None:
+    """What is compared with numbers when the program runs."""
     if isinstance(info, TensorStructInfo):
         return info.extents
-    return info.values if isinstance(info, ShapeStructInfo) else None
-
-
-def _has_extents(info: StructInfo) -> bool:
-    if isinstance(info, TupleStructInfo):
-        return any(map(_has_extents, info.fields))
     if isinstance(info, PrimStructInfo):
-        return info.value is not None
-    return _extents(info) is not None
+        return [info.value] if info.value is not None and info.dtype.is_int else None
+    return info.values if isinstance(info, ShapeStructInfo) else None
