@@ -284,7 +284,7 @@ def _legalize_arange(builder: Any, call: Call) -> Expr:
     return builder.call_te(topi.arange, *values, dtype, primfunc_name_hint="arange")
 
 
-@operator("relax.hamming_window", pattern=OpPattern.INJECTIVE)
+@operator("relax.hamming_window", pattern=OpPattern.ELEMENTWISE)
 def hamming_window(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype: str) -> Expr:
     """alpha - beta * cos(2 pi i / n) for i below the window's size; n is the size if periodic, else one less."""
     values = [number_value(v) for v in (window_size, periodic, alpha, beta)]

@@ -19,7 +19,7 @@ from .nn.layout import from_layout, in_layout
 from .registry import OpPattern, operator
 
 
-@operator("relax.image.resize2d", pattern=OpPattern.INJECTIVE)
+@operator("relax.image.resize2d", pattern=OpPattern.OUT_EWISE_FUSABLE)
 def resize2d(
     data: Expr,
     size: Any,

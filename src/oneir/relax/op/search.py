@@ -63,7 +63,7 @@ argmin = _index_of(
 )
 
 
-@operator("relax.bucketize")
+@operator("relax.bucketize", pattern=OpPattern.OPAQUE)
 def bucketize(input_tensor: Expr, boundaries: Expr, out_int32: bool = False, right: bool = False) -> Expr:
     """For each element, the number of the rising `boundaries` below it, or (right) not above it."""
     return bucketize.call(input_tensor, boundaries, out_int32=bool(out_int32), right=bool(right))

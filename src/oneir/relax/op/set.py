@@ -16,7 +16,7 @@ from ..expr import Call, Expr, ExternFunc
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import number_value
 from .inference import constant, fail, normalize_axis, tensor_argument
-from .registry import Operator, operator
+from .registry import Operator, OpPattern, operator
 
 __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
 
@@ -30,7 +30,7 @@ def _runs(made: Operator[..., Any], name: str) -> None:
     )
 
 
-@operator("relax.unique")
+@operator("relax.unique", pattern=OpPattern.OPAQUE)
 def unique(
     x: Expr,
     sorted: Any = True,
@@ -91,7 +91,7 @@ def _unique_reference(x: np.ndarray, *flags: Any) -> Any:
 _runs(unique, "relax.run.unique")
 
 
-@operator("relax.nonzero")
+@operator("relax.nonzero", pattern=OpPattern.OPAQUE)
 def nonzero(x: Expr) -> Call:
     """The indices of the elements that are not zero, a row for each dimension and a column for each element."""
     return nonzero.call(x)

@@ -15,7 +15,7 @@ from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
-from .registry import operator
+from .registry import OpPattern, operator
 
 
 def _checked(call: Call) -> TensorStructInfo:
@@ -25,7 +25,7 @@ def _checked(call: Call) -> TensorStructInfo:
     return info
 
 
-@operator("relax.sort")
+@operator("relax.sort", pattern=OpPattern.OPAQUE)
 def sort(x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     """The elements along an axis in order; NaNs last, or first if descending."""
     return sort.call(x, axis=integer(axis), descending=bool(descending))
@@ -56,7 +56,7 @@ def te_sort(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
 sort.legalize(te_sort, "sort")
 
 
-@operator("relax.argsort")
+@operator("relax.argsort", pattern=OpPattern.OPAQUE)
 def argsort(data: Expr, axis: int = -1, descending: bool = False, dtype: str = "int32") -> Expr:
     """The indices of the elements along an axis in order, of equals the first one first."""
     return argsort.call(data, axis=integer(axis), descending=bool(descending), dtype=DataType(dtype))
@@ -81,7 +81,7 @@ def te_argsort(data: te.Tensor, axis: int, descending: bool, dtype: str) -> te.T
 argsort.legalize(te_argsort, "argsort")
 
 
-@operator("relax.topk")
+@operator("relax.topk", pattern=OpPattern.OPAQUE)
 def topk(
     data: Expr, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
 ) -> Expr:

@@ -12,10 +12,10 @@ from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .inference import constant, fail, tensor_argument
-from .registry import inlined, operator
+from .registry import OpPattern, inlined, operator
 
 
-@operator("relax.vision.all_class_non_max_suppression")
+@operator("relax.vision.all_class_non_max_suppression", pattern=OpPattern.OPAQUE)
 def all_class_non_max_suppression(
     boxes: Expr,
     scores: Expr,

@@ -51,6 +51,10 @@ class Exact:
         """Changes in place what loops wrote, which may be off by a tolerance."""
 
 
+_MOVES = (OpPattern.INJECTIVE, OpPattern.TUPLE, OpPattern.OPAQUE)
+"""Patterns of operators that move or compare elements, of which nothing is rounded."""
+
+
 class Nudged(Exact):
     """Every float that is computed moves by a random part of what it may be off by."""
 
@@ -61,13 +65,13 @@ class Nudged(Exact):
 
     def arguments(self, op: Op, args: Sequence[Any], info: Any) -> list[Any]:
         pattern = op.get_attr("TOpPattern")
-        if pattern in (OpPattern.ELEMENTWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE, OpPattern.TUPLE):
+        if pattern in (OpPattern.ELEMENTWISE, OpPattern.BROADCAST, *_MOVES):
             return list(args)
         length = _summands(args, info)
         return [self._nudged(arg, length) for arg in args]
 
     def result(self, op: Op | None, value: Any) -> Any:
-        if op is not None and op.get_attr("TOpPattern") in (OpPattern.INJECTIVE, OpPattern.TUPLE):
+        if op is not None and op.get_attr("TOpPattern") in _MOVES:
             return value
         return self._nudged(value, CALL_TOLERANCE)
 
