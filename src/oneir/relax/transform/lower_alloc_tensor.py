@@ -11,7 +11,6 @@ from __future__ import annotations
 from ...ir.expr import PrimExpr, const
 from ...ir.op import Op
 from ...ir.transform import Pass
-from ...runtime.error import InvalidValue
 from ..expr import Call, DataTypeImm, Expr, ShapeExpr
 from ..expr_functor import PyExprMutator
 from ..op import memory
@@ -41,8 +40,7 @@ class _Lower(PyExprMutator):
         if not isinstance(call, Call) or call.op is not ALLOC_TENSOR:
             return call
         shape, dtype, device, scope = call.args
-        if not isinstance(shape, ShapeExpr) or not isinstance(dtype, DataTypeImm):
-            raise InvalidValue(f"R.builtin.alloc_tensor needs a written-out shape and dtype, found {shape} and {dtype}")
+        assert isinstance(shape, ShapeExpr) and isinstance(dtype, DataTypeImm)
         size = ShapeExpr([bytes_of(shape, dtype.value)])
         storage = self.builder_.emit(memory.alloc_storage(size, device, scope, "uint8"), "storage")
         return memory.alloc_tensor(storage, 0, shape, dtype, device)
