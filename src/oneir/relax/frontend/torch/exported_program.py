@@ -7,7 +7,7 @@ from typing import Any
 
 from ....ir.expr import PrimExpr, SizeVar
 from ....ir.module import IRModule
-from ....runtime.error import TypeMismatch
+from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
 from ...expr import Tuple as GraphTuple
 from ...expr import Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo
@@ -94,23 +94,28 @@ class _ProgramImporter(Importer):
 
     def read_placeholders(self) -> None:
         """Inputs and weights, each as what its node stands for."""
-        program = self.program
-        nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-        for spec in program.graph_signature.input_specs:
-            kind, name = spec.kind.name, spec.arg.name
-            node = nodes.get(name)
+        nodes = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        for spec in self.program.graph_signature.input_specs:
+            node = nodes.get(spec.arg.name)
             if node is None:
                 continue
-            if kind == "USER_INPUT":
-                self.env[node] = self.user_input(node)
-            elif kind == "PARAMETER" and self.keep_params:
-                data = program.state_dict[spec.target]
-                var = Var(name, TensorStructInfo(tuple(data.shape), dtype_name(data.dtype)))
-                self.weights.append((var, data))
-                self.env[node] = var
-            elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-                held = program.state_dict if spec.target in program.state_dict else program.constants
-                self.env[node] = self.constant(held[spec.target])
+            try:
+                self.env[node] = self.placeholder(node, spec)
+            except OneIRError as error:
+                self.refuse(node, spec.kind.name.lower().replace("_", " "), str(error))
+
+    def placeholder(self, node: Any, spec: Any) -> Any:
+        if spec.kind.name == "USER_INPUT":
+            return self.user_input(node)
+        state, constants = self.program.state_dict, self.program.constants
+        data = state[spec.target] if spec.target in state else constants[spec.target]
+        if not hasattr(data, "data_ptr"):
+            return data
+        if spec.kind.name != "PARAMETER" or not self.keep_params:
+            return self.constant(data)
+        var = Var(node.name, TensorStructInfo(tuple(data.shape), dtype_name(data.dtype)))
+        self.weights.append((var, data))
+        return var
 
     def user_input(self, node: Any) -> Any:
         """An input: a tensor, an integer that may vary, or the value that was exported."""
@@ -145,7 +150,7 @@ class _ProgramImporter(Importer):
         if node in self.env:
             try:
                 self.env[node] = self.verified(self.env[node], example)
-            except Refused as error:
+            except (Refused, OneIRError) as error:
                 self.refuse(node, f"{name}.{overload}", str(error))
                 del self.env[node]
         if node not in self.env:
@@ -192,9 +197,12 @@ class _ProgramImporter(Importer):
     def stand_in(self, node: Any) -> None:
         """A value for a node that was refused, so that what uses it is looked at too."""
         example = node.meta.get("val")
-        if hasattr(example, "dtype") and hasattr(example, "shape"):
-            shape = self.extents(example)
-            self.env[node] = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
+        if not hasattr(example, "dtype") or not hasattr(example, "shape"):
+            return
+        try:
+            self.env[node] = Var(node.name, TensorStructInfo(self.extents(example), dtype_name(example.dtype)))
+        except UnsupportedError:
+            return  # of a dtype that there is no counterpart of
 
     def output(self, values: Any, unwrap: bool, no_bind: bool) -> Any:
         specs = self.program.graph_signature.output_specs

@@ -143,7 +143,7 @@ class Importer:
             return
         count = len(self.refused)
         lines = [f"{count} {'node' if count == 1 else 'nodes'} of the {what} cannot be imported:"]
-        lines += [f"  {r.node} = {r.operator}  at {r.where}\n    {r.reason}" for r in self.refused]
+        lines += [f"  {r.node} = {r.operator}, from {r.where}\n    {r.reason}" for r in self.refused]
         raise UnsupportedError("\n".join([*lines, advice]))
 
 
@@ -151,10 +151,16 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def source_of(node: Any) -> str:
-    """The line of the user's program that a node comes from, as "file.py:12"."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
-    own = [frame for frame in frames if "/site-packages/torch/" not in frame[0]] or frames
-    return f"{own[-1][0]}:{own[-1][1]}" if own else "an unknown place"
+    """Where in the user's program a node comes from: "file.py:12", or else the module that it is part of."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if "/site-packages/torch/" not in frame[0] and not frame[0].startswith("torch/")]
+    if own:
+        return f"{own[-1][0]}:{own[-1][1]}"
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    if not modules:
+        return "an unknown place"
+    path, kind = modules[-1]
+    return f"{kind if isinstance(kind, str) else kind.__qualname__} `{path}`" if path else str(kind)
 
 
 def share(data: Any) -> Any:
