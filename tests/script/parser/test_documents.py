@@ -1,57 +1,27 @@
 """Every loop-level function of the five reference documents parses, each as it was published.
 
-`documents/` holds their texts: 000 and 003 as printed, 001 in the old spelling of annotations, 002 without indentation
-(restored here), 004 in both hand-written and printed style.
+`tests/documents` holds their texts: 000 and 003 as printed, 001 in the old spelling of annotations, 002 without
+indentation (restored there), 004 in both hand-written and printed style.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from published import loop_functions
 
 from oneir.ir import assert_structural_equal
 from oneir.script import from_source
 from oneir.tir.function import PrimFunc
 from oneir.tir.stmt import BlockRealize, For
 
-_FOLDER = Path(__file__).parent / "documents"
-
-
-def _indent(text: str) -> str:
-    """Indents a function that lost its indentation: loops in the function, a block in each, perhaps an init in that."""
-    out = []
-    level, in_init = 0, False
-    for line in text.splitlines():
-        if line.startswith("@") or line.startswith("def "):
-            level = 0
-        elif line.startswith(("T.func_attr", "for ", "# with")) or "T.alloc_buffer" in line:
-            level = 1
-        elif line.startswith("with T.block"):
-            level = 2
-        elif in_init:
-            level = 4
-        else:
-            level = 3
-        in_init = line.startswith("with T.init")
-        out.append("    " * level + line)
-    return "\n".join(out)
-
-
-def _functions() -> list[tuple[str, str]]:
-    found = []
-    for path in sorted(_FOLDER.glob("*.txt")):
-        for i, text in enumerate(re.split(r"\n\n(?=@)", path.read_text(encoding="utf-8"))):
-            found.append((f"{path.stem}-{i}", _indent(text) if path.stem == "002" else text))
-    return found
-
-
-_FUNCTIONS = _functions()
+_DOCUMENTS = ["000", "001", "002", "003", "004"]
+_FUNCTIONS = [(f"{d}-{i}", text) for d in _DOCUMENTS for i, text in enumerate(loop_functions(d))]
 
 
 def test_all_documents_are_here():
-    assert {name.split("-")[0] for name, _ in _FUNCTIONS} == {"000", "001", "002", "003", "004"}
+    assert {name.split("-")[0] for name, _ in _FUNCTIONS} == set(_DOCUMENTS)
 
 
 @pytest.mark.parametrize(("name", "text"), _FUNCTIONS, ids=[name for name, _ in _FUNCTIONS])

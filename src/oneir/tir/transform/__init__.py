@@ -11,6 +11,7 @@ from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_for_loops_to_serial import ConvertForLoopsToSerial
 from .convert_ssa import ConvertSSA
 from .decorate_device_scope import DecorateDeviceScope
+from .default_gpu_schedule import DefaultGPUSchedule
 from .extract_prim_func_constants import ExtractPrimFuncConstants
 from .filter import Filter
 from .flatten_buffer import FlattenBuffer

@@ -24,3 +24,7 @@ class TVMScriptModule:
             gv = add1
             R.output(gv)
         return gv
+
+
+mod_from_script = TVMScriptModule
+mod_from_script.show()

@@ -13,3 +13,6 @@ class MyModuleWithExternCall:
             out = R.call_dps_packed("env.linear", (lv1, w1, b1), out_sinfo=R.Tensor((1, 10), dtype="float32"))
             R.output(out)
         return out
+
+ex = relax.build(MyModuleWithExternCall, target="llvm")
+vm = relax.VirtualMachine(ex, tvm.cpu())

@@ -1,0 +1,18 @@
+@R.function
+def main(x: Tensor((1, 784), "float32"),
+         w0: Tensor((128, 784), "float32"),
+         b0: Tensor((128,), "float32"),
+         w1: Tensor((10, 128), "float32"),
+         b1: Tensor((10,), "float32")):
+
+    with R.dataflow():
+        lv0 = R.call_tir(linear0, (x, w0, b0), (1, 128), dtype="float32")
+        gv0 = R.call_tir(relu0, (lv0,), (1, 128), dtype="float32")
+        R.output(gv0)
+
+    gv1 = R.alloc_tensor((1, 128), dtype="float32")
+
+    with R.dataflow():
+        out = R.call_tir(linear1, (gv0, gv1, b0), (1, 128), dtype="float32")
+        R.output(out)
+    return out

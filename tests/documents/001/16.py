@@ -1,0 +1,1 @@
+IPython.display.Code(MyModule.script(), language="python")

@@ -1,0 +1,2 @@
+ex = relax.vm.build(MyModule, target="llvm")
+type(ex)

@@ -1,0 +1,1 @@
+vm = relax.VirtualMachine(ex, tvm.cpu())

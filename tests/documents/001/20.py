@@ -1,0 +1,6 @@
+nd_res = vm["main"](data_nd,
+                    nd_params["w0"],
+                    nd_params["b0"],
+                    nd_params["w1"],
+                    nd_params["b1"])
+print(nd_res)

@@ -1,0 +1,2 @@
+mod = mod_from_torch
+print(mod.get_global_vars())

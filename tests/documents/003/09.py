@@ -1,0 +1,1 @@
+print(mod.get_global_vars())

@@ -1,0 +1,2 @@
+mod = relax.get_pipeline("zero")(mod)
+mod.show()

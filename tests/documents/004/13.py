@@ -1,0 +1,2 @@
+MyModuleWithParams = relax.transform.BindParams("main", nd_params)(MyModuleMixture)
+MyModuleWithParams.show()

@@ -1,0 +1,70 @@
+"""Runs the cells of a document in order, in one namespace, as a notebook does: `python run_cells.py 003 results.json`.
+
+The folder of a document has its cells (`NN.py`) and `checks.py`: `set_up(names)` gives the namespace what the document
+takes from elsewhere, `before_NN(names)` what it changes before a cell, `REPLACED` texts of a cell that are replaced, and
+`check_NN_...(names, printed)` asserts what holds after a cell. The results are one error or null for each cell and check,
+and what each cell printed.
+"""
+
+from __future__ import annotations
+
+import codeop
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from oneir.compat import install
+
+FOLDER = Path(__file__).parent
+
+
+def load_checks(document: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("checks", FOLDER / document / "checks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def error_of(action: Callable[[], Any]) -> str | None:
+    try:
+        action()
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
+def run_cells(document: str) -> dict[str, Any]:
+    install()
+    checks = load_checks(document)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    checks.set_up(names)
+    errors: dict[str, str | None] = {}
+    printed: dict[str, str] = {}
+    # Keeps `from __future__ import annotations` for the cells that follow, as notebooks do.
+    compiled = codeop.Compile()
+    for path in sorted((FOLDER / document).glob("[0-9][0-9].py")):
+        cell, text = path.stem, path.read_text(encoding="utf-8")
+        for old, new in getattr(checks, "REPLACED", {}).get(cell, {}).items():
+            assert old in text, f"cell {cell} has no {old}"
+            text = text.replace(old, new)
+        getattr(checks, f"before_{cell}", lambda names: None)(names)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            errors[cell] = error_of(lambda: exec(compiled(text, str(path), "exec"), names))
+        printed[cell] = out.getvalue()
+        for name, check in vars(checks).items():
+            if name.startswith(f"check_{cell}_"):
+                errors[name] = error_of(lambda: check(names, printed[cell]))
+    return {"errors": errors, "printed": printed}
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1])))
