@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def perceptron(*sizes: int) -> torch.nn.Module:
     """Linear layers with a ReLU between each two."""
     torch.manual_seed(0)
     layers: list[torch.nn.Module] = []
-    for i, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         layers += [torch.nn.ReLU()] * (i > 0) + [torch.nn.Linear(inputs, outputs)]
     return torch.nn.Sequential(*layers).eval()
 

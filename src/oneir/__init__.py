@@ -42,7 +42,7 @@ from .runtime.script_printer import set_script_hooks
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import arith, driver, script, te, topi
+    from . import arith, dlight, driver, relax, script, te, topi
     from .driver import build, compile
 
 
