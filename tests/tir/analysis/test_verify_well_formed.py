@@ -140,14 +140,10 @@ def test_bindings_of_a_block():
     )
 
 
-def test_an_init_needs_a_reduction():
+def test_an_init_runs_at_once_where_nothing_is_reduced():
+    # What `rfactor` makes of a reduction over the factored loop alone.
     vi = IterVar(Range(0, 8), Var("vi", "int32"), IterVar.DataPar)
-    refused(
-        func_of(block_over([const(0)], [vi], Evaluate(0))),
-        "block `work` has an init, but no variable that it reduces over",
-    )
-    vk = IterVar(Range(0, 8), Var("vk", "int32"), IterVar.CommReduce)
-    assert verify_well_formed(func_of(block_over([const(0)], [vk], Evaluate(0))))
+    assert verify_well_formed(func_of(block_over([const(0)], [vi], Evaluate(0))))
 
 
 def test_regions_of_a_block_name_what_exists():
@@ -180,7 +176,7 @@ def test_calls_of_functions_of_the_module():
 
 def test_the_source_line_is_shown():
     with pytest.raises(
-        WellFormedError, match=r"(?s)has an init, but no variable.*test_verify_well_formed.py:\d+.*\^\^\^"
+        WellFormedError, match=r"(?s)`i` is used inside of block.*test_verify_well_formed.py:\d+.*\^\^\^"
     ):
 
         @T.prim_func
@@ -188,9 +184,7 @@ def test_the_source_line_is_shown():
             for i in range(8):
                 with T.block("C"):
                     vi = T.axis.spatial(8, i)
-                    with T.init():
-                        C[vi] = T.float32(0)
-                    C[vi] = T.float32(1)
+                    C[vi] = T.Cast("float32", i)
 
 
 def test_a_block_with_variables_does_not_use_the_loops_around_it():

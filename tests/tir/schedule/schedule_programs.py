@@ -60,3 +60,52 @@ def diamond(A: T.Buffer((6, 8), "float32"), D: T.Buffer((6, 8), "float32")):
         with T.block("D"):
             vi, vj = T.axis.remap("SS", [i, j])
             D[vi, vj] = C1[vi, vj] + C2[vi, vj]
+
+
+@T.prim_func
+def softmax(A: T.Buffer((4, 6), "float32"), S: T.Buffer((4, 6), "float32")):
+    M = T.alloc_buffer((4,))
+    E = T.alloc_buffer((4, 6))
+    D = T.alloc_buffer((4,))
+    for i, k in T.grid(4, 6):
+        with T.block("M"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                M[vi] = T.min_value("float32")
+            M[vi] = T.max(M[vi], A[vi, vk])
+    for i, j in T.grid(4, 6):
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, vj] = T.exp(A[vi, vj] - M[vi])
+    for i, k in T.grid(4, 6):
+        with T.block("D"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                D[vi] = T.float32(0)
+            D[vi] = D[vi] + E[vi, vk]
+    for i, j in T.grid(4, 6):
+        with T.block("S"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            S[vi, vj] = E[vi, vj] / D[vi]
+
+
+@T.prim_func
+def pooling(A: T.Buffer((2, 6, 6), "float32"), R: T.Buffer((2, 3, 3), "float32")):
+    P = T.alloc_buffer((2, 8, 8))
+    Q = T.alloc_buffer((2, 3, 3))
+    for c, i, j in T.grid(2, 8, 8):
+        with T.block("P"):
+            vc, vi, vj = T.axis.remap("SSS", [c, i, j])
+            P[vc, vi, vj] = T.if_then_else(
+                vi >= 1 and vi < 7 and vj >= 1 and vj < 7, A[vc, vi - 1, vj - 1], T.float32(-100)
+            )
+    for c, i, j, k, l in T.grid(2, 3, 3, 3, 3):
+        with T.block("Q"):
+            vc, vi, vj, vk, vl = T.axis.remap("SSSRR", [c, i, j, k, l])
+            with T.init():
+                Q[vc, vi, vj] = T.min_value("float32")
+            Q[vc, vi, vj] = T.max(Q[vc, vi, vj], P[vc, vi * 2 + vk, vj * 2 + vl])
+    for c, i, j in T.grid(2, 3, 3):
+        with T.block("R"):
+            vc, vi, vj = T.axis.remap("SSS", [c, i, j])
+            R[vc, vi, vj] = T.max(Q[vc, vi, vj], T.float32(0))

@@ -1,7 +1,7 @@
 """Whether a program keeps the rules of TensorIR.
 
 Each variable is defined once, before and around its uses; memory is used where it exists; indices are integers; a block
-uses its own variables and not the loops around it, and has an init only if it reduces; calls fit the functions called.
+uses its own variables and not the loops around it; calls fit the functions called.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...ir.diagnostics import render
 from ...ir.expr import Call, GlobalVar, PrimExpr, Var
 from ...ir.module import IRModule
 from ...runtime.error import TypeMismatch, WellFormedError
-from ..expr import BufferLoad, IterVar
+from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import AttrStmt, Block, BlockRealize, BufferRegion, BufferStore, For, Stmt
 from .scopes import ScopedVisitor
@@ -104,8 +104,6 @@ class _Verifier(ScopedVisitor):
         super().visit_BlockRealize(realize)
 
     def visit_Block(self, block: Block) -> None:
-        if block.init is not None and not any(v.iter_type == IterVar.CommReduce for v in block.iter_vars):
-            raise self.fail(f"block `{block.name_hint}` has an init, but no variable that it reduces over")
         outer = self.depth, self.barrier, self.block
         self.depth += 1
         if block.iter_vars:

@@ -174,8 +174,8 @@ def _inner_realize(division: _Division, block: Block) -> tuple[BlockRealize, Blo
     edit = _Renamed(division.renamed, analyzer)
     changed = edit.visit(block)
     reads = changed.reads
-    if block.init is not None and any(v.iter_type == IterVar.CommReduce for v in division.outer):
-        # What is reduced further is read as well.
+    if block.init is not None:
+        # The init is elsewhere now, so that what is reduced further is read.
         reads = Array([*changed.writes, *changed.reads])
     inner = changed.replace(iter_vars=Array(division.inner), init=None, reads=reads)
     reuse = {**edit.reuse, block: inner}

@@ -55,6 +55,7 @@ def cache_write(
     buffer = nth_region(state, block, write_buffer_index, write=True).buffer
     scope = scope_root_of(state, sref)
     only_writer(state, scope, buffer)
+    check_overwrites(state, block, buffer)
     readers = [reader for reader in readers_of(state, scope, sref) if reader not in consumers]
     if readers:
         place, position = place_before_readers(state, scope, sref, readers)
@@ -74,6 +75,16 @@ def _undeclared(body: Any) -> Any:
     while type(body).__name__ in ("AllocateConst", "DeclBuffer"):
         body = body.body
     return body
+
+
+def check_overwrites(state: ScheduleState, block: Block, buffer: Buffer) -> None:
+    """Refuses a block that changes what a buffer held before, which a cache does not hold."""
+    if all(any(r.buffer is buffer for r in regions) for regions in (block.reads, block.writes)):
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} reads the buffer {buffer.name} that it writes: a cache would not hold what it reads",
+            block,
+        )
 
 
 def only_writer(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> StmtSRef | None:

@@ -91,7 +91,9 @@ def _plan(
     for outer in loops_above(loop_sref):
         analyzer.bind(outer.stmt.loop_var, Range.from_min_extent(outer.stmt.min, outer.stmt.extent))
     required = _required(state, block, loop_sref, consumers if to_consumers else producers, to_consumers)
-    domains = block_domains(state, block, block.writes if to_consumers else block.reads, required, analyzer)
+    domains = block_domains(
+        state, block, block.writes if to_consumers else block.reads, required, analyzer, to_consumers
+    )
     nest = make_nest(state.realize_of(sref), domains, analyzer, preserve_unit_loops)
     new = ScopeEdit({removable(state, sref): None}, {loop: (position, nest)})(scope.stmt)
     return scope, new
@@ -150,6 +152,7 @@ def insertion_point(
             f"List of the {kind}(s): {names}",
             *[sref.stmt for sref in missing],
         )
+    check_order(state, block, list(seen), producers, consumers)
     if last_producer >= first_consumer:
         raise PrimitiveError(
             state.mod,
@@ -166,6 +169,26 @@ def insertion_point(
             block.stmt,
         )
     return position
+
+
+def check_order(
+    state: ScheduleState,
+    block: StmtSRef,
+    inside: Sequence[StmtSRef],
+    producers: Sequence[StmtSRef],
+    consumers: Sequence[StmtSRef],
+) -> None:
+    """Refuses a loop after which a producer, or before which a consumer, stands."""
+    order = {sref: i for i, sref in enumerate(state.child_blocks(scope_root_of(state, block)))}
+    places = [order[sref] for sref in inside]
+    late = [p for p in producers if p not in inside and order[p] > min(places)]
+    early = [c for c in consumers if c not in inside and order[c] < max(places)]
+    if late or early:
+        kind, other = ("producer", late[0]) if late else ("consumer", early[0])
+        where = "after" if late else "before"
+        raise PrimitiveError(
+            state.mod, f"The {kind} {{0}} of the block {{1}} stands {where} the target loop", other.stmt, block.stmt
+        )
 
 
 def _blocks_in(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
@@ -228,6 +251,7 @@ def block_domains(
     provided: Sequence[BufferRegion],
     required: Mapping[Buffer, list[list[IntervalSet]]],
     analyzer: Analyzer,
+    produces: bool,
 ) -> list[tuple[IntervalSet, IntervalSet]]:
     """For each variable of a block, the values that it takes to provide what is required, and bounds to check."""
     domains = {v.var: _Domain() for v in block.iter_vars}
@@ -246,7 +270,37 @@ def block_domains(
         if not _invert_points(block, own, wanted, limits, domains, analyzer):
             for here, there, limit in zip(own, wanted, limits, strict=True):
                 _invert_axis(state, block, here, there, limit, domains, analyzer)
-    return [_settled(domains[v.var], domain_of(v), analyzer) for v in block.iter_vars]
+    settled = [_settled(domains[v.var], domain_of(v), analyzer) for v in block.iter_vars]
+    if not produces:
+        _check_provided(state, block, by_buffer, required, settled, analyzer)
+    return settled
+
+
+def _check_provided(
+    state: ScheduleState,
+    block: Block,
+    reads: Mapping[Buffer, Sequence[BufferRegion]],
+    provided: Mapping[Buffer, list[list[IntervalSet]]],
+    settled: Sequence[tuple[IntervalSet, IntervalSet]],
+    analyzer: Analyzer,
+) -> None:
+    """Refuses a consumer of more than one iteration of its producers provides."""
+    values = {v.var: domain for v, (domain, _) in zip(block.iter_vars, settled, strict=True)}
+    for buffer, parts in provided.items():
+        wholes = [union(list(axis), analyzer) for axis in zip(*parts, strict=True)]
+        for region in reads[buffer]:
+            for r, whole, dim in zip(region.region, wholes, buffer.shape, strict=True):
+                low: Any = analyzer.int_set(r.min, values)
+                high: Any = analyzer.int_set(r.min + r.extent - 1, values)
+                after = any(analyzer.can_prove(whole.min_value <= end) for end in (low.min_value, 0))
+                before = any(analyzer.can_prove(end <= whole.max_value) for end in (high.max_value, dim - 1))
+                if not after or not before:
+                    raise PrimitiveError(
+                        state.mod,
+                        f"The block {{0}} reads {region}, of which one iteration of the target loop does not provide "
+                        "all",
+                        block,
+                    )
 
 
 def _interval(r: Range, analyzer: Analyzer) -> IntervalSet:

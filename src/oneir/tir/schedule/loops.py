@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arith import Analyzer
+from ...arith import Analyzer, IntervalSet, IterMapLevel, detect_iter_map
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, Range, Var, as_expr, const
 from ...runtime.error import InvalidValue
 from ..analysis import get_block_read_write_region
 from ..block_scope import StmtSRef
-from ..expr import BufferLoad
+from ..expr import BufferLoad, IterVarType
 from ..stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from ..stmt_functor import RenewDefs, post_order_visit, substitute
 from .base import ScheduleBase
 from .blockize import lowest_common
 from .compute_at import relaxed
-from .conditions import as_loop, scope_root_of
+from .conditions import as_loop, loop_variables, scope_root_of
 from .domain import loop_domains
 from .edit import ScopeEdit, SubstituteEdit, as_list
 from .error import PrimitiveError
@@ -41,13 +41,18 @@ def add_unit_loop(state: ScheduleState, sref: StmtSRef) -> StmtSRef:
 
 
 def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
-    loops = [as_loop(state, sref) for sref in srefs]
-    if len(loops) < 2:
-        raise InvalidValue(f"two or more loops are merged, found {len(loops)}")
+    if len(set(srefs)) < 2:
+        raise InvalidValue(f"two or more different loops are merged, found {len(set(srefs))}")
+    for sref in srefs:
+        as_loop(state, sref)
     scope = scope_root_of(state, srefs[0])
     if any(scope_root_of(state, sref) is not scope for sref in srefs):
         raise PrimitiveError(state.mod, "Expected the loops to be under the same block scope.")
+    order = {block: i for i, block in enumerate(state.child_blocks(scope))}
+    srefs = sorted(srefs, key=lambda sref: order[state.child_blocks(sref)[0]])
     place = lowest_common(srefs)
+    if place in srefs:
+        raise PrimitiveError(state.mod, "The loops to merge must not be inside of each other: {0}", place.stmt)
     nests = [_nest_below(state, sref, place) for sref in srefs]
     _check_same_nests(state, nests)
     _check_mergeable(state, nests)
@@ -149,7 +154,9 @@ def _check_mergeable(state: ScheduleState, nests: Sequence[Sequence[For]]) -> No
 def _same_iterations(
     state: ScheduleState, nest_a: Sequence[For], a: StmtSRef, nest_b: Sequence[For], b: StmtSRef, buffer: Any
 ) -> bool:
-    """Whether iterations of two nests share elements of a buffer only where their loop variables are the same."""
+    """Whether iterations of two nests share elements of a buffer only where their loop variables are the same: both
+    access the same part, which is another one in each iteration.
+    """
     renamed: dict[Var, Any] = {y.loop_var: x.loop_var for x, y in zip(nest_a, nest_b, strict=True)}
     regions = []
     for sref, nest in ((a, nest_a), (b, nest_b)):
@@ -164,6 +171,20 @@ def _same_iterations(
                 low, high = (substitute(end, renamed) for end in (y.min_value, y.max_value))
                 if not analyzer.can_prove_equal(x.min_value, low) or not analyzer.can_prove_equal(x.max_value, high):
                     return False
+    domains = {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in nest_a}
+    return all(_disjoint(part, domains) for part in regions[0])
+
+
+def _disjoint(part: Sequence[IntervalSet], domains: dict[Var, Range]) -> bool:
+    """Whether the parts of a buffer in different iterations of loops have nothing in common."""
+    analyzer = Analyzer()
+    found = detect_iter_map([axis.min_value for axis in part], domains, check_level=IterMapLevel.Bijective)
+    if not found.indices:
+        return False
+    for total, axis in zip(found.indices, part, strict=True):
+        width = axis.max_value - axis.min_value + 1
+        if any(not analyzer.can_prove(split.scale >= width) for split in total.args):
+            return False
     return True
 
 
@@ -177,6 +198,10 @@ def loop_partition(
     check_no_annotation(state, loop)
     check_starts_at_zero(state, loop)
     blocks = state.child_blocks(sref)
+    for block in blocks:
+        if loop.loop_var in loop_variables(state, block, (IterVarType.CommReduce,)):
+            # The init runs where the domain begins, which would be once for each part.
+            raise PrimitiveError(state.mod, "The block {1} reduces over the loop {0} to partition", loop, block.stmt)
     name = f"{blocks[0].stmt.name_hint}_{loop.loop_var.name}"
     begin, loops, parts = loop.min, [], []
     for i, end in enumerate(_partition_ends(state, loop, factors)):

@@ -95,12 +95,16 @@ def _init_realize(realize: BlockRealize, loops: Sequence[For]) -> tuple[BlockRea
         annotations=block.annotations,
     )
     used = variables_of(*[value for _, value in kept])
-    needed = [loop for loop in loops if loop.loop_var in used]
-    dropped = {loop.loop_var for loop in loops} - {loop.loop_var for loop in needed}
+    reduced = variables_of(
+        *[x for v, x in zip(block.iter_vars, realize.iter_values, strict=True) if (v, x) not in kept]
+    )
     predicate: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
-        if uses(part, dropped) is None:
+        # A condition on what is reduced over says nothing of the init.
+        if uses(part, reduced - used) is None:
             predicate = ops.logical_and(predicate, part)
+            used |= variables_of(part)
+    needed = [loop for loop in loops if loop.loop_var in used]
     return BlockRealize([value for _, value in kept], predicate, init), needed
 
 

@@ -7,19 +7,20 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.iter_map import is_number
+from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Var
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..index_map import IndexMap
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, LetStmt, Stmt
 from ..stmt_functor import post_order_visit, substitute
 from .base import ScheduleBase
 from .buffers import buffer_index, check_memory, in_memory, nth_region
-from .cache import only_writer, place_before_readers, readers_of
+from .cache import check_overwrites, only_writer, place_before_readers, readers_of
 from .conditions import as_block, scope_root_of, variables_of
-from .domain import domain_of, loops_above
+from .domain import domain_of, loops_above, own_domains
 from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
 from .inline import same_indices
@@ -63,6 +64,14 @@ def single_access(state: ScheduleState, block: Block, buffer: Buffer) -> Array[P
     for stmt in (block.init, block.body):
         if stmt is not None:
             post_order_visit(stmt, note)
+    own = {v.var for v in block.iter_vars}
+    inner = variables_defined_in(block) - own
+    if found and not inner.isdisjoint(variables_of(*found[0])):
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} accesses the buffer {buffer.name} under loops or blocks of its own",
+            block,
+        )
     if not found or any(not same_indices(indices, found[0]) for indices in found):
         raise PrimitiveError(
             state.mod,
@@ -73,23 +82,63 @@ def single_access(state: ScheduleState, block: Block, buffer: Buffer) -> Array[P
     return found[0]
 
 
+def variables_defined_in(block: Block) -> set[Var]:
+    """The variables of a block and of the loops and blocks in it."""
+    found: set[Var] = set()
+
+    def note(node: Any) -> None:
+        if isinstance(node, (For, LetStmt)):
+            found.add(node.loop_var if isinstance(node, For) else node.var)
+        elif isinstance(node, Block):
+            found.update(v.var for v in node.iter_vars)
+
+    post_order_visit(block, note)
+    return found
+
+
 def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_index_type: int) -> StmtSRef:
     block = as_block(state, sref)
     write = bool(buffer_index_type)
     buffer = nth_region(state, block, buffer_index, write).buffer
     scope = scope_root_of(state, sref, stage_pipeline=True)
+    check_overwrites(state, block, buffer)
     analyzer = Analyzer()
     for v in block.iter_vars:
         analyzer.bind(v.var, domain_of(v))
     indices = [analyzer.simplify(index) for index in single_access(state, block, buffer)]
+    _check_in_bounds(state, block, buffer, indices, analyzer)
     used = variables_of(*indices)
     covered = [v for v in block.iter_vars if v.var in used]
-    cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [domain_of(v).extent for v in covered])
+    cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [_end(v) for v in covered])
     source, target = (cache, buffer) if write else (buffer, cache)
     stage, copy = _reindex_stage(covered, indices, source, target, write)
     position = _position_of_chain(state, sref, scope) + (1 if write else 0)
     edit = _AtPoint(buffer, cache, [v.var for v in covered])
     return _add(state, scope, scope, position, stage, copy, cache, edit, sref)
+
+
+def _check_in_bounds(
+    state: ScheduleState, block: Block, buffer: Buffer, indices: Sequence[PrimExpr], analyzer: Analyzer
+) -> None:
+    """Refuses an access that only a condition inside of the block keeps within the buffer: the copy has none."""
+    domains = own_domains(block)
+    for index, dim in zip(indices, buffer.shape, strict=True):
+        values: Any = analyzer.int_set(index, domains)
+        if analyzer.can_prove(ops.less(values.min_value, 0)) or analyzer.can_prove(
+            ops.greater_equal(values.max_value, dim)
+        ):
+            raise PrimitiveError(
+                state.mod,
+                f"The block {{0}} accesses the buffer {buffer.name} at {index}, which is outside of it for some "
+                "iterations",
+                block,
+            )
+
+
+def _end(iter_var: IterVar) -> PrimExpr:
+    """Where the range of a variable ends."""
+    domain = domain_of(iter_var)
+    return Analyzer().simplify(domain.min + domain.extent)
 
 
 def _position_of_chain(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> int:
@@ -183,6 +232,7 @@ def _reindex_cache(
     buffer = region.buffer
     scope = scope_root_of(state, sref)
     _check_point(state, block, region, write)
+    check_overwrites(state, block, buffer)
     writer = only_writer(state, scope, buffer)
     if write:
         place, position = place_before_readers(state, scope, sref, readers_of(state, scope, sref))
