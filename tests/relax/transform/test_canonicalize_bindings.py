@@ -199,6 +199,22 @@ def test_a_cast_that_checks_something_stays() -> None:
     check_pass(CanonicalizeBindings(), Module, Module, numbers=False)
 
 
+def test_a_cast_to_an_extent_that_the_value_itself_depends_on_stays() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor((8,), "float32")) -> R.Tensor(("n",), "float32"):
+            n = T.int64()
+            with R.dataflow():
+                lv = R.strided_slice(y, axes=[0], begin=[0], end=[n])
+                lv1 = R.match_cast(lv, R.Tensor((n,), "float32"))
+                gv = R.add(x, lv1)
+                R.output(gv)
+            return gv
+
+    check_pass(CanonicalizeBindings(), Module, Module, numbers=False)
+
+
 def test_branches_may_learn_different_extents() -> None:
     @I.ir_module
     class Before:

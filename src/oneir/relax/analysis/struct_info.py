@@ -205,7 +205,7 @@ def struct_info_lca(lhs: StructInfo, rhs: StructInfo, analyzer: Analyzer | None 
 def _lca(a: StructInfo, b: StructInfo, analyzer: Analyzer) -> StructInfo:
     if a is b:
         return a
-    if type(a) is not type(b):
+    if type(a) is not type(b) or type(a) is ObjectStructInfo:
         return ObjectStructInfo()
     if isinstance(a, PrimStructInfo) and isinstance(b, PrimStructInfo):
         if a.dtype != b.dtype:

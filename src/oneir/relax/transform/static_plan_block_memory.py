@@ -15,6 +15,7 @@ from ...ir.transform import Pass
 from ..analysis.memory_plan import MemoryPlan, plan_sequence, upper_bounds
 from ..expr import Call, Expr, SeqExpr, Var, VarBinding
 from ..expr_functor import PyExprMutator
+from ..normalize import merge_blocks
 from ..op import memory
 from .pass_base import graph_pass
 
@@ -39,7 +40,7 @@ class _Placer(PyExprMutator):
         storages = self.builder_.end_block()
         rest = super().visit_seq_expr_(op)
         assert isinstance(rest, SeqExpr)
-        return SeqExpr([storages, *rest.blocks], rest.body, span=op.span)
+        return SeqExpr(merge_blocks([storages, *rest.blocks]), rest.body, span=op.span)
 
     def emit_storages(self, plan: MemoryPlan) -> None:
         for (device, scope), parts in plan.arenas().items():

@@ -44,6 +44,7 @@ from ..expr import (
     TupleGetItem,
 )
 from ..expr_functor import PyExprMutator
+from ..normalize import merge_blocks
 from ..op import call_builtin_with_ctx, null_value
 from ..struct_info import (
     VOID,
@@ -167,7 +168,7 @@ class _Lower(PyExprMutator):
         self.match(self.check(result, info, f"in {name}: result: "))
         end = builder.end_block()
         builder.end_scope()
-        blocks = [b for b in (start, *body.blocks, end) if b.bindings]
+        blocks = merge_blocks([start, *body.blocks, end])
         return Function(func.params, SeqExpr(blocks, result), info, func.is_pure, func.attrs, func.span)
 
     def make_heap(self) -> Call:
