@@ -8,7 +8,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch_programs import assert_same, check_exported, check_traced, floats, integers
 
+import oneir
+from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
+from oneir.runtime.error import OneIRError
 from oneir.testing import interpret
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
@@ -131,6 +134,26 @@ def test_bert_of_any_batch_and_length():
         for batch, length in ((5, 7), (3, 12)):
             ids, attended = integers(batch, length, below=30), integers(batch, length, below=2)
             assert_same(interpret(mod, ids.numpy(), attended.numpy()), model(ids, attended))
+
+
+def test_bert_compiled():
+    torch.manual_seed(0)
+    model = Bert().eval()
+    shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=12)}
+    with torch.no_grad():
+        args = integers(2, 7, below=30), integers(2, 7, below=2)
+        mod = from_exported_program(torch.export.export(model, args, dynamic_shapes=(shape, shape)))
+    machine = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
+
+    def run(batch: int, length: int) -> None:
+        ids, attended = integers(batch, length, below=30), integers(batch, length, below=2)
+        found = machine["main"](*[oneir.runtime.from_dlpack(a) for a in (ids, attended)])
+        with torch.no_grad():
+            assert_same([f.numpy() for f in found], model(ids, attended), atol=1e-4)
+
+    run(3, 9)
+    with pytest.raises(OneIRError, match="match_cast"):
+        run(2, 20)
 
 
 def test_transformers_of_pytorch():

@@ -28,7 +28,7 @@ from ...ir.transform import Pass
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue
 from ..analysis import free_vars
-from ..analysis.struct_info import bind_extents
+from ..analysis.struct_info import bind_extents, tir_vars_in_struct_info
 from ..analysis.variables import shape_variables
 from ..expr import (
     Binding,
@@ -83,7 +83,8 @@ class _SymbolicVariables(SymbolicMutator):
             value = self.visit_prim_expr(value)
             if var in self.values:
                 self._check(var, value, binding.var)
-            elif value is not var:
+            elif var not in tir_vars_in_struct_info(value):
+                # A value that has the variable in it, as min(n, 12), says of n only what the cast checks.
                 self.values[var], self.sources[var] = value, binding.var
         super().visit_match_cast_(binding)
 

@@ -154,7 +154,7 @@ def erfc(g: Importer, x: Expr) -> Expr:
     return g.emit(op.subtract(const(1, g.dtype(x)), op.erf(x)))
 
 
-@converter("to", "_to_copy", "type", "_assert_tensor_metadata_to")
+@converter("to", "_to_copy", "type", "astype")
 def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Expr:
     """The tensor in another dtype; where it lies is not said in a graph."""
     for argument in args:
@@ -195,3 +195,9 @@ for _name, _dtype in (
     ("bfloat16", "bfloat16"),
 ):
     converter(_name)(lambda g, x, _dtype=_dtype: convert_dtype(g, x, _dtype))
+
+
+@converter("is_floating_point")
+def is_floating_point(g: Importer, x: Expr) -> bool:
+    """Whether the tensor is one of floats."""
+    return is_float(g.dtype(x))
