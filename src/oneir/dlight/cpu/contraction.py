@@ -2,7 +2,7 @@
 
     C[i, j] += A[i, k] * B[k, j]
 
-One axis of the result is contiguous in memory, in one operand too, and absent from the other: its elements are a
+One axis of the result is contiguous in memory, regular in one operand, and absent from the other: its elements are a
 vector. An axis that is absent from the vector operand gives rows. A tile of rows and vectors stays in registers while
 all of the reduction runs: each step loads the vectors of one operand, and multiplies each with the rows' elements of
 the other. What is computed from the result elementwise follows tile by tile, out of the registers.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Add, Cast, Mul, PrimExpr, Var
+from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Var
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -92,7 +92,7 @@ def contraction_axes(leaf: Leaf) -> Axes | None:
     positions = {iv.var: i for i, iv in enumerate(leaf.block.iter_vars)}
     if not isinstance(last, Var) or last not in positions:
         return None
-    vectors = [op for op in found if is_contiguous_in(op, last)]
+    vectors = [op for op in found if is_strided_in(op, last)]
     scalars = [op for op in found if last not in variables_of(op)]
     if len(vectors) != 1 or len(scalars) != 1:
         return None
@@ -112,14 +112,14 @@ def variables_of(load: BufferLoad) -> set[Var]:
     return {v for index in load.indices for v in variables(index)}
 
 
-def is_contiguous_in(load: BufferLoad, var: Var) -> bool:
-    """Whether a step of the variable is a step to the next element."""
-    if any(var in variables(index) for index in load.indices[:-1]) or not load.indices:
+def is_strided_in(load: BufferLoad, var: Var) -> bool:
+    """Whether a step of the variable is a step to the next element, or a known number of elements further."""
+    if not load.indices or any(var in variables(index) for index in load.indices[:-1]):
         return False
     last = load.indices[-1]
     while isinstance(last, Add):
         last = last.a if var in variables(last.a) else last.b
-    return last is var
+    return last is var or (isinstance(last, Mul) and last.a is var and isinstance(last.b, IntImm))
 
 
 def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
@@ -179,14 +179,14 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
 
 
 def vector_width(extent: int, lanes: int) -> int | None:
-    """How many elements of an axis are one step: some whole registers, or a short axis as a whole; None for neither."""
+    """How many elements of an axis are one step; None where none fills enough of a register.
+
+    That is some whole registers, or a part of one that divides the extent: code for a register and a part is slow.
+    """
     if extent % lanes == 0:
         return largest_divisor(extent // lanes, 4) * lanes
-    if extent <= 2 * lanes:
-        return extent
-    # Shorter vectors, as long as they are no waste: of a power of two, which a smaller register holds.
-    power = next((p for p in (lanes // 2, lanes // 4) if p > 1 and extent % p == 0), None)
-    return None if power is None else largest_divisor(extent // power, 4) * power
+    part = largest_divisor(extent, lanes)
+    return part if part == extent or 2 * part >= lanes else None
 
 
 def _divisors(extent: int, most: int) -> list[int]:
