@@ -24,9 +24,10 @@ def library_dispatch_passes(target: Any) -> list[Pass]:
 def legalize_passes(target: Any) -> list[Pass]:
     """Operators become fused loops."""
     return [
+        transform.LambdaLift(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
-        transform.FuseTransposeMatmul(),
+        transform.FuseTransposeMatmul(max_rows=4),
         transform.FoldConstant(),
         transform.LegalizeOps(),
         transform.AnnotateTIROpPattern(),
@@ -75,7 +76,7 @@ def zero_pipeline(*, enable_warning: bool = False) -> Pass:
 
 def default_build_pipeline() -> Pass:
     """From a graph, legalized or not, to what a program is made of; nothing is fused."""
-    passes = [transform.LegalizeOps(), *dataflow_lower_passes(None), *finalize_passes(None)]
+    passes = [transform.LambdaLift(), transform.LegalizeOps(), *dataflow_lower_passes(None), *finalize_passes(None)]
     return Sequential(passes, name="default_build_pipeline")
 
 

@@ -134,7 +134,7 @@ OTHERS = {
     "transpose": (lambda a: op.permute_dims(a), (40, 21)),
     "pooling": (lambda a: op.nn.max_pool2d(a, pool_size=2, strides=2), (1, 6, 8, 8)),
     "layer norm": (lambda a, g, b: op.nn.layer_norm(a, g, b, axes=[-1]), (9, 30), (30,), (30,)),
-    "a transposed product": (lambda a, b: op.matmul(a, op.permute_dims(b)), (6, 40), (24, 40)),
+    "a transposed product": (lambda a, b: op.matmul(a, op.permute_dims(b)), (3, 40), (24, 40)),
     "a long vector": (lambda a: op.exp(a), (70001,)),
 }
 

@@ -42,22 +42,27 @@ class Contraction(CPUScheduleRule):
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         sch = Schedule(func)
         found = leaves(sch)
-        if found is None or sum(map(is_contraction, found)) != 1:
+        if found is None or not any(map(is_contraction, found)):
             return None
         inline_elementwise(sch)
-        found = leaves(sch)
-        if found is None:
-            return None
-        (main,) = [leaf for leaf in found if is_contraction(leaf)]
-        axes = contraction_axes(main)
-        if axes is None:
-            return None
+        found = leaves(sch) or []
         info = cpu_info(target)
+        followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
         for leaf in found:
-            if leaf is not main and not is_epilogue(sch, main, leaf):
+            axes = contraction_axes(leaf) if is_contraction(leaf) else None
+            tile = None if axes is None else register_tile(leaf, axes, info)
+            if axes is not None and tile is not None:
+                epilogue = [other for other in found if followers.get(id(other)) is leaf]
+                tile_in_registers(sch, leaf, axes, tile, epilogue)
+            elif not _is_tiled(followers.get(id(leaf)), info):
                 schedule_leaf(sch, leaf)
-        tile_in_registers(sch, main, axes, info, [leaf for leaf in found if is_epilogue(sch, main, leaf)])
         return sch
+
+
+def _is_tiled(main: Leaf | None, info: CPUInfo) -> bool:
+    """Whether a block was moved into the tiles of the contraction that it follows."""
+    axes = None if main is None else contraction_axes(main)
+    return main is not None and axes is not None and register_tile(main, axes, info) is not None
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -129,13 +134,15 @@ def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> in
     return -best[1] if best[0] > 1 else None
 
 
-def is_epilogue(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
-    """Whether a block computes its elements from the contraction's result at the same place."""
+def follows(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
+    """Whether a block alone uses a contraction's result, and computes its elements from those at the same place."""
     store, result = leaf.block.body, main.block.writes[0].buffer
-    if leaf is main or leaf.reduces or not isinstance(store, BufferStore):
+    if leaf is main or leaf.reduces or not is_contraction(main) or not isinstance(store, BufferStore):
         return False
     reads = [load for load in loads(store.value) if load.buffer is result]
-    return bool(reads) and all(_same(load.indices, store.indices) for load in reads)
+    if not reads or not all(_same(load.indices, store.indices) for load in reads):
+        return False
+    return len(sch.get_consumers(main.handle)) == 1
 
 
 def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
@@ -193,12 +200,8 @@ def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
 
 
-def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, info: CPUInfo, epilogue: list[Leaf]) -> None:
+def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf]) -> None:
     """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
-    tile = register_tile(main, axes, info)
-    if tile is None:
-        parallelize(sch, [main.loops[i] for i in _outer_spatial(main)], main.work)
-        return
     block, loops = main.handle, main.loops
     outer: list[LoopRV] = [loops[i] for i in axes.others]
     inner: list[LoopRV] = []
@@ -234,13 +237,3 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, info: CPUInfo, epil
             sch.unroll(loop)
         sch.vectorize(vector)
     sch.decompose_reduction(block, reduction[0])
-
-
-def _outer_spatial(main: Leaf) -> list[int]:
-    """The spatial loops before the first reduction."""
-    result = []
-    for i, iv in enumerate(main.block.iter_vars):
-        if iv.iter_type != IterVar.DataPar:
-            break
-        result.append(i)
-    return result
