@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_programs import assert_same
 
-from oneir import relax
+from oneir import relax, te
 from oneir.relax.frontend import nn
 from oneir.runtime import tensor
 from oneir.runtime.error import OneIRError
@@ -321,3 +321,81 @@ def test_a_cache_grows_from_call_to_call():
     with pytest.raises(TypeError, match='KVCache has been set to use dtype "float32", but got "float16"'):
         half = nn.spec.Tensor((1, 2), "float16")
         Cached().export_tvm({"forward": {"x": half, "total": int}})
+
+
+def test_subroutines_are_shared():
+    class Layer(nn.Module):
+        define_subroutine = True
+
+        def __init__(self):
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return nn.op.relu(self.fc(x))
+
+    class TwoLayers(nn.Module):
+        def __init__(self):
+            self.layers = nn.ModuleList([Layer(), Layer()])
+
+        def forward(self, x):
+            return self.layers(x)
+
+    mod, params = TwoLayers().export_tvm({"forward": {"x": nn.spec.Tensor((2, 4), "float32")}})
+    assert sorted(v.name_hint for v in mod.get_global_vars()) == ["forward", "layer"]
+    assert [p.name for p in mod["layer"].params] == ["x", "fc.weight", "fc.bias"]
+    assert "global_symbol" not in mod["layer"].attrs
+    text = mod["forward"].script()
+    assert text.count("layer(") == 2 and "layer_output" in text
+    x = np.random.randn(2, 4).astype("float32")
+    values = [np.random.randn(*p.shape).astype("float32") for _, p in params]
+    expected = x
+    for weight, bias in (values[:2], values[2:]):
+        expected = np.maximum(expected @ weight.T + bias, 0)
+    assert_same(interpret(mod, x, *values, entry="forward"), expected)
+
+
+def test_subroutines_that_differ_are_not_shared():
+    class Scale(nn.Module):
+        define_subroutine = True
+
+        def __init__(self, factor: float):
+            self.factor = factor
+
+        def forward(self, x):
+            return nn.op.tensor_expr_op(lambda t: te.compute(t.shape, lambda i: t[i] * self.factor), "scale", [x])
+
+    class Model(nn.Module):
+        def __init__(self):
+            self.layers = nn.ModuleList([Scale(2.0), Scale(3.0), Scale(2.0)])
+
+        def forward(self, x):
+            return self.layers(x)
+
+    mod, _ = Model().export_tvm({"forward": {"x": nn.spec.Tensor((3,), "float32")}})
+    graphs = [v.name_hint for v, f in mod.functions.items() if isinstance(f, relax.Function)]
+    assert len(graphs) == 3
+    assert_same(interpret(mod, np.ones(3, "float32"), entry="forward"), np.full(3, 12.0, "float32"))
+
+
+def test_mutators_replace_modules():
+    class Wider(nn.Mutator):
+        def __init__(self):
+            self.seen = []
+
+        def visit_module(self, name, node):
+            self.seen.append(name)
+            return nn.Identity() if isinstance(node, nn.SiLU) else self.visit(name, node)
+
+        def visit_param(self, name, node):
+            return nn.Parameter(node.shape, "float16")
+
+    class Model(nn.Module):
+        def __init__(self):
+            self.layers = nn.ModuleList([nn.Linear(2, 2, bias=False), nn.SiLU()])
+            self.named = nn.ModuleDict({"a": nn.Linear(2, 2)})
+
+    model, mutator = Model(), Wider()
+    assert mutator.visit("", model) is model
+    assert mutator.seen == ["layers.0", "layers.1", "named.a"]
+    assert isinstance(model.layers[1], nn.Identity)
+    assert {p.dtype for p in model.parameters()} == {"float16"}

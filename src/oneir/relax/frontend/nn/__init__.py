@@ -126,3 +126,5 @@ from .op import (
     where,
     zeros,
 )
+from .subroutine import SubroutineMixin
+from .visitor import Mutator

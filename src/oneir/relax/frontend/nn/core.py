@@ -28,6 +28,7 @@ from ....runtime.tensor import from_dlpack
 from ...block_builder import BlockBuilder
 from ...expr import DataflowVar, Expr, TupleGetItem, Var, const
 from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from .subroutine import SubroutineMixin
 from .tensor_operators import TensorOperators
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Effect:
         """Changes the dtype of the state, where it has one."""
 
 
-class Module:
+class Module(SubroutineMixin):
     """Base of layers and models. Parameters and modules in its attributes belong to it.
 
     A class derived from it need not call `super().__init__()`.

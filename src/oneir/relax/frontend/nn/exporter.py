@@ -121,7 +121,7 @@ class _Method:
         ]
         inputs += self.enter_effects()
         inputs += self.bind_parameters()
-        result = _unwrapped(method.method(**dict(zip(method.arg_names, given, strict=True))))
+        result = unwrapped(method.method(**dict(zip(method.arg_names, given, strict=True))))
         states = [var for _, effect in self.effects for var in effect.finalize()]
         if states and method.effect_mode != "none":
             result = GraphTuple([result, GraphTuple(states)])
@@ -194,12 +194,12 @@ def _parameter_of(argument: Any) -> Var:
     return argument._expr
 
 
-def _unwrapped(result: Any) -> Expr:
+def unwrapped(result: Any) -> Expr:
     """What a method returned as an expression."""
     if isinstance(result, (core.Tensor, core.Object)):
         return result._expr
     if isinstance(result, (tuple, list)):
-        return GraphTuple([_unwrapped(r) for r in result])
+        return GraphTuple([unwrapped(r) for r in result])
     raise TypeMismatch(
         f"a method returns tensors, objects, or tuples and lists of these, found {result!r} of type "
         f"{type(result).__name__}"
