@@ -95,7 +95,7 @@ def _add_function(builder: BlockBuilder, name: str, params: list[Var], body: Cal
         if gvar not in builder.mod.functions:
             hint = name if gvar is made else gvar.name_hint
             names[gvar] = builder.add_func(_renamed(func, names), hint)
-    return names[made]
+    return names.get(made, made)
 
 
 def _renamed(func: BaseFunc, names: dict[GlobalVar, GlobalVar]) -> BaseFunc:
