@@ -5,6 +5,7 @@ Every binding becomes an instruction or none; every variable is a register. What
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -99,7 +100,21 @@ def cost_of(func: PrimFunc) -> Cost | None:
 
 def signature_of_graph(name: str, func: Function) -> Signature:
     """What a graph function expects of its arguments."""
-    return Signature(name, tuple(_param(p.name, p.struct_info) for p in func.params))
+    names = names_of_params(func)
+    return Signature(name, tuple(_param(n, p.struct_info) for n, p in zip(names, func.params, strict=True)))
+
+
+def names_of_params(func: Function) -> list[str]:
+    """The names that parameters are called by: their own, made unique as in print."""
+    names: dict[str, None] = {}
+    repeats = Counter[str]()
+    for param in func.params:
+        name = param.name
+        while name in names:
+            repeats[param.name] += 1
+            name = f"{param.name}_{repeats[param.name]}"
+        names[name] = None
+    return list(names)
 
 
 def _param(name: str, info: StructInfo) -> Param:
@@ -128,7 +143,7 @@ class _Emitter:
 
     def emit(self) -> None:
         ib, params = self.builder, self.func.params
-        with ib.function(self.name, len(params), [p.name for p in params], signature_of_graph(self.name, self.func)):
+        with ib.function(self.name, len(params), names_of_params(self.func), signature_of_graph(self.name, self.func)):
             for param in params:
                 self.registers[param] = self.new()
             ib.emit_ret(ib.r(self.sequence(self.func.body)))
@@ -190,6 +205,8 @@ class _Emitter:
         if isinstance(expr, ExternFunc):
             ib.declare_function(expr.global_symbol)
             return ib.f(expr.global_symbol)
+        if isinstance(expr, Function):
+            raise CompileError(f"in `{self.name}`: a local function is not lowered; run LambdaLift first")
         return ib.r(self.register(expr))
 
     def callee(self, var: GlobalVar) -> Any:

@@ -113,19 +113,17 @@ class _Fuser(PyExprMutator):
             nodes[binding.var] = self.add_node(graph, binding, nodes)
         graph.partition(self.max_depth)
         groups: dict[int, _Group] = {}
-        result: dict[Var, _Group] = {}
         for binding in bindings:
             root = nodes[binding.var].root()
             if root.size > 1:
-                result[binding.var] = groups.setdefault(root.index, _Group(root.value))
-                result[binding.var].bindings.append(binding)
-        return result
+                groups.setdefault(root.index, _Group()).bindings.append(binding)
+        return {b.var: group for group in groups.values() if group.calls for b in group.bindings}
 
     def add_node(self, graph: FusionGraph, binding: Binding, nodes: dict[Var, FusionNode]) -> FusionNode:
         value = binding.value if isinstance(binding, VarBinding) else None
         if isinstance(value, Call):
             pattern = pattern_of_call(value, self.mod)
-        elif isinstance(value, TupleGetItem) and value.tuple_value in nodes:
+        elif isinstance(value, TupleGetItem):
             pattern = OpPattern.INJECTIVE
         else:
             pattern = OpPattern.OPAQUE
@@ -174,32 +172,48 @@ def without_aliases(block: DataflowBlock) -> list[Binding]:
 class _Group:
     """Bindings that become one function."""
 
-    def __init__(self, root: Var):
-        self.root = root
+    def __init__(self) -> None:
         self.bindings: list[Any] = []
+
+    @property
+    def calls(self) -> list[Call]:
+        return [b.value for b in self.bindings if isinstance(b.value, Call)]
 
     def name(self, mod: IRModule) -> str:
         """`fused` and the names of the functions that are called."""
-        calls = [b.value for b in self.bindings if isinstance(b.value, Call)]
-        names = [getattr(call.args[0], "name_hint", "op") for call in calls]
-        return "_".join(["fused", *names])
+        return "_".join(["fused", *(getattr(call.args[0], "name_hint", "op") for call in self.calls)])
 
     def function(self) -> tuple[Function, list[Expr]]:
-        """The function, whose parameters are what the group uses from outside, and what these are here."""
-        inner: dict[Expr, Var] = {}
+        """The function, whose parameters are what the group uses from outside, and what these are here.
+
+        Of a tuple from outside, the fields that the group takes are parameters.
+        """
+        inner: dict[Any, Var] = {}
         arguments: list[Expr] = []
         params: list[Var] = []
+        body: list[Any] = []
         constants = 0
         own = {b.var for b in self.bindings}
+
+        def parameter(key: Any, name: str, argument: Expr) -> Var:
+            if key not in inner:
+                inner[key] = Var(name, argument.struct_info)
+                params.append(inner[key])
+                arguments.append(argument)
+            return inner[key]
+
         for binding in self.bindings:
-            for leaf in leaves(binding.value):
+            value = binding.value
+            if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var) and value.tuple_value not in own:
+                source, index = value.tuple_value, value.index
+                inner[binding.var] = parameter((source, index), f"{source.name}_{index}", value)
+                continue
+            body.append(binding)
+            for leaf in leaves(value):
                 if leaf in own or leaf in inner:
                     continue
-                name = leaf.name if isinstance(leaf, Var) else f"param_{constants}"
+                parameter(leaf, leaf.name if isinstance(leaf, Var) else f"param_{constants}", leaf)
                 constants += not isinstance(leaf, Var)
-                inner[leaf] = Var(name, leaf.struct_info)
-                params.append(inner[leaf])
-                arguments.append(leaf)
         symbolic = self.free_symbolic_variables(params)
         if symbolic:
             params.append(Var("tir_vars", ShapeStructInfo(symbolic)))
@@ -208,10 +222,10 @@ class _Group:
         with builder.function("fused", params, {"Primitive": True}, private=True):
             with builder.dataflow():
                 rename = _Inside(inner)
-                for binding in self.bindings[:-1]:
+                for binding in body[:-1]:
                     value = rename.visit_expr(binding.value)
                     rename.variables[binding.var] = self._bind(builder, binding, value)
-                output = builder.emit_output(rename.visit_expr(self.bindings[-1].value))
+                output = builder.emit_output(rename.visit_expr(body[-1].value))
             builder.emit_func_output(output)
         # Symbolic variables are a function's own.
         return copy_with_new_vars(builder.get()["fused"]), arguments

@@ -39,16 +39,17 @@ def FuseTIR() -> Pass:
 def _transform(mod: IRModule) -> IRModule:
     # Names of their own, since what is known of a name says what a call of it takes and gives.
     names: dict[GlobalVar, GlobalVar] = {}
+    params: dict[GlobalVar, Array[Var]] = {}
     functions: dict[GlobalVar, BaseFunc] = {}
     for var, func in mod.functions.items():
         if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-            names[var] = GlobalVar(var.name_hint)
+            names[var], params[var] = GlobalVar(var.name_hint), func.params
             func = _Fusion(mod, var.name_hint, func).prim_func()
             names[var].struct_info_ = function_struct_info(func)
         functions[names.get(var, var)] = func
     if not names:
         return mod
-    calls = _Calls(names)
+    calls = _Calls(names, params)
     for var, func in functions.items():
         if isinstance(func, Function):
             functions[var] = calls.visit_expr(func)
@@ -65,37 +66,42 @@ def flat_infos(info: StructInfo) -> list[StructInfo]:
 class _Calls(PyExprMutator):
     """Calls of fused functions become `call_tir`."""
 
-    def __init__(self, names: dict[GlobalVar, GlobalVar]):
+    def __init__(self, names: dict[GlobalVar, GlobalVar], params: dict[GlobalVar, Array[Var]]):
         super().__init__()
-        self.names = names
+        self.names, self.params = names, params
 
     def visit_call_(self, op: Call) -> Expr:
         call = super().visit_call_(op)
         if not isinstance(call, Call) or not isinstance(call.op, GlobalVar) or call.op not in self.names:
             return call
         tensors: list[Expr] = []
-        numbers: list[PrimExpr] = []
-        for a in call.args:
-            self.flatten(a, tensors, numbers)
+        numbers: dict[TirVar, PrimExpr] = {}
+        for argument, param in zip(call.args, self.params[call.op], strict=True):
+            self.flatten(argument, param.struct_info, tensors, numbers)
         info = op.struct_info
         infos = list(info.fields) if isinstance(info, TupleStructInfo) else info
-        return call_tir(self.names[call.op], Tuple(tensors), infos, numbers or None)
+        return call_tir(self.names[call.op], Tuple(tensors), infos, list(numbers.values()) or None)
 
-    def flatten(self, expr: Expr, tensors: list[Expr], numbers: list[PrimExpr]) -> None:
+    def flatten(self, expr: Expr, declared: StructInfo, tensors: list[Expr], numbers: dict[TirVar, PrimExpr]) -> None:
+        """Adds the tensors of an argument, and the values of the symbolic variables that it is declared to have."""
         info = expr.struct_info
-        if isinstance(expr, Tuple):
-            for field in expr.fields:
-                self.flatten(field, tensors, numbers)
-        elif isinstance(info, TupleStructInfo):
-            for i in range(len(info.fields)):
-                self.flatten(self.builder_.normalize_argument(TupleGetItem(expr, i)), tensors, numbers)
-        elif isinstance(info, ShapeStructInfo):
-            numbers.extend(info.values or ())
-        elif isinstance(info, PrimStructInfo):
-            if info.value is not None:
-                numbers.append(info.value)
+        if isinstance(declared, TupleStructInfo):
+            for i, field in enumerate(declared.fields):
+                taken = expr.fields[i] if isinstance(expr, Tuple) else TupleGetItem(expr, i)
+                self.flatten(self.builder_.normalize_argument(taken), field, tensors, numbers)
+        elif isinstance(declared, (ShapeStructInfo, PrimStructInfo)):
+            for var, value in zip(_values(declared), _values(info), strict=True):
+                if isinstance(var, TirVar):
+                    numbers.setdefault(var, value)
         else:
             tensors.append(expr)
+
+
+def _values(info: StructInfo) -> list[PrimExpr]:
+    """The numbers in a shape, or the number."""
+    if isinstance(info, PrimStructInfo):
+        return [] if info.value is None else [info.value]
+    return list(info.values or ()) if isinstance(info, ShapeStructInfo) else []
 
 
 class _Replace(Mapper):
@@ -124,7 +130,7 @@ class _Fusion:
     def prim_func(self) -> PrimFunc:
         params: list[TirVar] = []
         buffer_map: dict[TirVar, Buffer] = {}
-        numbers: list[TirVar] = []
+        numbers: dict[TirVar, None] = {}
         for param in self.func.params:
             self.values[param] = []
             for info in flat_infos(param.struct_info):
@@ -134,10 +140,8 @@ class _Fusion:
                     handle = TirVar(f"p_{buffer.name}", "handle")
                     params.append(handle)
                     buffer_map[handle] = buffer
-                elif isinstance(info, ShapeStructInfo):
-                    numbers.extend(v for v in info.values or () if isinstance(v, TirVar))
-                elif isinstance(info, PrimStructInfo) and isinstance(info.value, TirVar):
-                    numbers.append(info.value)
+                else:
+                    numbers.update(dict.fromkeys(v for v in _values(info) if isinstance(v, TirVar)))
         outputs = self.outputs()
         for block in self.func.body.blocks:
             for binding in block.bindings:
