@@ -23,7 +23,7 @@ from .edit import SubstituteEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
 from .random_variable import BlockRV, LoopRV
-from .reduction import only_block
+from .reduction import init_condition, only_block
 from .state import ScheduleState
 
 
@@ -203,8 +203,8 @@ def _outer_init(block: Block, inner: BlockRealize, loops: Sequence[For]) -> Stmt
     body = Block(
         [v.replace(var=renamed[v.var]) for v, _ in kept], (), block.writes, f"{block.name_hint}_init", block.init
     )
-    stmt: Stmt = BlockRealize([value for _, value in kept], inner.predicate, body)
-    needed = variables_of(*[value for _, value in kept])
+    predicate, needed = init_condition(inner)
+    stmt: Stmt = BlockRealize([value for _, value in kept], predicate, body)
     for loop in loops:
         if loop.loop_var in needed:
             renamed[loop.loop_var] = loop.loop_var.copy_with_name(loop.loop_var.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...arith import Analyzer, IntervalSet
 from ...arith.int_set import is_infinite
+from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ..block_scope import DepKind, StmtSRef
@@ -17,6 +18,7 @@ from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
 from .conditions import as_block, scope_root_of
 from .cover import consumed_region
+from .domain import loop_domains
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -41,7 +43,7 @@ def cache_read(
     # A cache that is filled part by part must have place for all of them.
     whole = place is not scope
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
-    stage, copy = copy_stage(buffer, cache, region, f"{buffer.name}_{storage_scope}", whole, from_cache=False)
+    stage, copy = copy_stage(place, buffer, cache, region, f"{buffer.name}_{storage_scope}", whole, from_cache=False)
     redirect = Redirect(buffer, cache, None if whole else [r.min for r in region])
     readers = consumers or [b for b in state.child_blocks(scope) if all(w.buffer is not buffer for w in b.stmt.writes)]
     return add_stage(state, scope, place, position, stage, copy, cache, redirect, readers)
@@ -65,7 +67,7 @@ def cache_write(
     # A cache that is filled part by part must have place for all of them.
     whole = place is not scope
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
-    stage, copy = copy_stage(cache, buffer, region, f"{buffer.name}_{storage_scope}", whole, from_cache=True)
+    stage, copy = copy_stage(place, cache, buffer, region, f"{buffer.name}_{storage_scope}", whole, from_cache=True)
     redirect = Redirect(buffer, cache, None if whole else [r.min for r in region])
     return add_stage(state, scope, place, position, stage, copy, cache, redirect, [sref, *consumers])
 
@@ -140,11 +142,19 @@ def relaxed_region(state: ScheduleState, writer: StmtSRef, buffer: Buffer, place
 
 
 def copy_stage(
-    source: Buffer, target: Buffer, region: Sequence[Range], name: str, whole: bool, *, from_cache: bool
+    place: StmtSRef,
+    source: Buffer,
+    target: Buffer,
+    region: Sequence[Range],
+    name: str,
+    whole: bool,
+    *,
+    from_cache: bool,
 ) -> tuple[Stmt, Block]:
-    """Loops that copy a region from one buffer to another, and the block inside of them.
+    """Loops that copy a region from one buffer to another at a place, and the block inside of them.
 
-    Unless `whole`, the cache, which is the source or the target, holds only the region.
+    Unless `whole`, the cache, which is the source or the target, holds only the region. Where the region leaves the
+    buffer, as that of the last of uneven tiles does, the copy is guarded.
     """
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(region)]
     variables = [Var(f"v{i}", r.extent.dtype) for i, r in enumerate(region)]
@@ -164,10 +174,23 @@ def copy_stage(
         BufferStore(target, BufferLoad(source, read), written),
     )
     values = [r.min + loop if whole else loop for r, loop in zip(region, loops, strict=True)]
-    stmt: Stmt = BlockRealize(values, IntImm("bool", 1), block)
+    guard: PrimExpr = IntImm("bool", 1)
+    if whole:
+        analyzer = Analyzer()
+        for var, domain in {**loop_domains(place), **dict(zip(loops, map(_from_zero, region), strict=True))}.items():
+            analyzer.bind(var, domain)
+        for value, dim in zip(values, full.shape, strict=True):
+            inside = ops.less(value, dim)
+            if not analyzer.can_prove(inside):
+                guard = ops.logical_and(guard, inside)
+    stmt: Stmt = BlockRealize(values, guard, block)
     for loop, r in reversed(list(zip(loops, region, strict=True))):
         stmt = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, stmt)
     return stmt, block
+
+
+def _from_zero(r: Range) -> Range:
+    return Range.from_min_extent(const(0, r.extent.dtype), r.extent)
 
 
 def _as(var: Var, extent: PrimExpr) -> PrimExpr:

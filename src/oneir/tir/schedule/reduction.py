@@ -41,6 +41,7 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
     realize = state.realize_of(sref)
     place = loops.index(loop_sref)
     _check_above_reduction(state, realize, [outer.stmt for outer in loops[:place]], loop)
+    _check_no_repetition(state, realize, [inner.stmt for inner in loops[place:]])
     init_realize, kept = _init_realize(realize, [inner.stmt for inner in loops[place:]])
     stmt: Stmt = init_realize
     renamed: dict[Var, PrimExpr] = {}
@@ -77,6 +78,35 @@ def _check_above_reduction(state: ScheduleState, realize: BlockRealize, outer: S
             )
 
 
+def _check_no_repetition(state: ScheduleState, realize: BlockRealize, inner: Sequence[For]) -> None:
+    """Refuses a loop that repeats the reduction, which an init before it would start only once."""
+    used = variables_of(*realize.iter_values)
+    for loop in inner:
+        if loop.loop_var not in used | variables_of(realize.predicate) and not is_number(loop.extent, 1):
+            raise PrimitiveError(
+                state.mod,
+                "The loop {0} repeats the reduction of the block {1}: its init cannot stand before the loop",
+                loop,
+                realize.block,
+            )
+
+
+def init_condition(realize: BlockRealize) -> tuple[PrimExpr, set[Var]]:
+    """The condition under which a reduction's init runs, and the variables that its values and that depend on."""
+    spatial, reduced = [], []
+    for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        (spatial if v.iter_type == IterVar.DataPar else reduced).append(value)
+    used = variables_of(*spatial)
+    only_reduced = variables_of(*reduced) - used
+    predicate: PrimExpr = IntImm("bool", 1)
+    for part in conjuncts(realize.predicate):
+        # A condition on what is reduced over says nothing of the init.
+        if uses(part, only_reduced) is None:
+            predicate = ops.logical_and(predicate, part)
+            used |= variables_of(part)
+    return predicate, used
+
+
 def _init_realize(realize: BlockRealize, loops: Sequence[For]) -> tuple[BlockRealize, list[For]]:
     """The init as a block over the data parallel variables, and the loops that it needs."""
     block = realize.block
@@ -94,16 +124,7 @@ def _init_realize(realize: BlockRealize, loops: Sequence[For]) -> tuple[BlockRea
         substitute(block.init, fresh),
         annotations=block.annotations,
     )
-    used = variables_of(*[value for _, value in kept])
-    reduced = variables_of(
-        *[x for v, x in zip(block.iter_vars, realize.iter_values, strict=True) if (v, x) not in kept]
-    )
-    predicate: PrimExpr = IntImm("bool", 1)
-    for part in conjuncts(realize.predicate):
-        # A condition on what is reduced over says nothing of the init.
-        if uses(part, reduced - used) is None:
-            predicate = ops.logical_and(predicate, part)
-            used |= variables_of(part)
+    predicate, used = init_condition(realize)
     needed = [loop for loop in loops if loop.loop_var in used]
     return BlockRealize([value for _, value in kept], predicate, init), needed
 

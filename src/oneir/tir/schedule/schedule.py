@@ -9,15 +9,19 @@ sch.mod.show()
 
 from __future__ import annotations
 
+from .access import Access
 from .annotate import Annotate
 from .blockize import Blockize
 from .cache import Cache
 from .compute_at import ComputeAt
+from .copy_at import CopyAt
+from .decompose_padding import DecomposePadding
 from .inline import Inline
 from .layout import Layout
 from .lookup import Lookup
 from .loop_kind import LoopKind
 from .loops import Loops
+from .pad_einsum import PadEinsum
 from .reduction import Reductions
 from .reindex import Reindex
 from .reorder import Reorder
@@ -44,6 +48,10 @@ class Schedule(
     Layout,
     Reindex,
     Sampling,
+    DecomposePadding,
+    PadEinsum,
+    CopyAt,
+    Access,
 ):
     """Transforms the functions of a module, and records how.
 

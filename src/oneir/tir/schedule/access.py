@@ -1,0 +1,118 @@
+"""Saying what a block accesses instead of working it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir.container import Array
+from ...ir.expr import Range
+from ...runtime.error import InvalidValue
+from ..block_scope import StmtSRef
+from ..index_map import IndexMap
+from ..stmt import Block, BufferRegion
+from .base import ScheduleBase
+from .buffers import nth_region
+from .conditions import as_block
+from .error import PrimitiveError
+from .instruction import InstructionKind
+from .layout import BUFFER_TYPES, default_dtype
+from .random_variable import BlockRV
+from .state import ScheduleState
+
+
+def annotate_buffer_access(
+    state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_index_type: int, index_map: IndexMap
+) -> None:
+    block, write = as_block(state, sref), bool(buffer_index_type)
+    buffer = nth_region(state, block, buffer_index, write).buffer
+    ends = index_map.map_indices([v.var for v in block.iter_vars])
+    if len(ends) != 2 * len(buffer.shape):
+        raise PrimitiveError(
+            state.mod,
+            f"A region of the buffer {buffer.name} has {len(buffer.shape)} ranges, found {len(ends) // 2}",
+            block,
+        )
+    analyzer = Analyzer()
+    ranges = [
+        Range.from_min_extent(begin, analyzer.simplify(end - begin))
+        for begin, end in zip(ends[::2], ends[1::2], strict=True)
+    ]
+    regions = list(block.writes if write else block.reads)
+    regions[buffer_index] = BufferRegion(buffer, ranges)
+    key = "explicit_write_region" if write else "explicit_read_region"
+    known = [int(i) for i in block.annotations.get(key, ())]
+    annotations = {**block.annotations, key: known if buffer_index in known else [*known, buffer_index]}
+    new = block.replace(**{"writes" if write else "reads": Array(regions)}, annotations=annotations)
+    state.replace(sref, new, {block: new})
+
+
+def unsafe_hide_buffer_access(state: ScheduleState, sref: StmtSRef, buf_type: str, buf_index_array: list[int]) -> None:
+    block = as_block(state, sref)
+    if buf_type not in BUFFER_TYPES:
+        raise PrimitiveError(
+            state.mod,
+            "The buffer type for hide_buffer_access schedule should either be 'read' or 'write', got "
+            f"{buf_type} instead.",
+        )
+    name = f"{buf_type}s"
+    regions = getattr(block, name)
+    for index in buf_index_array:
+        if not 0 <= index < len(regions):
+            raise PrimitiveError(
+                state.mod,
+                "The buffer index array for hide_buffer_access schedule should be a list of integers between 0 and "
+                f"{len(regions) - 1}, got {index} instead.",
+            )
+    kept = Array(r for i, r in enumerate(regions) if i not in buf_index_array)
+    new: Block = block.replace(**{name: kept})
+    state.replace(sref, new, {block: new})
+
+
+ANNOTATE_BUFFER_ACCESS = InstructionKind(
+    "AnnotateBufferAccess",
+    "annotate_buffer_access",
+    annotate_buffer_access,
+    ("block", "buffer_index", "buffer_index_type", "gen_new_ranges"),
+)
+UNSAFE_HIDE_BUFFER_ACCESS = InstructionKind(
+    "UnsafeHideBufferAccess",
+    "unsafe_hide_buffer_access",
+    unsafe_hide_buffer_access,
+    ("block", "buf_type", "buf_index_array"),
+)
+
+
+class Access(ScheduleBase):
+    """The part of a schedule that says what blocks access."""
+
+    def annotate_buffer_access(
+        self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
+    ) -> None:
+        """Says which region of a buffer a block reads or writes: `gen_new_ranges` gives, for the block's variables, an
+        index or (begin, end) for each dimension.
+
+        T.reads(A[vi - 1, vj])     ->     T.reads(A[vi - 1:vi + 1, vj])
+
+        The annotation "explicit_read_region" or "explicit_write_region" of the block says that it was said.
+        """
+        handle = self._block(block)
+        stmt: Block = self.get(handle)
+        if buf_type not in BUFFER_TYPES:
+            raise InvalidValue(f"a buffer is read or written, found {buf_type!r}; expected 'read' or 'write'")
+
+        def ends(*variables: Any) -> list[Any]:
+            ranges = gen_new_ranges(*variables)
+            items = ranges if isinstance(ranges, (list, tuple)) else [ranges]
+            return [end for r in items for end in (r if isinstance(r, (list, tuple)) else (r, r + 1))]
+
+        mapped = IndexMap.from_func(ends, ndim=len(stmt.iter_vars), index_dtype=default_dtype(stmt))
+        self.apply(ANNOTATE_BUFFER_ACCESS, [handle, buffer_index, BUFFER_TYPES.index(buf_type), mapped])
+
+    def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
+        """Takes some regions out of what a block says it reads ("read") or writes ("write"). What it does is no longer
+        what it says, so later primitives may go wrong.
+        """
+        indices = [int(i) for i in buf_index_array]
+        self.apply(UNSAFE_HIDE_BUFFER_ACCESS, [self._block(block), buf_type, indices])

@@ -1,0 +1,180 @@
+"""Copies of what one iteration of a loop accesses, each a single block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...arith import Analyzer
+from ...arith.int_set import union
+from ...ir.container import Array
+from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ..block_scope import StmtSRef
+from ..buffer import Buffer
+from ..expr import BufferLoad, IterVar
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..stmt_functor import substitute
+from .base import ScheduleBase
+from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
+from .compute_at import relaxed
+from .conditions import as_block, as_loop, scope_root_of
+from .domain import loop_domains
+from .edit import ScopeEdit, as_list
+from .error import PrimitiveError
+from .instruction import InstructionKind
+from .random_variable import BlockRV, LoopRV
+from .reduction import in_order
+from .state import ScheduleState, children
+
+
+def read_at(
+    state: ScheduleState, loop: StmtSRef, block: StmtSRef, read_buffer_index: int, storage_scope: str
+) -> StmtSRef:
+    return _copy_at(state, loop, block, read_buffer_index, storage_scope, write=False)
+
+
+def write_at(
+    state: ScheduleState, loop: StmtSRef, block: StmtSRef, write_buffer_index: int, storage_scope: str
+) -> StmtSRef:
+    return _copy_at(state, loop, block, write_buffer_index, storage_scope, write=True)
+
+
+def _copy_at(
+    state: ScheduleState, loop_sref: StmtSRef, sref: StmtSRef, index: int, memory: str, write: bool
+) -> StmtSRef:
+    loop = as_loop(state, loop_sref)
+    check_memory(memory)
+    buffer = nth_region(state, as_block(state, sref), index, write).buffer
+    scope = scope_root_of(state, loop_sref, stage_pipeline=True)
+    stmts = as_list(loop.body)
+    found = [_blocks(state, stmt) for stmt in stmts]
+    readers = [i for i, blocks in enumerate(found) if any(_touches(b.stmt.reads, buffer) for b in blocks)]
+    writers = [i for i, blocks in enumerate(found) if any(_touches(b.stmt.writes, buffer) for b in blocks)]
+    places = writers if write else readers
+    others = readers if write else writers
+    wrong = [i for i in others if (i > places[-1] if write else i >= places[0])] if places else others
+    if not places or wrong:
+        kind = "written" if write else "read"
+        raise PrimitiveError(
+            state.mod,
+            f"The buffer {buffer.name} is expected to be {kind} under the loop {{0}}, and "
+            + ("not read after the last write" if write else "not written after the first read"),
+            loop,
+        )
+    cache = in_memory(buffer, memory)
+    users = [b for i in places for b in found[i]]
+    domain = _accessed(state, loop_sref, users, buffer, cache, write)
+    source, target = (cache, buffer) if write else (buffer, cache)
+    around = loop_domains(loop_sref)
+    realize = _copy_block(source, target, f"{buffer.name}_{memory}", around, domain)
+    redirect = Redirect(buffer, cache)
+    first, end = (0, places[-1] + 1) if write else (places[0], len(stmts))
+    replaced: dict[Stmt, Stmt | None] = {b.stmt: redirect.visit(b.stmt) for i in range(first, end) for b in found[i]}
+    inner = ScopeEdit(replaced, {loop: (end if write else first, realize)}).visit(loop)
+    old: Block = scope.stmt
+    new = ScopeEdit({loop: inner})(old)
+    new = new.replace(alloc_buffers=Array([*old.alloc_buffers, cache]))
+    state.replace(scope, new, {**redirect.reuse, old: new})
+    return state.stmt2ref[realize.block]
+
+
+def _blocks(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
+    found: list[StmtSRef] = []
+    pending = [stmt]
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, Block):
+            found.append(state.stmt2ref[stmt])
+        else:
+            pending += list(children(stmt))[::-1]
+    return found
+
+
+def _touches(regions: Sequence[BufferRegion], buffer: Buffer) -> bool:
+    return any(r.buffer is buffer for r in regions)
+
+
+def _accessed(
+    state: ScheduleState, loop: StmtSRef, blocks: Sequence[StmtSRef], buffer: Buffer, cache: Buffer, write: bool
+) -> list[Range]:
+    """What blocks access of a buffer in one iteration of a loop."""
+    analyzer, parts = Analyzer(), []
+    for sref in blocks:
+        for region in sref.stmt.writes if write else sref.stmt.reads:
+            if region.buffer is buffer:
+                domains = loop_domains(sref.parent, loop, cache.scope())
+                parts.append(relaxed(state.realize_of(sref), region, domains))
+    result = []
+    for axis in zip(*parts, strict=True):
+        values = union(list(axis), analyzer)
+        low = analyzer.simplify(values.min_value)
+        result.append(Range.from_min_extent(low, analyzer.simplify(values.max_value - low + 1)))
+    return result
+
+
+def _copy_block(
+    source: Buffer, target: Buffer, name: str, around: dict[Var, Range], domain: Sequence[Range]
+) -> BlockRealize:
+    """A block with variables for the loops that a region depends on, and loops of its own over the region."""
+    iters: list[IterVar] = []
+    values: list[PrimExpr] = []
+    renamed: dict[Var, Any] = {}
+    for expr in (end for r in domain for end in (r.min, r.extent)):
+        for var in in_order(expr):
+            if var in around and var not in renamed:
+                renamed[var] = Var(f"v{len(iters)}", var.dtype)
+                iters.append(IterVar(around[var], renamed[var], IterVar.DataPar))
+                values.append(var)
+    own = [substitute(r, renamed) for r in domain]
+    loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(own)]
+    indices = [r.min + loop for r, loop in zip(own, loops, strict=True)]
+    stmt: Stmt = BufferStore(target, BufferLoad(source, indices), indices)
+    for loop, r in reversed(list(zip(loops, own, strict=True))):
+        stmt = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, stmt)
+    block = Block(
+        iters,
+        [BufferRegion(source, own)],
+        [BufferRegion(target, own)],
+        name,
+        stmt,
+        annotations={"auto_copy": True},
+    )
+    return BlockRealize(values, IntImm("bool", 1), block)
+
+
+READ_AT = InstructionKind("ReadAt", "read_at", read_at, ("loop", "block"), ("read_buffer_index", "storage_scope"))
+WRITE_AT = InstructionKind("WriteAt", "write_at", write_at, ("loop", "block"), ("write_buffer_index", "storage_scope"))
+
+
+class CopyAt(ScheduleBase):
+    """The part of a schedule that copies what an iteration accesses."""
+
+    def read_at(
+        self, loop: LoopRV, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> BlockRV:
+        """Copies what blocks read of a buffer in each iteration of a loop, by one block that is annotated "auto_copy".
+
+            for i in range(8):
+                with T.block("A_shared"):
+                    v0 = T.axis.spatial(8, i)
+                    T.reads(A[v0, 0:16])
+                    T.writes(A_shared[v0, 0:16])
+                    T.block_attr({"auto_copy": True})
+                    for ax0, ax1 in T.grid(1, 16):
+                        A_shared[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+                for j in range(16):
+                    with T.block("B"): ...  # reads A_shared
+
+        Returns the copy. The buffer must not be written in the loop after it is first read.
+        """
+        handle = self._block(block)
+        index = buffer_index(self.get(handle), read_buffer_index, write=False)
+        return self.apply(READ_AT, [loop, handle], [index, storage_scope])[0]
+
+    def write_at(
+        self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> BlockRV:
+        """Copies what blocks wrote of a buffer in each iteration of a loop, as `read_at` does before it is read."""
+        handle = self._block(block)
+        index = buffer_index(self.get(handle), write_buffer_index, write=True)
+        return self.apply(WRITE_AT, [loop, handle], [index, storage_scope])[0]
