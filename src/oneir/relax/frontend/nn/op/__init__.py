@@ -2,7 +2,6 @@
 
 from .calls import debug_func, extern, print_, tensor_expr_op, tensor_ir_inplace_op, tensor_ir_op
 from .creation import arange, empty, full, ones, triu, zeros
-from .distributed import ccl_allgather, ccl_allreduce, ccl_broadcast_from_worker0
 from .elementwise import (
     add,
     astype,
