@@ -32,17 +32,18 @@ def run(options: argparse.Namespace) -> None:
     from ..driver.graph import compile_stages
 
     output = options.output or options.model.with_suffix(".so")
-    start = time.perf_counter()
     with progress(f"compiling {options.model.name}", 2 + len(compile_stages)) as step:
         step("reading the model")
         value: Any = load_model(options.model)
+        start = time.perf_counter()
         for name, stage in compile_stages:
             step(name)
             value = stage(value, Target(options.target))
+        seconds = time.perf_counter() - start
         step(f"writing {output}")
         value.export_library(output)
-    seconds, size = time.perf_counter() - start, output.stat().st_size
-    print(f"{output}: {size / 1e6:.1f} MB, functions {', '.join(value.vm_functions)}, compiled in {seconds:.2f} s")
+    size = output.stat().st_size
+    print(f"{output}: {size / 1e6:.3g} MB, functions {', '.join(value.vm_functions)}, compiled in {seconds:.2f} s")
 
 
 @contextmanager
@@ -52,7 +53,8 @@ def progress(what: str, steps: int) -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=steps, step="")
         begun = False
 

@@ -6,6 +6,7 @@ Each command is a module with `add(subparsers)`, which declares its arguments, a
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -34,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads the output, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (OneIRError, OSError) as error:
         if options.traceback:
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,16 @@ def add(commands: Any) -> None:
         "random; symbolic extents are 1 unless --extent says otherwise.",
     )
     parser.add_argument("program", type=Path, help="a file of `oneir compile`, or a model")
-    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input from a file")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input, or NAME=NUMBER"
+    )
     parser.add_argument("--extent", action="append", default=[], metavar="NAME=N", help="a symbolic extent")
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the results to a file")
     parser.add_argument("--function", default="main", help="the function to run (main)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="run N times more and print the times")
     parser.add_argument("--profile", action="store_true", help="print what each operator takes")
     parser.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace that Perfetto opens")
+    parser.add_argument("--json", action="store_true", help="print inputs, results and times as one JSON object")
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (0)")
     parser.set_defaults(run=run)
 
@@ -45,21 +50,34 @@ def run(options: argparse.Namespace) -> None:
     function = _function(machine.executable, options.function)
     args = _arguments(function, options)
     call = machine[options.function]
-    results = call(*args)
-    outputs = list(results) if isinstance(results, tuple) else [results]
-    for index, output in enumerate(outputs):
-        print(f"output {index}: {_described(output)}")
+    outputs = _flat(call(*args))
+    times = [_milliseconds(call, args) for _ in range(options.repeat)]
+    profiled = options.profile or options.trace is not None
+    report = machine.profile(options.function, *args) if profiled else None
     if options.output is not None:
         arrays: dict[str, Any] = {f"output_{i}": o.numpy() for i, o in enumerate(outputs) if isinstance(o, Tensor)}
         np.savez(options.output, **arrays)
-    if options.repeat > 0:
-        _print_times(call, args, options.repeat)
-    if options.profile or options.trace is not None:
-        report = machine.profile(options.function, *args)
-        if options.profile:
-            print(report)
-        if options.trace is not None:
-            report.save_trace(options.trace)
+    if report is not None and options.trace is not None:
+        report.save_trace(options.trace)
+    if not options.profile:
+        report = None
+    if options.json:
+        found = {
+            "function": function.name,
+            "inputs": {name: _as_json(arg) for name, arg in zip(function.params, args, strict=True)},
+            "outputs": [_as_json(output) | {"values": _values(output)} for output in outputs],
+            "times_ms": times,
+            "profile": None if report is None else json.loads(report.json()),
+        }
+        print(json.dumps(found))
+        return
+    for index, output in enumerate(outputs):
+        print(f"output {index}: {_described(output)}")
+    if times:
+        median, least, most = np.median(times), min(times), max(times)
+        print(f"{len(times)} runs: median {median:.4f} ms, least {least:.4f} ms, most {most:.4f} ms")
+    if report is not None:
+        print(report)
 
 
 def _executable(path: Path) -> Executable:
@@ -80,34 +98,63 @@ def _function(executable: Executable, name: str) -> VMFunction:
     return function
 
 
-def _pairs(items: list[str], what: str) -> dict[str, str]:
+def _pairs(items: list[str], option: str) -> dict[str, str]:
     for item in items:
         if "=" not in item:
-            raise InvalidValue(f"{what} is written NAME=VALUE, found {item!r}")
+            raise InvalidValue(f"{option} is written NAME=VALUE, found {item!r}")
     return dict(item.split("=", 1) for item in items)
 
 
+def _known(names: Iterable[str], known: Sequence[str], function: VMFunction, what: str) -> None:
+    for name in names:
+        if name not in known:
+            raise InvalidValue(f"`{function.name}` has no {what} {name!r}; it has {', '.join(known) or 'none'}")
+
+
 def _arguments(function: VMFunction, options: argparse.Namespace) -> list[Any]:
-    files, extents = _pairs(options.input, "--input"), _pairs(options.extent, "--extent")
-    unknown = [name for name in files if name not in function.params]
-    if unknown:
-        raise InvalidValue(f"`{function.name}` has no input {unknown[0]!r}; it has {', '.join(function.params)}")
-    rng = np.random.default_rng(options.seed)
+    files, given = _pairs(options.input, "--input"), _pairs(options.extent, "--extent")
     params = function.signature.params if function.signature is not None else ()
-    return [
-        tensor(np.load(files[p.name], allow_pickle=False)) if p.name in files else _random(p, extents, rng)
-        for p in params
-    ]
+    symbols = dict.fromkeys(str(e) for p in params for e in p.shape or () if not isinstance(e, int))
+    _known(files, function.params, function, "input")
+    _known(given, list(symbols), function, "symbolic extent")
+    for name, value in given.items():
+        if not value.isdecimal():
+            raise InvalidValue(f"--extent {name}={value}: an extent is a number such as 8")
+    extents = {name: int(value) for name, value in given.items()}
+    rng = np.random.default_rng(options.seed)
+    return [_read(p, files[p.name]) if p.name in files else _random(p, extents, rng) for p in params]
 
 
-def _random(param: Param, extents: dict[str, str], rng: np.random.Generator) -> Any:
+def _read(param: Param, text: str) -> Any:
+    """The input of `--input NAME=text`: an array from a file, or a number."""
+    where = f"--input {param.name}={text}"
+    if param.kind in ("int", "float", "bool"):
+        try:
+            return {"int": int, "float": float, "bool": json.loads}[param.kind](text)
+        except ValueError:
+            raise InvalidValue(f"{where}: expected a number of dtype {param.dtype}") from None
+    try:
+        array = np.load(text, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidValue(f"{where}: expected an array that numpy.save wrote: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise InvalidValue(f"{where}: expected one array (.npy), found an archive of several (.npz)")
+    return tensor(array)
+
+
+def _random(param: Param, extents: dict[str, int], rng: np.random.Generator) -> Any:
     if param.kind != "tensor" or param.dtype is None or param.shape is None:
         raise InvalidValue(f"the input `{param.name}` is no tensor of known dtype and rank: give it with --input")
-    shape = [e if isinstance(e, int) else int(extents.get(str(e), 1)) for e in param.shape]
+    shape = [e if isinstance(e, int) else extents.get(str(e), 1) for e in param.shape]
     dtype = numpy_dtype(param.dtype)
     if dtype.kind in "iu":
         return tensor(rng.integers(0, 2, shape).astype(dtype))
     return tensor(rng.standard_normal(shape).astype(dtype) if dtype.kind != "b" else rng.random(shape) < 0.5)
+
+
+def _flat(result: Any) -> list[Any]:
+    """The values in a result, those in tuples one by one."""
+    return [value for part in result for value in _flat(part)] if isinstance(result, (list, tuple)) else [result]
 
 
 def _described(output: Any) -> str:
@@ -118,10 +165,21 @@ def _described(output: Any) -> str:
     return f"{output.dtype}{list(output.shape)} [{flat}{', ...' if array.size > 6 else ''}]"
 
 
-def _print_times(call: Any, args: list[Any], count: int) -> None:
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        call(*args)
-        times.append((time.perf_counter() - start) * 1e3)
-    print(f"{count} runs: median {np.median(times):.4f} ms, least {min(times):.4f} ms, most {max(times):.4f} ms")
+def _as_json(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Tensor):
+        return {"type": type(value).__name__}
+    return {"type": "Tensor", "dtype": str(value.dtype), "shape": list(value.shape)}
+
+
+def _values(value: Any) -> Any:
+    """The elements as nested lists; a number as itself; of anything else the text."""
+    if isinstance(value, Tensor):
+        array = value.numpy()
+        return (array.astype("float32") if array.dtype.kind == "V" else array).tolist()
+    return value if isinstance(value, (bool, int, float)) else str(value)
+
+
+def _milliseconds(call: Any, args: list[Any]) -> float:
+    start = time.perf_counter()
+    call(*args)
+    return (time.perf_counter() - start) * 1e3

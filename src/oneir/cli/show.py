@@ -10,7 +10,7 @@ from typing import Any
 from ..ir.module import IRModule
 from ..relax import transform
 from ..relax.pipeline import dataflow_lower_passes, finalize_passes, legalize_passes
-from ..runtime.error import NotRegistered
+from ..runtime.error import InvalidValue, NotRegistered
 from ..target.target import Target
 from .model import add_model_argument, add_target_argument, load_model
 
@@ -67,6 +67,8 @@ def at_stage(module: IRModule, stage: str, target: Target) -> IRModule:
 
 def _text(module: IRModule, stage: str, target: Target, options: argparse.Namespace) -> str:
     if stage in ("program", "llvm", "asm"):
+        if options.names or options.function is not None:
+            raise InvalidValue(f"--names and --function are for stages that are modules; {stage} is none")
         from ..driver.graph import build_graph
 
         executable = build_graph(module, target)
@@ -83,7 +85,8 @@ def _text(module: IRModule, stage: str, target: Target, options: argparse.Namesp
     if options.function not in module:
         names = ", ".join(var.name_hint for var in module.get_global_vars())
         raise NotRegistered(f"after the stage {stage} there is no function {options.function!r}; there are {names}")
-    return module[options.function].script()
+    # As a module of one function, since only a module knows the names of functions that are private.
+    return IRModule({options.function: module[options.function]}).script()
 
 
 def _colored(text: str) -> str:
