@@ -9,10 +9,11 @@ with bb.function("main", [x]):
 mod = bb.finalize()
 """
 
-from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMInstrumentReturnKind
+from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMFuncScope, VMInstrumentReturnKind
+from ..runtime.vm.program import SpecialReg, VMFuncKind
 from . import analysis, frontend, op, transform, utils, vm
 from .binding_rewrite import DataflowBlockRewrite
-from .block_builder import BlockBuilder
+from .block_builder import BlockBuilder, DataflowScope, FunctionScope, TestingScope
 from .emit_te import TEPlaceholderOp, te_tensor
 from .expr import (
     Binding,
@@ -42,7 +43,19 @@ from .expr import (
     get_shape_of,
     make_shape,
 )
-from .pipeline import get_default_pipeline, get_pipeline, register_pipeline
+from .expr_functor import ExprFunctor, PyExprMutator, PyExprVisitor
+from .pipeline import (
+    dataflow_lower_passes,
+    default_build_pipeline,
+    finalize_passes,
+    get_default_pipeline,
+    get_pipeline,
+    legalize_passes,
+    library_dispatch_passes,
+    register_pipeline,
+    static_shape_tuning_pipeline,
+    zero_pipeline,
+)
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -53,4 +66,5 @@ from .struct_info import (
     TupleStructInfo,
 )
 from .ty import DynTensorType, ObjectType, PackedFuncType, ShapeType, TensorType
+from .utils import convert_to_expr, copy_with_new_vars, gen_call_tir_inputs, metadata_partitioner
 from .vm_build import VMExecutable, build
