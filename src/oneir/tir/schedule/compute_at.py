@@ -16,7 +16,14 @@ from ..block_scope import INLINE, ROOT, StmtSRef
 from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
-from .conditions import as_block, as_loop, check_subtree_compact_dataflow, is_higher, scope_root_of
+from .conditions import (
+    as_block,
+    as_loop,
+    check_subtree_compact_dataflow,
+    is_higher,
+    scope_root_of,
+    variables_of,
+)
 from .cover import unbound_region
 from .domain import domain_of, is_affine_binding, loop_domains, loops_above, own_domains, uses
 from .edit import ScopeEdit, removable
@@ -95,8 +102,21 @@ def _plan(
         state, block, block.writes if to_consumers else block.reads, required, analyzer, to_consumers
     )
     nest = make_nest(state.realize_of(sref), domains, analyzer, preserve_unit_loops)
+    _check_lanes(state, block, loop_sref, nest)
     new = ScopeEdit({removable(state, sref): None}, {loop: (position, nest)})(scope.stmt)
     return scope, new
+
+
+def _check_lanes(state: ScheduleState, block: Block, place: StmtSRef, nest: Any) -> None:
+    """Refuses a vectorized loop in which a block would do the same in each lane, all of them in the same memory."""
+    while isinstance(nest, For):
+        nest = nest.body
+    used = variables_of(*nest.iter_values)
+    for loop in loops_above(place):
+        if loop.stmt.kind == ForKind.VECTORIZED and loop.stmt.loop_var not in used:
+            raise PrimitiveError(
+                state.mod, "The block {0} would do the same in each lane of the vectorized loop {1}", block, loop.stmt
+            )
 
 
 def top_of(sref: StmtSRef, scope: StmtSRef) -> StmtSRef:

@@ -1,0 +1,95 @@
+"""Copies of what an iteration accesses, and regions that are said instead of worked out."""
+
+from __future__ import annotations
+
+import pytest
+from check_schedule import check_schedule
+from schedule_programs import chain, matmul
+
+from oneir.runtime.error import InvalidValue
+from oneir.script import tir as T
+from oneir.tir import Schedule, ScheduleError
+
+
+def test_read_at():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8), "float32")
+        A_shared = T.alloc_buffer((16, 8), "float32", scope="shared")
+        for i in range(16):
+            with T.block("A_shared"):
+                v0 = T.axis.spatial(16, i)
+                T.reads(A[v0, 0:8])
+                T.writes(A_shared[v0, 0:8])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(1, 8):
+                    A_shared[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A_shared[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    check_schedule(chain, expected, lambda sch: sch.read_at(sch.get_loops("B")[0], "B", 0, "shared"))
+
+
+def test_write_at():
+    def transform(sch):
+        outer, _ = sch.split(sch.get_loops("C")[0], [2, 4])
+        copy = sch.write_at(outer, "C", 0, "local")
+        assert [sch.get(b).name_hint for b in sch.get_child_blocks(outer)] == ["C", "C_local"]
+        assert "T.writes(C[v0 * 4:v0 * 4 + 4, 0:10])" in sch.get(copy).script()
+
+    check_schedule(matmul, None, transform)
+
+
+def test_read_at_refuses_what_the_loop_does_not_read():
+    sch = Schedule(chain, error_render_level="fast")
+    with pytest.raises(ScheduleError, match=r"The buffer A is expected to be read under the loop tir.For#0"):
+        sch.read_at(sch.get_loops("C")[0], "B", 0, "shared")
+
+
+def test_annotate_buffer_access():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8), "float32")
+        for i, j in T.grid(16, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, 0:8])
+                T.writes(B[vi, vj])
+                T.block_attr({"explicit_read_region": [0]})
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    check_schedule(
+        chain,
+        expected,
+        lambda sch: sch.annotate_buffer_access(sch.get_block("B"), 0, "read", lambda vi, vj: (vi, (0, 8))),
+    )
+
+
+def test_unsafe_hide_buffer_access():
+    def transform(sch):
+        sch.unsafe_hide_buffer_access(sch.get_block("C"), "read", [0])
+        assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["B"]
+
+    check_schedule(matmul, None, transform, numbers=False)
+
+
+def test_refusals():
+    sch = Schedule(chain, error_render_level="fast")
+    with pytest.raises(InvalidValue, match="a buffer is read or written, found 'both'"):
+        sch.annotate_buffer_access("B", 0, "both", lambda vi, vj: (vi, vj))
+    with pytest.raises(ScheduleError, match="A region of the buffer A has 2 ranges, found 1"):
+        sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: (vi,))
+    with pytest.raises(ScheduleError, match="should either be 'read' or 'write', got both instead"):
+        sch.unsafe_hide_buffer_access("B", "both", [0])
+    with pytest.raises(ScheduleError, match="integers between 0 and 0, got 4 instead"):
+        sch.unsafe_hide_buffer_access("B", "read", [4])
