@@ -4,6 +4,7 @@ the operator, the argument and what was found.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,11 @@ from ..struct_info import (
 
 
 def fail(call: Call, message: str, kind: type[OneIRError] = InvalidValue) -> OneIRError:
-    """An error about a call: names its operator and underlines its source, where that is known."""
+    """An error about a call: names its operator and underlines its source, where that is known.
+
+    Extents in the message are written as numbers.
+    """
+    message = re.sub(r"T\.int64\((-?\d+)\)", r"\1", message)
     return call_error(call, kind, f"{call.op.name}: {message}")
 
 
