@@ -9,7 +9,7 @@ import numpy as np
 
 from .....ir.expr import PrimExpr
 from .... import op
-from ....expr import Expr, const
+from ....expr import Expr, PrimValue, const
 from ..dtypes import as_operand, cast, default_float, dtype_name
 from ..importer import Importer, as_shape, is_tensor
 from ..registry import Refused, converter
@@ -165,8 +165,6 @@ def one_hot(g: Importer, x: Expr, num_classes: int = -1) -> Expr:
     """A vector with a single 1 for each index."""
     if num_classes < 0:
         raise Refused("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
-    from ....expr import PrimValue
-
     return g.emit(op.one_hot(x, PrimValue(1), PrimValue(0), num_classes, -1))
 
 

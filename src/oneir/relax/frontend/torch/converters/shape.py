@@ -8,7 +8,7 @@ from typing import Any
 
 from .....ir.expr import PrimExpr
 from .... import op
-from ....expr import Expr
+from ....expr import Expr, const
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
 from ..registry import Refused, converter
@@ -359,14 +359,7 @@ converter("dim", "ndimension")(lambda g, x: g.ndim(x))
 @converter("item", "_local_scalar_dense")
 def item(g: Importer, x: Expr) -> Expr:
     """The element of a tensor that has one."""
-    return g.emit(op.take(op.reshape(x, [1]), op_index(0), axis=0))
-
-
-def op_index(value: int) -> Expr:
-    """An index without dimensions."""
-    from ....expr import const
-
-    return const(value, "int64")
+    return g.emit(op.take(op.reshape(x, [1]), const(0, "int64"), axis=0))
 
 
 @converter("broadcast_tensors")

@@ -9,7 +9,7 @@ from typing import Any
 
 from .... import op
 from ....expr import Expr, const
-from ..dtypes import cast, default_float, is_float
+from ..dtypes import cast, default_float, dtype_name, is_float
 from ..importer import Importer, is_tensor
 from ..registry import Refused, converter
 
@@ -173,8 +173,6 @@ def _is_device(argument: Any) -> bool:
 
 def convert_dtype(g: Importer, x: Expr, dtype: Any) -> Expr:
     """The tensor in a dtype of PyTorch or of ours."""
-    from ..dtypes import dtype_name
-
     name = dtype_name(dtype)
     return x if g.dtype(x) == name else g.emit(op.astype(x, name))
 
