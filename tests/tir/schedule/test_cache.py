@@ -230,3 +230,42 @@ def test_cache_write_refuses_a_buffer_with_two_writers():
 
     with pytest.raises(ScheduleError, match="The buffer B is expected to be written by single block, but got 2"):
         Schedule(before).cache_write("first", 0, "local")
+
+
+def test_cache_inplace():
+    @T.prim_func
+    def before(A: T.Buffer((8, 4), "float32")):
+        for i in range(8):
+            with T.block("A"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi, 0:4])
+                T.writes(A[vi, 0:4])
+                for j in range(4):
+                    A[vi, j] = A[vi, j] + T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 4), "float32")):
+        A_local = T.alloc_buffer((8, 4), scope="local")
+        for i in range(8):
+            for ax0, ax1 in T.grid(1, 4):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    v1 = T.axis.spatial(4, ax1)
+                    A_local[v0, v1] = A[v0, v1]
+            with T.block("A"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A_local[vi, 0:4])
+                T.writes(A_local[vi, 0:4])
+                for j in range(4):
+                    A_local[vi, j] = A_local[vi, j] + T.float32(1)
+            for ax0, ax1 in T.grid(1, 4):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, i + ax0)
+                    v1 = T.axis.spatial(4, ax1)
+                    A[v0, v1] = A_local[v0, v1]
+
+    check_schedule(before, expected, lambda sch: sch.cache_inplace("A", 0, "local"))
+    with pytest.raises(ScheduleError, match="does not both read & write target buffer A"):
+        Schedule(matmul).cache_inplace("C", 0, "local")
+    with pytest.raises(ScheduleError, match="reads the buffer A that it writes: a cache would not hold what it reads"):
+        Schedule(before).cache_write("A", 0, "local")

@@ -13,11 +13,11 @@ from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ..block_scope import DepKind, StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
 from .conditions import as_block, scope_root_of
-from .cover import consumed_region
+from .cover import consumed_region, unbound_region
 from .domain import loop_domains
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
@@ -87,6 +87,32 @@ def check_overwrites(state: ScheduleState, block: Block, buffer: Buffer) -> None
             f"The block {{0}} reads the buffer {buffer.name} that it writes: a cache would not hold what it reads",
             block,
         )
+
+
+def cache_inplace(state: ScheduleState, sref: StmtSRef, read_buffer_index: int, storage_scope: str) -> list[StmtSRef]:
+    block = as_block(state, sref)
+    check_memory(storage_scope)
+    buffer = nth_region(state, block, read_buffer_index, write=False).buffer
+    scope = scope_root_of(state, sref)
+    written = next((r for r in block.writes if r.buffer is buffer), None)
+    if written is None:
+        raise PrimitiveError(
+            state.mod, f"The target buffer block {{0}} does not both read & write target buffer {buffer.name}.", block
+        )
+    place, realize = sref.parent, state.realize_of(sref)
+    read = unbound_region(realize, nth_region(state, block, read_buffer_index, write=False))
+    cache = in_memory(buffer, storage_scope)
+    name = f"{buffer.name}_{storage_scope}"
+    before, copied_in = copy_stage(place, buffer, cache, read, name, True, from_cache=False)
+    after, copied_out = copy_stage(place, cache, buffer, unbound_region(realize, written), name, True, from_cache=True)
+    redirect = Redirect(buffer, cache)
+    changed = realize.replace(block=redirect.visit(block))
+    old: Block = scope.stmt
+    stmts: Stmt = SeqStmt([*as_list(before), changed, *as_list(after)])
+    new = ScopeEdit({realize: stmts})(old)
+    new = new.replace(alloc_buffers=Array([*old.alloc_buffers, cache]))
+    state.replace(scope, new, {**redirect.reuse, old: new})
+    return [state.stmt2ref[copied_in], state.stmt2ref[copied_out]]
 
 
 def only_writer(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> StmtSRef | None:
@@ -233,6 +259,14 @@ CACHE_WRITE = InstructionKind(
     ("write_buffer_index", "storage_scope"),
     order=("block", "write_buffer_index", "storage_scope", "consumer_blocks"),
 )
+CACHE_INPLACE = InstructionKind(
+    "CacheInplace",
+    "cache_inplace",
+    cache_inplace,
+    ("block",),
+    ("read_buffer_index", "storage_scope"),
+    returns_list=True,
+)
 
 
 class Cache(ScheduleBase):
@@ -305,3 +339,22 @@ class Cache(ScheduleBase):
         index = buffer_index(self.get(handle), write_buffer_index, write=True)
         consumers = [self._block(b) for b in consumer_blocks or ()]
         return self.apply(CACHE_WRITE, [handle, *consumers], [index, storage_scope])[0]
+
+    def cache_inplace(
+        self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str
+    ) -> list[BlockRV]:
+        """Lets a block that changes a buffer in place work on a copy. Returns the blocks that copy in and out.
+
+            with T.block("B"):  # A[vi] = A[vi] + 1.0
+
+        becomes
+
+            with T.block("A_local"):  # A_local[v0] = A[v0]
+            with T.block("B"):  # A_local[vi] = A_local[vi] + 1.0
+            with T.block("A_local"):  # A[v0] = A_local[v0]
+
+        The block must read and write the buffer.
+        """
+        handle = self._block(block)
+        index = buffer_index(self.get(handle), read_buffer_index, write=False)
+        return self.apply(CACHE_INPLACE, [handle], [index, storage_scope])

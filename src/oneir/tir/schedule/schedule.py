@@ -25,6 +25,7 @@ from .pad_einsum import PadEinsum
 from .reduction import Reductions
 from .reindex import Reindex
 from .reorder import Reorder
+from .rolling_buffer import RollingBuffer
 from .sampling import Sampling
 from .split_fuse import SplitFuse
 from .storage import Storage
@@ -52,6 +53,7 @@ class Schedule(
     PadEinsum,
     CopyAt,
     Access,
+    RollingBuffer,
 ):
     """Transforms the functions of a module, and records how.
 
