@@ -97,7 +97,7 @@ def run(name: str, table: Table) -> np.ndarray:
         name,
         f"{(predictions == labels).mean():.1%}",
         f"{(reference == labels).mean():.1%}",
-        f"{same} of {len(labels)}",
+        f"{same}/{len(labels)}",
         f"{seconds:.2f}",
         f"{ours:.0f}",
         f"{torchs:.0f}",
