@@ -112,7 +112,7 @@ class _ProgramImporter(Importer):
         if not hasattr(data, "data_ptr"):
             return data
         if spec.kind.name != "PARAMETER" or not self.keep_params:
-            return self.constant(data)
+            return self.constant(data, spec.target)
         var = Var(node.name, TensorStructInfo(tuple(data.shape), dtype_name(data.dtype)))
         self.weights.append((var, data))
         return var

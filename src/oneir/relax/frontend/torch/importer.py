@@ -86,13 +86,13 @@ class Importer:
             return int(value)
         raise Refused(f"{what} must be an integer that is known while compiling, found `{value}`")
 
-    def constant(self, data: Any) -> Constant:
-        """A PyTorch tensor as a constant over its memory; one tensor gives one constant."""
+    def constant(self, data: Any, name: str = "") -> Constant:
+        """A PyTorch tensor as a constant over its memory; one tensor gives one constant, of the first name."""
         data = data.detach()
         key = (data.data_ptr(), tuple(data.shape), tuple(data.stride()), data.dtype) if data.numel() else (id(data),)
         known = self._constants.get(key)
         if known is None:
-            known = self._constants[key] = Constant(share(data))
+            known = self._constants[key] = Constant(share(data), name=name)
         return known
 
     def parameter(self, data: Any) -> Expr:
