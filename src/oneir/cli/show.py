@@ -54,6 +54,7 @@ def at_stage(module: IRModule, stage: str, target: Target) -> IRModule:
     if stage == "legalized":
         passes = [transform.LegalizeOps()]
     elif stage != "imported":
+        module = transform.resolve_outputs(module)
         passes = legalize_passes(target)
         if stage in ("lowered", "planned"):
             passes += dataflow_lower_passes(target)

@@ -23,6 +23,23 @@ def check_04_the_parameters_are_named(names, printed):
     assert named == [("fc1.weight", (256, 784)), ("fc1.bias", (256,)), ("fc2.weight", (10, 256)), ("fc2.bias", (10,))]
 
 
+def check_04_modules_need_not_call_the_base(names, printed):
+    nn = names["nn"]
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.layers = nn.ModuleList([nn.Linear(8, 4), nn.Linear(4, 2, bias=False)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    mod, params = Model().export_tvm({"forward": {"x": nn.spec.Tensor((1, 8), "float32")}})
+    assert [name for name, _ in params] == ["layers.0.weight", "layers.0.bias", "layers.1.weight"]
+    assert "layers_1_weight: R.Tensor((2, 4)" in mod.script()
+
+
 def check_07_a_function_that_is_not_there(names, printed):
     with pytest.raises(Exception, match="forward"):
         names["mod_from_torch"]["forward"]
