@@ -20,7 +20,7 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, variables
+from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
 from .spatial import inline_elementwise, schedule_leaf
 
 
@@ -200,23 +200,40 @@ def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
 
 
+def rows_are_larger(main: Leaf) -> bool:
+    """Whether the operand that gives the rows has more elements than the one that gives the vectors."""
+    found = operands(main.block)
+    assert found is not None
+    store = main.block.body
+    assert isinstance(store, BufferStore)
+    sizes = {}
+    for operand in found:
+        size = 1
+        for extent in operand.buffer.shape:
+            size *= static(extent) or 64
+        sizes[store.indices[-1] in variables_of(operand)] = size
+    return sizes.get(False, 0) > sizes.get(True, 0)
+
+
 def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf]) -> None:
     """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
     block, loops = main.handle, main.loops
-    outer: list[LoopRV] = [loops[i] for i in axes.others]
+    around: dict[str, LoopRV] = {}
     inner: list[LoopRV] = []
-    for position, factor in ((axes.columns, tile.columns), (axes.rows, tile.rows), (axes.vector, tile.vector)):
+    for name in ("columns", "rows", "vector"):
+        position, factor = getattr(axes, name), getattr(tile, name)
         if position is None:
             continue
-        extent = main.extents[position]
-        if extent == factor:
+        if main.extents[position] == factor:
             inner.append(loops[position])
         elif factor == 1:
-            outer.append(loops[position])
+            around[name] = loops[position]
         else:
-            around, within = sch.split(loops[position], [None, factor])
-            outer.append(around)
+            around[name], within = sch.split(loops[position], [None, factor])
             inner.append(within)
+    # The larger operand is read once: its panel stays in the cache while the other runs past it.
+    order = ("rows", "columns", "vector") if rows_are_larger(main) else ("columns", "vector", "rows")
+    outer = [*(loops[i] for i in axes.others), *(around[name] for name in order if name in around)]
     reduction = [loops[i] for i in axes.reduction]
     sch.reorder(*outer, *reduction, *inner)
     for loop in inner[:-1]:
