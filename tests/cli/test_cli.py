@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneir import ir, te
+from oneir import ir, relax, te
 from oneir.cli.main import main
 from oneir.ir import assert_structural_equal
 from oneir.relax.frontend.torch import from_exported_program
@@ -133,6 +133,20 @@ def test_show_one_function(cli):
 )
 def test_show_a_later_stage(cli, stage: str, part: str):
     assert part in succeeds(cli("show", "{models}/net.pt2", "--stage", stage))
+
+
+def test_show_resolves_outputs_as_building_does(cli):
+    """A graph that returns a variable of a dataflow block, as older builders let it, is compiled; so it can be shown."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            inside = bb.emit(relax.op.add(x, x))
+            bb.emit_output(inside)
+        bb.emit_func_output(inside)
+    Path("m.json").write_text(ir.save_json(bb.get()))
+    assert "return lv" in succeeds(cli("show", "m.json"))
+    assert "return lv" not in succeeds(cli("show", "m.json", "--stage", "fused"))
 
 
 def test_show_what_changes_between_stages(cli):
