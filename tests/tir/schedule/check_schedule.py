@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import oneir
 from oneir.ir.structural import assert_structural_equal
 from oneir.testing import assert_same_numbers
 from oneir.tir import PrimFunc, Schedule
@@ -21,7 +22,7 @@ def check_schedule(
     - the result is structurally equal to `expected`, if it is given
     - it is well formed, and computes the same numbers in the interpreter
     - the handles are in order (the schedule checks that after each change)
-    - the trace gives the same result on the function again, also after a trip through JSON
+    - the trace gives the same result on the function again, also after a trip through JSON, and as Python
     """
     if expected is not None:
         expected = expected.with_attr("global_symbol", "main")
@@ -39,4 +40,7 @@ def check_schedule(
     assert_structural_equal(replayed.mod["main"], after)
     Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), loaded)
     assert_structural_equal(loaded.mod["main"], after)
+    executed = Schedule(before)
+    exec("\n".join(sch.trace.as_python()), {"T": oneir.tir, "sch": executed})
+    assert_structural_equal(executed.mod["main"], after)
     return sch

@@ -269,3 +269,38 @@ def test_cache_inplace():
         Schedule(matmul).cache_inplace("C", 0, "local")
     with pytest.raises(ScheduleError, match="reads the buffer A that it writes: a cache would not hold what it reads"):
         Schedule(before).cache_write("A", 0, "local")
+
+
+def test_cache_index():
+    @T.prim_func
+    def before(A: T.Buffer((4, 12), "float32"), B: T.Buffer((16, 12), "float32")):
+        for i, j in T.grid(16, 12):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi // 4, vj] * A[vi // 4, vj // 3 * 3]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 12), "float32"), B: T.Buffer((16, 12), "float32")):
+        index_var_0 = T.alloc_buffer((16,), "int32")
+        for ax0 in range(16):
+            with T.block("index_0"):
+                v0 = T.axis.spatial(16, ax0)
+                index_var_0[v0] = v0 // 4
+        for i, j in T.grid(16, 12):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi // 4, vj // 3 * 3 : vj // 3 * 3 + (vj % 3 + 1)], index_var_0[vi])
+                B[vi, vj] = A[index_var_0[vi], vj] * A[index_var_0[vi], vj // 3 * 3]
+
+    def all_of_them(sch):
+        assert [sch.get(b).name_hint for b in sch.cache_index("B", "global")] == ["index_0", "index_1"]
+
+    def twice(sch):
+        assert len(sch.cache_index("B", "global", 2)) == 1
+
+    text = check_schedule(before, None, all_of_them).mod["main"].script()
+    assert "A[index_var_1[vi], vj] * A[index_var_1[vi], index_var_0[vj]]" in text
+    check_schedule(before, expected, twice)
+    check_schedule(chain, chain, lambda sch: sch.cache_index("B", "global"))
+    with pytest.raises(InvalidValue, match="'cupboard' is no storage scope"):
+        Schedule(before).cache_index("B", "cupboard")

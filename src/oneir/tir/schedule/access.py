@@ -16,7 +16,7 @@ from .base import ScheduleBase
 from .buffers import nth_region
 from .conditions import as_block
 from .error import PrimitiveError
-from .instruction import InstructionKind
+from .instruction import Code, InstructionKind, index_text
 from .layout import BUFFER_TYPES, default_dtype
 from .random_variable import BlockRV
 from .state import ScheduleState
@@ -70,11 +70,27 @@ def unsafe_hide_buffer_access(state: ScheduleState, sref: StmtSRef, buf_type: st
     state.replace(sref, new, {block: new})
 
 
+def _render_ranges(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the region as a function that gives (begin, end) for each dimension."""
+    index_map = values["gen_new_ranges"]
+    ends = [index_text(end) for end in index_map.final_indices]
+    ranges = ", ".join(f"({begin}, {end})" for begin, end in zip(ends[::2], ends[1::2], strict=True))
+    names = ", ".join(v.name for v in index_map.initial_indices)
+    kind = BUFFER_TYPES[values["buffer_index_type"]]
+    return {
+        "block": values["block"],
+        "buffer_index": values["buffer_index"],
+        "buf_type": kind,
+        "gen_new_ranges": Code(f"lambda {names}: [{ranges}]"),
+    }
+
+
 ANNOTATE_BUFFER_ACCESS = InstructionKind(
     "AnnotateBufferAccess",
     "annotate_buffer_access",
     annotate_buffer_access,
     ("block", "buffer_index", "buffer_index_type", "gen_new_ranges"),
+    render=_render_ranges,
 )
 UNSAFE_HIDE_BUFFER_ACCESS = InstructionKind(
     "UnsafeHideBufferAccess",

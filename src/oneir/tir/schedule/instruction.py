@@ -27,6 +27,7 @@ class InstructionKind(Object):
         choice.
     returns_list: whether the method returns a list, be it of one.
     order: the order of the method's parameters, unless it is inputs before attrs.
+    render: the method's arguments for the recorded inputs and attrs, where those differ.
     """
 
     registered: ClassVar[dict[str, InstructionKind]] = {}
@@ -43,11 +44,12 @@ class InstructionKind(Object):
         decides: bool = False,
         returns_list: bool = False,
         order: Sequence[str] = (),
+        render: Callable[[dict[str, Any]], dict[str, Any]] = lambda values: values,
     ):
         self.name, self.method, self.run = name, method, run
         self.inputs, self.attrs = tuple(inputs), tuple(attrs)
         self.is_pure, self.decides, self.returns_list = pure, decides, returns_list
-        self.order = tuple(order)
+        self.order, self.render = tuple(order), render
         InstructionKind.registered[name] = self
 
     @staticmethod
@@ -67,19 +69,16 @@ class InstructionKind(Object):
 
     def as_python(self, inputs: Sequence[Any], attrs: Sequence[Any], decision: Any, outputs: Sequence[str]) -> str:
         """The call as Python; inputs that are names come as such."""
-        named: dict[str, str] = {}
+        values: dict[str, Any] = {}
         arguments = []
         for name, value in zip(self.inputs, self.group(inputs), strict=False):
             if name == "*":
                 arguments += value
             elif value or not name.startswith("*"):
-                named[name.removeprefix("*")] = python_text(value, names=True)
-        named.update({name: python_text(value) for name, value in zip(self.attrs, attrs, strict=True)})
-        if "buffer_index_type" in named:
-            # The method takes both as one argument.
-            kind = "write" if named.pop("buffer_index_type") == "1" else "read"
-            named["buffer"] = f'("{kind}", {named.pop("buffer_index")})'
-        arguments += [f"{name}={named[name]}" for name in self.order or named if name in named]
+                values[name.removeprefix("*")] = as_code(value)
+        values.update(zip(self.attrs, attrs, strict=True))
+        values = self.render(values)
+        arguments += [f"{name}={python_text(values[name])}" for name in self.order or values if name in values]
         if decision is not None:
             arguments.append(f"decision={python_text(decision)}")
         call = f"sch.{self.method}({', '.join(arguments)})"
@@ -87,21 +86,39 @@ class InstructionKind(Object):
         return f"{', '.join(outputs)}{comma} = {call}" if outputs else call
 
 
-def python_text(value: Any, names: bool = False) -> str:
-    """A recorded value as Python writes it; with `names`, a string is the name of a value and not a string."""
+class Code(str):
+    """Text that is Python already."""
+
+    __slots__ = ()
+
+
+def as_code(value: Any) -> Any:
+    """An input, in which strings are names of values, or quoted."""
     if isinstance(value, str):
-        return value if names else f'"{value}"'
+        return Code(value)
+    return [as_code(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def python_text(value: Any) -> str:
+    """A recorded value as Python writes it."""
+    if isinstance(value, str):
+        return str(value) if isinstance(value, Code) else f'"{value}"'
     if isinstance(value, (IntImm, FloatImm, StringImm)):
-        return python_text(bool(value.value) if value.dtype == "bool" else value.value, names)
+        return python_text(bool(value.value) if value.dtype == "bool" else value.value)
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join([python_text(v, names) for v in value])}]"
+        return f"[{', '.join([python_text(v) for v in value])}]"
     if isinstance(value, dict):
-        items = sorted((str(key), python_text(v, names)) for key, v in value.items())
+        items = sorted((str(key), python_text(v)) for key, v in value.items())
         return "{" + ", ".join(f'"{key}": {v}' for key, v in items) + "}"
     if isinstance(value, IndexMap):
-        final = ", ".join(str(index) for index in value.final_indices)
+        final = ", ".join(index_text(index) for index in value.final_indices)
         return f"lambda {', '.join(v.name for v in value.initial_indices)}: ({final},)"
     return repr(value) if isinstance(value, float) else str(value)
+
+
+def index_text(index: Any) -> str:
+    """An expression with plain numbers, which take their dtype from what they meet."""
+    return index.script(int_dtype=index.dtype if index.dtype.is_int else "int32", float_dtype=index.dtype)
 
 
 class Instruction(Object):

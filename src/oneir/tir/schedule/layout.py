@@ -22,7 +22,7 @@ from .conditions import as_block, variables_of
 from .domain import domain_of, loops_above
 from .edit import BlockEdit, SubstituteEdit
 from .error import PrimitiveError
-from .instruction import InstructionKind
+from .instruction import Code, InstructionKind
 from .padding import pad_layout
 from .random_variable import BlockRV
 from .reduction import only_block
@@ -310,6 +310,12 @@ def buffer_access(block: Block, buffer: Any) -> tuple[int, int]:
     raise InvalidValue(f"the block {block.name_hint} accesses no buffer {name!r}; it accesses {known}")
 
 
+def render_buffer(values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with a buffer given as ("read", 0)."""
+    rest = {name: v for name, v in values.items() if name not in ("buffer_index", "buffer_index_type")}
+    return {**rest, "buffer": Code(f'("{BUFFER_TYPES[values["buffer_index_type"]]}", {values["buffer_index"]})')}
+
+
 TRANSFORM_LAYOUT = InstructionKind(
     "TransformLayout",
     "transform_layout",
@@ -317,6 +323,7 @@ TRANSFORM_LAYOUT = InstructionKind(
     ("block", "index_map"),
     ("buffer_index", "buffer_index_type", "pad_value", "assume_injective_transform"),
     order=("block", "buffer", "index_map", "pad_value", "assume_injective_transform"),
+    render=render_buffer,
 )
 TRANSFORM_BLOCK_LAYOUT = InstructionKind(
     "TransformBlockLayout", "transform_block_layout", transform_block_layout, ("block", "index_map")
@@ -328,6 +335,7 @@ SET_AXIS_SEPARATOR = InstructionKind(
     ("block",),
     ("buffer_index", "buffer_index_type", "axis_separators"),
     order=("block", "buffer", "axis_separators"),
+    render=render_buffer,
 )
 
 BufferArgument = tuple[str, int] | str | Buffer

@@ -25,7 +25,7 @@ from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
 from .inline import same_indices
 from .instruction import InstructionKind
-from .layout import BufferArgument, buffer_access, default_dtype
+from .layout import BufferArgument, buffer_access, default_dtype, render_buffer
 from .random_variable import BlockRV
 from .state import ScheduleState
 
@@ -301,7 +301,9 @@ def _loop_stage(
     return stmt, block
 
 
-REINDEX = InstructionKind("ReIndex", "reindex", reindex, ("block",), ("buffer_index", "buffer_index_type"))
+REINDEX = InstructionKind(
+    "ReIndex", "reindex", reindex, ("block",), ("buffer_index", "buffer_index_type"), render=render_buffer
+)
 REINDEX_CACHE_READ = InstructionKind(
     "ReindexCacheRead",
     "reindex_cache_read",

@@ -13,6 +13,7 @@ from .access import Access
 from .annotate import Annotate
 from .blockize import Blockize
 from .cache import Cache
+from .cache_index import CacheIndex
 from .compute_at import ComputeAt
 from .copy_at import CopyAt
 from .decompose_padding import DecomposePadding
@@ -42,6 +43,7 @@ class Schedule(
     Inline,
     ComputeAt,
     Cache,
+    CacheIndex,
     Storage,
     Reductions,
     Blockize,
