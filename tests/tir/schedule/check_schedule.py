@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-import oneir
 from oneir.ir.structural import assert_structural_equal
 from oneir.testing import assert_same_numbers
 from oneir.tir import PrimFunc, Schedule
 from oneir.tir.analysis import verify_well_formed
-from oneir.tir.schedule import Trace
+from oneir.tir.schedule.testing import verify_trace_roundtrip
 
 
 def check_schedule(
@@ -35,12 +33,8 @@ def check_schedule(
     verify_well_formed(after)
     if numbers:
         assert_same_numbers(before, after)
-    replayed, loaded = Schedule(before), Schedule(before)
+    replayed = Schedule(before)
     sch.trace.apply_to_schedule(replayed, remove_postproc=False)
     assert_structural_equal(replayed.mod["main"], after)
-    Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), loaded)
-    assert_structural_equal(loaded.mod["main"], after)
-    executed = Schedule(before)
-    exec("\n".join(sch.trace.as_python()), {"T": oneir.tir, "sch": executed})
-    assert_structural_equal(executed.mod["main"], after)
+    verify_trace_roundtrip(sch, before)
     return sch

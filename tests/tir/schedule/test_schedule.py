@@ -6,10 +6,11 @@ import pytest
 from schedule_programs import chain, diamond, matmul
 
 import oneir as tvm
-from oneir.ir.structural import assert_structural_equal
+from oneir.ir.structural import StructuralMismatch, assert_structural_equal
 from oneir.runtime.error import InvalidValue, NotRegistered
 from oneir.tir import DepKind, Schedule, ScheduleError, ScheduleState, StmtSRef
 from oneir.tir.schedule import BlockRV, InstructionKind, LoopRV, Trace
+from oneir.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
 
 
 def names(sch, handles):
@@ -172,3 +173,14 @@ def test_statements_of_a_schedule_are_replaced_by_hand():
     sref = sch.get_sref(block)
     sch.state.replace(sref, block.replace(name_hint="X"))
     assert names(sch, [sch.get_block("X")]) == ["X"] and sref.stmt is None
+
+
+def test_what_tests_of_schedules_check():
+    sch = Schedule(matmul)
+    sch.parallel(sch.get_loops("C")[0])
+    assert_structural_equal(verify_trace_roundtrip(sch, matmul).mod, sch.mod)
+    assert_structural_equal_ignore_global_symbol(matmul, matmul.with_attr("global_symbol", "other"))
+    with pytest.raises(StructuralMismatch, match="the structures differ"):
+        assert_structural_equal_ignore_global_symbol(matmul, chain)
+    with pytest.raises(InvalidValue, match="a trace is written as 'python' or 'json', found 'xml'"):
+        verify_trace_roundtrip(sch, matmul, text_format="xml")

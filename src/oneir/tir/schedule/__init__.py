@@ -6,5 +6,5 @@ from . import instruction, trace
 from .instruction import Instruction, InstructionKind
 from .random_variable import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
-from .state import CachedFlags, ScheduleState
+from .state import CachedFlags, ScheduleDebugMask, ScheduleState
 from .trace import Trace

@@ -19,7 +19,7 @@ from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind,
 from .base import ScheduleBase
 from .buffers import allocation_of, buffer_index, nth_region
 from .conditions import as_block, variables_of
-from .domain import domain_of, loops_above
+from .domain import domain_of, loops_above, own_domains
 from .edit import BlockEdit, SubstituteEdit
 from .error import PrimitiveError
 from .instruction import Code, InstructionKind
@@ -38,13 +38,13 @@ class RemapBuffer(BlockEdit):
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap):
         super().__init__()
         self.old, self.new, self.index_map = old, new, index_map
-        self.analyzer = Analyzer()
+        self.domains: dict[Var, Range] = {}
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
         return buffer
 
     def visit_For(self, loop: For) -> Any:
-        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent), allow_override=True)
+        self.domains[loop.loop_var] = Range.from_min_extent(loop.min, loop.extent)
         return self.generic_visit(loop)
 
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
@@ -56,15 +56,19 @@ class RemapBuffer(BlockEdit):
     def _access(self, node: Any) -> Any:
         if node.buffer is not self.old:
             return node
-        indices = [self.analyzer.simplify(i) for i in self.index_map.map_indices(node.indices)]
+        mapped = self.index_map.map_indices(node.indices)
+        analyzer = Analyzer()
+        for var in variables_of(*mapped):
+            if var in self.domains:
+                analyzer.bind(var, self.domains[var])
+        indices = [analyzer.simplify(i) for i in mapped]
         return node.replace(buffer=self.new, indices=Array(indices))
 
     def visit_BufferRegion(self, region: BufferRegion) -> BufferRegion:
         return region
 
     def visit_Block(self, block: Block) -> Any:
-        for v in block.iter_vars:
-            self.analyzer.bind(v.var, domain_of(v), allow_override=True)
+        self.domains.update(own_domains(block))
         new = self.generic_visit(block)
         if self.old in new.alloc_buffers:
             new = new.replace(alloc_buffers=Array(self.new if b is self.old else b for b in new.alloc_buffers))

@@ -23,6 +23,7 @@ from .lookup import Lookup
 from .loop_kind import LoopKind
 from .loops import Loops
 from .pad_einsum import PadEinsum
+from .random_variable import BlockRV, ExprRV, LoopRV
 from .reduction import Reductions
 from .reindex import Reindex
 from .reorder import Reorder
@@ -31,6 +32,8 @@ from .sampling import Sampling
 from .split_fuse import SplitFuse
 from .storage import Storage
 from .tensorize import Tensorize
+
+__all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule"]
 
 
 class Schedule(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from ...ir.expr import GlobalVar
@@ -30,6 +31,13 @@ from ..stmt import (
 )
 from .cover import covers_its_reads
 from .domain import is_affine_binding
+
+
+class ScheduleDebugMask(IntEnum):
+    """What a schedule checks after each change; any of it checks all handles."""
+
+    VERIFY_SREF_TREE = 1
+    VERIFY_CACHED_FLAGS = 2
 
 
 @dataclass(slots=True, eq=False)
