@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arith import IterMapLevel, detect_iter_map
 from ...arith.iter_map import is_number
-from ...ir.expr import IntImm, PrimExpr, Range, Var
+from ...ir.expr import Cast, IntImm, PrimExpr, Range, Var
 from ..block_scope import StmtSRef
 from ..expr import IterVar
 from ..stmt import Block, BlockRealize, For
@@ -61,10 +61,16 @@ def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
     """Whether the values of a block's variables are independent digits of loops, each with step one."""
     if not domains or is_trivial(realize, domains):
         return True
-    result = detect_iter_map(realize.iter_values, domains, realize.predicate, IterMapLevel.Surjective)
+    values = [uncast(value) for value in realize.iter_values]
+    result = detect_iter_map(values, domains, realize.predicate, IterMapLevel.Surjective)
     if not result.indices:
         return False
     return all(not total.args or is_number(total.args[0].scale, 1) for total in result.indices)
+
+
+def uncast(value: PrimExpr) -> PrimExpr:
+    """A value of a block's variable without the conversion to its dtype, in which it is taken to fit."""
+    return value.value if isinstance(value, Cast) and value.value.dtype.is_int and value.dtype.is_int else value
 
 
 def is_trivial(realize: BlockRealize, domains: dict[Var, Range]) -> bool:

@@ -14,7 +14,7 @@ from ..block_scope import StmtSRef
 from ..stmt import BlockRealize, For, ForKind
 from .base import ScheduleBase
 from .conditions import as_loop
-from .domain import loop_domains, uses
+from .domain import loop_domains, uncast, uses
 from .edit import BlockEdit
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -55,13 +55,14 @@ class Rebind(BlockEdit):
             predicate = ops.logical_and(predicate, self.guard)
         values = type(realize.iter_values)(self.visit(value) for value in realize.iter_values)
         if values and any(new is not old for new, old in zip(values, realize.iter_values, strict=True)):
-            values = iter_map_simplify(
-                values,
+            simple = iter_map_simplify(
+                [uncast(value) for value in values],
                 self.domains,
                 predicate,
                 IterMapLevel.Surjective,
                 simplify_trivial_iterators=not self.preserve_unit_iters,
             )
+            values = type(values)(ops.cast(old.dtype, new) for old, new in zip(values, simple, strict=True))
         else:
             values = realize.iter_values
         # Only the blocks directly below are guarded.
