@@ -214,7 +214,7 @@ class Drawing:
         f = self.draw(st.sampled_from((op.sum, op.mean, op.max, op.min)))
         axes = [i for i in range(x.ndim) if self.draw(st.booleans())]
         keepdims = self.draw(st.booleans())
-        if len(axes) < x.ndim or keepdims:
+        if axes and (len(axes) < x.ndim or keepdims):
             self.emit(f(x.expr, axes, keepdims), x)
 
     def do_normalize(self, x: Value) -> None:

@@ -152,6 +152,17 @@ def test_random_inputs_agree_on_symbols_and_keep_indices_in_range():
         interpret(f, n, a, i, b)
 
 
+def test_a_parameter_that_extents_are_made_of_is_an_extent():
+    @T.prim_func
+    def f(a: T.handle, n: T.int64):
+        A = T.match_buffer(a, (n * 3,), "float32")
+        T.evaluate(A[0])
+
+    for seed in range(3):
+        a, n = random_inputs(f, np.random.default_rng(seed))
+        assert n > 0 and a.shape == (3 * n,)
+
+
 def test_no_argument_is_made_up_for_a_pointer():
     @T.prim_func
     def f(p: T.handle):

@@ -10,6 +10,7 @@ from ..ir.expr import Var, const
 from ..ir.visitor import Visitor, post_order_visit
 from ..relax.expr import Function
 from ..runtime.error import InvalidValue
+from ..tir.analysis import undefined_vars
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad
 from ..tir.function import PrimFunc
@@ -53,8 +54,9 @@ def _loop_inputs(func: PrimFunc, rng: np.random.Generator) -> list[Any]:
     symbols: dict[Var, int] = {}
     for buffer in func.buffer_map.values():
         for dim in (*buffer.shape, *buffer.strides):
-            if isinstance(dim, Var) and dim not in symbols:
-                symbols[dim] = int(rng.choice(ODD_EXTENTS))
+            for var in undefined_vars(dim):
+                if var not in symbols and (var is dim or var in func.params):
+                    symbols[var] = int(rng.choice(ODD_EXTENTS))
     shapes = {param: _shape(buffer, symbols) for param, buffer in func.buffer_map.items()}
     smallest = min((d for shape in shapes.values() for d in shape if d > 0), default=1)
     args: list[Any] = []
