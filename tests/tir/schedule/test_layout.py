@@ -132,6 +132,17 @@ def test_transform_block_layout_of_a_reduction():
     assert "for ax0, ax1 in T.grid(80, 12):" in text and "C[v0 // 10, v0 % 10]" in text
 
 
+def test_transform_block_layout_with_a_constant_axis():
+    """A constant is data parallel, so a reduction to a scalar gets an axis that may be bound to threads."""
+
+    def transform(sch):
+        sch.transform_block_layout("C", lambda i, j, k: (0, i * 10 + j, k))
+
+    text = check_schedule(matmul, None, transform).mod["main"].script()
+    assert "for ax0, ax1, ax2 in T.grid(1, 80, 12):" in text
+    assert 'v0, v1, v2 = T.axis.remap("SSR", [ax0, ax1, ax2])' in text
+
+
 def test_set_axis_separator():
     @T.prim_func
     def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):

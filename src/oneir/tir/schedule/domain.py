@@ -64,7 +64,10 @@ def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
     values = [uncast(value) for value in realize.iter_values]
     result = detect_iter_map(values, domains, realize.predicate, IterMapLevel.Surjective)
     if not result.indices:
-        return False
+        # Where the condition is on other sums of loops than the values are, it leaves them independent.
+        result = detect_iter_map(values, domains, IntImm("bool", 1), IterMapLevel.Surjective)
+        if not result.indices:
+            return False
     return all(not total.args or is_number(total.args[0].scale, 1) for total in result.indices)
 
 

@@ -214,7 +214,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
     new_vars = []
     for i, (value, extent) in enumerate(zip(index_map.map_indices(old_vars), shape, strict=True)):
         found = {kinds[var] for var in variables_of(value) if var in kinds}
-        if len(found) != 1:
+        if len(found) > 1:
             raise PrimitiveError(
                 state.mod,
                 f"Cannot detect the block iter type for new iter value {value} in {{0}} because it contains more than "
@@ -222,7 +222,9 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
                 block,
             )
         var = Var(f"v{i}", extent.dtype)
-        new_vars.append(IterVar(Range.from_min_extent(const(0, extent.dtype), extent), var, found.pop()))
+        # A constant is no part of any axis, and so data parallel.
+        kind = found.pop() if found else IterVar.DataPar
+        new_vars.append(IterVar(Range.from_min_extent(const(0, extent.dtype), extent), var, kind))
     try:
         inverse = index_map.inverse(extents).map_indices([v.var for v in new_vars])
     except InvalidValue:
