@@ -4,5 +4,6 @@ with Target("llvm"):
     mod = dlight.ApplyDefaultSchedule(dlight.cpu.Contraction(), dlight.cpu.Spatial())(mod)
 """
 
-from . import base, cpu
-from .base import ApplyDefaultSchedule, ScheduleRule
+from . import analysis, base, cpu, gpu
+from .analysis import BlockInfo, IterInfo, normalize_prim_func
+from .base import ApplyDefaultSchedule, ScheduleRule, try_inline, try_inline_contiguous_spatial

@@ -20,6 +20,10 @@ class ScheduleRule:
         """
         raise NotImplementedError
 
+    def is_target_available(self, target: Target) -> bool:
+        """Whether the rule is for this target."""
+        return True
+
     @staticmethod
     def from_callable(name: str) -> Callable[[Callable[[PrimFunc, Target, bool], Any]], ScheduleRule]:
         """A decorator that makes a rule of a function."""

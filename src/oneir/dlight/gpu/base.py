@@ -1,0 +1,42 @@
+"""What the default schedules for GPUs share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...runtime.error import ScheduleError
+from ...target.target import Target
+from ...tir.function import PrimFunc
+from ...tir.schedule import LoopRV, Schedule
+from ...tir.stmt import BlockRealize
+from ..base.schedule_rule import ScheduleRule
+
+
+class GPUScheduleRule(ScheduleRule):
+    """Base of the rules for GPUs."""
+
+    def is_target_available(self, target: Target) -> bool:
+        """Whether the rule is for this target."""
+        return "gpu" in target.keys
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool = False) -> Any:
+        """The schedule of a function; None where the rule is not for it or for the target."""
+        if not isinstance(func, PrimFunc) or not isinstance(func.body, BlockRealize):
+            return None
+        if not self.is_target_available(target):
+            return None
+        try:
+            return self.schedule(func, target)
+        except ScheduleError:
+            # What a primitive refuses is no function for the rule: the next one has its turn.
+            return None
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        """The schedule of a function for a GPU; None where the rule is not for it."""
+        raise NotImplementedError
+
+
+def unroll_explicitly(sch: Schedule, loop: LoopRV, max_step: int) -> None:
+    """Has the loops below a loop unrolled, up to so many steps."""
+    sch.annotate(loop, "pragma_auto_unroll_max_step", max_step)
+    sch.annotate(loop, "pragma_unroll_explicit", 1)
