@@ -367,6 +367,17 @@ def test_inverse_of_a_sum_of_several_digits() -> None:
         assert (evaluate(back[i], {out: value + 3}), evaluate(back[j], {out: value + 3})) == divmod(value, 4)
 
 
+def test_inverse_of_a_sum_with_a_digit_of_extent_one() -> None:
+    one = e.const(1)
+    digits = [arith.IterSplitExpr(arith.IterMark(v, e.const(n)), one, e.const(n), one) for v, n in ((i, 32), (j, 1))]
+    out = e.Var("out", "int32")
+    for order in (digits, digits[::-1]):
+        back = arith.inverse_affine_iter_map([arith.IterSumExpr(order, e.const(0))], [out])
+        assert [(evaluate(back[i], {out: n}), evaluate(back[j], {out: n})) for n in range(32)] == [
+            (n, 0) for n in range(32)
+        ]
+
+
 def test_inverse_refuses_overlapping_digits() -> None:
     total = arith.normalize_to_iter_sum(i * 2 + j, domains({i: (0, 7), j: (0, 3)}))
     with pytest.raises(OneIRError, match="overlap or leave gaps"):

@@ -16,7 +16,7 @@ from ..ir.visitor import deep_recursion
 from ..runtime.error import InvalidValue
 from .analyzer import Analyzer
 from .iter_affine_map import detect
-from .iter_map import IterMapLevel, IterMark, IterSplitExpr, IterSumExpr
+from .iter_map import IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, is_number
 from .sizes import NoMatch
 
 
@@ -71,7 +71,8 @@ class _Inverter:
 
 def _digits(total: IterSumExpr) -> Sequence[IterSplitExpr]:
     """The splits of a sum, the largest scale first; each must reach exactly as far as the next one's scale."""
-    left = list(total.args)
+    # Of several with one scale, all but one have the extent 1, and that one comes last.
+    left = sorted(total.args, key=lambda arg: not is_number(arg.extent, 1))
     chain: list[IterSplitExpr] = []
     equal = Analyzer().can_prove_equal
     while left:
