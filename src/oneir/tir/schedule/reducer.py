@@ -57,26 +57,30 @@ def zip_vars(variables: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
 
 
 def reduction_of(state: ScheduleState, block: Block) -> Reduction:
-    """What a reduction block does; refuses one that is not of the form `A[i] = f(A[i], value)` with an f that is known:
-    a sum, a product, a minimum, a maximum, or a choice between both sides.
+    """What a reduction block does; refuses one for which `match_reduction` finds no answer."""
+    found = match_reduction(block)
+    if isinstance(found, str):
+        raise PrimitiveError(state.mod, found.format(block="{0}"), block)
+    return found
+
+
+def match_reduction(block: Block) -> Reduction | str:
+    """What a reduction block does, if it is of the form `A[i] = f(A[i], value)` with an f that is known: a sum, a
+    product, a minimum, a maximum, or a choice between both sides. Else, why not, with {block} where its name goes.
     """
     inits, updates = _stores(block.init), _stores(block.body)
     if inits is None or updates is None or [s.buffer for s in inits] != [s.buffer for s in updates]:
-        raise PrimitiveError(
-            state.mod,
-            "The body and the `init` of the reduction block {0} are expected to be stores of the same buffers, one "
-            "after the other",
-            block,
+        return (
+            "The body and the `init` of the reduction block {block} are expected to be stores of the same buffers, one "
+            "after the other"
         )
     indices = updates[0].indices
     same = all(_same(store.indices, indices) for store in (*inits, *updates))
     reduction = _match(updates, [s.value for s in inits], indices) if same else None
     if reduction is None:
-        raise PrimitiveError(
-            state.mod,
-            "No matched reducer for identity and combiner of the reduction block {0}: expected a sum, a product, a "
-            "minimum, a maximum, or a choice of either side by a comparison",
-            block,
+        return (
+            "No matched reducer for identity and combiner of the reduction block {block}: expected a sum, a product, "
+            "a minimum, a maximum, or a choice of either side by a comparison"
         )
     return reduction
 

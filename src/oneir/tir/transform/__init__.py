@@ -33,6 +33,7 @@ from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
+from .lower_cross_thread_reduction import LowerCrossThreadReduction
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
 from .lower_match_buffer import LowerMatchBuffer
