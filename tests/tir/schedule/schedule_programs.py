@@ -109,3 +109,33 @@ def pooling(A: T.Buffer((2, 6, 6), "float32"), R: T.Buffer((2, 3, 3), "float32")
         with T.block("R"):
             vc, vi, vj = T.axis.remap("SSS", [c, i, j])
             R[vc, vi, vj] = T.max(Q[vc, vi, vj], T.float32(0))
+
+
+@T.prim_func
+def conv2d(A: T.Buffer((6, 5, 2), "float32"), W: T.Buffer((3, 2, 2, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")):
+    for i, j, o, k, l, c in T.grid(4, 4, 4, 3, 2, 2):
+        with T.block("C"):
+            vi, vj, vo, vk, vl, vc = T.axis.remap("SSSRRR", [i, j, o, k, l, c])
+            with T.init():
+                C[vi, vj, vo] = T.float32(0)
+            C[vi, vj, vo] = C[vi, vj, vo] + A[vi + vk, vj + vl, vc] * W[vk, vl, vc, vo]
+
+
+@T.prim_func
+def padded_conv(A: T.Buffer((6, 4), "float32"), W: T.Buffer((3, 3), "float32"), R: T.Buffer((6, 4), "float32")):
+    P = T.alloc_buffer((8, 6))
+    C = T.alloc_buffer((6, 4))
+    for i, j in T.grid(8, 6):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = T.if_then_else(vi >= 1 and vi < 7 and vj >= 1 and vj < 5, A[vi - 1, vj - 1], T.float32(0))
+    for i, j, k, l in T.grid(6, 4, 3, 3):
+        with T.block("C"):
+            vi, vj, vk, vl = T.axis.remap("SSRR", [i, j, k, l])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + P[vi + vk, vj + vl] * W[vk, vl]
+    for i, j in T.grid(6, 4):
+        with T.block("R"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            R[vi, vj] = T.max(C[vi, vj], T.float32(0))

@@ -17,7 +17,7 @@ from ..expr import IterVar
 from ..stmt import Block, BlockRealize, BufferRegion, For, SeqStmt, Stmt
 from ..stmt_functor import substitute
 from .base import ScheduleBase
-from .conditions import as_loop, variables_of
+from .conditions import as_loop, check_self_contained, variables_of
 from .domain import domain_of, loops_above, uses
 from .edit import SubstituteEdit, as_list
 from .error import PrimitiveError
@@ -47,6 +47,9 @@ def _divide(
     state: ScheduleState, realize: BlockRealize, around: StmtSRef, inner: Sequence[For], preserve_unit_iters: bool
 ) -> list[_Pair]:
     """For each variable, value and extent of its outer and its inner part; last, the outer and inner predicates."""
+    check_self_contained(state, state.stmt2ref[realize.block])
+    if any(not is_number(domain_of(v).min, 0) for v in realize.block.iter_vars):
+        raise PrimitiveError(state.mod, "The variables of the block {0} are expected to start at 0", realize.block)
     domains = {}
     for sref in loops_above(around):
         domains[sref.stmt.loop_var] = Range.from_min_extent(sref.stmt.min, sref.stmt.extent)
@@ -94,7 +97,6 @@ def _division_of(
 ) -> _Division:
     """New variables for both sides; the outer ones may be those of another block."""
     division = _Division()
-    analyzer = Analyzer()
     for i, (iter_var, (outer, inner)) in enumerate(zip(block.iter_vars, pairs, strict=False)):
         name, kind = iter_var.var.name, iter_var.iter_type
         if shared is None:
@@ -104,7 +106,6 @@ def _division_of(
             )
         else:
             around = shared[i]
-            assert analyzer.can_prove_equal(domain_of(around).extent, outer[1])
         division.outer.append(around)
         division.outer_values.append(outer[0])
         if is_number(inner[1], 1):
@@ -119,6 +120,23 @@ def _division_of(
         division.renamed[iter_var.var] = value
     division.outer_predicate, division.inner_predicate = pairs[-1][0][1], pairs[-1][1][1]
     return division
+
+
+def _check_same_outer(state: ScheduleState, shared: _Division, block: Block, pairs: list[_Pair]) -> None:
+    """Refuses a block whose variables follow the common loops in another way than those of the first block."""
+    analyzer = Analyzer()
+    kinds = [v.iter_type for v in block.iter_vars]
+    same = kinds == [v.iter_type for v in shared.outer] and all(
+        analyzer.can_prove_equal(value, outer) and analyzer.can_prove_equal(extent, domain_of(v).extent)
+        for v, outer, ((value, extent), _) in zip(shared.outer, shared.outer_values, pairs, strict=False)
+    )
+    if not same or not analyzer.can_prove_equal(pairs[-1][0][1], shared.outer_predicate):
+        raise PrimitiveError(
+            state.mod,
+            "The variables of the block {0} follow the loops around the blocks to put together in another way than "
+            "those of the first",
+            block,
+        )
 
 
 class _Renamed(SubstituteEdit):
@@ -248,6 +266,8 @@ def _blockize_blocks(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_
         realize, block = state.realize_of(sref), sref.stmt
         loops = [s.stmt for s in loops_above(sref.parent, place)]
         pairs = _divide(state, realize, sref.parent, loops, preserve_unit_iters)
+        if shared is not None:
+            _check_same_outer(state, shared, block, pairs)
         division = _division_of(block, pairs, preserve_unit_iters, None if shared is None else shared.outer)
         shared = shared or division
         if block.init is not None and any(v.iter_type == IterVar.CommReduce for v in division.outer):

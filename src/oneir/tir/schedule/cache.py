@@ -16,9 +16,9 @@ from ..expr import BufferLoad, IterVar
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
-from .conditions import as_block, scope_root_of
+from .conditions import as_block, scope_root_of, variables_of
 from .cover import consumed_region, unbound_region
-from .domain import loop_domains
+from .domain import loop_domains, own_domains
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -40,8 +40,10 @@ def cache_read(
     else:
         place, position = scope, 0
         region = next((r.region for r in scope.stmt.reads if r.buffer is buffer), BufferRegion.full(buffer).region)
+        if _leaves(scope.stmt, buffer, region):
+            region = BufferRegion.full(buffer).region
     # A cache that is filled part by part must have place for all of them.
-    whole = place is not scope
+    whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
     stage, copy = copy_stage(place, buffer, cache, region, f"{buffer.name}_{storage_scope}", whole, from_cache=False)
     redirect = Redirect(buffer, cache, None if whole else [r.min for r in region])
@@ -65,11 +67,33 @@ def cache_write(
         place, position = scope, len(as_list(_undeclared(scope.stmt.body)))
     region = relaxed_region(state, sref, buffer, place)
     # A cache that is filled part by part must have place for all of them.
-    whole = place is not scope
+    whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
     stage, copy = copy_stage(place, cache, buffer, region, f"{buffer.name}_{storage_scope}", whole, from_cache=True)
     redirect = Redirect(buffer, cache, None if whole else [r.min for r in region])
     return add_stage(state, scope, place, position, stage, copy, cache, redirect, [sref, *consumers])
+
+
+def _follows_loops(scope: StmtSRef, region: Sequence[Range]) -> bool:
+    """Whether a region is another one in each iteration of loops around a block."""
+    used = variables_of(*[end for r in region for end in (r.min, r.extent)])
+    above = scope.parent
+    while above is not None:
+        if isinstance(above.stmt, For) and above.stmt.loop_var in used:
+            return True
+        above = above.parent
+    return False
+
+
+def _leaves(block: Block, buffer: Buffer, region: Sequence[Range]) -> bool:
+    """Whether a region that a block declares is known to be larger than the buffer, as with padding."""
+    analyzer, domains = Analyzer(), own_domains(block)
+    for r, dim in zip(region, buffer.shape, strict=True):
+        low: Any = analyzer.int_set(r.min, domains)
+        high: Any = analyzer.int_set(r.min + r.extent - 1, domains)
+        if analyzer.can_prove(ops.less(low.min_value, 0)) or analyzer.can_prove(ops.greater_equal(high.max_value, dim)):
+            return True
+    return False
 
 
 def _undeclared(body: Any) -> Any:
@@ -206,9 +230,9 @@ def copy_stage(
         for var, domain in {**loop_domains(place), **dict(zip(loops, map(_from_zero, region), strict=True))}.items():
             analyzer.bind(var, domain)
         for value, dim in zip(values, full.shape, strict=True):
-            inside = ops.less(value, dim)
-            if not analyzer.can_prove(inside):
-                guard = ops.logical_and(guard, inside)
+            for inside in (ops.less_equal(const(0, value.dtype), value), ops.less(value, dim)):
+                if not analyzer.can_prove(inside):
+                    guard = ops.logical_and(guard, inside)
     stmt: Stmt = BlockRealize(values, guard, block)
     for loop, r in reversed(list(zip(loops, region, strict=True))):
         stmt = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, stmt)

@@ -19,6 +19,7 @@ from .base import ScheduleBase
 from .conditions import (
     as_block,
     as_loop,
+    check_self_contained,
     check_subtree_compact_dataflow,
     is_higher,
     scope_root_of,
@@ -85,6 +86,7 @@ def _plan(
 ) -> tuple[StmtSRef, Block]:
     """The scope, and the block that would stand in its place."""
     block, loop = as_block(state, sref), as_loop(state, loop_sref)
+    check_self_contained(state, sref)
     scope = scope_root_of(state, sref, stage_pipeline=True)
     check_same_scope(state, sref, loop_sref, scope)
     if state.enable_check:

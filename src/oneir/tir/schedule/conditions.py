@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...ir.expr import Var
+from ..analysis import undefined_vars
 from ..block_scope import StmtSRef
 from ..expr import IterVar, IterVarType
 from ..stmt import Block, For
-from .domain import uses
+from .domain import loops_above, uses
 from .error import PrimitiveError
 from .state import ScheduleState
 
@@ -133,6 +134,32 @@ def check_affine_binding(state: ScheduleState, block: Block) -> None:
 def only_spatial_and_reduction(block: Block) -> bool:
     """Whether all variables of a block are data parallel or reductions."""
     return all(v.iter_type in (IterVarType.DataPar, IterVarType.CommReduce) for v in block.iter_vars)
+
+
+def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
+    """Refuses a block that follows loops in another way than by the values of its variables, or loops outside of its
+    scope; both come with blocks that have no variables.
+    """
+    block: Block = sref.stmt
+    inside = {loop.stmt.loop_var for loop in loops_above(sref.parent)}
+    outside: set[Var] = set()
+    above = state.scope_of(sref.parent).parent if sref.parent is not None else None
+    while above is not None:
+        if isinstance(above.stmt, For):
+            outside.add(above.stmt.loop_var)
+        above = above.parent
+    used = set() if block.iter_vars else (inside | outside).intersection(undefined_vars(block))
+    if outside and not used:
+        realize = state.realize_of(sref)
+        used = variables_of(*realize.iter_values, realize.predicate) & outside
+    if used:
+        names = ", ".join(sorted(var.name for var in used))
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} follows the loops {names} otherwise than by values of its variables from loops of its "
+            "own scope",
+            block,
+        )
 
 
 def as_loop(state: ScheduleState, sref: StmtSRef) -> For:

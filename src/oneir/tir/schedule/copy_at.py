@@ -7,18 +7,19 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.int_set import union
+from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IfThenElse, Stmt
 from ..stmt_functor import substitute
 from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
 from .compute_at import relaxed
-from .conditions import as_block, as_loop, scope_root_of
-from .domain import loop_domains
+from .conditions import as_block, as_loop, check_self_contained, scope_root_of
+from .domain import domain_of, loop_domains
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -67,6 +68,9 @@ def _copy_at(
     source, target = (cache, buffer) if write else (buffer, cache)
     around = loop_domains(loop_sref)
     realize = _copy_block(source, target, f"{buffer.name}_{memory}", around, domain)
+    for user in users:
+        check_self_contained(state, user)
+        _check_written_before(state, user, buffer, loop, [b for i in places for b in found[i]])
     redirect = Redirect(buffer, cache)
     first, end = (0, places[-1] + 1) if write else (places[0], len(stmts))
     replaced: dict[Stmt, Stmt | None] = {b.stmt: redirect.visit(b.stmt) for i in range(first, end) for b in found[i]}
@@ -76,6 +80,24 @@ def _copy_at(
     new = new.replace(alloc_buffers=Array([*old.alloc_buffers, cache]))
     state.replace(scope, new, {**redirect.reuse, old: new})
     return state.stmt2ref[realize.block]
+
+
+def _check_written_before(
+    state: ScheduleState, user: StmtSRef, buffer: Buffer, loop: For, users: Sequence[StmtSRef]
+) -> None:
+    """Refuses a block that changes what was in a buffer before the iteration began: the copy does not hold it."""
+    block: Block = user.stmt
+    if not (_touches(block.reads, buffer) and _touches(block.writes, buffer)):
+        return
+    earlier = users[: users.index(user)]
+    if not any(_touches(b.stmt.writes, buffer) for b in earlier) or not state.block_info[user].region_cover:
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} reads the buffer {buffer.name} that it writes, and the loop {{1}} does not write "
+            "before what it reads",
+            block,
+            loop,
+        )
 
 
 def _blocks(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
@@ -129,6 +151,9 @@ def _copy_block(
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(own)]
     indices = [r.min + loop for r, loop in zip(own, loops, strict=True)]
     stmt: Stmt = BufferStore(target, BufferLoad(source, indices), indices)
+    inside = _inside(indices, source.shape, {v.var: domain_of(v) for v in iters}, dict(zip(loops, own, strict=True)))
+    if inside is not None:
+        stmt = IfThenElse(inside, stmt)
     for loop, r in reversed(list(zip(loops, own, strict=True))):
         stmt = For(loop, const(0, loop.dtype), r.extent, ForKind.SERIAL, stmt)
     block = Block(
@@ -140,6 +165,23 @@ def _copy_block(
         annotations={"auto_copy": True},
     )
     return BlockRealize(values, IntImm("bool", 1), block)
+
+
+def _inside(
+    indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], variables: dict[Var, Range], loops: dict[Var, Range]
+) -> PrimExpr | None:
+    """The condition under which an element of an uneven tile, or of padding, exists; None if all do."""
+    analyzer = Analyzer()
+    for var, domain in variables.items():
+        analyzer.bind(var, domain)
+    for var, domain in loops.items():
+        analyzer.bind(var, Range.from_min_extent(const(0, var.dtype), domain.extent))
+    condition: PrimExpr | None = None
+    for index, dim in zip(indices, shape, strict=True):
+        for part in (ops.less_equal(const(0, index.dtype), index), ops.less(index, dim)):
+            if not analyzer.can_prove(part):
+                condition = part if condition is None else ops.logical_and(condition, part)
+    return condition
 
 
 READ_AT = InstructionKind("ReadAt", "read_at", read_at, ("loop", "block"), ("read_buffer_index", "storage_scope"))

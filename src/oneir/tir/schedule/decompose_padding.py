@@ -17,7 +17,7 @@ from ..stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from ..stmt_functor import substitute
 from .base import ScheduleBase
 from .blockize import lowest_common
-from .conditions import as_block, as_loop, check_complete, is_higher, scope_root_of
+from .conditions import as_block, as_loop, check_complete, check_self_contained, is_higher, scope_root_of
 from .domain import loop_domains, loops_above
 from .edit import ScopeEdit
 from .error import PrimitiveError
@@ -65,6 +65,7 @@ def _plan(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> tuple[tu
     """The loops that fill and the block in them, those that copy and the block in them, and which they replace."""
     block, loop = as_block(state, sref), as_loop(state, loop_sref)
     check_complete(state, sref, scope_root_of(state, sref))
+    check_self_contained(state, sref)
     loops = [s.stmt for s in loops_above(sref.parent)]
     if loop not in loops:
         raise PrimitiveError(

@@ -86,7 +86,8 @@ class BufferInliner(BlockEdit):
             return block
         self.buffers.update({r.buffer.data: r.buffer for r in regions})
         new = self.generic_visit(block)
-        reads, writes = get_block_read_write_region(new, self.buffers)
+        around = {data: buffer for data, buffer in self.buffers.items() if buffer not in block.alloc_buffers}
+        reads, writes = get_block_read_write_region(new, around)
         return self.changed(block, new.replace(reads=reads, writes=writes))
 
 

@@ -112,7 +112,7 @@ def python_text(value: Any) -> str:
         return "{" + ", ".join(f'"{key}": {v}' for key, v in items) + "}"
     if isinstance(value, IndexMap):
         final = ", ".join(index_text(index) for index in value.final_indices)
-        return f"lambda {', '.join(v.name for v in value.initial_indices)}: ({final},)"
+        return f"lambda {', '.join(v.name for v in value.initial_indices)}: ({final}{',' if final else ''})"
     return repr(value) if isinstance(value, float) else str(value)
 
 

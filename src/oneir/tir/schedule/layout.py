@@ -16,9 +16,10 @@ from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..index_map import IndexMap
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, MatchBufferRegion, Stmt
+from ..stmt_functor import substitute
 from .base import ScheduleBase
 from .buffers import allocation_of, buffer_index, nth_region
-from .conditions import as_block, variables_of
+from .conditions import as_block, check_self_contained, variables_of
 from .domain import domain_of, loops_above, own_domains
 from .edit import BlockEdit, SubstituteEdit
 from .error import PrimitiveError
@@ -198,6 +199,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
         check_starts_at_zero(state, loop.stmt)
     if loops:
         only_block(state, loops[0])
+    check_self_contained(state, sref)
     realize = state.realize_of(sref)
     check_trivial_binding(state, realize)
     if len(index_map.initial_indices) != len(block.iter_vars):
@@ -233,13 +235,36 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
     new = edit.visit(block)
     new = edit.changed(block, new.replace(iter_vars=Array(new_vars)))
     variables = [Var(f"ax{i}", v.dtype) for i, v in enumerate(new_vars)]
-    stmt: Stmt = realize.replace(iter_values=Array(variables), block=new)
+    predicate = _moved_predicate(state, realize, [loop.stmt for loop in loops], new_vars, inverse, variables)
+    stmt: Stmt = realize.replace(iter_values=Array(variables), predicate=predicate, block=new)
     for var, v in reversed(list(zip(variables, new_vars, strict=True))):
         stmt = For(var, const(0, var.dtype), domain_of(v).extent, ForKind.SERIAL, stmt)
     if loops or variables:
         state.replace(loops[0] if loops else sref, stmt, edit.reuse)
     else:
         state.replace(sref, new, edit.reuse)
+
+
+def _moved_predicate(
+    state: ScheduleState,
+    realize: BlockRealize,
+    loops: Sequence[For],
+    new_vars: Sequence[IterVar],
+    inverse: Sequence[PrimExpr],
+    variables: Sequence[Var],
+) -> PrimExpr:
+    """The condition of a block over its new loops; refuses loops that its variables do not follow."""
+    moved = {v.var: loop for v, loop in zip(new_vars, variables, strict=True)}
+    values: dict[Any, Any] = {
+        loop: substitute(value, moved) for loop, value in zip(realize.iter_values, inverse, strict=True)
+    }
+    for loop in loops:
+        if loop.loop_var not in values and not is_number(loop.extent, 1):
+            raise PrimitiveError(
+                state.mod, "The loop {0} is followed by no variable of the block {1}", loop, realize.block
+            )
+        values.setdefault(loop.loop_var, loop.min)
+    return Analyzer().simplify(substitute(realize.predicate, values))
 
 
 def check_trivial_binding(state: ScheduleState, realize: BlockRealize) -> None:

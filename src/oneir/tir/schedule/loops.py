@@ -210,14 +210,20 @@ def loop_partition(
         block = _opaque(f"{name}{i}_partition", part)
         parts.append(BlockRealize((), ops.greater(end, 0), block))
         begin = end
-    state.replace(sref, BlockRealize((), IntImm("bool", 1), _opaque(f"{name}_common", SeqStmt(parts))))
+    common = _opaque(f"{name}_common", parts[0] if len(parts) == 1 else SeqStmt(parts))
+    state.replace(sref, BlockRealize((), IntImm("bool", 1), common))
     return [state.stmt2ref[part] for part in loops]
 
 
 def _partition_ends(state: ScheduleState, loop: For, factors: Sequence[Any]) -> list[PrimExpr]:
     """Where the parts end; a factor that is None, or a part after the last one, takes what is left."""
     dtype, analyzer = loop.loop_var.dtype, Analyzer()
-    sizes = [None if factor is None else ops.cast(dtype, as_expr(factor)) for factor in factors]
+    sizes = [None if f is None or is_number(f, -1) else ops.cast(dtype, as_expr(f)) for f in factors]
+    for i, size in enumerate(sizes):
+        if isinstance(size, IntImm) and size.value <= 0:
+            raise PrimitiveError(
+                state.mod, f"All the constant factors are required to be positive. However, the factor {i} is {size}"
+            )
     if sum(size is None for size in sizes) > 1:
         raise PrimitiveError(state.mod, "Only one factor can be specified as -1 or none")
     total: PrimExpr = const(0, dtype)
@@ -230,6 +236,13 @@ def _partition_ends(state: ScheduleState, loop: For, factors: Sequence[Any]) -> 
     rest = analyzer.simplify(ops.subtract(loop.extent, total))
     if None not in sizes and not is_number(rest, 0):
         sizes.append(None)
+    if None in sizes and analyzer.can_prove(ops.less_equal(rest, 0)):
+        raise PrimitiveError(
+            state.mod,
+            f"The sum of factors {total} leaves nothing of the extent {loop.extent} of loop {{0}} for the part that is "
+            "to be inferred",
+            loop,
+        )
     ends: list[PrimExpr] = []
     for size in sizes:
         end = ops.add(ends[-1] if ends else loop.min, rest if size is None else size)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer
+from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Range, Var, const
@@ -16,13 +17,14 @@ from ..op import if_then_else
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect
-from .conditions import as_block, scope_root_of, variables_of
-from .domain import domain_of
+from .conditions import as_block, check_self_contained, scope_root_of, variables_of
+from .domain import domain_of, own_domains
 from .edit import BlockEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
 from .random_variable import BlockRV
 from .reducer import reduction_of
+from .reindex import position_of_chain
 from .state import ScheduleState
 
 
@@ -59,6 +61,9 @@ def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: list[int]) -> None
             block,
         )
     _check_einsum(state, block)
+    _check_whole(state, block)
+    check_self_contained(state, sref)
+    position = position_of_chain(state, sref, scope)
     extents = _padded_extents(state, realize, padding)
     loops: dict[Var, PrimExpr] = {
         value: extents[v.var]
@@ -72,18 +77,11 @@ def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: list[int]) -> None
     after = [_copy_out(new, old) for old, new in writes.items()]
     old: Block = scope.stmt
     stmts = as_list(old.body)
-    position = next(i for i, stmt in enumerate(stmts) if _holds(stmt, block))
     edit = _Padded({**extents, **loops}, {**reads, **writes})
     stmts[position : position + 1] = [*before, edit.visit(stmts[position]), *after]
     allocated = Array([*old.alloc_buffers, *reads.values(), *writes.values()])
     new = old.replace(body=stmts[0] if len(stmts) == 1 else SeqStmt(stmts), alloc_buffers=allocated)
     state.replace(scope, new, {**edit.reuse, old: new})
-
-
-def _holds(stmt: Any, block: Block) -> bool:
-    while isinstance(stmt, For):
-        stmt = stmt.body
-    return isinstance(stmt, BlockRealize) and stmt.block is block
 
 
 def _check_einsum(state: ScheduleState, block: Block) -> None:
@@ -96,6 +94,18 @@ def _check_einsum(state: ScheduleState, block: Block) -> None:
     )
     if not points or len({region.buffer for region in regions}) != len(regions):
         raise PrimitiveError(state.mod, "The block {0} not a computation of Einsum pattern.", block)
+
+
+def _check_whole(state: ScheduleState, block: Block) -> None:
+    """Refuses a block that accesses a part of a buffer: what is copied is all of it."""
+    analyzer, domains = Analyzer(), own_domains(block)
+    for region in (*block.reads, *block.writes):
+        for r, dim in zip(region.region, region.buffer.shape, strict=True):
+            domain = domains.get(r.min) if isinstance(r.min, Var) else None
+            if domain is not None and not (is_number(domain.min, 0) and analyzer.can_prove_equal(domain.extent, dim)):
+                raise PrimitiveError(
+                    state.mod, f"The block {{0}} accesses a part of the buffer {region.buffer.name} only", block
+                )
 
 
 def _padded_extents(state: ScheduleState, realize: BlockRealize, padding: Sequence[int]) -> dict[Var, PrimExpr]:

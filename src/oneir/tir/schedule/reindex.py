@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...arith import Analyzer
+from ...arith.constraint import conjuncts
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
@@ -19,8 +20,8 @@ from ..stmt_functor import post_order_visit, substitute
 from .base import ScheduleBase
 from .buffers import buffer_index, check_memory, in_memory, nth_region
 from .cache import check_overwrites, only_writer, place_before_readers, readers_of
-from .conditions import as_block, scope_root_of, variables_of
-from .domain import domain_of, loops_above, own_domains
+from .conditions import as_block, check_self_contained, scope_root_of, variables_of
+from .domain import domain_of, loops_above, own_domains, uses
 from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
 from .inline import same_indices
@@ -102,6 +103,7 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
     buffer = nth_region(state, block, buffer_index, write).buffer
     scope = scope_root_of(state, sref, stage_pipeline=True)
     check_overwrites(state, block, buffer)
+    check_self_contained(state, sref)
     analyzer = Analyzer()
     for v in block.iter_vars:
         analyzer.bind(v.var, domain_of(v))
@@ -112,7 +114,7 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
     cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [_end(v) for v in covered])
     source, target = (cache, buffer) if write else (buffer, cache)
     stage, copy = _reindex_stage(covered, indices, source, target, write)
-    position = _position_of_chain(state, sref, scope) + (1 if write else 0)
+    position = position_of_chain(state, sref, scope) + (1 if write else 0)
     edit = _AtPoint(buffer, cache, [v.var for v in covered])
     return _add(state, scope, scope, position, stage, copy, cache, edit, sref)
 
@@ -141,7 +143,7 @@ def _end(iter_var: IterVar) -> PrimExpr:
     return Analyzer().simplify(domain.min + domain.extent)
 
 
-def _position_of_chain(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> int:
+def position_of_chain(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> int:
     """Where in its scope a block stands that is alone under its loops."""
     loops = list(loops_above(sref.parent))
     inner: Any = state.realize_of(sref)
@@ -232,6 +234,7 @@ def _reindex_cache(
     buffer = region.buffer
     scope = scope_root_of(state, sref)
     _check_point(state, block, region, write)
+    check_self_contained(state, sref)
     check_overwrites(state, block, buffer)
     writer = only_writer(state, scope, buffer)
     if write:
@@ -248,8 +251,12 @@ def _reindex_cache(
             "variables",
             block,
         )
+    analyzer = Analyzer()
+    for v in block.iter_vars:
+        analyzer.bind(v.var, domain_of(v))
+    _check_in_bounds(state, block, buffer, [r.min for r in region.region], analyzer)
     point = index_map.map_indices(variables)
-    shape = index_map.map_shape([domain_of(v).extent for v in block.iter_vars])
+    shape = index_map.map_shape([_end(v) for v in block.iter_vars])
     cache = in_memory(buffer, storage_scope, shape=shape)
     outside = [r.min for r in region.region]
     stage, copy = _loop_stage(state, sref, place, buffer, outside, cache, point, write)
@@ -284,6 +291,11 @@ def _loop_stage(
     kept = [(v, value) for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v.var in used]
     loops = [loop.stmt for loop in loops_above(sref.parent, place)][::-1]
     needed = variables_of(*[value for _, value in kept])
+    guard: PrimExpr = IntImm("bool", 1)
+    for part in conjuncts(realize.predicate):
+        if uses(part, needed) is not None:
+            guard = ops.logical_and(guard, part)
+    needed |= variables_of(guard)
     loops = [loop for loop in loops if loop.loop_var in needed]
     renamed: dict[Var, Any] = {loop.loop_var: loop.loop_var.copy_with_name(loop.loop_var.name) for loop in loops}
     fresh = []
@@ -295,7 +307,7 @@ def _loop_stage(
     source, read, target, written = (cache, into, buffer, out) if write else (buffer, out, cache, into)
     memory = cache.scope()
     block = _copy(fresh, source, read, target, written, f"{buffer.name}_{memory}")
-    stmt: Stmt = BlockRealize([substitute(value, renamed) for _, value in kept], IntImm("bool", 1), block)
+    stmt: Stmt = BlockRealize([substitute(value, renamed) for _, value in kept], substitute(guard, renamed), block)
     for loop in reversed(loops):
         stmt = For(renamed[loop.loop_var], loop.min, loop.extent, ForKind.SERIAL, stmt)
     return stmt, block
