@@ -59,6 +59,7 @@ from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
 from .skip_assert import SkipAssert
 from .storage_rewrite import StorageRewrite
+from .thread_sync import ThreadSync
 from .unify_thread_binding import UnifyThreadBinding
 from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
