@@ -38,6 +38,7 @@ from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
 from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
+from .lower_thread_allreduce import LowerThreadAllreduce
 from .lower_tvm_builtin import LowerTVMBuiltin
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI

@@ -1,0 +1,267 @@
+"""LowerThreadAllreduce: `tvm_thread_allreduce` becomes a tree of sums in shared memory.
+
+                                                red_buf0[tx] = A[tx]
+                                                T.tvm_storage_sync("shared")
+T.tvm_thread_allreduce(                         if tx < 2:
+    1, A[tx], True, R[0], tx)         ->            red_buf0[tx] = red_buf0[tx] + red_buf0[tx + 2]
+B[0] = R[0]                                     T.tvm_storage_sync("shared")
+                                                ...
+                                                B[0] = red_buf0[0]
+
+Within one warp, whose threads run together, barriers of the block are replaced by those of the warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir.expr import Call, Cast, IntImm, PrimExpr, Select, Var, const
+from ...ir.op import Op
+from ...ir.visitor import Mapper
+from ...runtime.error import InvalidValue, WellFormedError
+from ..buffer import Buffer, decl_buffer
+from ..expr import BufferLoad, CommReducer, IterVar
+from ..function import PrimFunc
+from ..stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Evaluate, IfThenElse, LetStmt, Stmt, flat_seq
+from .pass_base import PrimFuncPass, function_pass
+from .thread_sync import barrier
+
+_AXES = "xyz"
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """A thread index inside of a block."""
+
+    axis: int
+    var: Var
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A call of `tvm_thread_allreduce`: what is reduced, where results go, which threads reduce and which do not."""
+
+    reducer: CommReducer
+    values: list[PrimExpr]
+    results: list[Buffer]
+    reducing: list[_Thread]
+    others: list[_Thread]
+
+
+class _Tree:
+    """The statements in which groups of `extent` threads reduce what they put into buffers of shared memory."""
+
+    def __init__(self, request: _Request, warp_size: int):
+        self.reducer, self.warp_size = request.reducer, warp_size
+        self.analyzer = Analyzer()
+        self.index, self.extent = _flat(request.reducing)
+        self.group, self.groups = _flat(request.others)
+        self.contiguous = _contiguous(request)
+        shape = [IntImm(self.group.dtype, self.groups * self.extent)]
+        self.buffers = [
+            decl_buffer(shape, value.dtype, f"red_buf{i}", scope="shared") for i, value in enumerate(request.values)
+        ]
+
+    def element(self, position: PrimExpr) -> PrimExpr:
+        """Where a thread of this group has its values."""
+        if isinstance(self.group, IntImm):
+            return position
+        return self.analyzer.simplify(self.group * self.extent + position)
+
+    def store(self, values: Sequence[PrimExpr]) -> Stmt:
+        """The thread's own values become others."""
+        place = self.element(self.index)
+        return flat_seq([BufferStore(b, value, [place]) for b, value in zip(self.buffers, values, strict=True)])
+
+    def combined(self, distance: int) -> list[PrimExpr]:
+        """The thread's own values, combined with those of the thread at a distance."""
+        other = self.element(self.index + distance)
+        own = self.element(self.index)
+        return list(
+            self.reducer.combine(
+                [BufferLoad(b, [own]) for b in self.buffers], [BufferLoad(b, [other]) for b in self.buffers]
+            )
+        )
+
+    def step(self, threads: int, distance: int) -> list[Stmt]:
+        """The first `threads` threads take what others have."""
+        return [IfThenElse(self.index < threads, self.store(self.combined(distance))), barrier("shared")]
+
+    def reduce(self) -> list[Stmt]:
+        """The steps until the first thread of each group has the result."""
+        width = 1 << (self.extent - 1).bit_length()
+        stmts: list[Stmt] = []
+        if width > self.extent:
+            width //= 2
+            stmts += self.step(self.extent - width, width)
+        aligned = self.groups == 1 or self.contiguous % self.warp_size == 0
+        while width > 1 and (width > self.contiguous or width > self.warp_size or not aligned):
+            width //= 2
+            stmts += self.step(width, width)
+        if width > 1:
+            stmts += [IfThenElse(self.index < width // 2, self._in_warp(width)), barrier("shared")]
+        return stmts
+
+    def _in_warp(self, width: int) -> Stmt:
+        """The steps of threads of one warp. All load before any stores, as what one stores another loads."""
+        stmts: list[Stmt] = []
+        while width > 1:
+            width //= 2
+            loads = self.combined(width)
+            names = [Var(f"w_{width}_{i}", load.dtype) for i, load in enumerate(loads)]
+            body = flat_seq([barrier("warp"), self.store(names), barrier("warp")])
+            for name, load in zip(names, loads, strict=True):
+                body = LetStmt(name, load, body)
+            stmts.append(body)
+        return flat_seq(stmts)
+
+
+def _flat(threads: Sequence[_Thread]) -> tuple[PrimExpr, int]:
+    """The number of a thread among several axes of them, and how many there are."""
+    index: PrimExpr | None = None
+    extent = 1
+    for thread in threads:
+        index = thread.var if index is None else index + thread.var * extent
+        extent *= thread.extent
+    return (const(0, "int32") if index is None else index), extent
+
+
+def _contiguous(request: _Request) -> int:
+    """How many threads that follow each other reduce together."""
+    extent = 1
+    for thread in sorted([*request.reducing, *request.others], key=lambda thread: thread.axis):
+        if thread not in request.reducing:
+            break
+        extent *= thread.extent
+    return extent
+
+
+class _Lowering(Mapper):
+    def __init__(self, warp_size: int):
+        super().__init__()
+        self.warp_size = warp_size
+        self.threads: list[AttrStmt] = []
+        self.reducers: list[CommReducer] = []
+        self.results: dict[Var, tuple[Buffer, PrimExpr]] = {}
+        """For the data of a result: the buffer in its place, and the value that reading it gives."""
+
+    def visit_AttrStmt(self, stmt: AttrStmt) -> Stmt:
+        if stmt.attr_key == "reduce_scope":
+            self.reducers.append(stmt.node)
+            body = self.visit(stmt.body)
+            self.reducers.pop()
+            return stmt.replace(body=body)
+        if stmt.attr_key == "thread_extent":
+            self.threads.append(stmt)
+            body = self.visit(stmt.body)
+            self.threads.pop()
+            return stmt.replace(body=body)
+        return self.generic_visit(stmt)
+
+    def visit_Evaluate(self, stmt: Evaluate) -> Stmt:
+        call = stmt.value
+        if isinstance(call, Call) and isinstance(call.op, Op) and call.op.name == "tir.tvm_thread_allreduce":
+            return self._lower(self._request(call))
+        return self.generic_visit(stmt)
+
+    def visit_Allocate(self, stmt: Allocate) -> Stmt:
+        # The body is visited first: it tells what becomes of the memory.
+        body = self.visit(stmt.body)
+        found = self.results.get(stmt.buffer_var)
+        if found is None:
+            return stmt.replace(body=body)
+        buffer = found[0]
+        body = AttrStmt(buffer.data, "volatile_scope", const(1, "int32"), body)
+        return stmt.replace(buffer_var=buffer.data, dtype=buffer.dtype, extents=buffer.shape, body=body)
+
+    def visit_DeclBuffer(self, stmt: DeclBuffer) -> Stmt:
+        body = self.visit(stmt.body)
+        found = self.results.get(stmt.buffer.data)
+        return stmt.replace(body=body, buffer=stmt.buffer if found is None else found[0])
+
+    def visit_BufferLoad(self, load: BufferLoad) -> PrimExpr:
+        found = self.results.get(load.buffer.data)
+        return self.generic_visit(load) if found is None else found[1]
+
+    def visit_BufferStore(self, store: BufferStore) -> Stmt:
+        store = self.generic_visit(store)
+        found = self.results.get(store.buffer.data)
+        return store if found is None else store.replace(buffer=found[0])
+
+    def _request(self, call: Call) -> _Request:
+        reducer = self.reducers[-1]
+        count = len(reducer.result)
+        condition = self.visit(call.args[count + 1])
+        values: list[PrimExpr] = [self.visit(value) for value in call.args[1 : count + 1]]
+        if not (isinstance(condition, IntImm) and condition.value):
+            values = [
+                Select(condition, v, identity) for v, identity in zip(values, reducer.identity_element, strict=True)
+            ]
+        results: list[Buffer] = []
+        for result in call.args[count + 2 : 2 * count + 2]:
+            load = result.value if isinstance(result, Cast) else result
+            assert isinstance(load, BufferLoad)
+            results.append(load.buffer)
+        axes = {axis for axis in call.args[2 * count + 2 :] if isinstance(axis, Var)}
+        reducing: list[_Thread] = []
+        others: list[_Thread] = []
+        for attr in self.threads:
+            tag, extent = attr.node.thread_tag, attr.value
+            if tag.startswith("blockIdx"):
+                continue
+            if not isinstance(extent, IntImm):
+                raise WellFormedError(
+                    f"threads that reduce together need a constant extent; {tag} has {extent}: split the loop by a "
+                    "constant before it is bound"
+                )
+            axes.discard(attr.node.var)
+            if extent.value > 1:
+                thread = _Thread(_AXES.index(tag[-1]), attr.node.var, extent.value)
+                (reducing if _reduces(call, attr.node) else others).append(thread)
+        if axes:
+            names = ", ".join(sorted(axis.name for axis in axes))
+            raise WellFormedError(f"a reduction over the threads {names} stands where these are not bound")
+        return _Request(
+            reducer, values, results, *(sorted(t, key=lambda thread: thread.axis) for t in (reducing, others))
+        )
+
+    def _lower(self, request: _Request) -> Stmt:
+        if not request.reducing:
+            zero = IntImm("int32", 0)
+            return flat_seq([BufferStore(b, v, [zero]) for b, v in zip(request.results, request.values, strict=True)])
+        tree = _Tree(request, self.warp_size)
+        known = [self.results[r.data][0] for r in request.results if r.data in self.results]
+        if len(known) == len(tree.buffers):
+            tree.buffers = known
+        # The first barrier is for threads that still read the result of an earlier reduction.
+        stmts = [barrier("shared"), tree.store(request.values), barrier("shared"), *tree.reduce()]
+        first = tree.element(const(0, tree.index.dtype))
+        for result, buffer in zip(request.results, tree.buffers, strict=True):
+            self.results[result.data] = (buffer, BufferLoad(buffer, [first]))
+        return flat_seq(stmts)
+
+
+def _reduces(call: Call, thread: IterVar) -> bool:
+    return any(arg is thread.var for arg in call.args)
+
+
+def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
+    """The function in which threads reduce through shared memory."""
+    target: Any = func.attrs.get("target")
+    if target is None:
+        raise InvalidValue(
+            "LowerThreadAllreduce needs the target of the function, for the size of a warp; apply BindTarget before"
+        )
+    return func.with_body(_Lowering(int(target.attrs.get("thread_warp_size", 1)))(func.body))
+
+
+def LowerThreadAllreduce() -> PrimFuncPass:
+    """Writes reductions over threads as trees in shared memory; the steps within a warp need no barrier of the block.
+
+    Raises `WellFormedError` for threads whose number is not constant, `InvalidValue` for functions without a target.
+    """
+    return function_pass(lower_thread_allreduce, "tir.LowerThreadAllreduce")
