@@ -6,9 +6,10 @@ The hash is a digest of the same walk, equal in every process.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -145,8 +146,15 @@ def same_float(a: float, b: float) -> bool:
 
 def same_array(a: Any, b: Any) -> bool:
     """Whether two tensors have equal dtype, shape and bits."""
-    x, y = (np.ascontiguousarray(v.numpy() if hasattr(v, "numpy") else v) for v in (a, b))
-    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+    if a is b:
+        return True
+    x, y = np.asarray(a), np.asarray(b)
+    return x.dtype == y.dtype and x.shape == y.shape and np.array_equal(_bytes_of(x), _bytes_of(y))
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    """What an array holds, as bytes; copied only if it does not lie in one piece."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> tuple[bool, _Comparison]:
@@ -193,41 +201,22 @@ def _brief(value: Any) -> str:
 class _Digest:
     """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition."""
 
-    def __init__(self, map_free_vars: bool):
+    def __init__(self, map_free_vars: bool, skip_arrays: bool):
         self.map_free_vars = map_free_vars
+        self.skip_arrays = skip_arrays
         self.tokens: list[str] = []
         self.numbers: dict[int, int] = {}
-        self.arrays: list[bytes] = []
 
     def add(self, value: Any, binding: bool = False) -> None:
-        tokens = self.tokens
-        if isinstance(value, Node):
-            if isinstance(value, Op):
-                tokens.append(f"op {value.name}")
-            elif value._is_variable or value._shared:
-                self.shared(value, binding)
-            else:
-                tokens.append(value.type_key)
-                self.fields(value, binding)
-        elif isinstance(value, (tuple, list)):
-            tokens.append(f"[{len(value)}")
-            for item in value:
-                self.add(item, binding)
-        elif isinstance(value, Mapping):
-            self.mapping(value, binding)
-        elif isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
-            array = np.ascontiguousarray(value if isinstance(value, np.ndarray) else value.numpy())
-            tokens.append(f"array {array.dtype} {array.shape} {hashlib.blake2b(array.tobytes()).hexdigest()}")
-        elif isinstance(value, float):
-            tokens.append("nan" if math.isnan(value) else value.hex())
-        elif isinstance(value, Enum):
-            tokens.append(f"{type(value).__name__}.{value.name}")
-        else:
-            tokens.append(f"{type(value).__name__} {value!r}")
+        _digest_rule(type(value))(self, value, binding)
 
-    def fields(self, node: Any, binding: bool) -> None:
-        for field in node._compared:
-            self.add(getattr(node, field.name), _binds(node, field, binding))
+    def node(self, node: Any, binding: bool) -> None:
+        self.tokens.append(node.type_key)
+        for name, always, bound in _digest_fields(type(node)):
+            self.add(getattr(node, name), always or (binding and bound))
+
+    def operator(self, value: Op, binding: bool) -> None:
+        self.tokens.append(f"op {value.name}")
 
     def shared(self, node: Any, binding: bool) -> None:
         number = self.numbers.get(id(node))
@@ -237,11 +226,13 @@ class _Digest:
         if node._is_variable and not (binding or self.map_free_vars):
             self.tokens.append(f"free {node.name} {getattr(node, 'dtype', '')}")
             return
-        self.tokens.append(node.type_key)
-        for field in node._compared:
-            if not (node._is_variable and field.name == "name"):
-                self.add(getattr(node, field.name), _binds(node, field, binding))
+        self.node(node, binding)
         self.numbers[id(node)] = len(self.numbers)
+
+    def sequence(self, value: Any, binding: bool) -> None:
+        self.tokens.append(f"[{len(value)}")
+        for item in value:
+            self.add(item, binding)
 
     def mapping(self, value: Any, binding: bool) -> None:
         self.tokens.append("{" + str(len(value)))
@@ -255,10 +246,54 @@ class _Digest:
             self.add(key)
             self.add(item, binding)
 
+    def array(self, value: Any, binding: bool) -> None:
+        array = np.asarray(value)
+        content = "" if self.skip_arrays else hashlib.blake2b(_bytes_of(array).data).hexdigest()
+        self.tokens.append(f"array {array.dtype} {array.shape} {content}")
 
-def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
-    """A 16-byte digest; structurally equal values have equal digests, in every process."""
-    digest = _Digest(map_free_vars)
+    def float(self, value: float, binding: bool) -> None:
+        self.tokens.append("nan" if math.isnan(value) else value.hex())
+
+    def enumeration(self, value: Enum, binding: bool) -> None:
+        self.tokens.append(f"{type(value).__name__}.{value.name}")
+
+    def plain(self, value: Any, binding: bool) -> None:
+        self.tokens.append(f"{type(value).__name__} {value!r}")
+
+
+@functools.cache
+def _digest_rule(cls: type) -> Callable[[_Digest, Any, bool], None]:
+    """How values of a class become tokens."""
+    if issubclass(cls, Node):
+        if issubclass(cls, Op):
+            return _Digest.operator
+        return _Digest.shared if cls._is_variable or cls._shared else _Digest.node
+    if hasattr(cls, "__dlpack__"):
+        return _Digest.array
+    kinds = ((tuple, list), _Digest.sequence), (Mapping, _Digest.mapping), (float, _Digest.float)
+    found = next((rule for kind, rule in kinds if issubclass(cls, kind)), None)
+    return found or (_Digest.enumeration if issubclass(cls, Enum) else _Digest.plain)
+
+
+@functools.cache
+def _digest_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
+    """The compared fields of a class, but for the names of variables: name, and when unbound variables are bound.
+
+    That is always, or if the node stands in a binder.
+    """
+    return [
+        (f.name, f.kind == "binder", f.defines or issubclass(cls, PrimExpr))
+        for f in cls._compared
+        if not (cls._is_variable and f.name == "name")
+    ]
+
+
+def structural_digest(node: Any, map_free_vars: bool = False, *, skip_arrays: bool = False) -> bytes:
+    """A 16-byte digest; structurally equal values have equal digests, in every process.
+
+    `skip_arrays` leaves out what is in tensors, which may be large.
+    """
+    digest = _Digest(map_free_vars, skip_arrays)
     with deep_recursion():
         digest.add(node)
     return hashlib.blake2b("\0".join(digest.tokens).encode(), digest_size=16).digest()

@@ -391,7 +391,7 @@ class BlockBuilder:
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Adds a function; one that is structurally equal to an earlier one is not added again."""
         known = self._digests()
-        digest = structural_digest(func)
+        digest = structural_digest(func, skip_arrays=True)
         for var in known.get(digest, ()):
             if structural_equal(self.mod.functions[var], func):
                 return var
@@ -404,7 +404,7 @@ class BlockBuilder:
         if self._known is None:
             self._known = {}
             for var, func in self.mod.functions.items():
-                self._known.setdefault(structural_digest(func), []).append(var)
+                self._known.setdefault(structural_digest(func, skip_arrays=True), []).append(var)
         return self._known
 
     def _set(self, var: GlobalVar, func: BaseFunc) -> None:
@@ -423,7 +423,7 @@ class BlockBuilder:
             for variables in self._known.values():
                 if gv in variables:
                     variables.remove(gv)
-            self._known.setdefault(structural_digest(updated_func), []).append(gv)
+            self._known.setdefault(structural_digest(updated_func, skip_arrays=True), []).append(gv)
         self._set(gv, updated_func)
 
     def function_struct_info(self, var: GlobalVar) -> StructInfo:

@@ -6,6 +6,7 @@ import numpy as np
 
 from oneir import relax
 from oneir.relax.transform import FoldConstant, LegalizeOps
+from oneir.runtime.tensor import empty
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
@@ -275,3 +276,17 @@ def test_constants_in_branches_and_after_binding_of_parameters() -> None:
     after = FoldConstant()(relax.transform.BindParams("main", {"w": w})(Module))
     (binding,) = after["main"].body.blocks[0].bindings
     np.testing.assert_array_equal(binding.value.args[1].data.numpy(), w)
+
+
+def test_a_large_constant_seen_with_another_shape_is_not_copied() -> None:
+    weight = relax.const(empty((64, 32), "float32"))
+    np.asarray(weight.data)[...] = 1
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((2048,), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(relax.op.add(x, bb.emit(relax.op.reshape(weight, (2048,)))))
+        bb.emit_func_output(out)
+    folded = FoldConstant()(bb.finalize())["main"].body.blocks[0].bindings[-1].value.args[1]
+    assert folded.data.shape == (2048,)
+    assert np.shares_memory(np.asarray(folded.data), np.asarray(weight.data))

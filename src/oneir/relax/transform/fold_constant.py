@@ -17,7 +17,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import Pass
 from ...runtime.object import ShapeTuple
-from ...runtime.tensor import Tensor, empty, tensor
+from ...runtime.tensor import ALIGNMENT, Tensor, empty, tensor, wrap_array
 from ...target import codegen
 from ...tir.function import PrimFunc
 from ..analysis import remove_all_unused
@@ -94,7 +94,7 @@ class _Folder(PyExprMutator):
             bound = self.lookup_binding(expr)
             return self.value(bound) if isinstance(bound, (Constant, Tuple, ShapeExpr)) else None
         if isinstance(expr, Constant):
-            return expr.data.numpy()
+            return np.asarray(expr.data)
         if isinstance(expr, (StringImm, DataTypeImm)):
             return expr.value
         if isinstance(expr, PrimValue):
@@ -181,4 +181,6 @@ def as_constant(value: Any, info: StructInfo) -> Expr:
         from ...runtime.dtype import numpy_dtype
 
         array = array.astype(numpy_dtype(info.dtype))
-    return Constant(tensor(np.ascontiguousarray(array).reshape(array.shape)))
+    # What a reference gives is often the argument itself, seen with another shape.
+    aligned = array.flags.c_contiguous and array.__array_interface__["data"][0] % ALIGNMENT == 0
+    return Constant(wrap_array(array) if aligned else tensor(array))
