@@ -2,7 +2,7 @@
 
 from ...runtime.error import ScheduleError
 from ..block_scope import BlockScope, Dependency, DepKind, StmtSRef
-from . import instruction, trace
+from . import analysis, instruction, trace
 from .instruction import Instruction, InstructionKind
 from .random_variable import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule

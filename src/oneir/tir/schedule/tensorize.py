@@ -25,11 +25,11 @@ from .random_variable import BlockRV, LoopRV
 from .state import ScheduleState
 
 
-class _Mismatch(Exception):
+class Mismatch(Exception):
     """Where a program and the description of an intrinsic differ."""
 
 
-class _Matcher:
+class Matcher:
     """Compares a block with the description of an intrinsic.
 
     A buffer of the description stands for the last dimensions of a part of a buffer of the program, which begins at
@@ -48,7 +48,7 @@ class _Matcher:
             self.analyzer.bind(v.var, v.dom)
         for mine, others, what in ((block.writes, wanted.writes, "writes"), (block.reads, wanted.reads, "reads")):
             if len(mine) != len(others):
-                raise _Mismatch(f"the block {what} {len(mine)} region(s), the intrinsic {len(others)}")
+                raise Mismatch(f"the block {what} {len(mine)} region(s), the intrinsic {len(others)}")
             for region, other in zip(mine, others, strict=True):
                 self.region(region, other)
         self.node(block.body, wanted.body)
@@ -57,19 +57,19 @@ class _Matcher:
         self.buffer(mine.buffer, wanted.buffer)
         offset = len(mine.region) - len(wanted.region)
         if offset < 0:
-            raise _Mismatch(f"{mine.buffer.name} has fewer dimensions than {wanted.buffer.name} of the intrinsic")
+            raise Mismatch(f"{mine.buffer.name} has fewer dimensions than {wanted.buffer.name} of the intrinsic")
         first = mine.buffer not in self.bases
         bases = self.bases.setdefault(mine.buffer, [r.min for r in mine.region])
         for r, other, base in zip(mine.region[offset:], wanted.region, bases[offset:], strict=True):
             if not self.analyzer.can_prove_equal(r.extent, other.extent):
-                raise _Mismatch(f"the region {mine} has another extent than {wanted}")
+                raise Mismatch(f"the region {mine} has another extent than {wanted}")
             if not first and not self.equal(r.min - base, other.min):
-                raise _Mismatch(f"the region {mine} begins elsewhere than {wanted}")
+                raise Mismatch(f"the region {mine} begins elsewhere than {wanted}")
 
     def buffer(self, mine: Buffer, wanted: Buffer) -> None:
         known = self.buffers.setdefault(wanted, mine)
         if known is not mine or mine.dtype != wanted.dtype or mine.scope() != wanted.scope():
-            raise _Mismatch(
+            raise Mismatch(
                 f"the buffer {mine.name} ({mine.dtype} in {mine.scope()!r}) is no {wanted.name} "
                 f"({wanted.dtype} in {wanted.scope()!r})"
             )
@@ -86,7 +86,7 @@ class _Matcher:
         if mine is wanted:
             return
         if type(mine) is not type(wanted):
-            raise _Mismatch(f"{mine} is no {wanted}")
+            raise Mismatch(f"{mine} is no {wanted}")
         special = getattr(self, f"visit_{type(mine).__name__}", None)
         if special is not None:
             special(mine, wanted)
@@ -99,41 +99,41 @@ class _Matcher:
             self.node(mine, wanted)
         elif isinstance(mine, tuple):
             if len(mine) != len(wanted):
-                raise _Mismatch(f"{a} is no {b}")
+                raise Mismatch(f"{a} is no {b}")
             for x, y in zip(mine, wanted, strict=True):
                 self.value(x, y, a, b)
         elif mine != wanted:
-            raise _Mismatch(f"{a} is no {b}")
+            raise Mismatch(f"{a} is no {b}")
 
     def visit_Var(self, mine: Var, wanted: Var) -> None:
         if not self.equal(mine, wanted):
-            raise _Mismatch(f"the variable {mine} is not {wanted}")
+            raise Mismatch(f"the variable {mine} is not {wanted}")
 
     def visit_IntImm(self, mine: IntImm, wanted: IntImm) -> None:
         if mine.value != wanted.value:
-            raise _Mismatch(f"{mine} is not {wanted}")
+            raise Mismatch(f"{mine} is not {wanted}")
 
     def visit_For(self, mine: For, wanted: For) -> None:
         if mine.kind != wanted.kind or not self.equal(mine.extent, wanted.extent):
-            raise _Mismatch(f"the loop over {mine.extent} is no loop over {wanted.extent}")
+            raise Mismatch(f"the loop over {mine.extent} is no loop over {wanted.extent}")
         self.bind(mine.loop_var, wanted.loop_var)
         self.node(mine.min, wanted.min)
         self.node(mine.body, wanted.body)
 
     def visit_BlockRealize(self, mine: BlockRealize, wanted: BlockRealize) -> None:
         if len(mine.iter_values) != len(wanted.iter_values):
-            raise _Mismatch(
+            raise Mismatch(
                 f"the block {mine.block.name_hint} has {len(mine.iter_values)} variables, not {len(wanted.iter_values)}"
             )
         for x, y in zip(mine.iter_values, wanted.iter_values, strict=True):
             if not self.equal(x, y):
-                raise _Mismatch(f"{x} is not {y}")
+                raise Mismatch(f"{x} is not {y}")
         self.node(mine.predicate, wanted.predicate)
         self.node(mine.block, wanted.block)
 
     def visit_Block(self, mine: Block, wanted: Block) -> None:
         if len(mine.iter_vars) != len(wanted.iter_vars):
-            raise _Mismatch(
+            raise Mismatch(
                 f"the block {mine.name_hint} has {len(mine.iter_vars)} variables, not {len(wanted.iter_vars)}"
             )
         for x, y in zip(mine.iter_vars, wanted.iter_vars, strict=True):
@@ -145,7 +145,7 @@ class _Matcher:
     def iter_var(self, mine: IterVar, wanted: IterVar) -> None:
         assert mine.dom is not None and wanted.dom is not None
         if mine.iter_type != wanted.iter_type or not self.equal(mine.dom.extent, wanted.dom.extent):
-            raise _Mismatch(
+            raise Mismatch(
                 f"the variable {mine.var} over {mine.dom.extent} is no {wanted.var} over {wanted.dom.extent}"
             )
         self.bind(mine.var, wanted.var)
@@ -162,10 +162,10 @@ class _Matcher:
         bases = self.bases.get(mine.buffer)
         offset = len(mine.indices) - len(wanted.indices)
         if bases is None or offset < 0:
-            raise _Mismatch(f"the access {mine} is no {wanted}")
+            raise Mismatch(f"the access {mine} is no {wanted}")
         for x, base, y in zip(mine.indices[offset:], bases[offset:], wanted.indices, strict=True):
             if not self.equal(x - base, y):
-                raise _Mismatch(f"the access {mine} is no {wanted}")
+                raise Mismatch(f"the access {mine} is no {wanted}")
 
 
 def tensorize(state: ScheduleState, sref: StmtSRef, tensor_intrin: str, preserve_unit_iters: bool) -> None:
@@ -175,12 +175,12 @@ def tensorize(state: ScheduleState, sref: StmtSRef, tensor_intrin: str, preserve
         realize, old = state.realize_of(sref), sref.stmt
     else:
         (realize, _), old = blockized(state, sref, preserve_unit_iters), None
-    matcher = _Matcher()
+    matcher = Matcher()
     desc: Any = intrin.desc.body
     try:
         with deep_recursion():
             matcher.root(realize.block, desc.block)
-    except _Mismatch as mismatch:
+    except Mismatch as mismatch:
         raise PrimitiveError(
             state.mod,
             f"The stmt {{0}} doesn't match the tensor intrin {tensor_intrin}: {mismatch}\nThe pattern attempting to be "
@@ -194,7 +194,7 @@ def tensorize(state: ScheduleState, sref: StmtSRef, tensor_intrin: str, preserve
         state.replace(sref, new, {old: new})
 
 
-def _implemented(block: Block, intrin: TensorIntrin, matcher: _Matcher) -> Block:
+def _implemented(block: Block, intrin: TensorIntrin, matcher: Matcher) -> Block:
     """A block with the implementation of an intrinsic as its body."""
     impl = renew_defs(intrin.impl)
     body: Block = impl.body.block
