@@ -318,7 +318,72 @@ def test_threads_exchange_through_shared_memory():
 
 
 def test_a_missing_barrier_is_found():
-    refused(launch_reversal(sync=False), ints(32), ints(32), match=r"uninitialised: `S\[15\]`")
+    """Thread 7 reads what thread 8 writes; both accesses are underlined."""
+    text = refused(
+        launch_reversal(sync=False),
+        ints(32),
+        ints(32),
+        match=r"`S` is read by iteration \(7,\) and written by iteration \(8,\) of the threads of the block",
+    )
+    assert 'put a barrier between the two, `T.tvm_storage_sync("shared")`' in text
+    assert text.endswith(
+        "    8 |     S[tx] = A[bx * 16 + tx]\n"
+        "      |     ^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "    9 |     B[bx * 16 + tx] = S[15 - tx]\n"
+        "      |                       ^^^^^^^^^^"
+    )
+
+
+def test_shared_memory_that_no_thread_writes():
+    @T.prim_func
+    def f(B: T.Buffer((4,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        data = T.allocate([5], "int32", "shared")
+        S = T.decl_buffer((5,), "int32", data=data, scope="shared")
+        S[tx] = tx
+        T.evaluate(T.tvm_storage_sync("shared"))
+        B[tx] = S[tx + 1]
+
+    text = refused(f, ints(4), match=r"uninitialised: `S\[4\]` is read, but was never written; no thread of the block")
+    assert "write it, or guard the read" in text
+    assert text.endswith("B[tx] = S[tx + 1]\n      |             ^^^^^^^^^")
+
+
+def test_two_threads_that_write_one_shared_element():
+    @T.prim_func
+    def f(B: T.Buffer((4,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        data = T.allocate([2], "int32", "shared")
+        S = T.decl_buffer((2,), "int32", data=data, scope="shared")
+        S[tx // 2] = tx
+        T.evaluate(T.tvm_storage_sync("shared"))
+        B[tx] = S[tx // 2]
+
+    text = refused(f, ints(4), match=r"`S` is written by iteration \(0,\) and written by iteration \(1,\)")
+    assert "let one thread write" in text
+    assert text.endswith("S[tx // 2] = tx\n      |     ^^^^^^^^^^^^^^^")
+
+
+def test_threads_of_a_warp_wait_for_each_other_only():
+    """Two warps of two threads: within a warp, a barrier of the warp orders; between warps it does not."""
+
+    def kernel(distance):
+        @T.prim_func
+        def f(B: T.Buffer((4,), "int32")):
+            T.func_attr({"target": T.target({"kind": "cuda", "thread_warp_size": 2})})
+            tx = T.launch_thread("threadIdx.x", 4)
+            data = T.allocate([4], "int32", "shared")
+            S = T.decl_buffer((4,), "int32", data=data, scope="shared")
+            S[tx] = tx
+            T.evaluate(T.tvm_storage_sync("warp"))
+            B[tx] = S[(tx + distance) % 4] if distance == 2 else S[tx // 2 * 2 + 1 - tx % 2]
+
+        return f
+
+    b = ints(4)
+    interpret(kernel(1), b)
+    assert b.tolist() == [1, 0, 3, 2]
+    refused(kernel(2), ints(4), match="of the warps of the block")
 
 
 def test_a_race_between_threads_names_both():
@@ -364,7 +429,9 @@ def test_a_divergent_barrier_is_found():
             T.evaluate(T.tvm_storage_sync("shared"))
         B[tx] = tx
 
-    refused(f, ints(4), match=r"divergent barrier: thread \(threadIdx.x = 0\) waits, thread .* has ended")
+    text = refused(f, ints(4), match=r"divergent barrier: thread \(threadIdx.x = 0\) waits, thread .* has ended")
+    assert "move it out of what only some of them execute" in text
+    assert text.endswith('T.tvm_storage_sync("shared")\n      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^')
 
 
 def test_threads_that_wait_at_different_barriers_are_found():

@@ -308,21 +308,24 @@ class Evaluator:
                     )
         return index
 
-    def touch(self, buffer: Buffer, memory: Memory, offset: int, writes: bool) -> None:
+    def touch(self, buffer: Buffer, memory: Memory, offset: int, node: Any) -> None:
         """Records one access; one that conflicts with another iteration's or thread's is refused."""
-        place = self.place
+        place, writes = self.place, not isinstance(node, BufferLoad)
         if self.reduced and buffer in self.reduced:
             hidden = self.reduced[buffer]
             place = tuple(entry for entry in place if entry[0].loop_var not in hidden)
-        found = memory.touch(offset, place, writes)
+        found = memory.touch(offset, place, writes, node)
         if found is not None:
-            earlier, kind = found
+            earlier, kind, other = found
             depth = divergence(earlier, place)
             region, i = earlier[depth]
             j = place[depth][1]
             raise Violation(
                 f"race: one element of `{buffer.name}` is {kind} by iteration {i} "
-                f"and {'written' if writes else 'read'} by iteration {j} of {region.name}, in no order"
+                f"and {'written' if writes else 'read'} by iteration {j} of {region.name}, in no order; "
+                f"{region.remedy(memory.scope, writes and kind == 'written')}",
+                node,
+                other,
             )
 
     def value_BufferLoad(self, node: BufferLoad) -> Any:
@@ -338,16 +341,21 @@ class Evaluator:
             if self.check:
                 if not memory.holds_value(element, offset):
                     point = [self.plain(i).tolist() for i in node.indices]
-                    raise Violation(f"uninitialised: `{node.buffer.name}{point}` is read, but was never written")
+                    text = f"uninitialised: `{node.buffer.name}{point}` is read, but was never written"
+                    self.read_unwritten(memory, Violation(text, node))
                 if self.place:
-                    self.touch(node.buffer, memory, offset, False)
+                    self.touch(node.buffer, memory, offset, node)
         value = lanes[0] if node.dtype.is_scalar else np.array(lanes, storage_dtype(element))
         if memory.errors:
             return self.arithmetic.with_error(value, [memory.errors.get(offset) for offset in offsets])
         return value
 
-    def store(self, buffer: Buffer, indices: Any, mask: Any, value: Any) -> None:
-        """Writes a value, scalar or vector."""
+    def read_unwritten(self, memory: Memory, violation: Violation) -> None:
+        """A read of memory that holds no value there."""
+        raise violation
+
+    def store(self, buffer: Buffer, indices: Any, mask: Any, value: Any, node: Any) -> None:
+        """Writes a value, scalar or vector; `node` is the statement that does."""
         memory, layout, offsets = self.locate(buffer, indices, mask, True)
         plain = self.arithmetic.plain(value)
         lanes = plain if is_vector(plain) else [plain]
@@ -356,7 +364,7 @@ class Evaluator:
                 continue
             memory.write(layout.element, offset, lanes[lane])
             if self.check and self.place:
-                self.touch(buffer, memory, offset, True)
+                self.touch(buffer, memory, offset, node)
             error = self.arithmetic.error_of(value, lane)
             if error is not None:
                 memory.errors[offset] = error

@@ -20,21 +20,54 @@ from ...runtime.tensor import Tensor
 
 
 class Violation(Exception):
-    """Something undefined that a program did; whoever executes the statement adds where."""
+    """Something undefined that a program did; whoever executes the statement adds where.
+
+    `node` is the part of the statement that did it, `other` an earlier one that it conflicts with.
+    """
+
+    def __init__(self, message: str, node: Any = None, other: Any = None):
+        super().__init__(message)
+        self.node, self.other = node, other
 
 
 class Region:
-    """One run of a concurrent loop, over `loop_var` where it has one; `name` says which."""
+    """One run of a concurrent loop, over `loop_var` where it has one; `name` says which, `members` what is concurrent:
+    iterations, threads of a block, or blocks of a kernel.
+    """
 
-    __slots__ = ("loop_var", "name", "renewed")
+    __slots__ = ("loop_var", "members", "name", "renewed")
 
-    def __init__(self, name: str, loop_var: Var | None = None):
-        self.name = name
-        self.loop_var = loop_var
+    def __init__(self, name: str, loop_var: Var | None = None, members: str = "iterations"):
+        self.name, self.loop_var, self.members = name, loop_var, members
         self.renewed: Region | None = None
+
+    def renew(self) -> None:
+        """What comes from now on is ordered with what was before."""
+        self.renewed = Region(self.name, self.loop_var, self.members)
+
+    @property
+    def latest(self) -> Region:
+        """The region after all barriers so far."""
+        region = self
+        while region.renewed is not None:
+            region = region.renewed
+        return region
+
+    def remedy(self, scope: str, both_write: bool) -> str:
+        """What orders two accesses to memory of a scope."""
+        if self.members == "blocks":
+            return "no barrier orders thread blocks: give each block elements of its own, or make two kernels"
+        if self.members == "iterations":
+            return "give each iteration elements of its own, or make the loop serial"
+        if both_write:
+            return "give each thread an element of its own, or let one thread write (`if threadIdx.x == 0`)"
+        barrier = scope if scope.startswith("shared") else "shared"
+        return f'put a barrier between the two, `T.tvm_storage_sync("{barrier}")`, as ThreadSync("{barrier}") does'
 
 
 Place = tuple[tuple[Region, Any], ...]
+Touch = tuple[Place, Any]
+"""Where an access was, and the node that made it."""
 
 
 def divergence(a: Place, b: Place) -> int:
@@ -71,7 +104,7 @@ class Memory:
         self.errors: dict[int, tuple[Any, Any]] = {}
         self._views: dict[DataType, np.ndarray] = {}
         self._written = bytearray(len(data)) if uninitialized else None
-        self._touched: dict[int, tuple[Place | None, tuple[Place, ...]]] = {}
+        self._touched: dict[int, tuple[Touch | None, tuple[Touch, ...]]] = {}
 
     @staticmethod
     def allocate(nbytes: int, name: str, scope: str, check: bool) -> Memory:
@@ -128,9 +161,9 @@ class Memory:
             raise Violation(f"access outside of the memory of `{self.name}`: {count} elements from byte {offset} on")
         return view[:count]
 
-    def touch(self, offset: int, place: Place, writes: bool) -> tuple[Place, str] | None:
-        """Records an access. Returns where an earlier access was that is not ordered with it and conflicts, and its
-        kind.
+    def touch(self, offset: int, place: Place, writes: bool, node: Any) -> tuple[Place, str, Any] | None:
+        """Records an access. Returns where an earlier access was that is not ordered with it and conflicts, its kind
+        and what made it.
 
         Per element the last write and at most two reads are enough. What comes later and is unordered with an older
         write is unordered with the last one too. Of several reads, two that are unordered at the outermost loop catch
@@ -138,27 +171,27 @@ class Memory:
         """
         entry = self._touched.get(offset)
         if entry is None:
-            self._touched[offset] = (place, ()) if writes else (None, (place,))
+            self._touched[offset] = ((place, node), ()) if writes else (None, ((place, node),))
             return None
         written, readers = entry
-        if written is not None and written is not place and divergence(written, place) >= 0:
-            return written, "written"
+        if written is not None and written[0] is not place and divergence(written[0], place) >= 0:
+            return written[0], "written", written[1]
         if writes:
-            for reader in readers:
+            for reader, by in readers:
                 if reader is not place and divergence(reader, place) >= 0:
-                    return reader, "read"
-            self._touched[offset] = (place, ())
-        elif readers != (place,):
-            self._touched[offset] = (written, _joined(readers, place))
+                    return reader, "read", by
+            self._touched[offset] = ((place, node), ())
+        elif len(readers) != 1 or readers[0][0] is not place:
+            self._touched[offset] = (written, _joined(readers, (place, node)))
         return None
 
 
-def _joined(readers: tuple[Place, ...], place: Place) -> tuple[Place, ...]:
+def _joined(readers: tuple[Touch, ...], new: Touch) -> tuple[Touch, ...]:
     """The reads to remember after one more: a new one, and one that is unordered with it."""
-    depths = [divergence(reader, place) for reader in readers]
-    if len(readers) == 2 and divergence(*readers) in depths:
+    depths = [divergence(reader, new[0]) for reader, _ in readers]
+    if len(readers) == 2 and divergence(readers[0][0], readers[1][0]) in depths:
         return readers
-    return (readers[0], place) if depths and depths[0] >= 0 else (place,)
+    return (readers[0], new) if depths and depths[0] >= 0 else (new,)
 
 
 class Pointer:

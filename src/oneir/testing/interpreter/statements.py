@@ -46,6 +46,11 @@ class Execution(Evaluator):
         self.shared: dict[Any, Memory] = {}
         self.matched: set[e.Var] = set()
         self.reducer: Any = None
+        self.function: PrimFunc | None = None
+        self.statement: s.Stmt | None = None
+        self.warp: Region | None = None
+        self.unwritten: list[InterpreterError] = []
+        """Reads of shared memory, since the last barrier, that no thread has written yet."""
 
     def fork(self) -> Execution:
         """A thread that starts where this one is."""
@@ -57,6 +62,8 @@ class Execution(Evaluator):
 
     def error(self, violation: Violation, stmt: s.Stmt) -> InterpreterError:
         """What went wrong, and where."""
+        if self.unwritten and violation.other is None:
+            return self.unwritten[0]
         where = [f"  in: {_first_line(stmt)}"]
         if stmt.span is not None:
             where.append(f"  at: {stmt.span}")
@@ -64,12 +71,28 @@ class Execution(Evaluator):
         values += [f"{tag} = {index}" for tag, index in self.coordinates.items()]
         running = f"  running: {self.name}"
         where.append(f"{running}, {', '.join(values)}" if values else running)
+        if self.function is not None:
+            where += _underlined(self.function, stmt if violation.node is None else violation.node, violation.other)
         return InterpreterError("\n".join([str(violation), *where]))
+
+    def read_unwritten(self, memory: Memory, violation: Violation) -> None:
+        """Refuses the read; of shared memory, only once it is known that no thread would have written in time.
+
+        Threads run one after the other, so one that comes later may still write: then a barrier is missing, and the
+        conflict of the two accesses tells so.
+        """
+        in_threads = any(tag.startswith("threadIdx") for tag in self.coordinates)
+        if not (memory.scope.startswith("shared") and in_threads and self.statement is not None):
+            raise violation
+        if not self.unwritten:
+            text = f"{violation}; no thread of the block writes it before the next barrier: write it, or guard the read"
+            self.unwritten.append(self.error(Violation(text, violation.node), self.statement))
 
     # -- functions --
 
     def run_function(self, func: PrimFunc) -> Iterator[list[Arrival]]:
         """Runs the function whose parameters are bound; returns what it returns."""
+        self.function = func
         try:
             yield from self.execute(func.body)
         except Return as leave:
@@ -83,6 +106,7 @@ class Execution(Evaluator):
             raise Violation(f"the module has no function `{name}`")
         called = Execution(self.functions, self.arithmetic, self.check, name)
         called.place, called.coordinates, called.shared = self.place, self.coordinates, self.shared
+        called.unwritten = self.unwritten
         bind_parameters(called, func, [self.value(a) for a in node.args])
         return called, func
 
@@ -104,6 +128,7 @@ class Execution(Evaluator):
 
     def step(self, stmt: s.Stmt) -> s.Stmt | None:
         """Executes a statement that no thread waits in; returns the one that follows inside of it."""
+        self.statement = stmt
         try:
             return self._steps[type(stmt)](self, stmt)
         except Violation as violation:
@@ -130,14 +155,14 @@ class Execution(Evaluator):
         """Waits until all threads of the block have come here; returns what the request got."""
         arrival = Arrival(self, stmt, request)
         yield [arrival]
-        self.place = tuple((region.renewed or region, i) for region, i in self.place)
+        self.place = tuple((region.latest, i) for region, i in self.place)
         return arrival.result
 
     # -- statements that run at once --
 
     def step_BufferStore(self, stmt: s.BufferStore) -> None:
         mask = None if stmt.predicate is None else self.plain(stmt.predicate)
-        self.store(stmt.buffer, stmt.indices, mask, self.value(stmt.value))
+        self.store(stmt.buffer, stmt.indices, mask, self.value(stmt.value), stmt)
 
     def step_Evaluate(self, stmt: s.Evaluate) -> None:
         self.value(stmt.value)
@@ -413,6 +438,18 @@ def _waits(stmt: s.Stmt) -> bool:
         return False
     op = stmt.value.op
     return op.name in threads.COLLECTIVES if isinstance(op, Op) else True
+
+
+def _underlined(func: PrimFunc, *nodes: Any) -> list[str]:
+    """The lines of a function in which some nodes stand, with these underlined."""
+    found: list[str] = []
+    number, above = 0, ""
+    for line in func.script(obj_to_underline=[node for node in nodes if node is not None]).splitlines():
+        if line.strip() and not line.strip().strip("^ "):
+            found += [f"{number:5} | {above}", f"      | {line}"]
+        else:
+            number, above = number + 1, line
+    return found
 
 
 def _first_line(stmt: s.Stmt) -> str:

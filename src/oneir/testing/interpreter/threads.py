@@ -30,6 +30,9 @@ COLLECTIVES = frozenset(["tir.tvm_storage_sync", "tir.tvm_thread_allreduce"])
 """Operators in which the threads of a block wait for each other."""
 
 
+_MOVE = "; all threads of a block have to come to a barrier: move it out of what only some of them execute"
+
+
 class Arrival:
     """A thread that waits at a statement (None for a barrier that nobody wrote), with what it asks for."""
 
@@ -57,7 +60,7 @@ def resolve(arrivals: list[Arrival]) -> None:
         stmt = other.stmt or first.stmt
         if stmt is not None and other.stmt is not first.stmt:
             places = f"{_thread(first)} waits at {_text(first.stmt)}, {_thread(other)} at {_text(other.stmt)}"
-            raise other.execution.error(Violation(f"divergent barrier: {places}"), stmt)
+            raise other.execution.error(Violation(f"divergent barrier: {places}{_MOVE}", stmt, first.stmt), stmt)
     if first.request is not None:
         _reduce(arrivals)
 
@@ -75,31 +78,58 @@ def run_threads(
     parent: Execution, members: list[tuple[Execution, Iterator[list[Arrival]]]], region: Region, outermost: bool
 ) -> Any:
     """Runs threads by turns. An outermost group lets them pass barriers; an inner one waits with its parent."""
-    waiting, ended = members, None
-    while waiting:
-        arrivals: list[Arrival] = []
-        running = []
-        for execution, body in waiting:
+    running, ended = members, None
+    waiting: list[tuple[tuple[Execution, Iterator[list[Arrival]]], list[Arrival]]] = []
+    while running:
+        in_warps: list[tuple[Execution, Iterator[list[Arrival]]]] = []
+        for execution, body in running:
             try:
-                arrivals += next(body)
+                arrivals = next(body)
             except StopIteration:
                 ended = execution
+                continue
+            if not _waits_for_warp(arrivals):
+                waiting.append(((execution, body), arrivals))
             else:
-                running.append((execution, body))
-        if not running:
+                in_warps.append((execution, body))
+        if in_warps:
+            # Threads that wait for their warp go on while others wait for the block.
+            for warp in {execution.warp.latest for execution, _ in in_warps if execution.warp is not None}:
+                warp.renew()
+            running = in_warps
+            continue
+        if parent.unwritten:
+            raise parent.unwritten[0]
+        if not waiting:
             return
+        arrivals = [arrival for _, found in waiting for arrival in found]
         if ended is not None and arrivals[0].stmt is not None:
             places = (
                 f"{_thread(arrivals[0])} waits, {_thread(Arrival(ended, None, None))} has ended without coming there"
             )
-            raise arrivals[0].execution.error(Violation(f"divergent barrier: {places}"), arrivals[0].stmt)
+            stmt = arrivals[0].stmt
+            raise arrivals[0].execution.error(Violation(f"divergent barrier: {places}{_MOVE}", stmt, stmt), stmt)
         if outermost:
             resolve(arrivals)
         else:
             yield arrivals
-            parent.place = tuple((r.renewed or r, i) for r, i in parent.place)
-        region.renewed = region = Region(region.name, region.loop_var)
-        waiting = running
+            parent.place = tuple((r.latest, i) for r, i in parent.place)
+        region.renew()
+        region = region.latest
+        running, waiting = [thread for thread, _ in waiting], []
+
+
+def _waits_for_warp(arrivals: list[Arrival]) -> bool:
+    stmt = arrivals[0].stmt
+    return arrivals[0].execution.warp is not None and stmt is not None and _is_warp_barrier(stmt)
+
+
+def _is_warp_barrier(node: Any) -> bool:
+    call = node.value if isinstance(node, s.Evaluate) else None
+    if not isinstance(call, e.Call) or getattr(call.op, "name", "") != "tir.tvm_storage_sync":
+        return False
+    scope = call.args[0]
+    return isinstance(scope, e.StringImm) and scope.value == "warp"
 
 
 def _body(thread: Execution, body: s.Stmt) -> Iterator[list[Arrival]]:
@@ -125,7 +155,8 @@ def run_bound_loop(run: Execution, loop: s.For) -> Iterator[list[Arrival]]:
         return
     if not run.coordinates:
         run.shared = {}
-    region = Region(f"the loop `{var.name}` bound to {tag}", var)
+    kinds = {"threadIdx": "threads", "blockIdx": "blocks"}
+    region = Region(f"the loop `{var.name}` bound to {tag}", var, kinds.get(tag.split(".")[0], "iterations"))
     outer, place = run.coordinates, run.place
     if not tag.startswith("threadIdx"):
         for i in range(extent):
@@ -182,8 +213,11 @@ def reduced_across_threads(run: Execution, realize: s.BlockRealize) -> dict[Buff
 def launch(run: Execution, attr: s.AttrStmt) -> Iterator[list[Arrival]]:
     """A kernel: its blocks one after the other, the threads of each by turns."""
     extents: dict[str, int] = {}
+    in_warps = False
 
     def collect(node: Any) -> None:
+        nonlocal in_warps
+        in_warps = in_warps or _is_warp_barrier(node)
         if isinstance(node, s.AttrStmt) and node.attr_key == "thread_extent" and isinstance(node.node, IterVar):
             extents[node.node.thread_tag] = run.integer(node.value)
 
@@ -192,17 +226,29 @@ def launch(run: Execution, attr: s.AttrStmt) -> Iterator[list[Arrival]]:
     grid = [tag for tag in sorted(extents, reverse=True) if tag.startswith("blockIdx")]
     block = [tag for tag in sorted(extents, reverse=True) if not tag.startswith("blockIdx")]
     outer, place = run.coordinates, run.place
-    grid_region = Region("the blocks of the kernel")
+    grid_region = Region("the blocks of the kernel", members="blocks")
+    warp_size = _warp_size(run) if in_warps else 0
     for position in itertools.product(*(range(extents[tag]) for tag in grid)):
         of_block = {**outer, **dict(zip(grid, position, strict=True))}
-        region = Region("the threads of the block")
+        region = Region("the warps of the block" if in_warps else "the threads of the block", members="threads")
         members = []
-        for index in itertools.product(*(range(extents[tag]) for tag in block)):
+        indices = list(itertools.product(*(range(extents[tag]) for tag in block)))
+        warps = [Region("the threads of the warp", members="threads") for _ in indices[::warp_size]] if in_warps else []
+        for number, index in enumerate(indices):
             thread = run.fork()
             thread.coordinates = {**of_block, **dict(zip(block, index, strict=True))}
             thread.place = (*place, (grid_region, position), (region, index))
+            if in_warps:
+                thread.warp = warps[number // warp_size]
+                thread.place = (*place, (grid_region, position), (region, number // warp_size), (thread.warp, index))
             members.append((thread, _body(thread, attr)))
         yield from run_threads(run, members, region, True)
+
+
+def _warp_size(run: Execution) -> int:
+    """How many threads run together; 32 where the function does not say what it is for."""
+    target = None if run.function is None else run.function.attrs.get("target")
+    return 32 if target is None else int(target.attrs.get("thread_warp_size", 1))
 
 
 # -- what threads do together --
@@ -222,7 +268,7 @@ def run_collective(run: Execution, stmt: s.Evaluate, call: e.Call) -> Iterator[l
     combined = yield from run.wait(stmt, (group, values if takes_part else None, run.reducer))
     for target, value in zip(results, combined, strict=True):
         if isinstance(target, BufferLoad):
-            run.store(target.buffer, target.indices, None, value)
+            run.store(target.buffer, target.indices, None, value, stmt)
         else:
             pointer = run.value(target)
             pointer.memory.write(pointer.dtype, pointer.offset, run.arithmetic.plain(value))
