@@ -103,10 +103,32 @@ def _plan(
     domains = block_domains(
         state, block, block.writes if to_consumers else block.reads, required, analyzer, to_consumers
     )
+    if not to_consumers:
+        _check_all_iterations(state, block, [wanted for wanted, _ in domains], loop_domains(loop_sref))
     nest = make_nest(state.realize_of(sref), domains, analyzer, preserve_unit_loops)
     _check_lanes(state, block, loop_sref, nest)
     new = ScopeEdit({removable(state, sref): None}, {loop: (position, nest)})(scope.stmt)
     return scope, new
+
+
+def _check_all_iterations(
+    state: ScheduleState, block: Block, domains: Sequence[IntervalSet], loops: dict[Var, Range]
+) -> None:
+    """Refuses a consumer with iterations that need nothing of the producers, as those that write padding."""
+    analyzer = Analyzer()
+    for v, domain in zip(block.iter_vars, domains, strict=True):
+        whole = domain_of(v)
+        first: Any = analyzer.int_set(domain.min_value, loops)
+        last: Any = analyzer.int_set(domain.max_value, loops)
+        if analyzer.can_prove(ops.greater(first.min_value, whole.min)) or analyzer.can_prove(
+            ops.less(last.max_value, whole.min + whole.extent - 1)
+        ):
+            raise PrimitiveError(
+                state.mod,
+                f"The loops do not reach all iterations of the block {{0}}: of {v.var.name} in {whole}, they reach "
+                f"{first.min_value} to {last.max_value}",
+                block,
+            )
 
 
 def _check_lanes(state: ScheduleState, block: Block, place: StmtSRef, nest: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arith import Analyzer
+from ...arith import Analyzer, IntervalSet
 from ...arith.int_set import union
 from ...ir import operators as ops
 from ...ir.container import Array
@@ -19,6 +19,7 @@ from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
 from .compute_at import relaxed
 from .conditions import as_block, as_loop, check_self_contained, scope_root_of
+from .cover import covers, written_region
 from .domain import domain_of, loop_domains
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
@@ -65,6 +66,8 @@ def _copy_at(
     cache = in_memory(buffer, memory)
     users = [b for i in places for b in found[i]]
     domain = _accessed(state, loop_sref, users, buffer, cache, write)
+    if write:
+        _check_written(state, loop_sref, users, buffer, domain)
     source, target = (cache, buffer) if write else (buffer, cache)
     around = loop_domains(loop_sref)
     realize = _copy_block(source, target, f"{buffer.name}_{memory}", around, domain)
@@ -97,6 +100,25 @@ def _check_written_before(
             "before what it reads",
             block,
             loop,
+        )
+
+
+def _check_written(
+    state: ScheduleState, loop: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer, domain: Sequence[Range]
+) -> None:
+    """Refuses blocks that do not write all of a region: the rest of the copy would hold nothing."""
+    written = [
+        written_region(state.realize_of(user), region, user, loop)
+        for user in users
+        for region in user.stmt.writes
+        if region.buffer is buffer
+    ]
+    if not covers(buffer, written, [IntervalSet(r.min, r.min + r.extent - 1) for r in domain]):
+        raise PrimitiveError(
+            state.mod,
+            f"The blocks under the loop {{0}} are not known to write all of the region {list(domain)} of the buffer "
+            f"{buffer.name}",
+            loop.stmt,
         )
 
 

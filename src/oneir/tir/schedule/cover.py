@@ -58,7 +58,7 @@ def _covered_at(state: ScheduleState, place: StmtSRef, producers: list[StmtSRef]
                 if write.buffer is read.buffer:
                     whole = whole or _writes_all(realize, write, loop_domains(producer.parent, place))
                     if not whole:
-                        written.append(_written(realize, write, producer, place))
+                        written.append(written_region(realize, write, producer, place))
         if whole or not written:
             continue
         if not covers(read.buffer, written, consumed_region(consumer_realize, read, consumer, place)):
@@ -89,7 +89,7 @@ def unbound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
     return [Range.from_min_extent(substitute(r.min, values), substitute(r.extent, values)) for r in region.region]
 
 
-def _written(realize: BlockRealize, region: BufferRegion, sref: StmtSRef, place: StmtSRef) -> Sequence[IntSet]:
+def written_region(realize: BlockRealize, region: BufferRegion, sref: StmtSRef, place: StmtSRef) -> Sequence[IntSet]:
     """What is certainly written while the loops between a block and a place around it run; nothing if not known."""
     domains = loop_domains(sref.parent, place, region.buffer.scope())
     return estimate_region_lower_bound(unbound_region(realize, region), domains, realize.predicate) or ()

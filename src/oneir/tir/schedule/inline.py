@@ -256,7 +256,7 @@ class _InlineConsumer(BufferInliner):
         indices = self._indices(state.realize_of(consumer))
         self.producer_realize = state.realize_of(producer)
         self.values = {} if indices is None else self._invert(indices, self.producer_realize.block)
-        if not self.values and self.consumer.iter_vars:
+        if indices is None or (not self.values and self.consumer.iter_vars):
             raise PrimitiveError(state.mod, REVERSE_INLINE_BODY, self.consumer)
 
     def _indices(self, realize: BlockRealize) -> Array[PrimExpr] | None:

@@ -101,8 +101,9 @@ def _check_whole(state: ScheduleState, block: Block) -> None:
     analyzer, domains = Analyzer(), own_domains(block)
     for region in (*block.reads, *block.writes):
         for r, dim in zip(region.region, region.buffer.shape, strict=True):
-            domain = domains.get(r.min) if isinstance(r.min, Var) else None
-            if domain is not None and not (is_number(domain.min, 0) and analyzer.can_prove_equal(domain.extent, dim)):
+            domain = domains.get(r.min) if isinstance(r.min, Var) else Range.from_min_extent(r.min, r.extent)
+            whole = domain is not None and is_number(domain.min, 0) and analyzer.can_prove_equal(domain.extent, dim)
+            if not whole:
                 raise PrimitiveError(
                     state.mod, f"The block {{0}} accesses a part of the buffer {region.buffer.name} only", block
                 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.int_set import is_infinite
+from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import FloorDiv, IntImm, Mul, PrimExpr, Range, Var, const
@@ -56,6 +57,13 @@ def rolling_buffer(state: ScheduleState, sref: StmtSRef, write_buffer_index: int
             state.mod,
             "rolling_buffer injection is invalid. The block {0} should be tiled so that the lca of the access location "
             f"of the target buffer {region.buffer.name} is a for loop. ",
+            block,
+        )
+    variables = [v.var for v in block.iter_vars[: len(region.region)]]
+    if not all(r.min is var and is_number(r.extent, 1) for r, var in zip(region.region, variables, strict=False)):
+        raise PrimitiveError(
+            state.mod,
+            f"The block {{0}} is expected to write one element of the buffer {region.buffer.name}, at its variables",
             block,
         )
     tile = _tile(state, sref, region, place)
