@@ -9,6 +9,7 @@ from .find_anchor_block import find_anchor_block
 from .oob_checker import OOBChecker
 from .purity import assert_pure_function, is_pure_function
 from .undefined_vars import undefined_vars
+from .verify_gpu_code import verify_gpu_code
 from .verify_memory import verify_memory
 from .verify_ssa import verify_ssa
 from .verify_well_formed import verify_well_formed

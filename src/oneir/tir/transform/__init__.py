@@ -43,6 +43,7 @@ from .lower_tvm_builtin import LowerTVMBuiltin
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI
 from .mark_reductions import MarkReductions
+from .merge_shared_memory_allocations import MergeSharedMemoryAllocations
 from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
