@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from oneir.ir import IRModule
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
 from oneir.tir.analysis import verify_gpu_code
+from oneir.tir.transform import LowerOpaqueBlock
 
 
 @T.prim_func
@@ -58,12 +60,12 @@ def test_a_thread_has_one_extent_in_a_kernel():
 
 def test_virtual_threads():
     @T.prim_func
-    def virtual(A: T.Buffer((16,), "float32")):
-        tx = T.launch_thread("threadIdx.x", 8)
-        vx = T.env_thread("vthread.x")
-        with T.attr(vx, "virtual_thread", 2):
-            A[vx * 8 + tx] = T.float32(0)
+    def loops(A: T.Buffer((16,), "float32")):
+        for vx in T.thread_binding(2, "vthread.x"):
+            for tx in T.thread_binding(8, "threadIdx.x"):
+                A[vx * 8 + tx] = T.float32(0)
 
+    virtual = LowerOpaqueBlock()(IRModule({"main": loops}))["main"]
     assert verify_gpu_code(virtual, {"max_vthread": 2})
     assert not verify_gpu_code(virtual, {"max_vthread": 1})
 
