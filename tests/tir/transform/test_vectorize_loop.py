@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from pass_checks import apply, check, same_numbers, unchanged
 
 import oneir
 from oneir.script import tir as T
+from oneir.testing import interpret
 from oneir.tir.stmt import For, ForKind
 from oneir.tir.transform import VectorizeLoop
 
@@ -151,6 +153,112 @@ def test_sums_into_one_element_stay_serial():
 
     after = apply(VectorizeLoop(), before)
     assert [loop.kind for loop in loops(after)] == [ForKind.SERIAL]
+
+
+def check_lane_by_lane(func, whole: bool):
+    """A vectorized loop gives, natively, what the same loop gives in sequence; `whole`: as one serial loop."""
+    kinds = {loop.kind for loop in loops(apply(VectorizeLoop(), func))}
+    assert kinds == {ForKind.SERIAL}
+    after = apply(VectorizeLoop(), func)
+    if whole:
+        assert isinstance(after.body, For) and after.body.loop_var.name == "v"
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-4, 5, shape).astype("float32") for shape in ((8, 4), (8,), (1,)))
+    serial = oneir.script.from_source(func.script().replace("T.vectorized(", "range("))
+    found, wanted = (b.copy(), c.copy()), (b.copy(), c.copy())
+    oneir.build(func)(a, *found)
+    interpret(serial, a, *wanted)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_reduction_block_over_lanes():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            with T.block("sum"):
+                vv = T.axis.reduce(8, v)
+                with T.init():
+                    C[0] = T.float32(0)
+                C[0] = C[0] + A[vv]
+
+    a, c = np.arange(8, dtype="float32"), np.full(1, np.nan, "float32")
+    oneir.build(func)(a, c)
+    assert c == [28]
+
+
+def test_an_element_that_several_statements_use_makes_the_loop_serial():
+    @T.prim_func
+    def sums_of_rows(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            C[0] = T.float32(0)
+            for k in range(4):
+                C[0] = C[0] + A[v, k]
+            B[v] = C[0]
+
+    @T.prim_func
+    def sums_so_far(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            C[0] = C[0] + A[v, 0]
+            B[v] = C[0]
+
+    @T.prim_func
+    def through_a_variable(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            x: T.float32 = C[0]
+            C[0] = x + A[v, 1]
+            B[v] = x
+
+    @T.prim_func
+    def first_of_the_largest(
+        A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")
+    ):
+        for v in T.vectorized(8):
+            for k in range(4):
+                if A[v, k] > C[0]:
+                    C[0] = A[v, k]
+                    B[0] = T.Cast("float32", v * 4 + k)
+
+    for func in (sums_of_rows, sums_so_far, through_a_variable, first_of_the_largest):
+        check_lane_by_lane(func, whole=True)
+
+
+def test_an_inner_loop_whose_steps_have_an_order_makes_the_loop_serial():
+    @T.prim_func
+    def func(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            for k in range(4):
+                C[0] = C[0] * T.float32(0.5) + A[v, k]
+
+    check_lane_by_lane(func, whole=True)
+
+
+def test_sums_in_an_inner_loop_leave_other_statements_vectors():
+    @T.prim_func
+    def before(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            for k in range(4):
+                C[0] = C[0] + A[v, k]
+            B[v] = B[v] + T.float32(1)
+
+    after = apply(VectorizeLoop(), before)
+    assert [type(s).__name__ for s in after.body.seq] == ["For", "BufferStore"]
+    assert after.body.seq[1].value.dtype == "float32x8"
+
+
+def test_lanes_that_meet_in_an_element_take_turns():
+    @T.prim_func
+    def remainders(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            B[v % 3] = B[v % 3] + A[v, 0]
+
+    @T.prim_func
+    def quotients(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for v in T.vectorized(8):
+            B[v // 3] = B[v // 3] + A[v, 0]
+
+    for func in (remainders, quotients):
+        check_lane_by_lane(func, whole=True)
 
 
 def test_only_the_statement_without_a_vector_form_is_serial():

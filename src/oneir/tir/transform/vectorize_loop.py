@@ -5,7 +5,8 @@
 
 The loop variable becomes a ramp, and everything that depends on it a vector. Under a condition that differs between
 lanes, loads and stores carry it as their predicate. What has no vector form (a call of a C function, a sum into one
-element, an inner loop whose extent differs between lanes) stays a scalar statement in a serial loop over the lanes.
+element, an inner loop whose extent differs between lanes) stays a scalar statement in a serial loop over the lanes. If
+several statements use an element that all lanes share, the whole loop is serial.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ from ..stmt import (
 from ..stmt_functor import substitute
 from .analyzed import IF_THEN_ELSE, reads
 from .pass_base import function_pass
+from .shared_element import lanes_take_turns
 
 MAX_LANES = 128
 """A longer loop is split: vectors of thousands of lanes would take minutes to compile and run no faster."""
@@ -218,6 +220,8 @@ class _Vectorizer(Mapper):
         buffer, indices = self.access(node)
         value = self.visit(node.value)
         if indices and _is_vector(indices[-1]):
+            if not isinstance(indices[-1], Ramp) and reads(node.value, buffer.data):
+                raise _NotVectorizable  # lanes may meet in one element, as in A[i % 3] = A[i % 3] + 1
             return BufferStore(buffer, self.widen(value), indices, self.mask, node.span)
         if _is_vector(value) or self.mask is not None or reads(node.value, buffer.data):
             raise _NotVectorizable
@@ -432,9 +436,11 @@ class _VectorizeLoops(Mapper):
         if node.kind is not ForKind.VECTORIZED:
             return node
         extent = node.extent
+        if self.enabled and isinstance(extent, IntImm) and extent.value == 1:
+            return substitute(node.body, {node.loop_var: node.min})
+        if self.enabled and lanes_take_turns(node):
+            return node.replace(kind=ForKind.SERIAL)
         if self.enabled and isinstance(extent, IntImm):
-            if extent.value == 1:
-                return substitute(node.body, {node.loop_var: node.min})
             if 1 < extent.value <= MAX_LANES:
                 return _Vectorizer(node, extent.value, self.analyzer).visit(node.body)
             if extent.value > MAX_LANES:
