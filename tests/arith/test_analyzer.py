@@ -260,6 +260,14 @@ def test_scopes_nest() -> None:
         assert not known.can_prove(x >= 4) and known.can_prove(x < 8)
 
 
+def test_what_a_condition_says_does_not_stay_because_something_is_bound() -> None:
+    known, n, m, i = arith.Analyzer(), *(e.Var(name, "int32") for name in "nmi")
+    with known.constraint_scope(ops.logical_and(ops.equal(n % 3, 0), m < 4)):
+        known.bind(i, e.Range(0, 4))
+        assert known.can_prove(ops.equal(n % 3, 0)) and known.can_prove(m < 5)
+    assert not known.can_prove(ops.equal(n % 3, 0)) and not known.can_prove(m < 5) and known.can_prove(i < 4)
+
+
 def test_what_is_bound_in_a_scope_stays_bound() -> None:
     known = arith.Analyzer()
     with known.constraint_scope(x < 8):

@@ -312,16 +312,22 @@ class Analyzer:
                     continue
                 self._learn(part)
                 self._forget()
-        return saved
+        learned = (
+            {v: known for v, known in self.bounds.variables.items() if v not in saved[4]},
+            {v: known for v, known in self.modular.variables.items() if v not in saved[5]},
+        )
+        return (*saved, learned)
 
     def _leave(self, saved: tuple[Any, ...]) -> None:
-        changes, bound_memos, memos, lengths, bound_variables, modular_variables = saved
+        changes, bound_memos, memos, lengths, bound_variables, modular_variables, learned = saved
         if changes != self._changes:
-            # What was bound inside stays known outside.
+            # What was bound inside stays known outside; what the condition says does not.
             for variable, bounds in self.bounds.variables.items():
-                bound_variables.setdefault(variable, bounds)
+                if learned[0].get(variable) != bounds:
+                    bound_variables.setdefault(variable, bounds)
             for variable, congruence in self.modular.variables.items():
-                modular_variables.setdefault(variable, congruence)
+                if learned[1].get(variable) != congruence:
+                    modular_variables.setdefault(variable, congruence)
         self.bounds.variables, self.modular.variables = bound_variables, modular_variables
         del self.constraints[lengths[0] :], self.bounds.facts[lengths[1] :], self.prover.facts[lengths[2] :]
         if changes == self._changes:
