@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir import relax, tir
+from oneir import relax, te, tir, topi
 from oneir.dlight.cpu import Contraction, Spatial
 from oneir.relax import op
 from oneir.relax.pipeline import legalize_passes
@@ -90,6 +90,18 @@ def test_contractions_compute_what_plain_loops_do(name):
     inputs = arrays(func)
     new, _ = scheduled(func)
     np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_what_pads_the_result_does_not_follow_tile_by_tile():
+    a, b = te.placeholder((16, 8), "float32", "a"), te.placeholder((8, 48), "float32", "b")
+    padded = topi.nn.pad(topi.nn.relu(topi.matmul(a, b)), (0, 0), (1, 1))
+    func = te.create_prim_func([a, b, padded]).with_attr("global_symbol", "main")
+    inputs = arrays(func)
+    new, rule = scheduled(func)
+    assert rule == "Contraction"
+    found = result(new, inputs)
+    assert found.shape == (17, 49) and not found[16].any() and not found[:, 48].any()
+    np.testing.assert_allclose(found[:16, :48], np.maximum(inputs[0] @ inputs[1], 0), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])

@@ -45,6 +45,9 @@ n = tir.Var("n", "int64")
         (lambda x: topi.flip(x, 0), [(4, 8)], INJECTIVE),
         (lambda x, y: topi.concatenate([x, y], 0), [(4, 8), (2, 8)], INJECTIVE),
         (lambda x: topi.reshape(x, (n * 8,)), [(n, 8)], INJECTIVE),
+        # What reads at the indices that it writes, but has elements more or fewer.
+        (lambda x: topi.nn.pad(x, (0, 0), (0, 1)), [(4, 8)], INJECTIVE),
+        (lambda x: topi.strided_slice(x, [0, 0], [4, 7]), [(4, 8)], INJECTIVE),
         (topi.sum, [(4, 8)], REDUCE),
         (lambda x: topi.max(x, axis=1), [(4, 8)], REDUCE),
         (lambda x: topi.sum(x, axis=-1, keepdims=True), [(n, 8)], REDUCE),

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Var
+from ...ir.structural import structural_equal
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -44,25 +45,46 @@ class Contraction(CPUScheduleRule):
         found = leaves(sch)
         if found is None or not any(map(is_contraction, found)):
             return None
-        inline_elementwise(sch)
-        found = leaves(sch) or []
         info = cpu_info(target)
+        inline_elementwise(sch)
+        sch = round_up(sch, info)
+        found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
         for leaf in found:
-            axes = contraction_axes(leaf) if is_contraction(leaf) else None
-            tile = None if axes is None else register_tile(leaf, axes, info)
-            if axes is not None and tile is not None:
+            plan = plan_of(leaf, info)
+            if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
-                tile_in_registers(sch, leaf, axes, tile, epilogue)
-            elif not _is_tiled(followers.get(id(leaf)), info):
+                tile_in_registers(sch, leaf, *plan, epilogue)
+            elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf)
         return sch
 
 
-def _is_tiled(main: Leaf | None, info: CPUInfo) -> bool:
-    """Whether a block was moved into the tiles of the contraction that it follows."""
-    axes = None if main is None else contraction_axes(main)
-    return main is not None and axes is not None and register_tile(main, axes, info) is not None
+def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
+    """The parts of a contraction's loops and its tile; None for what is none, or has no axis for vectors."""
+    axes = contraction_axes(leaf) if is_contraction(leaf) else None
+    tile = None if axes is None else register_tile(leaf, axes, info)
+    return None if axes is None or tile is None else (axes, tile)
+
+
+def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
+    """A schedule in which the contractions compute whole tiles: rows and columns beyond the end, which nobody reads."""
+    for leaf in leaves(sch) or ():
+        plan = plan_of(leaf, info)
+        if plan is None:
+            continue
+        axes, tile = plan
+        whole = {}
+        for position, factor in ((axes.rows, tile.rows), (axes.vector, tile.vector)):
+            extent = None if position is None else leaf.extents[position]
+            if position is not None and (extent is None or extent % factor):
+                whole[leaf.block.iter_vars[position].var] = factor
+        if whole:
+            accumulator = leaf.block.writes[0].buffer
+            if accumulator in sch.mod["main"].buffer_map.values():
+                sch.cache_write(leaf.handle, 0, "global")
+            sch = Schedule(computing_whole_tiles(sch.mod["main"], leaf.block.name_hint, whole))
+    return sch
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
@@ -141,6 +163,9 @@ def follows(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
         return False
     reads = [load for load in loads(store.value) if load.buffer is result]
     if not reads or not all(_same(load.indices, store.indices) for load in reads):
+        return False
+    # One that pads has elements more, which no tile of the contraction has.
+    if not structural_equal(store.buffer.shape, result.shape):
         return False
     return len(sch.get_consumers(main.handle)) == 1
 

@@ -105,8 +105,8 @@ def access_pattern(store: BufferStore, loads: Sequence[BufferLoad]) -> OpPattern
 
 def _is_elementwise(store: BufferStore, load: BufferLoad) -> bool:
     return len(store.indices) == len(load.indices) and all(
-        a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-        for a, b in zip(store.indices, load.indices, strict=True)
+        (a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)) and _same_extent(m, n)
+        for a, b, m, n in zip(store.indices, load.indices, store.buffer.shape, load.buffer.shape, strict=True)
     )
 
 
@@ -117,9 +117,14 @@ def _is_broadcast(store: BufferStore, load: BufferLoad) -> bool:
             continue
         while position < len(store.indices) and store.indices[position] is not index:
             position += 1
-        if position == len(store.indices):
+        if position == len(store.indices) or not _same_extent(store.buffer.shape[position], extent):
             return False
     return True
+
+
+def _same_extent(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two extents may be the same: padding and slicing at the end read at the indices that they write."""
+    return not isinstance(a, IntImm) or not isinstance(b, IntImm) or a.value == b.value
 
 
 def _is_value(expr: PrimExpr, value: int) -> bool:

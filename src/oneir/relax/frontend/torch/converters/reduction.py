@@ -12,6 +12,8 @@ from ....expr import Expr, const
 from ..dtypes import as_operand, cast, dtype_name, is_float, unified
 from ..importer import Importer, is_tensor
 from ..registry import Refused, converter
+from .indexing import slice_
+from .shape import cat
 from .unary import as_float
 
 
@@ -187,6 +189,21 @@ def cumsum(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
 def cumprod(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
     """The products of the elements up to each one."""
     return g.emit(op.cumprod(x, dim, _scan_dtype(g, x, dtype)))
+
+
+@converter("diff")
+def diff(
+    g: Importer, x: Expr, n: int = 1, dim: int = -1, prepend: Expr | None = None, append: Expr | None = None
+) -> Expr:
+    """The differences of neighbours along a dimension, taken `n` times; whether they differ, of bools."""
+    parts = [part for part in (prepend, x, append) if part is not None]
+    if n > 0 and len(parts) > 1:
+        x = cat(g, parts, dim)
+    for _ in range(n):
+        extent = g.shape(x)[g.axis(x, dim)]
+        after, before = slice_(g, x, dim, 1, extent), slice_(g, x, dim, 0, extent - 1)
+        x = g.emit(op.not_equal(after, before) if g.dtype(x) == "bool" else op.subtract(after, before))
+    return x
 
 
 def _scan_dtype(g: Importer, x: Expr, dtype: Any) -> str | None:
