@@ -60,6 +60,31 @@ def test_a_scalar_gets_a_spatial_axis():
     assert info.dom_kind() == "SRR" and info.dom() == [1, 5, 7]
 
 
+def test_blocks_without_loops_have_no_axes():
+    total, root = blocks_of(schedule_of(lambda a: topi.sqrt(topi.sum(a)), (5, 7)))
+    assert (total.dom_kind(), root.dom_kind()) == ("SRR", "") and root.is_injective()
+
+
+@T.prim_func
+def nested(A: T.Buffer((3, 8, 1), "float32"), B: T.Buffer((3, 8, 1), "float32")):
+    for i in T.thread_binding(3, thread="blockIdx.x"):
+        with T.block("outer"):
+            vi = T.axis.spatial(3, i)
+            T.reads(A[vi, 0:8, 0])
+            T.writes(B[vi, 0:8, 0])
+            for j, k in T.grid(8, 1):
+                with T.block("inner"):
+                    vj, vk = T.axis.remap("SS", [j, k])
+                    T.reads(A[vi, vj, vk])
+                    T.writes(B[vi, vj, vk])
+                    B[vi, vj, vk] = A[vi, vj, vk]
+
+
+def test_blocks_inside_of_blocks_are_what_is_described():
+    (info,) = blocks_of(tir.Schedule(nested))
+    assert repr(info) == 'BlockInfo("inner", "S", [8])'
+
+
 @T.prim_func
 def tiled(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     for i, j in T.grid(2, 4):
@@ -90,6 +115,17 @@ def test_gemv(build, shape, along):
     assert normalize(sch, info) is along
     # Batch, spatial, reduction, group.
     assert [get_extent(sch, loop) for loop in sch.get_loops(info.block_rv)] == [1, 16, 24, 1]
+
+
+def test_gemm():
+    for build, shapes, expected in (
+        (topi.matmul, [(4, 5), (5, 6)], True),
+        (matrix_by_vector, [(16, 24), (24,)], False),
+        (topi.add, [(4, 5), (4, 5)], False),
+    ):
+        sch = schedule_of(build, *shapes)
+        (info,) = blocks_of(sch)
+        assert info.is_gemm(sch) is expected
 
 
 def test_a_product_of_matrices_and_a_sum_are_no_gemv():

@@ -1,64 +1,19 @@
-"""The default schedules for GPUs: the interpreter, which finds races, gets the numbers of the plain loops."""
+"""The default schedules for GPUs of what is no product of matrices."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
+from check_rule import bound, check, made, scopes
 
 from oneir import te, tir, topi
 from oneir.dlight import ApplyDefaultSchedule
-from oneir.dlight.gpu import Fallback, GeneralReduction, Reduction, Transpose
-from oneir.ir import IRModule
+from oneir.dlight.gpu import Fallback, GeneralReduction, Reduction, RMSNorm, Transpose
+from oneir.ir import IRModule, assert_structural_equal
 from oneir.runtime.error import InvalidValue
+from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing import interpret
 
 TARGETS = ["cuda", "metal"]
-
-
-def made(build, *shapes, dtype: str = "float32") -> tir.PrimFunc:
-    inputs = [te.placeholder(shape, dtype, name=f"A{i}") for i, shape in enumerate(shapes)]
-    return te.create_prim_func([*inputs, build(*inputs)])
-
-
-def results(func: tir.PrimFunc) -> np.ndarray:
-    rng = np.random.default_rng(7)
-    arrays = []
-    for param in func.params:
-        buffer = func.buffer_map[param]
-        shape = [d.value for d in buffer.shape if isinstance(d, tir.IntImm)]
-        arrays.append(rng.uniform(0.5, 1.5, shape).astype(str(buffer.dtype)))
-    interpret(func, *arrays, outputs=[len(arrays) - 1])
-    return arrays[-1]
-
-
-def bound(func: tir.PrimFunc) -> dict[str, set[int]]:
-    """The axes of threads, and the extents of the loops on them."""
-    found: dict[str, set[int]] = {}
-
-    def visit(node) -> None:
-        if isinstance(node, tir.For) and node.thread_binding is not None:
-            assert isinstance(node.extent, tir.IntImm)
-            found.setdefault(node.thread_binding.thread_tag, set()).add(node.extent.value)
-
-    tir.stmt_functor.post_order_visit(func.body, visit)
-    return found
-
-
-def scopes(func: tir.PrimFunc) -> set[str]:
-    assert isinstance(func.body, tir.BlockRealize)
-    return {buffer.scope() for buffer in func.body.block.alloc_buffers}
-
-
-def check(rule, func: tir.PrimFunc, target: str) -> tir.PrimFunc:
-    schedule = rule.apply(func, Target(target), False)
-    assert schedule is not None
-    new = schedule.mod["main"]
-    np.testing.assert_allclose(results(new), results(func), rtol=1e-5)
-    threads = bound(new)
-    assert {"blockIdx.x", "threadIdx.x"} <= threads.keys()
-    assert all(len(extents) == 1 for extents in threads.values()), "loops on one axis differ in extent"
-    return new
 
 
 FALLBACK = {
@@ -99,6 +54,75 @@ def test_reduction(name, target):
     check(Reduction(), made(*REDUCTIONS[name]), target)
 
 
+def test_rows_that_are_symbolic():
+    n, m = te.var("n"), te.var("m")
+    check(Reduction(), made(lambda a: topi.sum(a, axis=1), (n, m)), "cuda", n=3, m=37)
+    check(Reduction(), made(lambda a: topi.sum(a, axis=0), (n, m)), "cuda", n=19, m=3)
+    check(Fallback(), made(topi.exp, (n, m)), "metal", n=3, m=5)
+
+
+@T.prim_func
+def unpacked_columns(A: T.Buffer((4, 24), "uint32"), B: T.Buffer((32,), "float32")):
+    """Sums of rows of a matrix of which each element holds the numbers of eight rows."""
+    for i, k in T.grid(32, 24):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + T.Cast("float32", A[vi // 8, vk] & T.uint32(15)) * T.Cast("float32", vi % 8)
+
+
+def test_what_is_unpacked_from_one_element_stays_together():
+    schedule = tir.Schedule(check(Reduction(), unpacked_columns, "cuda", lowered=False))
+    # The blocks of threads, one group of each, the threads that sum, and the rows unpacked from one element.
+    loops = [schedule.get(loop) for loop in schedule.get_loops(schedule.get_block("B"))]
+    assert [str(loop.extent) for loop in loops] == ["4", "1", "16", "8"]
+
+
+@T.prim_func
+def sums(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3,), "float32")):
+    for i, k in T.grid(3, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+
+@T.prim_func
+def sums_by_threads(A: T.Buffer((3, 5), "float32"), B: T.Buffer((3,), "float32")):
+    B_rf = T.alloc_buffer((4, 3), scope="local")
+    for i in T.thread_binding(3, thread="blockIdx.x"):
+        for k_1 in T.thread_binding(
+            4, thread="threadIdx.x", annotations={"pragma_auto_unroll_max_step": 256, "pragma_unroll_explicit": 1}
+        ):
+            with T.block("B_rf_init"):
+                vk_1, v0 = T.axis.remap("SS", [k_1, i])
+                T.reads()
+                T.writes(B_rf[vk_1, v0])
+                B_rf[vk_1, v0] = T.float32(0)
+            for k_0, u in T.grid(2, 1):
+                with T.block("B_rf_update"):
+                    vk_1, v0, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+                    T.where(k_0 * 4 + k_1 < 5)
+                    T.reads(B_rf[vk_1, v0], A[v0, vk_0 * 4 + vk_1])
+                    T.writes(B_rf[vk_1, v0])
+                    B_rf[vk_1, v0] = B_rf[vk_1, v0] + A[v0, vk_0 * 4 + vk_1]
+        for ax1 in range(1):
+            for ax0 in T.thread_binding(4, thread="threadIdx.x"):
+                with T.block("B"):
+                    vk_1, v0 = T.axis.remap("RS", [ax0, i])
+                    T.reads(B_rf[vk_1, v0])
+                    T.writes(B[v0])
+                    with T.init():
+                        B[v0] = T.float32(0)
+                    B[v0] = B[v0] + B_rf[vk_1, v0]
+
+
+def test_sums_before_and_after():
+    assert_structural_equal(check(Reduction(), sums, "cuda"), sums_by_threads.with_attr("global_symbol", "sums"))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_follows_elementwise_is_computed_with_the_sum(axis):
     func = made(lambda a: topi.sqrt(topi.sum(a, axis=axis)), (32, 64))
@@ -133,6 +157,33 @@ def test_transpose(target, shape):
     assert "shared" in scopes(new)
 
 
+def rms(shape, dtype="float32"):
+    """RMS norm in the steps that models have: squares, their sum, the inverse root, the product."""
+    a = te.placeholder(shape, dtype, name="A")
+    w = te.placeholder(shape[-1:], dtype, name="W")
+    k = te.reduce_axis((0, shape[-1]), "k")
+    wide = te.compute(shape, lambda *i: a(*i).astype("float32"), name="wide")
+    square = te.compute(shape, lambda *i: wide(*i) * wide(*i), name="square")
+    total = te.compute(shape[:-1], lambda *i: te.sum(square(*i, k), axis=k), name="total")
+    root = te.compute(shape[:-1], lambda *i: tir.rsqrt(total(*i) / float(shape[-1]) + 1e-5), name="inverse")
+    norm = te.compute(shape, lambda *i: root(*i[:-1]) * wide(*i) * w(i[-1]).astype("float32"), name="norm")
+    return te.create_prim_func([a, w, te.compute(shape, lambda *i: norm(*i).astype(dtype), name="out")])
+
+
+@pytest.mark.parametrize("shape", [(2, 512), (1, 2, 512)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rms_norm(shape, dtype):
+    new = check(RMSNorm(), rms(shape, dtype), "metal", rtol=1e-5 if dtype == "float32" else 1e-3)
+    assert bound(new) == {"blockIdx.x": {2}, "threadIdx.x": {64}}
+    # Rows are in registers, and the inverse roots, which all threads of a row read, in shared memory.
+    assert scopes(new) == {"local", "shared"}
+
+
+def test_a_result_without_axes():
+    new = GeneralReduction().apply(made(lambda a: topi.sqrt(topi.sum(a)), (5, 7)), Target("cuda"), False)
+    assert new is not None and bound(new.mod["main"]) == {"blockIdx.x": {1}, "threadIdx.x": {1}}
+
+
 def test_transpose_of_what_is_computed():
     check(Transpose(), made(lambda a: topi.transpose(topi.exp(a)), (16, 32)), "cuda")
 
@@ -143,6 +194,8 @@ REFUSED = {
     "a maximum is no sum": (Reduction(), (lambda a: topi.max(a, axis=1), (6, 40))),
     "elementwise code has no rows": (GeneralReduction(), FALLBACK["elementwise"]),
     "a sum transposes nothing": (Transpose(), FALLBACK["rows"]),
+    "a row sum is no norm": (RMSNorm(), FALLBACK["rows"]),
+    "a norm with a mean has other steps": (RMSNorm(), GENERAL["layer norm"]),
     "a cube has three axes": (Transpose(), (lambda a: topi.transpose(a, [2, 0, 1]), (3, 4, 5))),
 }
 
@@ -153,7 +206,7 @@ def test_what_a_rule_is_not_for(name):
     assert rule.apply(made(*case), Target("cuda"), False) is None
 
 
-@pytest.mark.parametrize("rule", [Fallback(), Reduction(), GeneralReduction(), Transpose()])
+@pytest.mark.parametrize("rule", [Fallback(), Reduction(), GeneralReduction(), Transpose(), RMSNorm()])
 def test_processors_are_left_alone(rule):
     assert rule.apply(made(*FALLBACK["rows"]), Target("llvm"), False) is None
 

@@ -38,13 +38,15 @@ def _apply(mod: IRModule, rules: tuple[ScheduleRule, ...], ctx: PassContext) -> 
 
 def _scheduled(func: PrimFunc, target: Target, rules: tuple[ScheduleRule, ...]) -> PrimFunc:
     for rule in rules:
-        schedule = rule.apply(func, target, False)
-        if schedule is None:
+        found = rule.apply(func, target, False)
+        if found is None:
             continue
-        if not isinstance(schedule, Schedule):
+        schedules = [found] if isinstance(found, Schedule) else found
+        if len(schedules) != 1:
             raise InvalidValue(
-                f"{type(rule).__name__} gives several schedules of a function; default schedules are one"
+                f"{type(rule).__name__} gives {len(schedules)} schedules of a function; a default schedule is one"
             )
+        (schedule,) = schedules
         new = schedule.mod[schedule.func_working_on or "main"]
         # A schedule works on a function that can be called; its attributes are those that the function had.
         return new.replace(attrs=func.attrs).with_attr(IS_SCHEDULED, True)

@@ -13,7 +13,7 @@ from ..analysis import is_broadcast_epilogue, is_gemv, normalize, normalize_prim
 from ..base.common_schedules import try_inline_contiguous_spatial
 from ..base.sizes import auto_vectorize, get_bytes, get_extent
 from .base import GPUScheduleRule, unroll_explicitly
-from .matrix_vector import Tile, along_rows, is_adreno, is_mali, max_factor, schedule_epilogue
+from .matrix_vector import Tile, all_threads, along_rows, is_adreno, is_mali, max_factor, schedule_epilogue
 
 
 class GEMV(GPUScheduleRule):
@@ -167,11 +167,13 @@ def outer_reduction(
 
     sch.reverse_compute_at(sums, bx, preserve_unit_loops=True)
     tr, c, ts = sch.get_loops(sums)[1:]
+    ts = all_threads(sch, ts, tile.rows)
     sch.reorder(ts, tr, c)
     sch.bind(ts, tile.rows_axis)
     sch.bind(tr, tile.along_axis)
     sch.reverse_compute_at(block, bx, preserve_unit_loops=True)
     tr, ts = sch.get_loops(block)[1:]
+    ts = all_threads(sch, ts, tile.rows)
     sch.reorder(ts, tr)
     sch.bind(ts, tile.rows_axis)
     sch.bind(tr, tile.along_axis)

@@ -22,7 +22,7 @@ from ..analysis import (
 from ..base.common_schedules import try_inline_contiguous_spatial
 from ..base.sizes import auto_vectorize, get_extent
 from .base import GPUScheduleRule
-from .matrix_vector import Tile, along_rows, is_adreno, is_mali, schedule_epilogue
+from .matrix_vector import Tile, all_threads, along_rows, is_adreno, is_mali, schedule_epilogue
 
 
 class LowBatchGEMV(GPUScheduleRule):
@@ -239,10 +239,12 @@ def outer_reduction(
 
     sch.reverse_compute_at(sums, bx, preserve_unit_loops=True)
     tr, c, batch, ts = sch.get_loops(sums)[2:]
+    ts = all_threads(sch, ts, rows)
     sch.reorder(ts, tr, batch, c)
     bind(ts, tr)
     sch.reverse_compute_at(block, bx, preserve_unit_loops=True)
     tr, batch, ts = sch.get_loops(block)[2:]
+    ts = all_threads(sch, ts, rows)
     sch.reorder(batch, ts, tr)
     bind(ts, tr)
     for step in (parts, sums):
@@ -254,6 +256,6 @@ def outer_reduction(
     if is_broadcast_epilogue(sch, block, consumers[0]):
         return None
     sch.reverse_compute_at(consumers[0], bx, preserve_unit_loops=True)
-    sch.bind(sch.get_loops(consumers[0])[3], "threadIdx.x")
+    sch.bind(all_threads(sch, sch.get_loops(consumers[0])[3], rows), "threadIdx.x")
     sch.set_scope(block, 0, "local")
     return sch

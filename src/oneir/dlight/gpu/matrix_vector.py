@@ -150,6 +150,13 @@ def _split_rows(sch: Schedule, tile: Tile, loops: list[LoopRV]) -> tuple[LoopRV,
     return sch.fuse(outer, threads), each
 
 
+def all_threads(sch: Schedule, loop: LoopRV, threads: int) -> LoopRV:
+    """A loop over rows as one of as many iterations as a block has threads, of which some may have nothing to do."""
+    if get_extent(sch, loop) == threads:
+        return loop
+    return sch.fuse(*sch.split(loop, [None, threads]))
+
+
 def schedule_epilogue(
     sch: Schedule, block: BlockRV, epilogue: BlockRV, tile: Tile, bx: LoopRV, batched: bool = False
 ) -> bool:
