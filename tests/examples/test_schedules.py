@@ -84,21 +84,24 @@ def test_packed_panel():
     assert "B_global = T.alloc_buffer((32, 16))" in lowered.script(), "one panel"
 
 
-def test_tensorize_with_vectors():
-    tensorize.check(32, tensorize.vectors)
-    assert "call_extern" not in tensorize.schedule(32, tensorize.vectors).mod.script()
+def test_tensorize_with_llvm_ir():
+    tensorize.check(32, tensorize.LLVM_IR)
+    mod = tensorize.schedule(32, tensorize.LLVM_IR).mod
+    assert mod.script().count("T.call_extern") == 1
+    text = oneir.build(mod).inspect_source("ll-unoptimized")
+    assert text.count("define internal i32 @gemm_16x16x16(") == 1
 
 
 @pytest.mark.skipif(tensorize.COMPILER is None, reason="there is no C compiler")
 def test_tensorize_with_a_c_function():
     tensorize.load_c_function()
     assert hasattr(ctypes.CDLL(None), "gemm_16x16x16")
-    tensorize.check(32, tensorize.call_of_c)
-    assert "gemm_16x16x16" in tensorize.schedule(32, tensorize.call_of_c).mod.script()
+    tensorize.check(32, None)
 
 
 def test_what_is_not_described_is_not_tensorized():
-    tir.TensorIntrin.register("example.gemm_16x16x16", tensorize.description, tensorize.vectors, override=True)
+    description, implementation = tensorize.description, tensorize.implementation
+    tir.TensorIntrin.register("example.gemm_16x16x16", description, implementation, override=True)
     sch = tir.Schedule(tensorize.matmul(32))
     i, _, k = sch.get_loops("C")
     sch.decompose_reduction("C", k)

@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from .error import CompileError, LibraryError
@@ -134,6 +134,29 @@ def compile_ir(
             return machine.emit_object(module)
         except RuntimeError as error:
             raise CompileError(f"LLVM cannot emit an object file for {name}: {error}") from error
+
+
+def link_ir(text: str, imports: Sequence[str]) -> str:
+    """The text of a module of LLVM IR with all of others, which lose their target and are visible inside of it only.
+
+    Raises `CompileError` for what is not LLVM IR, and for two definitions of one name.
+    """
+    with _lock:
+        binding = _binding()
+        context = binding.create_context()
+        module = binding.parse_assembly(text, context=context)
+        for imported in imports:
+            try:
+                part = binding.parse_assembly(imported, context=context)
+                part.triple = part.data_layout = ""
+                functions = [value.name for value in part.functions if not value.is_declaration]
+                variables = [value.name for value in part.global_variables if not value.is_declaration]
+                module.link_in(part)
+            except RuntimeError as error:
+                raise CompileError(_rejected(imported, "pragma_import_llvm", str(error))) from error
+            for value in (*map(module.get_function, functions), *map(module.get_global_variable, variables)):
+                value.linkage = "internal"
+        return str(module)
 
 
 def compile_to_assembly(
@@ -326,6 +349,7 @@ def link(*objects: bytes, what: str = "object code") -> LoadedObject:
     malformed or foreign object and for a symbol that is nowhere.
     """
     defined: set[str] = set()
+    hidden: set[str] = set()
     undefined: set[str] = set()
     for data in objects:
         symbols = read_symbols(data, what)
@@ -334,8 +358,9 @@ def link(*objects: bytes, what: str = "object code") -> LoadedObject:
                 f"{what} is for {symbols.machine}, and this machine is {host_machine()}. Compile it for this machine."
             )
         defined |= symbols.defined
+        hidden |= symbols.hidden
         undefined |= symbols.undefined
-    imports = {name: _resolve(name) for name in undefined - defined}
+    imports = {name: _resolve(name) for name in undefined - defined - hidden}
     missing = sorted(name for name, address in imports.items() if address is None)
     if missing:
         raise LibraryError(

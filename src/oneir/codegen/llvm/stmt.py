@@ -92,7 +92,8 @@ class StmtEmitter(CallEmitter):
     def stmt_LetStmt(self, node: LetStmt) -> None:
         if not self.counts(node.value):
             self.data_variables.add(node.var)
-        value = self.expr(node.value)
+        # What a reduction of several values adds up has a name before it is stored.
+        value = self.updated(node.value) if self.any_order else self.expr(node.value)
         self.define(node.var, value)
         if not is_workspace(node.value):
             self.stmt(node.body)
@@ -118,7 +119,16 @@ class StmtEmitter(CallEmitter):
             self.stmt(node.body)
             self.any_order = outer
         else:
+            if node.attr_key == "pragma_import_llvm":
+                self.import_llvm(node)
             self.stmt(node.body)
+
+    def import_llvm(self, node: AttrStmt) -> None:
+        """Takes a module of LLVM IR along, given as its text."""
+        text = getattr(node.value, "value", None)
+        if not isinstance(text, str):
+            raise CompileError(f"pragma_import_llvm expects LLVM IR as text, found {node.value}{where(node)}")
+        self.w.module.imports[text] = None
 
     def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
         self.stmt(node.body)
@@ -191,16 +201,29 @@ class StmtEmitter(CallEmitter):
         self._scatter(node, index, value, mask)
 
     def accumulated(self, node: BufferStore) -> str:
-        """The value of an update of a reduction. Sums and products of scalars may be formed in any order."""
-        value, dtype = node.value, node.value.dtype
-        if not (dtype.is_float and dtype.is_scalar and isinstance(value, (e.Add, e.Mul))):
-            return self.expr(value)
-        total = value.a
+        """The value of an update of a reduction."""
+        value = node.value
+        total = value.a if isinstance(value, (e.Add, e.Mul, e.Max, e.Min)) else None
         if not isinstance(total, BufferLoad) or total.buffer is not node.buffer:
             return self.expr(value)
         if not all(map(ops.same_expr, total.indices, node.indices)):
             return self.expr(value)
-        return self.binary(type(value), dtype, self.expr(total), self.expr(value.b), "reassoc ")
+        return self.updated(value)
+
+    def updated(self, value: Any) -> str:
+        """A scalar that is updated in any order: LLVM may make vectors of sums and products, and knows extremes."""
+        dtype = value.dtype
+        kinds = (e.Add, e.Mul, e.Max, e.Min)
+        if not (dtype.is_float and dtype.is_scalar and isinstance(value, kinds) and isinstance(value.a, BufferLoad)):
+            return self.expr(value)
+        a, b = self.expr(value.a), self.expr(value.b)
+        if isinstance(value, (e.Add, e.Mul)):
+            return self.binary(type(value), dtype, a, b, "reassoc ")
+        kind, llvm_type = type(value).__name__.lower(), register_type(dtype)
+        function = self.w.module.declare(
+            f"llvm.{kind}imum.{memory_suffix_of(dtype)}", llvm_type, f"{llvm_type}, {llvm_type}"
+        )
+        return self.w.pure(f"call nsz {llvm_type} {function}({llvm_type} {a}, {llvm_type} {b})")
 
     def _scatter(self, node: BufferStore, index: e.PrimExpr, value: str, mask: str | None) -> None:
         """Stores to a vector of indices; where two lanes meet, the later one stays."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...runtime.llvm import link_ir
+
 
 class ModuleText:
     """What the functions of one LLVM module share: declarations, strings and other globals."""
@@ -18,6 +20,8 @@ class ModuleText:
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self.functions: list[str] = []
+        self.imports: dict[str, None] = {}
+        """Texts of modules whose functions are called here, each once."""
         self._count = 0
         self._strings: dict[str, str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -54,7 +58,8 @@ class ModuleText:
     def text(self) -> str:
         """The module."""
         weights = ['!0 = !{!"branch_weights", i32 2000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 2000}']
-        return "\n".join([*self.globals, *self.declarations.values(), *self.functions, *weights]) + "\n"
+        text = "\n".join([*self.globals, *self.declarations.values(), *self.functions, *weights]) + "\n"
+        return link_ir(text, list(self.imports)) if self.imports else text
 
 
 class FunctionWriter:
