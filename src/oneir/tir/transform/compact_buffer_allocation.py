@@ -27,6 +27,7 @@ from ..analysis.detect_buffer_access_lca import variables
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
+from ..schedule.domain import shares_memory
 from ..stmt import (
     AttrStmt,
     Block,
@@ -71,6 +72,7 @@ class _Uses(Visitor):
         self.defined: list[tuple[Var, IntervalSet]] = []
         self.conditions: list[PrimExpr] = []
         self.aligned: dict[Buffer, list[Sequence[int]]] = {}
+        self.threads: dict[Var, str] = {}
 
     # -- what is known where --
 
@@ -88,6 +90,8 @@ class _Uses(Visitor):
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
         self.visit(loop.extent)
+        if loop.thread_binding is not None:
+            self.threads[loop.loop_var] = loop.thread_binding.thread_tag
         self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent), allow_override=True)
         self.define(loop.loop_var, IntervalSet(loop.min, loop.min + loop.extent - 1), loop.body)
 
@@ -189,6 +193,10 @@ class _Uses(Visitor):
         if use.whole:
             return
         domains: dict[Var, Any] = dict(self.defined[use.depth :])
+        if buffer.scope() != "global":
+            # Threads around the allocation that share the memory all use it.
+            around = [(var, values) for var, values in self.defined[: use.depth] if var in self.threads]
+            domains.update(entry for entry in around if shares_memory(buffer.scope(), self.threads[entry[0]]))
         for var in domains:
             domains[var] = self._limited(var, domains[var])
         region = [self._interval(first, last, domains) for first, last in indices]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.dtype import BOOL
-from ...ir.expr import IntImm, Var
+from ...ir.expr import IntImm, Range, Var
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
 from ..buffer import Buffer
@@ -56,9 +56,11 @@ class _LowerOpaque(Mapper):
         """A loop bound to a thread as the attribute that launches it."""
         binding = loop.thread_binding
         assert binding is not None
-        thread = IterVar(None, loop.loop_var, IterVar.ThreadIndex, binding.thread_tag)
+        extent = self.visit(loop.extent)
+        domain = Range.from_min_extent(self.visit(loop.min), extent)
+        thread = IterVar(domain, loop.loop_var, IterVar.ThreadIndex, binding.thread_tag)
         key = "virtual_thread" if binding.thread_tag.startswith("vthread") else "thread_extent"
-        return AttrStmt(thread, key, self.visit(loop.extent), self.visit(loop.body))
+        return AttrStmt(thread, key, extent, self.visit(loop.body))
 
     def _pragmas(self, loop: For, pragmas: dict[str, Any], body: Stmt) -> Stmt:
         for key, value in reversed(pragmas.items()):
