@@ -111,7 +111,8 @@ class Access(ScheduleBase):
 
         T.reads(A[vi - 1, vj])     ->     T.reads(A[vi - 1:vi + 1, vj])
 
-        The annotation "explicit_read_region" or "explicit_write_region" of the block says that it was said.
+        The region must have a range for each dimension. The annotation "explicit_read_region" or
+        "explicit_write_region" of the block says that it was said.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
@@ -127,8 +128,11 @@ class Access(ScheduleBase):
         self.apply(ANNOTATE_BUFFER_ACCESS, [handle, buffer_index, BUFFER_TYPES.index(buf_type), mapped])
 
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
-        """Takes some regions out of what a block says it reads ("read") or writes ("write"). What it does is no longer
-        what it says, so later primitives may go wrong.
+        """Takes some regions out of what a block says it reads ("read") or writes ("write").
+
+        T.reads(A[vi], B[vi])     ->     T.reads(B[vi]), with `unsafe_hide_buffer_access(block, "read", [0])`
+
+        What the block does is no longer what it says, so later primitives may go wrong. The positions must be there.
         """
         indices = [int(i) for i in buf_index_array]
         self.apply(UNSAFE_HIDE_BUFFER_ACCESS, [self._block(block), buf_type, indices])

@@ -56,5 +56,8 @@ class Annotate(ScheduleBase):
         self.apply(ANNOTATE, [block_or_loop, ann_val], [ann_key])
 
     def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
-        """Takes an annotation away. Refuses if there is none of that key."""
+        """Takes an annotation away, which must be there.
+
+        for i in T.serial(8, annotations={"pragma_auto_unroll": 16}): ...     ->     for i in range(8): ...
+        """
         self.apply(UNANNOTATE, [block_or_loop], [ann_key])

@@ -48,7 +48,7 @@ class ScheduleBase(Object):
         self._level = error_render_level
         self._trace: Trace | None = Trace()
         self._symbols: dict[Any, Any] = {}
-        self._random = random.Random(seed)
+        self.seed(-1 if seed is None else seed)
         self._working_on = _default_function(self.state.mod)
 
     @classmethod

@@ -41,7 +41,7 @@ def cache_read(
         place, position = scope, 0
         region = next((r.region for r in scope.stmt.reads if r.buffer is buffer), BufferRegion.full(buffer).region)
         if _leaves(scope.stmt, buffer, region):
-            region = BufferRegion.full(buffer).region
+            region = _clipped(buffer, region)
     # A cache that is filled part by part must have place for all of them.
     whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
@@ -94,6 +94,17 @@ def _leaves(block: Block, buffer: Buffer, region: Sequence[Range]) -> bool:
         if analyzer.can_prove(ops.less(low.min_value, 0)) or analyzer.can_prove(ops.greater_equal(high.max_value, dim)):
             return True
     return False
+
+
+def _clipped(buffer: Buffer, region: Sequence[Range]) -> Array[Range]:
+    """The part of a region that is in the buffer; all of the buffer where that is no constant."""
+    analyzer, ranges = Analyzer(), []
+    for r, dim in zip(region, buffer.shape, strict=True):
+        low = analyzer.simplify(ops.maximum(r.min, 0))
+        extent = analyzer.simplify(ops.subtract(ops.minimum(r.min + r.extent, dim), low))
+        constant = isinstance(low, IntImm) and isinstance(extent, IntImm)
+        ranges.append(Range.from_min_extent(low, extent) if constant else Range(dim))
+    return Array(ranges)
 
 
 def _undeclared(body: Any) -> Any:

@@ -18,7 +18,7 @@ from .base import ScheduleBase
 from .buffers import check_memory
 from .compute_at import top_of
 from .conditions import as_block, scope_root_of
-from .domain import domain_of
+from .domain import end_of
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -45,7 +45,7 @@ def cache_index(state: ScheduleState, sref: StmtSRef, storage_scope: str, cse_th
     regions: list[BufferRegion] = []
     for i, expr in enumerate(exprs):
         used = [own[var] for var in in_order(expr)]
-        buffer = decl_buffer([domain_of(v).extent for v in used], expr.dtype, f"index_var_{i}", scope=storage_scope)
+        buffer = decl_buffer([end_of(v) for v in used], expr.dtype, f"index_var_{i}", scope=storage_scope)
         stage, copy = _stage(expr, used, buffer, f"index_{i}")
         point = [v.var for v in used]
         stages.append(stage)
@@ -136,7 +136,11 @@ class _LookUp(Mapper):
 def _stage(expr: PrimExpr, used: Sequence[IterVar], buffer: Buffer, name: str) -> tuple[Stmt, Block]:
     """Loops that compute an index for all values of its variables."""
     iters = [
-        IterVar(Range.from_min_extent(const(0, v.dtype), domain_of(v).extent), Var(f"v{i}", v.dtype), IterVar.DataPar)
+        IterVar(
+            Range.from_min_extent(const(0, v.dtype), end_of(v)),
+            Var(f"v{i}", v.dtype),
+            IterVar.DataPar,
+        )
         for i, v in enumerate(used)
     ]
     point: list[Any] = [v.var for v in iters]
@@ -146,7 +150,7 @@ def _stage(expr: PrimExpr, used: Sequence[IterVar], buffer: Buffer, name: str) -
     loops = [Var(f"ax{i}", v.dtype) for i, v in enumerate(iters)]
     stmt: Stmt = BlockRealize(loops, IntImm("bool", 1), block)
     for loop, v in reversed(list(zip(loops, iters, strict=True))):
-        stmt = For(loop, const(0, loop.dtype), domain_of(v).extent, ForKind.SERIAL, stmt)
+        stmt = For(loop, const(0, loop.dtype), end_of(v), ForKind.SERIAL, stmt)
     return stmt, block
 
 
@@ -179,6 +183,6 @@ class CacheIndex(ScheduleBase):
                     vi, vj = T.axis.remap("SS", [i, j])
                     B[vi, vj] = A[index_var_0[vi], vj]
 
-        What stands there fewer than `cse_thresh` times is computed where it is.
+        What stands there fewer than `cse_thresh` times is computed where it is. The block must not be the root.
         """
         return self.apply(CACHE_INDEX, [self._block(block)], [storage_scope, cse_thresh])

@@ -535,7 +535,23 @@ class ComputeAt(ScheduleBase):
     ) -> None:
         """Moves a consumer into a loop around its producers: it consumes what one iteration provides.
 
-        The parameters, and what is required, are those of `compute_at` with producers for consumers; the block may be
-        an output.
+            for i, j in T.grid(128, 128):
+                with T.block("B"): ...
+            for i, j in T.grid(128, 128):
+                with T.block("C"): ...
+
+        becomes, with `reverse_compute_at(C, i of B)`,
+
+            for i in range(128):
+                for j in range(128):
+                    with T.block("B"): ...
+                for ax0 in range(128):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, ax0])
+                        ...
+
+        The parameters, and what is required, are those of `compute_at` with producers for consumers. The block may be
+        an output; one iteration of the loop must provide all that the block reads in it, and all iterations together
+        must reach all of the block's.
         """
         self.apply(REVERSE_COMPUTE_AT, [self._block(block), loop], [preserve_unit_loops, index])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Var
+from ...arith import Analyzer
+from ...ir import operators as ops
+from ...ir.expr import IntImm, PrimExpr, Range, Var
 from ..analysis import undefined_vars
 from ..block_scope import StmtSRef
 from ..expr import IterVar, IterVarType
 from ..stmt import Block, For
-from .domain import loops_above, uses
+from .domain import domain_of, loops_above, uses
 from .error import PrimitiveError
 from .state import ScheduleState
 
@@ -160,6 +162,23 @@ def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
             "own scope",
             block,
         )
+
+
+def check_runs_everywhere(state: ScheduleState, sref: StmtSRef) -> None:
+    """Refuses a block whose condition keeps it from running for some values of its variables."""
+    realize = state.realize_of(sref)
+    analyzer = Analyzer()
+    for loop in loops_above(sref.parent):
+        analyzer.bind(loop.stmt.loop_var, Range.from_min_extent(loop.stmt.min, loop.stmt.extent))
+    known: PrimExpr = IntImm("bool", 1)
+    for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        domain = domain_of(v)
+        known = ops.logical_and(known, ops.less(value, domain.min + domain.extent))
+    with analyzer.constraint_scope(known):
+        if not analyzer.can_prove(realize.predicate):
+            raise PrimitiveError(
+                state.mod, f"The block {{0}} runs only where {realize.predicate}, not everywhere", realize.block
+            )
 
 
 def as_loop(state: ScheduleState, sref: StmtSRef) -> For:

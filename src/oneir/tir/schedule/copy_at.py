@@ -238,7 +238,22 @@ class CopyAt(ScheduleBase):
     def write_at(
         self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str
     ) -> BlockRV:
-        """Copies what blocks wrote of a buffer in each iteration of a loop, as `read_at` does before it is read."""
+        """Copies what blocks wrote of a buffer in each iteration of a loop, by one block that is annotated "auto_copy".
+
+            for i in range(8):
+                for j in range(16):
+                    with T.block("B"): ...  # writes B_local
+                with T.block("B_local"):
+                    v0 = T.axis.spatial(8, i)
+                    T.reads(B_local[v0, 0:16])
+                    T.writes(B[v0, 0:16])
+                    T.block_attr({"auto_copy": True})
+                    for ax0, ax1 in T.grid(1, 16):
+                        B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
+
+        Returns the copy. The blocks must write all of the region; the buffer must not be read in the loop after it is
+        last written, nor what was there before the iteration.
+        """
         handle = self._block(block)
         index = buffer_index(self.get(handle), write_buffer_index, write=True)
         return self.apply(WRITE_AT, [loop, handle], [index, storage_scope])[0]

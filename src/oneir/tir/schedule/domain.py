@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...arith import IterMapLevel, detect_iter_map
+from ...arith import Analyzer, IterMapLevel, detect_iter_map
 from ...arith.iter_map import is_number
 from ...ir.expr import Cast, IntImm, PrimExpr, Range, Var
 from ..block_scope import StmtSRef
@@ -103,6 +103,12 @@ def domain_of(iter_var: IterVar) -> Range:
     """The range of a block's variable."""
     assert iter_var.dom is not None, "variables of blocks have ranges"
     return iter_var.dom
+
+
+def end_of(iter_var: IterVar) -> PrimExpr:
+    """Where the range of a block's variable ends."""
+    domain = domain_of(iter_var)
+    return Analyzer().simplify(domain.min + domain.extent)
 
 
 def own_domains(block: Block) -> dict[Var, Range]:

@@ -381,8 +381,23 @@ class Inline(ScheduleBase):
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
         """Puts what a block makes of its input in the place where its only producer stores it.
 
-        The example of `compute_inline` is also one of `reverse_compute_inline("C")`, with the block B left. Where the
-        block has fewer iterations than the producer, the producer gets a condition.
+            for i in range(128):
+                with T.block("B"):
+                    vi = T.axis.spatial(128, i)
+                    B[vi] = A[vi] * 2.0
+            for i in range(128):
+                with T.block("C"):
+                    vi = T.axis.spatial(128, i)
+                    C[vi] = B[vi] + 1.0
+
+        becomes, with the block C,
+
+            for i in range(128):
+                with T.block("B"):
+                    vi = T.axis.spatial(128, i)
+                    C[vi] = A[vi] * 2.0 + 1.0
+
+        Where the block has fewer iterations than the producer, the producer gets a condition.
 
         The block must be complete, have no init and no predicate, and read what one complete block with no other
         consumer writes, at indices from which its variables follow. The scope must be a stage pipeline.

@@ -441,6 +441,8 @@ class Layout(ScheduleBase):
         """Says between which axes a buffer stays apart when it is flattened.
 
         B = T.alloc_buffer((128, 128))     ->     B = T.alloc_buffer((128, 128), axis_separators=[1])
+
+        Separators are positions of axes in increasing order.
         """
         handle = self._block(block)
         index, kind = buffer_access(self.get(handle), buffer)

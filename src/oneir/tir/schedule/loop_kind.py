@@ -97,6 +97,9 @@ class LoopKind(ScheduleBase):
         """Runs the iterations in parallel.
 
         for i in range(128): ...     ->     for i in T.parallel(128): ...
+
+        The scope must be a stage pipeline; every block below must be complete or a reduction, with affine values, and
+        none may reduce over the loop.
         """
         self.apply(PARALLEL, [loop])
 
@@ -104,6 +107,8 @@ class LoopKind(ScheduleBase):
         """Runs all iterations at once, as a vector.
 
         for i in range(8): ...     ->     for i in T.vectorized(8): ...
+
+        What is required is what `parallel` requires.
         """
         self.apply(VECTORIZE, [loop])
 
@@ -111,6 +116,8 @@ class LoopKind(ScheduleBase):
         """Gives each iteration a thread of an axis: "blockIdx.x", "threadIdx.x", "vthread.x", ...
 
         for i in range(128): ...     ->     for i in T.thread_binding(128, thread="threadIdx.x"): ...
+
+        What is required is what `parallel` requires, but a block may reduce over "threadIdx".
         """
         self.apply(BIND, [loop], [thread_axis])
 
@@ -118,5 +125,7 @@ class LoopKind(ScheduleBase):
         """Writes the iterations out, one after the other.
 
         for i in range(4): ...     ->     for i in T.unroll(4): ...
+
+        Any loop can be unrolled.
         """
         self.apply(UNROLL, [loop])

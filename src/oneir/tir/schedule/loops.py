@@ -313,6 +313,8 @@ class Loops(ScheduleBase):
         """Adds a loop of one iteration around a loop or a block. Returns it.
 
         for i in range(8): ...     ->     for u in range(1): for i in range(8): ...
+
+        Nothing can stand around the root block.
         """
         return self.apply(ADD_UNIT_LOOP, [block_or_loop])[0]
 
@@ -357,6 +359,7 @@ class Loops(ScheduleBase):
                         with T.block("B_i1"):
                             vi = T.axis.spatial((2, 128), i1)
 
-        One factor may be None. The loop must start at 0, and have neither annotations nor a thread.
+        One factor may be None: it takes what the others leave, which must be something. The loop must start at 0, have
+        neither annotations nor a thread, and no block may reduce over it.
         """
         return self.apply(LOOP_PARTITION, [loop, *factors], [preserve_unit_iters])

@@ -17,7 +17,7 @@ from ..op import if_then_else
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect
-from .conditions import as_block, check_self_contained, scope_root_of, variables_of
+from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of, variables_of
 from .domain import domain_of, own_domains
 from .edit import BlockEdit, as_list
 from .error import PrimitiveError
@@ -63,6 +63,7 @@ def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: list[int]) -> None
     _check_einsum(state, block)
     _check_whole(state, block)
     check_self_contained(state, sref)
+    check_runs_everywhere(state, sref)
     position = position_of_chain(state, sref, scope)
     extents = _padded_extents(state, realize, padding)
     loops: dict[Var, PrimExpr] = {

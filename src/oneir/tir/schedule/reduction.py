@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...arith import Analyzer
 from ...arith.constraint import conjuncts
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
@@ -147,6 +148,7 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
     realize = state.realize_of(sref)
     loops = list(loops_above(sref.parent))[::-1]
     reduced = _check_loops(state, realize, loops, loop_sref)
+    _check_reached(state, realize, loop, [outer.stmt for outer in loops], reduced)
     reduction = reduction_of(state, block)
     axis = _factor_axis(state, reduction.buffers[0], factor_axis)
     partial = [_partial_buffer(buffer, axis, loop.extent) for buffer in reduction.buffers]
@@ -215,6 +217,24 @@ def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[St
                 loop,
             )
     return reduced
+
+
+def _check_reached(
+    state: ScheduleState, realize: BlockRealize, loop: For, loops: Sequence[For], reduced: set[Var]
+) -> None:
+    """Refuses a loop with an iteration in which the block never runs, so that nothing would be there to reduce."""
+    analyzer = Analyzer()
+    last = loop.min + loop.extent - 1
+    first = {outer.loop_var: outer.min for outer in loops if outer.loop_var in reduced and outer is not loop}
+    for part in conjuncts(realize.predicate):
+        reached = analyzer.simplify(substitute(part, {**first, loop.loop_var: last}))
+        if uses(part, {loop.loop_var}) is not None and is_number(reached, 0):
+            raise PrimitiveError(
+                state.mod,
+                f"The block {{1}} does not run in all iterations of the loop {{0}}: {part}",
+                loop,
+                realize.block,
+            )
 
 
 def _factor_axis(state: ScheduleState, buffer: Buffer, axis: int) -> int:
@@ -338,7 +358,7 @@ def _second_step(
         reduction.start(reduction.buffers, indices),
         annotations=block.annotations,
     )
-    return BlockRealize(values, IntImm("bool", 1), new)
+    return BlockRealize(values, init_condition(realize)[0], new)
 
 
 def _under_loops(realize: BlockRealize, loops: Sequence[For]) -> Stmt:

@@ -20,8 +20,8 @@ from ..stmt_functor import post_order_visit, substitute
 from .base import ScheduleBase
 from .buffers import buffer_index, check_memory, in_memory, nth_region
 from .cache import check_overwrites, only_writer, place_before_readers, readers_of
-from .conditions import as_block, check_self_contained, scope_root_of, variables_of
-from .domain import domain_of, loops_above, own_domains, uses
+from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of, variables_of
+from .domain import domain_of, end_of, loops_above, own_domains, uses
 from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
 from .inline import same_indices
@@ -104,6 +104,8 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
     scope = scope_root_of(state, sref, stage_pipeline=True)
     check_overwrites(state, block, buffer)
     check_self_contained(state, sref)
+    if write:
+        check_runs_everywhere(state, sref)
     analyzer = Analyzer()
     for v in block.iter_vars:
         analyzer.bind(v.var, domain_of(v))
@@ -111,7 +113,7 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
     _check_in_bounds(state, block, buffer, indices, analyzer)
     used = variables_of(*indices)
     covered = [v for v in block.iter_vars if v.var in used]
-    cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [_end(v) for v in covered])
+    cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [end_of(v) for v in covered])
     source, target = (cache, buffer) if write else (buffer, cache)
     stage, copy = _reindex_stage(covered, indices, source, target, write)
     position = position_of_chain(state, sref, scope) + (1 if write else 0)
@@ -135,12 +137,6 @@ def _check_in_bounds(
                 "iterations",
                 block,
             )
-
-
-def _end(iter_var: IterVar) -> PrimExpr:
-    """Where the range of a variable ends."""
-    domain = domain_of(iter_var)
-    return Analyzer().simplify(domain.min + domain.extent)
 
 
 def position_of_chain(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> int:
@@ -256,7 +252,7 @@ def _reindex_cache(
         analyzer.bind(v.var, domain_of(v))
     _check_in_bounds(state, block, buffer, [r.min for r in region.region], analyzer)
     point = index_map.map_indices(variables)
-    shape = index_map.map_shape([_end(v) for v in block.iter_vars])
+    shape = index_map.map_shape([end_of(v) for v in block.iter_vars])
     cache = in_memory(buffer, storage_scope, shape=shape)
     outside = [r.min for r in region.region]
     stage, copy = _loop_stage(state, sref, place, buffer, outside, cache, point, write)

@@ -142,5 +142,7 @@ class Reorder(ScheduleBase):
         """Puts the variables of a block in another order: the one that was `new_order[0]`-th comes first.
 
         vi, vj, vk = T.axis.remap("SSR", [i, j, k])     ->     vj, vk, vi = T.axis.remap("SRS", [j, k, i])
+
+        The new order must be a permutation of the positions.
         """
         self.apply(REORDER_BLOCK_ITER_VAR, [block], [[int(i) for i in new_order]])

@@ -125,7 +125,7 @@ class Storage(ScheduleBase):
     ) -> None:
         """Lets the stride of an axis of what a block writes be k * factor + offset, by an annotation of the block.
 
-        T.block_attr({"buffer_dim_align": [[0, axis, factor, offset]]})
+        with T.block("B"): ...     ->     with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 1, 16, 1]]}); ...
 
         A block of the function must allocate the buffer, and only this one write it.
         """
