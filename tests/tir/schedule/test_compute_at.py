@@ -206,3 +206,21 @@ def test_refusals(func, transform, message):
     with pytest.raises(ScheduleError) as error:
         transform(Schedule(func))
     assert message in str(error.value)
+
+
+def test_indices_converted_to_another_dtype_are_not_inverted():
+    @T.prim_func
+    def converted(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        B = T.alloc_buffer((8,), "float32")
+        for i in range(8):
+            with T.block("B"):
+                v = T.axis.spatial(8, i)
+                B[v] = A[v]
+        for i in T.serial(T.int64(8)):
+            with T.block("C"):
+                v = T.axis.spatial(T.int64(8), i)
+                C[v] = B[T.Cast("int32", v)]
+
+    sch = Schedule(converted)
+    with pytest.raises(ScheduleError, match="be worked out"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])

@@ -120,13 +120,14 @@ def _check_all_iterations(
         whole = domain_of(v)
         first: Any = analyzer.int_set(domain.min_value, loops)
         last: Any = analyzer.int_set(domain.max_value, loops)
-        if analyzer.can_prove(ops.greater(first.min_value, whole.min)) or analyzer.can_prove(
-            ops.less(last.max_value, whole.min + whole.extent - 1)
+        low, high = first.min_value, last.max_value
+        if (not is_infinite(low) and analyzer.can_prove(ops.greater(low, whole.min))) or (
+            not is_infinite(high) and analyzer.can_prove(ops.less(high, whole.min + whole.extent - 1))
         ):
             raise PrimitiveError(
                 state.mod,
                 f"The loops do not reach all iterations of the block {{0}}: of {v.var.name} in {whole}, they reach "
-                f"{first.min_value} to {last.max_value}",
+                f"{low} to {high}",
                 block,
             )
 
@@ -401,7 +402,7 @@ def _invert_axis(
     expr: Any = low
     if isinstance(low, Mul) and expr.b in domains:
         expr = Mul(expr.b, expr.a)
-    var, factor = (expr, None) if isinstance(expr, Var) else (expr.a, expr.b)
+    var, factor = (expr.a, expr.b) if isinstance(expr, (Mul, FloorDiv, FloorMod)) else (expr, None)
     if isinstance(var, Var) and var in domains:
         if factor is None:
             add(var, lambda end: end, lambda end: end)
