@@ -148,12 +148,13 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
     realize = state.realize_of(sref)
     loops = list(loops_above(sref.parent))[::-1]
     reduced = _check_loops(state, realize, loops, loop_sref)
-    _check_reached(state, realize, loop, [outer.stmt for outer in loops], reduced)
     reduction = reduction_of(state, block)
     axis = _factor_axis(state, reduction.buffers[0], factor_axis)
     partial = [_partial_buffer(buffer, axis, loop.extent) for buffer in reduction.buffers]
     first = _first_step(realize, loop, [outer.stmt for outer in loops], reduction, partial, axis)
     second = _second_step(realize, loop, reduction, partial, axis)
+    reached = _reached(realize, loop, [outer.stmt for outer in loops], reduced)
+    second = second.replace(predicate=ops.logical_and(second.predicate, reached))
     nest = _under_loops(first, [outer.stmt for outer in loops])
     old: Block = scope.stmt
     rest = _Shortened({outer.stmt for outer in loops}, reduced, loop, realize, second).visit(loops[0].stmt)
@@ -219,22 +220,19 @@ def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[St
     return reduced
 
 
-def _check_reached(
-    state: ScheduleState, realize: BlockRealize, loop: For, loops: Sequence[For], reduced: set[Var]
-) -> None:
-    """Refuses a loop with an iteration in which the block never runs, so that nothing would be there to reduce."""
+def _reached(realize: BlockRealize, loop: For, loops: Sequence[For], reduced: set[Var]) -> PrimExpr:
+    """The condition under which the block runs in an iteration of a loop; it is left out unless the last one is known
+    not to be reached.
+    """
     analyzer = Analyzer()
-    last = loop.min + loop.extent - 1
     first = {outer.loop_var: outer.min for outer in loops if outer.loop_var in reduced and outer is not loop}
+    condition: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
-        reached = analyzer.simplify(substitute(part, {**first, loop.loop_var: last}))
-        if uses(part, {loop.loop_var}) is not None and is_number(reached, 0):
-            raise PrimitiveError(
-                state.mod,
-                f"The block {{1}} does not run in all iterations of the loop {{0}}: {part}",
-                loop,
-                realize.block,
-            )
+        if uses(part, {loop.loop_var}) is not None:
+            reached = analyzer.simplify(substitute(part, first))
+            if is_number(analyzer.simplify(substitute(reached, {loop.loop_var: loop.min + loop.extent - 1})), 0):
+                condition = ops.logical_and(condition, reached)
+    return condition
 
 
 def _factor_axis(state: ScheduleState, buffer: Buffer, axis: int) -> int:
