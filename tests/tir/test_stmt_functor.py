@@ -76,6 +76,16 @@ def test_a_renewed_function_is_equal_and_shares_nothing():
     assert [p.name for p in new.params] == [p.name for p in blur.params]
 
 
+def test_a_renewed_buffer_may_use_an_extent_that_a_later_one_defines():
+    n = Var("n", "int64")
+    rows, matrix = tir.decl_buffer((n * 16, 32), name="rows"), tir.decl_buffer((n, 16, 32), name="matrix")
+    params = [Var("a", "handle"), Var("b", "handle")]
+    func = tir.PrimFunc(params, tir.Evaluate(n), buffer_map=dict(zip(params, (rows, matrix), strict=True)))
+    new = renew_defs(func)
+    (flat, whole), used = (new.buffer_map[p] for p in new.params), new.body.value
+    assert used is whole.shape[0] is not n and structural_equal(flat.shape[0], used * 16)
+
+
 def test_a_renewed_statement_keeps_what_it_does_not_define():
     i = Var("i", "int32")
     loop = tir.For(i, 0, x, tir.ForKind.SERIAL, tir.Evaluate(i + x))

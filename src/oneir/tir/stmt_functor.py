@@ -155,10 +155,10 @@ def renew_defs(func: Any) -> Any:
     """A copy of a function that shares no variable and no buffer with it."""
     mapper = RenewDefs()
     params = Array(mapper.renew(p) for p in func.params)
-    buffers = {}
-    for param, buffer in func.buffer_map.items():
+    # A buffer may use variables that one after it defines.
+    for buffer in func.buffer_map.values():
         for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             if isinstance(expr, Var) and expr not in mapper.new_vars:
                 mapper.renew(expr)
-        buffers[mapper.new_vars[param]] = mapper.renew_buffer(buffer)
+    buffers = {mapper.new_vars[param]: mapper.renew_buffer(buffer) for param, buffer in func.buffer_map.items()}
     return func.replace(params=params, buffer_map=buffers, body=mapper(func.body))
