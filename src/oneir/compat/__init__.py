@@ -27,6 +27,7 @@ class CompatError(OneIRError, ImportError):
 
 # Modules whose names a larger one of ours has.
 _MERGED = {
+    "dlight.base.utils": "dlight.base.sizes",
     "driver.build_module": "driver",
     "runtime._tensor": "runtime.tensor",
     "runtime.ndarray": "nd",
