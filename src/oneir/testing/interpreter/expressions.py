@@ -308,8 +308,11 @@ class Evaluator:
                     )
         return index
 
-    def touch(self, buffer: Buffer, memory: Memory, offset: int, node: Any) -> None:
-        """Records one access; one that conflicts with another iteration's or thread's is refused."""
+    def touch(self, buffer: Buffer, memory: Memory, offset: int, node: Any, changes: bool = True) -> None:
+        """Records one access; one that conflicts with another iteration's or thread's is refused.
+
+        Virtual threads of one thread may all write the same value: the statement will run once.
+        """
         place, writes = self.place, not isinstance(node, BufferLoad)
         if self.reduced and buffer in self.reduced:
             hidden = self.reduced[buffer]
@@ -319,6 +322,8 @@ class Evaluator:
             earlier, kind, other = found
             depth = divergence(earlier, place)
             region, i = earlier[depth]
+            if region.members == "virtual threads" and not changes:
+                return
             j = place[depth][1]
             raise Violation(
                 f"race: one element of `{buffer.name}` is {kind} by iteration {i} "
@@ -362,9 +367,10 @@ class Evaluator:
         for lane, offset in enumerate(offsets):
             if offset < 0:
                 continue
-            memory.write(layout.element, offset, lanes[lane])
             if self.check and self.place:
-                self.touch(buffer, memory, offset, node)
+                held = memory.holds_value(layout.element, offset)
+                self.touch(buffer, memory, offset, node, not held or memory.read(layout.element, offset) != lanes[lane])
+            memory.write(layout.element, offset, lanes[lane])
             error = self.arithmetic.error_of(value, lane)
             if error is not None:
                 memory.errors[offset] = error

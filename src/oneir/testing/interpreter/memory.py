@@ -32,7 +32,7 @@ class Violation(Exception):
 
 class Region:
     """One run of a concurrent loop, over `loop_var` where it has one; `name` says which, `members` what is concurrent:
-    iterations, threads of a block, or blocks of a kernel.
+    iterations, threads or virtual threads of a block, or blocks of a kernel.
     """
 
     __slots__ = ("loop_var", "members", "name", "renewed")
@@ -57,7 +57,7 @@ class Region:
         """What orders two accesses to memory of a scope."""
         if self.members == "blocks":
             return "no barrier orders thread blocks: give each block elements of its own, or make two kernels"
-        if self.members == "iterations":
+        if self.members in ("iterations", "virtual threads"):
             return "give each iteration elements of its own, or make the loop serial"
         if both_write:
             return "give each thread an element of its own, or let one thread write (`if threadIdx.x == 0`)"

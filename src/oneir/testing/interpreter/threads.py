@@ -156,9 +156,9 @@ def run_bound_loop(run: Execution, loop: s.For) -> Iterator[list[Arrival]]:
     if not run.coordinates:
         run.shared = {}
     kinds = {"threadIdx": "threads", "blockIdx": "blocks"}
-    region = Region(f"the loop `{var.name}` bound to {tag}", var, kinds.get(tag.split(".")[0], "iterations"))
+    region = Region(f"the loop `{var.name}` bound to {tag}", var, kinds.get(tag.split(".")[0], "virtual threads"))
     outer, place = run.coordinates, run.place
-    if not tag.startswith("threadIdx"):
+    if tag.startswith("blockIdx"):
         for i in range(extent):
             run.coordinates = {**outer, tag: i}
             run.place = (*run.place[: len(place)], (region, i))
@@ -171,7 +171,7 @@ def run_bound_loop(run: Execution, loop: s.For) -> Iterator[list[Arrival]]:
         thread.coordinates, thread.place = {**outer, tag: i}, (*place, (region, i))
         thread.loops.append(var)
         members.append((thread, _iteration(thread, loop, begin + i)))
-    outermost = not any(t.startswith("threadIdx") for t in outer)
+    outermost = all(t.startswith("blockIdx") for t in outer)
     yield from run_threads(run, members, region, outermost)
 
 

@@ -33,6 +33,7 @@ from ..stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    SeqStmt,
     Stmt,
     While,
     flat_seq,
@@ -153,6 +154,10 @@ class _Replicate(Mapper):
             return For(var, 0, self.count, ForKind.SERIAL, renew_stmt(fold_in(body, {self.thread: var})))
         values = (const(i, self.thread.dtype) for i in range(self.count))
         return flat_seq([renew_stmt(fold_in(body, {self.thread: value})) for value in values])
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        new = self.generic_visit(node)
+        return node if new is node else flat_seq(new.seq)
 
     def visit_Evaluate(self, node: Evaluate) -> Any:
         return self.deciding(node, node)
