@@ -139,3 +139,33 @@ def padded_conv(A: T.Buffer((6, 4), "float32"), W: T.Buffer((3, 3), "float32"), 
         with T.block("R"):
             vi, vj = T.axis.remap("SS", [i, j])
             R[vi, vj] = T.max(C[vi, vj], T.float32(0))
+
+
+@T.prim_func
+def symbolic_chain(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, T.int64(8)), "float32")
+    C = T.match_buffer(c, (n, T.int64(8)), "float32")
+    B = T.alloc_buffer((n, T.int64(8)), "float32")
+    for i, j in T.grid(n, T.int64(8)):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(n, T.int64(8)):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+
+@T.prim_func
+def symbolic_matmul(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, T.int64(6)), "float32")
+    B = T.match_buffer(b, (T.int64(6), T.int64(5)), "float32")
+    C = T.match_buffer(c, (n, T.int64(5)), "float32")
+    for i, j, k in T.grid(n, T.int64(5), T.int64(6)):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]

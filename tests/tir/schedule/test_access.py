@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, matmul
+from schedule_programs import chain, matmul, pooling, symbolic
 
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
@@ -93,3 +93,124 @@ def test_refusals():
         sch.unsafe_hide_buffer_access("B", "both", [0])
     with pytest.raises(ScheduleError, match="integers between 0 and 0, got 4 instead"):
         sch.unsafe_hide_buffer_access("B", "read", [4])
+
+
+def test_write_at_copies_a_row_at_a_time():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8), "float32")
+        C_local = T.alloc_buffer((16, 8), "float32", scope="local")
+        for i, j in T.grid(16, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i in range(16):
+            for j in range(8):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C_local[vi, vj] = B[vi, vj] + T.float32(1)
+            with T.block("C_local"):
+                v0 = T.axis.spatial(16, i)
+                T.reads(C_local[v0, 0:8])
+                T.writes(C[v0, 0:8])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(1, 8):
+                    C[v0 + ax0, ax1] = C_local[v0 + ax0, ax1]
+
+    check_schedule(chain, expected, lambda sch: sch.write_at(sch.get_loops("C")[0], "C", "C", "local"))
+
+
+def test_read_at_and_write_at_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        A_shared = T.alloc_buffer((n, T.int64(8)), scope="shared")
+        B_local = T.alloc_buffer((n, T.int64(8)), scope="local")
+        for i in range(n):
+            with T.block("A_shared"):
+                v0 = T.axis.spatial(n, i)
+                T.reads(A[v0, T.int64(0) : T.int64(8)])
+                T.writes(A_shared[v0, T.int64(0) : T.int64(8)])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(T.int64(1), T.int64(8)):
+                    A_shared[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+            for j in range(T.int64(8)):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B_local[vi, vj] = A_shared[vi, vj] + T.float32(1)
+            with T.block("B_local"):
+                v0 = T.axis.spatial(n, i)
+                T.reads(B_local[v0, T.int64(0) : T.int64(8)])
+                T.writes(B[v0, T.int64(0) : T.int64(8)])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(T.int64(1), T.int64(8)):
+                    B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
+
+    def transform(sch):
+        i, _ = sch.get_loops("B")
+        sch.read_at(i, "B", "A", "shared")
+        sch.write_at(i, "B", "B", "local")
+
+    check_schedule(symbolic, expected, transform)
+
+
+def test_read_at_leaves_out_what_is_not_there():
+    def transform(sch):
+        outer, _ = sch.split(sch.get_loops("B")[0], [None, 5])
+        sch.read_at(outer, "B", 0, "local")
+
+    text = check_schedule(chain, None, transform).mod["main"].script()
+    assert "if v0 * 5 + ax0 < 16:" in text
+    text = (
+        check_schedule(pooling, None, lambda sch: sch.read_at(sch.get_loops("P")[1], "P", 0, "local"))
+        .mod["main"]
+        .script()
+    )
+    assert "if 0 <= v1 - 1 + ax1 and v1 - 1 + ax1 < 6" in text
+
+
+def test_write_at_refuses_what_is_not_written():
+    @T.prim_func
+    def even(A: T.Buffer((8,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi * 2] = A[vi]
+
+    def refused(func, transform):
+        with pytest.raises(ScheduleError) as error:
+            transform(Schedule(func, error_render_level="fast"))
+        return str(error.value)
+
+    message = refused(even, lambda sch: sch.write_at(sch.split(sch.get_loops("B")[0], [2, 4])[0], "B", 0, "local"))
+    assert "The blocks under the loop tir.For#0 are not known to write all of the region" in message
+
+    def after_its_init(sch):
+        sch.decompose_reduction("C", sch.get_loops("C")[0])
+        sch.write_at(sch.get_loops("C_update")[0], "C_update", 0, "local")
+
+    assert "reads the buffer C that it writes, and the loop tir.For#1 does not write before" in refused(
+        matmul, after_its_init
+    )
+
+
+def test_annotate_buffer_access_symbolic():
+    def transform(sch):
+        sch.annotate_buffer_access("B", 0, "write", lambda vi, vj: ((vi, vi + 1), (vj, vj + 1)))
+        sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi, vi + 1), (T.int64(0), T.int64(8))))
+
+    text = check_schedule(symbolic, None, transform).mod["main"].script()
+    assert "T.reads(A[vi, T.int64(0):T.int64(8)])" in text and "T.writes(B[vi, vj])" in text
+    assert 'T.block_attr({"explicit_read_region": [0], "explicit_write_region": [0]})' in text
+
+
+def test_unsafe_hide_buffer_access_of_all_reads():
+    def transform(sch):
+        sch.unsafe_hide_buffer_access("C", "read", [0, 1])
+        sch.unsafe_hide_buffer_access("C", "write", [])
+        block = sch.get(sch.get_block("C"))
+        assert not block.reads and len(block.writes) == 1
+
+    check_schedule(matmul, None, transform, numbers=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, diamond, matmul, symbolic
+from schedule_programs import chain, diamond, matmul, symbolic, symbolic_chain
 
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
@@ -304,3 +304,141 @@ def test_cache_index():
     check_schedule(chain, chain, lambda sch: sch.cache_index("B", "global"))
     with pytest.raises(InvalidValue, match="'cupboard' is no storage scope"):
         Schedule(before).cache_index("B", "cupboard")
+
+
+def test_cache_write_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        B_local = T.alloc_buffer((n, T.int64(8)), scope="local")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vi, vj] = A[vi, vj] + T.float32(1)
+        for ax0, ax1 in T.grid(n, T.int64(8)):
+            with T.block("B_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v0, v1] = B_local[v0, v1]
+
+    check_schedule(symbolic, expected, lambda sch: sch.cache_write("B", "B", "local"))
+
+
+def test_cache_write_for_some_consumers():
+    def transform(sch):
+        sch.cache_write("B", 0, "local", consumer_blocks=["C2"])
+        assert [r.buffer.name for r in sch.get(sch.get_block("C1")).reads] == ["B"]
+        assert [r.buffer.name for r in sch.get(sch.get_block("C2")).reads] == ["B_local"]
+
+    check_schedule(diamond, None, transform)
+
+
+def test_memory_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, T.int64(8)), "float32")
+        B = T.alloc_buffer((n, T.int64(8)), "float32", scope="shared")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.block_attr({"buffer_dim_align": [[0, 0, 16, 1]]})
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    def transform(sch):
+        sch.storage_align("B", "B", axis=-2, factor=16, offset=1)
+        sch.set_scope("B", 0, "shared")
+
+    check_schedule(symbolic_chain, expected, transform)
+
+
+def test_unsafe_set_dtype_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, T.int64(8)), "float32")
+        B = T.alloc_buffer((n, T.int64(8)), "float64")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.Cast("float64", A[vi, vj] * T.float32(2))
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1)
+
+    check_schedule(symbolic_chain, expected, lambda sch: sch.unsafe_set_dtype("B", "B", "float64"))
+    with pytest.raises(ScheduleError, match="Expected the buffer C to be allocated by a block, but it is a parameter"):
+        Schedule(symbolic_chain).unsafe_set_dtype("C", 0, "float16")
+
+
+def test_cache_inplace_symbolic():
+    @T.prim_func
+    def before(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(n):
+            with T.block("A"):
+                vi = T.axis.spatial(n, i)
+                A[vi] = A[vi] + T.float32(1)
+
+    @T.prim_func
+    def expected(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        A_shared = T.alloc_buffer((n,), scope="shared")
+        for i in range(n):
+            for ax0 in range(T.int64(1)):
+                with T.block("A_shared"):
+                    v0 = T.axis.spatial(n, i + ax0)
+                    A_shared[v0] = A[v0]
+            with T.block("A"):
+                vi = T.axis.spatial(n, i)
+                A_shared[vi] = A_shared[vi] + T.float32(1)
+            for ax0 in range(T.int64(1)):
+                with T.block("A_shared"):
+                    v0 = T.axis.spatial(n, i + ax0)
+                    A[v0] = A_shared[v0]
+
+    check_schedule(before, expected, lambda sch: sch.cache_inplace("A", "A", "shared"))
+
+
+def test_cache_index_symbolic():
+    @T.prim_func
+    def before(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n * T.int64(4),), "float32")
+        for i in range(n * T.int64(4)):
+            with T.block("B"):
+                vi = T.axis.spatial(n * T.int64(4), i)
+                B[vi] = A[vi // T.int64(4)]
+
+    def transform(sch):
+        (table,) = sch.cache_index("B", "local")
+        assert sch.get(table).writes[0].buffer.scope() == "local"
+
+    text = check_schedule(before, None, transform).mod["main"].script()
+    assert "for ax0 in range(n * T.int64(4)):" in text and "B[vi] = A[index_var_0[vi]]" in text
+
+
+def test_a_cache_of_padding_is_guarded():
+    @T.prim_func
+    def before(A: T.Buffer((6,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = T.if_then_else(vi >= 1 and vi < 7, A[vi - 1], T.float32(0))
+
+    check_schedule(
+        before,
+        None,
+        lambda sch: sch.cache_read(sch.get_child_blocks(sch.blockize(sch.get_loops("B")[0]))[0], 0, "local"),
+    )

@@ -6,6 +6,7 @@ import pytest
 from check_schedule import check_schedule
 from schedule_programs import chain, matmul, symbolic
 
+from oneir.runtime.error import TypeMismatch
 from oneir.script import tir as T
 from oneir.tir import Schedule, ScheduleError
 
@@ -135,3 +136,55 @@ def test_a_consumer_that_reads_more_than_was_written_is_no_stage_pipeline():
         sch.parallel(sch.get_loops("B")[0])
     unchecked = Schedule(before, enable_check=False)
     unchecked.parallel(unchecked.get_loops("B")[0])
+
+
+def test_unroll_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i in T.parallel(n):
+            for j in T.unroll(T.int64(8)):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    def transform(sch):
+        i, j = sch.get_loops("B")
+        sch.parallel(i)
+        sch.unroll(j)
+
+    check_schedule(symbolic, expected, transform)
+
+
+def test_annotations_of_loops_of_symbolic_extent():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i in T.serial(n, annotations={"key": {"a": [1, 2], "b": "text"}}):
+            for j in range(T.int64(8)):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    def transform(sch):
+        i, j = sch.get_loops("B")
+        sch.annotate(i, "key", {"a": [1, 2], "b": "text"})
+        sch.annotate(j, "gone", 1)
+        sch.unannotate(j, "gone")
+
+    check_schedule(symbolic, expected, transform)
+    sch = Schedule(symbolic)
+    with pytest.raises(ScheduleError, match=r"The loop tir.For#0 does not have the annotation `key`"):
+        sch.unannotate(sch.get_loops("B")[0], "key")
+    with pytest.raises(TypeMismatch, match="expected a block of the schedule or the name of one, found 3"):
+        sch.get_loops(3)
+
+
+def test_unroll_refuses_a_block():
+    sch = Schedule(symbolic)
+    with pytest.raises(ScheduleError, match=r"The primitive expects a loop, found the block tir.Block#0"):
+        sch.unroll(sch.get_block("B"))

@@ -24,7 +24,7 @@ from .edit import ScopeEdit, SubstituteEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
 from .random_variable import BlockRV, ExprRV, LoopRV
-from .split_fuse import check_no_annotation, check_starts_at_zero
+from .split_fuse import check_no_annotation, check_starts_at_zero, is_inferred
 from .state import ScheduleState
 
 
@@ -218,7 +218,7 @@ def loop_partition(
 def _partition_ends(state: ScheduleState, loop: For, factors: Sequence[Any]) -> list[PrimExpr]:
     """Where the parts end; a factor that is None, or a part after the last one, takes what is left."""
     dtype, analyzer = loop.loop_var.dtype, Analyzer()
-    sizes = [None if f is None or is_number(f, -1) else ops.cast(dtype, as_expr(f)) for f in factors]
+    sizes = [None if is_inferred(f) else ops.cast(dtype, as_expr(f)) for f in factors]
     for i, size in enumerate(sizes):
         if isinstance(size, IntImm) and size.value <= 0:
             raise PrimitiveError(

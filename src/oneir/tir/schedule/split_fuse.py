@@ -89,12 +89,12 @@ def check_starts_at_zero(state: ScheduleState, loop: For) -> None:
 def infer_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> list[PrimExpr]:
     """The factors of a split with the one that is None worked out; their product is at least the extent."""
     dtype = loop.loop_var.dtype
-    if sum(factor is None or _is_number(factor, -1) for factor in factors) > 1:
+    if sum(map(is_inferred, factors)) > 1:
         raise PrimitiveError(state.mod, "Only one factor can be specified as -1 or none")
     total: PrimExpr = const(1, dtype)
     result: list[PrimExpr | None] = []
     for i, factor in enumerate(factors):
-        if factor is None or _is_number(factor, -1):
+        if is_inferred(factor):
             result.append(None)
             continue
         factor = ops.cast(dtype, as_expr(factor))
@@ -113,8 +113,9 @@ def infer_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> li
     return [rest if factor is None else factor for factor in result]
 
 
-def _is_number(value: Any, number: int) -> bool:
-    return getattr(value, "value", value) == number if isinstance(value, (int, IntImm)) else False
+def is_inferred(factor: Any) -> bool:
+    """Whether a factor, None or -1, is to be worked out."""
+    return factor is None or (isinstance(factor, (int, IntImm)) and getattr(factor, "value", factor) == -1)
 
 
 def split(
