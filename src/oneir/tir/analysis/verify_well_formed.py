@@ -11,6 +11,7 @@ from typing import Any
 from ...ir.diagnostics import render
 from ...ir.expr import Call, GlobalVar, PrimExpr, Var
 from ...ir.module import IRModule
+from ...ir.op import Op
 from ...runtime.error import TypeMismatch, WellFormedError
 from ..expr import BufferLoad
 from ..function import PrimFunc
@@ -144,6 +145,12 @@ class _Verifier(ScopedVisitor):
                 raise self.fail(
                     f"`{call.op.name_hint}` takes {len(callee.params)} arguments, found {len(call.args)}: {call}"
                 )
+        if isinstance(call.op, Op) and call.op.name == "tir.tvm_thread_allreduce":
+            # The threads that reduce are named by their loops, whatever blocks stand between.
+            for arg in call.args:
+                if arg not in self.loops or arg not in self.defined:
+                    self.visit(arg)
+            return
         self.generic_visit(call)
 
 
