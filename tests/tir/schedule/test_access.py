@@ -199,7 +199,7 @@ def test_write_at_refuses_what_is_not_written():
 def test_annotate_buffer_access_symbolic():
     def transform(sch):
         sch.annotate_buffer_access("B", 0, "write", lambda vi, vj: ((vi, vi + 1), (vj, vj + 1)))
-        sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi, vi + 1), (T.int64(0), T.int64(8))))
+        sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi, vi + 1), (0, 8)))
 
     text = check_schedule(symbolic, None, transform).mod["main"].script()
     assert "T.reads(A[vi, T.int64(0):T.int64(8)])" in text and "T.writes(B[vi, vj])" in text

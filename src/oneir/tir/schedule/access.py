@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...arith import Analyzer
+from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Range
 from ...runtime.error import InvalidValue
@@ -119,12 +120,14 @@ class Access(ScheduleBase):
         if buf_type not in BUFFER_TYPES:
             raise InvalidValue(f"a buffer is read or written, found {buf_type!r}; expected 'read' or 'write'")
 
+        dtype = default_dtype(stmt)
+
         def ends(*variables: Any) -> list[Any]:
             ranges = gen_new_ranges(*variables)
             items = ranges if isinstance(ranges, (list, tuple)) else [ranges]
-            return [end for r in items for end in (r if isinstance(r, (list, tuple)) else (r, r + 1))]
+            return [ops.cast(dtype, end) for r in items for end in (r if isinstance(r, (list, tuple)) else (r, r + 1))]
 
-        mapped = IndexMap.from_func(ends, ndim=len(stmt.iter_vars), index_dtype=default_dtype(stmt))
+        mapped = IndexMap.from_func(ends, ndim=len(stmt.iter_vars), index_dtype=dtype)
         self.apply(ANNOTATE_BUFFER_ACCESS, [handle, buffer_index, BUFFER_TYPES.index(buf_type), mapped])
 
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
