@@ -1,0 +1,127 @@
+"""ThreadSync: barriers where threads exchange values, none where each uses its own, a refusal in conditions."""
+
+from __future__ import annotations
+
+import pytest
+from pass_checks import apply, check, unchanged
+
+from oneir.runtime.error import WellFormedError
+from oneir.script import tir as T
+from oneir.tir.transform import ThreadSync
+
+
+def test_a_barrier_between_write_and_read_by_others():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        S[tx] = A[tx]
+        B[tx] = S[7 - tx]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        S[tx] = A[tx]
+        T.tvm_storage_sync("shared")
+        B[tx] = S[7 - tx]
+
+    check(ThreadSync("shared"), before, expected, numbers=False)
+    unchanged(ThreadSync("shared"), expected)
+    unchanged(ThreadSync("shared.dyn"), before)
+
+
+def test_the_next_iteration_waits_too():
+    @T.prim_func
+    def before(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        for k in range(3):
+            S[tx] = A[k, tx]
+            B[k, tx] = S[7 - tx]
+
+    @T.prim_func
+    def expected(A: T.Buffer((3, 8), "float32"), B: T.Buffer((3, 8), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        for k in range(3):
+            T.tvm_storage_sync("shared")
+            S[tx] = A[k, tx]
+            T.tvm_storage_sync("shared")
+            B[k, tx] = S[7 - tx]
+
+    check(ThreadSync("shared"), before, expected, numbers=False)
+
+
+def test_no_barrier_where_each_thread_uses_its_own_element():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([32], "float32", "shared")
+        S = T.decl_buffer((32,), data=s, scope="shared")
+        for k in range(4):
+            S[tx * 4 + k] = A[tx]
+            B[tx] = S[tx * 4 + k]
+
+    unchanged(ThreadSync("shared"), func)
+
+
+def test_elements_that_move_between_threads_from_iteration_to_iteration():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([16], "float32", "shared")
+        S = T.decl_buffer((16,), data=s, scope="shared")
+        for k in range(4):
+            S[tx + k] = A[tx]
+            B[tx] = S[tx + k]
+
+    assert apply(ThreadSync("shared"), func).script().count("T.tvm_storage_sync") == 1
+
+
+def test_an_element_that_one_thread_of_a_row_writes():
+    """The index tells the row of the thread, not the thread: others of the row read what the first one wrote."""
+
+    @T.prim_func
+    def func(B: T.Buffer((4, 8), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        ty = T.launch_thread("threadIdx.y", 4)
+        s = T.allocate([4], "float32", "shared")
+        S = T.decl_buffer((4,), data=s, scope="shared")
+        if tx == 0:
+            S[ty] = T.float32(2)
+        B[ty, tx] = S[ty]
+
+    assert apply(ThreadSync("shared"), func).script().count("T.tvm_storage_sync") == 1
+
+
+def test_a_condition_that_is_the_same_for_all_threads():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        if n > 3:
+            S[tx] = A[tx]
+            B[tx] = S[7 - tx]
+
+    assert apply(ThreadSync("shared"), func).script().count("T.tvm_storage_sync") == 1
+
+
+def test_a_barrier_in_a_condition_that_differs_is_refused():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([8], "float32", "shared")
+        S = T.decl_buffer((8,), data=s, scope="shared")
+        if tx < 4:
+            S[tx] = A[tx]
+            B[tx] = S[3 - tx]
+
+    with pytest.raises(WellFormedError, match="Cannot insert syncs inside condition") as caught:
+        apply(ThreadSync("shared"), func)
+    assert "B[tx] = S[3 - tx]\n        ^^^^^^^^^^^^^^^^^" in str(caught.value)
