@@ -10,9 +10,12 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..codegen.units import merged, split
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_digest
 from ..ir.transform import Pass, PassContext
@@ -40,16 +43,49 @@ def build(
     entered as a context. `pipeline` lowers the module: the name of a registered pipeline, or a pass.
     """
     module, target = as_module(mod), as_target(target)
-    key = _cache_key(module, target, pipeline)
-    cached = object_cache.get(key) if key is not None else None
-    if cached is not None:
-        objects, signatures = _unpack(cached)
-    else:
-        text, signatures = lower_to_llvm(module, target, pipeline)
-        objects = [_compile(text, target)]
-        if key is not None:
-            object_cache.put(key, _pack(objects, signatures))
-    return Module.from_objects(objects, signatures, _Sources(module, target, pipeline))
+    objects = compile_units(module, target, pipeline)
+    return Module.from_objects(objects, signatures_of(module), Sources(module, target, pipeline))
+
+
+def compile_units(mod: IRModule, target: Target, pipeline: str | Pass | None) -> list[bytes]:
+    """The objects of a module, from the cache or compiled.
+
+    LLVM works in a thread of its own, on one unit while the next is lowered.
+    """
+    units = split(mod)
+    keys = [_cache_key(unit, target, pipeline) for unit in units]
+    objects = [None if key is None else object_cache.get(key) for key in keys]
+    missing = [i for i, data in enumerate(objects) if data is None]
+    with ThreadPoolExecutor(1) as pool:
+        compiled = [
+            pool.submit(_compile, text, target) for text in _texts([units[i] for i in missing], target, pipeline)
+        ]
+        for i, result in zip(missing, compiled, strict=True):
+            data = objects[i] = result.result()
+            key = keys[i]
+            if key is not None:
+                object_cache.put(key, data)
+    return [data for data in objects if data is not None]
+
+
+def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None) -> Iterator[str]:
+    """The LLVM IR of each unit. Others' passes, and those who watch passes, see the whole module at once."""
+    from ..codegen.llvm import llvm_text
+
+    if pipeline == "default" and not PassContext.current().instruments:
+        for unit in units:
+            yield llvm_text(lower(unit, target, pipeline))
+    elif units:
+        yield from map(llvm_text, split(lower(merged(units), target, pipeline)))
+
+
+def signatures_of(mod: IRModule) -> dict[str, Signature]:
+    """What the exported functions of a module expect of their arguments."""
+    return {
+        func.attrs["global_symbol"]: signature_of(func)
+        for func in mod.functions.values()
+        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
+    }
 
 
 def as_module(mod: Any) -> IRModule:
@@ -93,18 +129,6 @@ def as_target(target: Any) -> Target:
     return target
 
 
-def lower_to_llvm(mod: IRModule, target: Target, pipeline: str | Pass | None) -> tuple[str, dict[str, Signature]]:
-    """The LLVM IR of a module, and what its exported functions expect of their arguments."""
-    from ..codegen.llvm import llvm_text
-
-    signatures = {
-        func.attrs["global_symbol"]: signature_of(func)
-        for func in mod.functions.values()
-        if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
-    }
-    return llvm_text(lower(mod, target, pipeline)), signatures
-
-
 def lower(mod: IRModule, target: Target, pipeline: str | Pass | None = "default") -> IRModule:
     """The module after the pipeline, ready for code generation."""
     passes = get_tir_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
@@ -124,19 +148,20 @@ def opt_level(target: Target) -> int:
     return int(target.attrs.get("opt-level", 3))
 
 
-class _Sources:
+class Sources:
     """The texts behind a built module, made again only when someone asks for them."""
 
     def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None):
         self.arguments = (mod, target, pipeline)
 
     def __call__(self, fmt: str) -> str:
+        from ..codegen.llvm import llvm_text
         from ..runtime import llvm
 
-        text, _ = lower_to_llvm(*self.arguments)
+        mod, target, pipeline = self.arguments
+        text = llvm_text(lower(mod, target, pipeline))
         if fmt == "ll-unoptimized":
             return text
-        target = self.arguments[1]
         triple, cpu, features = resolve(target)
         options: dict[str, Any] = {
             "name": "module",
@@ -199,20 +224,3 @@ def _fingerprint() -> str:
             elif entry.name != "__pycache__" and entry.is_dir():
                 folders.append(entry.path)
     return digest.hexdigest()
-
-
-def _pack(objects: list[bytes], signatures: dict[str, Signature]) -> bytes:
-    header = json.dumps(
-        {"sizes": [len(o) for o in objects], "signatures": {n: s.to_json() for n, s in signatures.items()}}
-    )
-    return len(header.encode()).to_bytes(8, "little") + header.encode() + b"".join(objects)
-
-
-def _unpack(data: bytes) -> tuple[list[bytes], dict[str, Signature]]:
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    objects, position = [], 8 + size
-    for length in header["sizes"]:
-        objects.append(data[position : position + length])
-        position += length
-    return objects, {n: Signature.from_json(s) for n, s in header["signatures"].items()}

@@ -6,25 +6,27 @@ built as any others, with the native functions among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..codegen.program.bytecode import ProgramBuilder, emit_bytecode, symbol_of
 from ..codegen.program.native import Native, NotNative, native_form, with_direct_kernels
+from ..codegen.units import merged
 from ..dlight import ApplyDefaultSchedule, cpu
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
-from ..ir.transform import Pass
+from ..ir.transform import Pass, PassContext
 from ..relax import transform
 from ..relax.analysis.well_formed import verify_well_formed
 from ..relax.expr import Function
 from ..relax.pipeline import get_default_pipeline, get_pipeline
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.module import Later, Module
 from ..runtime.vm.executable import Executable, NativeFunction
 from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
 from ..tir.function import PrimFunc
-from .build import as_target, build
+from .build import Sources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
 
 
@@ -56,8 +58,7 @@ def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None 
     builder = emit_bytecode(lowered)
     program = builder.program()
     natives = _native_forms(lowered, builder)
-    loops = _loops(_scheduled(lowered, target), natives)
-    library = build(loops, target, tir_pipeline) if loops.functions else None
+    library = _library(_scheduled(lowered, target), natives, target, tir_pipeline)
     forms: dict[str, NativeFunction] = {}
     if library is not None:
         forms = {name: NativeGraph(native.spec, library) for name, native in natives.items()}
@@ -99,15 +100,35 @@ def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:
     return found
 
 
-def _loops(mod: IRModule, natives: Mapping[str, Native]) -> IRModule:
-    """The TensorIR functions of a lowered module and of its native graph functions."""
+def _library(
+    mod: IRModule, natives: Mapping[str, Native], target: Target, pipeline: str | Pass | None
+) -> Module | None:
+    """The TensorIR functions of a lowered module and of its native graph functions; None where there are none.
+
+    Native graph functions call their kernels directly, so the forms that others may call are compiled when asked for.
+    """
     functions: dict[GlobalVar, Any] = {v: f for v, f in mod.functions.items() if isinstance(f, PrimFunc)}
     kernels: set[GlobalVar] = set()
     for native in natives.values():
         kernels |= native.kernels
         for name, func in native.functions.items():
             functions[GlobalVar(name)] = func
-    return with_direct_kernels(IRModule(functions), kernels)
+    if not functions:
+        return None
+    loops, public_forms = with_direct_kernels(IRModule(functions), kernels)
+    as_module(merged([loops, public_forms]))
+    context = PassContext.current()
+
+    def objects() -> Sequence[bytes]:
+        with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
+            return compile_units(public_forms, target, pipeline)
+
+    return Module.from_objects(
+        compile_units(loops, target, pipeline),
+        signatures_of(loops),
+        Sources(merged([loops, public_forms]), target, pipeline),
+        Later(objects, signatures_of(public_forms)) if kernels else None,
+    )
 
 
 compile_stages: tuple[tuple[str, Callable[[Any, Target], Any]], ...] = (

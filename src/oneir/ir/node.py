@@ -37,7 +37,7 @@ node_classes: dict[str, type[Node]] = {}
 class Field:
     """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
 
-    __slots__ = ("argument", "convert", "default", "defines", "kind", "name", "saved", "shape")
+    __slots__ = ("argument", "compared", "convert", "default", "defines", "kind", "name", "saved", "shape")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class Field:
         defines: bool = False,
         argument: str = "",
         saved: bool = True,
+        compared: bool = True,
     ):
         self.name = ""
         self.argument = argument  # the constructor's name for the field, where that is another than the field's
@@ -55,6 +56,7 @@ class Field:
         self.convert = convert
         self.defines = defines
         self.saved = saved
+        self.compared = compared and kind not in ("derived", "meta")
         self.shape = "one"  # "one", "optional", "array", "optional array", "mapping"
 
 
@@ -75,9 +77,13 @@ def attr(
     convert: Callable[[Any], Any] | None = None,
     defines: bool = False,
     argument: str = "",
+    compared: bool = True,
 ) -> Any:
-    """A field of plain data. `defines` as of a child: in a binder, unbound variables inside are bound by it."""
-    return Field("attr", default, convert, defines, argument)
+    """A field of plain data. `defines` as of a child: in a binder, unbound variables inside are bound by it.
+
+    One that is not `compared` is outside of equality.
+    """
+    return Field("attr", default, convert, defines, argument, compared=compared)
 
 
 def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
@@ -147,9 +153,7 @@ class NodeMeta(type):
         cls._fields = tuple(ordered)
         cls._init_fields = tuple(f for f in ordered if f.kind != "derived")
         cls._saved_fields = tuple(f for f in ordered if f.saved)
-        cls._compared = tuple(
-            [f for f in ordered if f.kind == "binder"] + [f for f in ordered if f.kind in ("child", "attr")]
-        )
+        cls._compared = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
         cls._shared = shared or any(getattr(base, "_shared", False) for base in bases)
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]

@@ -349,6 +349,7 @@ def link(*objects: bytes, what: str = "object code") -> LoadedObject:
     malformed or foreign object and for a symbol that is nowhere.
     """
     defined: set[str] = set()
+    hidden: set[str] = set()
     undefined: set[str] = set()
     for data in objects:
         symbols = read_symbols(data, what)
@@ -357,8 +358,9 @@ def link(*objects: bytes, what: str = "object code") -> LoadedObject:
                 f"{what} is for {symbols.machine}, and this machine is {host_machine()}. Compile it for this machine."
             )
         defined |= symbols.defined
+        hidden |= symbols.hidden
         undefined |= symbols.undefined
-    imports = {name: _resolve(name) for name in undefined - defined}
+    imports = {name: _resolve(name) for name in undefined - defined - hidden}
     missing = sorted(name for name, address in imports.items() if address is None)
     if missing:
         raise LibraryError(

@@ -6,7 +6,8 @@ lib = load_module("gemm.so") lib["gemm"](a, b, c) print(lib.time_evaluator("gemm
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +40,14 @@ class Linked(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Functions that are compiled when one of them is first asked for, or all are exported."""
+
+    objects: Callable[[], Sequence[bytes]]
+    signatures: Mapping[str, Signature]
+
+
 class Module(Object):
     """Functions by name.
 
@@ -51,24 +60,29 @@ class Module(Object):
         signatures: dict[str, Signature],
         objects: Sequence[bytes] = (),
         sources: Callable[[str], str] | None = None,
+        later: Later | None = None,
     ):
         self._link = link
         self._linked: Linked | None = None
-        self._signatures = dict(signatures)
+        self._signatures = {**signatures, **(later.signatures if later else {})}
         self._objects = tuple(objects)
+        self._later = later
         self._sources = sources
         self._functions: dict[str, Callable[..., Any]] = {}
         self._lock = threading.Lock()
 
     @staticmethod
     def from_objects(
-        objects: Sequence[bytes], signatures: dict[str, Signature], sources: Callable[[str], str] | None = None
+        objects: Sequence[bytes],
+        signatures: dict[str, Signature],
+        sources: Callable[[str], str] | None = None,
+        later: Later | None = None,
     ) -> Module:
         """A module of object code; it is linked when a function is first asked for.
 
         `sources(format)` gives the text behind the code, for `inspect_source`.
         """
-        return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources)
+        return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources, later)
 
     # -- functions --
 
@@ -97,11 +111,21 @@ class Module(Object):
             if signature is None:
                 raise NotRegistered(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
             with self._lock:
+                if self._later is not None and name in self._later.signatures:
+                    self._complete()
                 if self._linked is None:
                     self._linked = self._link()
                 address = self._linked.symbol(SYMBOL_PREFIX + name)
                 function = self._functions[name] = make_entry(address, signature, self._linked)
         return function
+
+    def _complete(self) -> Sequence[bytes]:
+        """The objects of all functions, which are linked anew if some were not compiled before."""
+        if self._later is not None:
+            objects = self._objects = (*self._objects, *self._later.objects())
+            self._link, self._linked = (lambda: llvm.link(*objects, what="a compiled module")), None
+            self._later = None
+        return self._objects
 
     @property
     def mod(self) -> Module:
@@ -192,7 +216,8 @@ class Module(Object):
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
-        return library_bytes(path, self._objects, self._signatures, linker)
+        with self._lock:
+            return library_bytes(path, self._complete(), self._signatures, linker)
 
 
 Executable = Module

@@ -30,10 +30,14 @@ _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class ObjectSymbols(NamedTuple):
-    """What an object file offers and needs; names as a C programmer would write them."""
+    """What an object file offers and needs; names as a C programmer would write them.
+
+    `hidden` are the symbols that it offers only to objects that it is linked with.
+    """
 
     machine: str
     defined: frozenset[str]
+    hidden: frozenset[str]
     undefined: frozenset[str]
 
 
@@ -96,6 +100,7 @@ def _read_elf(data: bytes, what: str) -> ObjectSymbols:
         if section_type == 2:
             symtab = section
     defined: set[str] = set()
+    hidden: set[str] = set()
     undefined: set[str] = set()
     if symtab is not None:
         _, _, _, _, offset, size, link, _, _, symbol_size = symtab
@@ -107,15 +112,13 @@ def _read_elf(data: bytes, what: str) -> ObjectSymbols:
         ):
             if section_index >= count and section_index < 0xFF00:
                 raise _malformed(what, "a symbol names a section that does not exist")
-            # Local symbols (binding 0) and hidden ones (visibility 1, 2) are the object's own affair.
+            # Local symbols (binding 0) are the object's own affair.
             if info >> 4 and name_offset:
-                if section_index == 0:
-                    undefined.add(_name_at(strings, name_offset))
-                elif other & 3 not in (1, 2):
-                    defined.add(_name_at(strings, name_offset))
+                visible = hidden if other & 3 in (1, 2) else defined
+                (undefined if section_index == 0 else visible).add(_name_at(strings, name_offset))
     undefined.discard("_GLOBAL_OFFSET_TABLE_")  # made by the linker
     name = _ELF_MACHINES.get(machine, f"ELF machine {machine}")
-    return ObjectSymbols(name, frozenset(defined), frozenset(undefined))
+    return ObjectSymbols(name, frozenset(defined), frozenset(hidden), frozenset(undefined))
 
 
 def _read_macho(data: bytes, what: str) -> ObjectSymbols:
@@ -123,6 +126,7 @@ def _read_macho(data: bytes, what: str) -> ObjectSymbols:
     if kind != 1 or 32 + commands_size > len(data):
         raise _malformed(what, "not a whole relocatable Mach-O object; the file may be truncated")
     defined: set[str] = set()
+    hidden: set[str] = set()
     undefined: set[str] = set()
     position = 32
     for _ in range(command_count):
@@ -140,8 +144,8 @@ def _read_macho(data: bytes, what: str) -> ObjectSymbols:
                 name = _name_at(strings, name_offset).removeprefix("_")
                 if info & 0x0E == 0 and value == 0:
                     undefined.add(name)
-                elif not info & 0x10:  # private extern
-                    defined.add(name)
+                else:
+                    (hidden if info & 0x10 else defined).add(name)  # 0x10: private extern
         position += size
     machine = _MACHO_MACHINES.get(cpu, f"Mach-O machine {cpu:#x}")
-    return ObjectSymbols(machine, frozenset(defined), frozenset(undefined))
+    return ObjectSymbols(machine, frozenset(defined), frozenset(hidden), frozenset(undefined))

@@ -225,7 +225,7 @@ class Block(Stmt):
     iter_vars: Array[IterVar] = binder()
     reads: Array[BufferRegion]
     writes: Array[BufferRegion]
-    name_hint: str
+    name_hint: str = attr(compared=False)
     body: Stmt
     init: Stmt | None = None
     alloc_buffers: Array[Buffer] = binder(())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
 from ...tir.function import PrimFunc
+from ..units import DECLARED, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
 from .writer import ModuleText
@@ -13,7 +14,8 @@ from .writer import ModuleText
 def llvm_text(mod: IRModule) -> str:
     """The LLVM IR of every function of a lowered module.
 
-    A function with a `global_symbol` is visible under that name, the others only inside. Every function takes, after
+    A function with a `global_symbol` is visible under that name, a shared one to the other objects of its module, the
+    rest only inside. Every function takes, after
     its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
     none; functions that were given a calling convention have this parameter already. Those that are not packed also
     take how deep they are called.
@@ -21,9 +23,17 @@ def llvm_text(mod: IRModule) -> str:
     module = ModuleText()
     with deep_recursion():
         for var, func in mod.functions_items():
-            if isinstance(func, PrimFunc):
+            if isinstance(func, PrimFunc) and DECLARED in func.attrs:
+                _declare(module, function_symbol(var.name_hint, func), func)
+            elif isinstance(func, PrimFunc):
                 _emit(module, mod, function_symbol(var.name_hint, func), func)
     return module.text()
+
+
+def _declare(module: ModuleText, symbol: str, func: PrimFunc) -> None:
+    """A function that another object defines. The last parameter is the result's address, and the depth follows it."""
+    types = [register_type(var.dtype) for var in func.params]
+    module.declare(symbol, "i32", ", ".join([*types, *([] if "calling_conv" in func.attrs else ["ptr"]), "i32"]))
 
 
 def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> None:
@@ -49,4 +59,5 @@ def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> Non
         emitter.define(DEPTH, "%depth")
         emitter.check_depth()
     emitter.stmt(func.body)
-    emitter.finish("" if "global_symbol" in func.attrs else "internal", symbol, parameters)
+    linkage = "" if "global_symbol" in func.attrs else "hidden" if SHARED in func.attrs else "internal"
+    emitter.finish(linkage, symbol, parameters)

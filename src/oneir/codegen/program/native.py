@@ -54,6 +54,7 @@ from ...tir.op import handle_add_byte_offset, reinterpret
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, SeqStmt, Stmt
 from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import written_buffers
+from ..units import SHARED, with_declarations
 
 ALIGNMENT = 64
 """Bytes to which storages are aligned in the arena."""
@@ -132,18 +133,19 @@ def pointer_to(buffer: Buffer, written: bool) -> PrimExpr:
     return buffer.data if written else handle_add_byte_offset(buffer.data, const(0, "int64"))
 
 
-def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> IRModule:
-    """The module in which each of some kernels is a private function over pointers and numbers, and its public form
-    checks the arguments and calls that.
+def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> tuple[IRModule, IRModule]:
+    """The module in which each of some kernels is a shared function over pointers and numbers, and their public forms,
+    which check the arguments and call those.
     """
     functions: dict[GlobalVar, BaseFunc] = {}
+    public_forms: dict[GlobalVar, BaseFunc] = {}
     for var, func in mod.functions.items():
         if var not in kernels or not isinstance(func, PrimFunc):
             functions[var] = func
             continue
-        symbol = func.attrs["global_symbol"]
         direct = GlobalVar(direct_name(var))
-        functions[direct] = func.without_attr("global_symbol").replace(params=[*func.params, *kernel_params(func)])
+        pointers = func.without_attr("global_symbol").replace(params=[*func.params, *kernel_params(func)])
+        functions[direct] = pointers.with_attr(SHARED, True)
         public = renew_defs(func)
         written = written_buffers(public)
         arguments: list[PrimExpr] = []
@@ -151,9 +153,11 @@ def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> IRModule:
             buffer = public.buffer_map.get(param)
             arguments.append(param if buffer is None else pointer_to(buffer, buffer.data in written))
         arguments += kernel_params(public)
-        body = Evaluate(TirCall("void", direct, arguments))
-        functions[GlobalVar(symbol)] = public.with_body(body)
-    return _with_one_name_each(mod.replace(functions=functions))
+        public_forms[GlobalVar(func.attrs["global_symbol"])] = public.with_body(
+            Evaluate(TirCall("void", direct, arguments))
+        )
+    native = _with_one_name_each(mod.replace(functions=functions))
+    return native, IRModule(with_declarations(public_forms, native))
 
 
 def _with_one_name_each(mod: IRModule) -> IRModule:
