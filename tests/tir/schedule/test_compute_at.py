@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, diamond
+from schedule_programs import chain, diamond, symbolic_chain
 
 from oneir.script import tir as T
 from oneir.tir import Schedule, ScheduleError
@@ -224,3 +224,48 @@ def test_indices_converted_to_another_dtype_are_not_inverted():
     sch = Schedule(converted)
     with pytest.raises(ScheduleError, match="be worked out"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_reverse_compute_at_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, T.int64(8)), "float32")
+        B = T.alloc_buffer((n, T.int64(8)), "float32")
+        for i in range(n):
+            for j in range(T.int64(8)):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj] * T.float32(2)
+            for ax0 in range(T.int64(8)):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, ax0])
+                    C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    check_schedule(symbolic_chain, expected, lambda sch: sch.reverse_compute_at("C", sch.get_loops("B")[0]))
+
+
+def test_reverse_compute_at_refuses_what_the_producers_do_not_reach():
+    @T.prim_func
+    def padded(A: T.Buffer((8,), "float32"), C: T.Buffer((12,), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] * T.float32(2)
+        for i in range(12):
+            with T.block("C"):
+                vi = T.axis.spatial(12, i)
+                C[vi] = T.if_then_else(vi < 8, B[vi], T.float32(0))
+
+    sch = Schedule(padded, error_render_level="fast")
+    with pytest.raises(ScheduleError, match="The loops do not reach all iterations of the block"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_compute_at_refuses_a_block_that_uses_loops_around_it():
+    sch = Schedule(diamond, error_render_level="fast")
+    sch.loop_partition(sch.get_loops("C1")[1], [2])
+    with pytest.raises(ScheduleError, match=r"The block tir.Block#0 follows the loops i otherwise than by values"):
+        sch.compute_at("C1_j_common", sch.get_loops("D")[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, diamond, matmul
+from schedule_programs import chain, diamond, matmul, symbolic_chain
 
+from oneir.script import from_source
 from oneir.script import tir as T
 from oneir.tir import Schedule, ScheduleError
 
@@ -164,3 +165,28 @@ def test_compute_inline_refuses_a_body_that_is_no_store():
 
     with pytest.raises(ScheduleError, match="The body of the inlined block should be in form of"):
         Schedule(before).compute_inline("B")
+
+
+def test_inline_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+
+    check_schedule(symbolic_chain, expected, lambda sch: sch.compute_inline("B"))
+    named = expected.script().replace('T.block("C")', 'T.block("B")')
+    check_schedule(symbolic_chain, from_source(named), lambda sch: sch.reverse_compute_inline("C"))
+
+
+def test_reverse_compute_inline_refuses_a_block_of_blocks():
+    def transform(sch):
+        sch.loop_partition(sch.get_loops("C")[0], [2])
+        sch.reverse_compute_inline("C_i_common")
+
+    with pytest.raises(ScheduleError, match="An error occurred in the schedule primitive 'reverse-compute-inline'"):
+        transform(Schedule(chain))

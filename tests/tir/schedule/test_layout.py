@@ -246,3 +246,119 @@ def test_refusals():
         Schedule(twice, error_render_level="fast").reindex("B", "A")
     with pytest.raises(ScheduleError, match="is not a single point, which violates the prerequisite of reindex_cache"):
         Schedule(twice, error_render_level="fast").reindex_cache_read("B", 0, "shared", lambda i: i)
+
+
+def test_layouts_of_blocks_and_copies_symbolic():
+    @T.prim_func
+    def swapped(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for ax0, ax1 in T.grid(T.int64(8), n):
+            with T.block("B"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v1, v0] = A[v1, v0] + T.float32(1)
+
+    check_schedule(symbolic, swapped, lambda sch: sch.transform_block_layout("B", lambda i, j: (j, i)))
+
+    @T.prim_func
+    def reindexed(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        A_reindex = T.alloc_buffer((T.int64(8), n))
+        for ax0, ax1 in T.grid(T.int64(8), n):
+            with T.block("A_reindex_reindex"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                A_reindex[v0, v1] = A[v1, v0]
+        for ax0, ax1 in T.grid(T.int64(8), n):
+            with T.block("B"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                B[v1, v0] = A_reindex[v0, v1] + T.float32(1)
+
+    def transform(sch):
+        sch.transform_block_layout("B", lambda i, j: (j, i))
+        sch.reindex("B", "A")
+
+    check_schedule(symbolic, reindexed, transform)
+
+    @T.prim_func
+    def cached(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        A_shared = T.alloc_buffer((T.int64(8), n), scope="shared")
+        B_local = T.alloc_buffer((n * T.int64(8),), scope="local")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("A_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A_shared[vj, vi] = A[vi, vj]
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B_local[vi * T.int64(8) + vj] = A_shared[vj, vi] + T.float32(1)
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B_local"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B_local[vi * T.int64(8) + vj]
+
+    def both(sch):
+        sch.reindex_cache_read("B", "A", "shared", lambda i, j: (j, i))
+        sch.reindex_cache_write("B", 0, "local", lambda i, j: i * 8 + j)
+
+    check_schedule(symbolic, cached, both)
+
+
+def test_copies_of_uneven_tiles_are_guarded():
+    def transform(sch):
+        sch.split(sch.get_loops("B")[0], [None, 5])
+        sch.reindex_cache_write("B", 0, "local", lambda i, j: (j, i))
+
+    text = check_schedule(transpose, None, transform).mod["main"].script()
+    assert text.count("T.where(i_0 * 5 + i_1 < 12)") == 2
+
+
+def test_copies_refuse_padding_and_conditions():
+    @T.prim_func
+    def padding(A: T.Buffer((6,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = T.if_then_else(vi >= 1 and vi < 7, A[vi - 1], T.float32(0))
+
+    for transform in (
+        lambda sch: sch.reindex("B", "A"),
+        lambda sch: sch.reindex_cache_read("B", "A", "local", lambda i: i),
+    ):
+        with pytest.raises(
+            ScheduleError, match=r"accesses the buffer A at .*, which is outside of it for some iterations"
+        ):
+            transform(Schedule(padding, error_render_level="fast"))
+
+    @T.prim_func
+    def half(B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                T.where(i >= 4)
+                B[vi] = T.float32(1)
+
+    with pytest.raises(ScheduleError, match=r"The block tir.Block#0 runs only where i >= 4, not everywhere"):
+        Schedule(half, error_render_level="fast").reindex("B", ("write", 0))
+
+
+def test_transform_block_layout_keeps_conditions():
+    @T.prim_func
+    def before(B: T.Buffer((4, 4), "float32")):
+        for i, j in T.grid(4, 4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.where(j <= i)
+                B[vi, vj] = T.float32(1)
+
+    text = (
+        check_schedule(before, None, lambda sch: sch.transform_block_layout("B", lambda i, j: (j, i)), numbers=False)
+        .mod["main"]
+        .script()
+    )
+    assert "T.where(ax0 <= ax1)" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, matmul
+from schedule_programs import chain, matmul, symbolic_matmul
 
 from oneir.script import tir as T
 from oneir.tir import Schedule, ScheduleError
@@ -199,3 +199,42 @@ def test_what_is_no_reduction_is_refused():
     with pytest.raises(ScheduleError, match="No matched reducer for identity and combiner"):
         sch = Schedule(odd)
         sch.rfactor(sch.get_loops("B")[0], 0)
+
+
+def test_decompose_reduction_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(6)), "float32")
+        B = T.match_buffer(b, (T.int64(6), T.int64(5)), "float32")
+        C = T.match_buffer(c, (n, T.int64(5)), "float32")
+        for i_init, j_init in T.grid(n, T.int64(5)):
+            with T.block("C_init"):
+                vi, vj = T.axis.remap("SS", [i_init, j_init])
+                T.reads()
+                C[vi, vj] = T.float32(0)
+        for i, j, k in T.grid(n, T.int64(5), T.int64(6)):
+            with T.block("C_update"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                T.reads(C[vi, vj], A[vi, vk], B[vk, vj])
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    check_schedule(symbolic_matmul, expected, lambda sch: sch.decompose_reduction("C", sch.get_loops("C")[0]))
+
+
+def test_rfactor_keeps_conditions_on_what_is_not_reduced():
+    def transform(sch):
+        sch.split(sch.get_loops("C")[1], [None, 4])
+        sch.rfactor(sch.get_loops("C")[3], 0)
+
+    text = check_schedule(matmul, None, transform).mod["main"].script()
+    assert text.count("T.where(j_0 * 4 + j_1 < 10)") == 2
+
+
+def test_rfactor_skips_iterations_that_are_never_reached():
+    def transform(sch):
+        outer, _ = sch.split(sch.get_loops("C")[2], [4, 5])
+        sch.rfactor(outer, 0)
+
+    text = check_schedule(matmul, None, transform).mod["main"].script()
+    assert "T.where(k_0 < 3)" in text

@@ -77,3 +77,36 @@ def test_refusals():
     sch.compute_at("B", sch.get_loops("C")[0])
     with pytest.raises(ScheduleError, match="should have at least one dimension range that matches a rolling pattern"):
         sch.rolling_buffer("B", 0)
+
+
+@T.prim_func
+def rows(A: T.Buffer((10, 4), "float32"), C: T.Buffer((8, 4), "float32")):
+    P = T.alloc_buffer((10, 4))
+    for i, j in T.grid(10, 4):
+        with T.block("P"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            P[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j, k in T.grid(8, 4, 3):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + P[vi + vk, vj]
+
+
+def test_rolling_buffer_of_rows():
+    def transform(sch):
+        sch.compute_at("P", sch.get_loops("C")[0])
+        sch.rolling_buffer("P", "P")
+
+    text = check_schedule(rows, None, transform).mod["main"].script()
+    assert "P = T.alloc_buffer((3, 4))" in text and "P[vi % 3, vj] = A[vi, vj] * T.float32(2.0)" in text
+    assert "C[vi, vj] + P[(vi + vk) % 3, vj]" in text
+
+
+def test_rolling_buffer_refuses_a_block_that_writes_several_elements():
+    sch = Schedule(rows, error_render_level="fast")
+    sch.compute_at("P", sch.get_loops("C")[0])
+    sch.blockize(sch.get_loops("P")[2])
+    with pytest.raises(ScheduleError, match="is expected to write one element of the buffer P, at its variables"):
+        sch.rolling_buffer("P_o", 0)
