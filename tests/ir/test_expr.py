@@ -142,6 +142,8 @@ def test_refused_nodes(make, message):
 
 def test_ranges_read_like_pythons():
     assert e.Range(10) == e.Range(0, 10) == e.Range.from_min_extent(0, 10)
+    # A number takes the dtype of the expression that it meets.
+    assert e.Range(0, e.const(10, "int64")).min.dtype == "int64"
     r = e.Range(x, x + 4)
     assert r.min is x and r.extent == 4 and e.Range(2, y).extent == y - 2
     assert e.Range.from_min_extent(x, y).extent is y and e.Range(3) != e.Range(4) and e.Range(3) != "x"

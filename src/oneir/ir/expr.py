@@ -663,7 +663,9 @@ class Range(Node):
             self.extent = as_expr(begin)
             self.min = const(0, self.extent.dtype)
         else:
-            self.min = as_expr(begin)
+            self.min = (
+                const(begin, end.dtype) if isinstance(begin, int) and isinstance(end, PrimExpr) else as_expr(begin)
+            )
             self.extent = ops.difference(end, self.min)
         self.span = span
 

