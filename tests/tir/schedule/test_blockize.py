@@ -175,3 +175,54 @@ def test_tensorize_refuses_what_computes_something_else():
         sch.tensorize(sch.get_loops("B")[0], "test_double_row")
     with pytest.raises(NotRegistered, match="no tensor intrinsic 'nothing' is registered"):
         sch.tensorize(sch.get_loops("B")[0], "nothing")
+
+
+def test_blockize_of_several_blocks_refuses_other_loops():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
+        for i in range(4):
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi, vj] = A[vi, vj]
+            with T.block("C"):
+                vi = T.axis.spatial(4, i)
+                C[vi] = A[vi, 0]
+
+    sch = Schedule(before, error_render_level="fast")
+    with pytest.raises(ScheduleError, match="follow the loops around the blocks to put together in another way"):
+        sch.blockize([sch.get_block("B"), sch.get_block("C")])
+    sch = Schedule(chain, error_render_level="fast")
+    _, part = sch.loop_partition(sch.get_loops("B")[0], [2])
+    with pytest.raises(ScheduleError, match=r"The variables of the block tir.Block#0 are expected to start at 0"):
+        sch.blockize(part)
+
+
+def test_tensorize_symbolic():
+    @T.prim_func
+    def before(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        for i, j in T.grid(n, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int32()
+        A = T.match_buffer(a, (n, 8), "float32")
+        B = T.match_buffer(b, (n, 8), "float32")
+        for i in range(n):
+            with T.block("B_o"):
+                vi_o = T.axis.spatial(n, i)
+                vj_o = T.axis.spatial(1, 0)
+                T.reads(A[vi_o, 0:8])
+                T.writes(B[vi_o, 0:8])
+                A_1 = T.match_buffer(A[vi_o, 0:8], (8,), offset_factor=1)
+                B_1 = T.match_buffer(B[vi_o, 0:8], (8,), offset_factor=1)
+                for j in T.vectorized(8):
+                    B_1[j] = A_1[j] * T.float32(2)
+
+    check_schedule(before, expected, lambda sch: sch.tensorize(sch.get_loops("B")[1], "test_double_row"))

@@ -130,3 +130,39 @@ def test_pad_einsum_refuses():
 
     with pytest.raises(ScheduleError, match="does not sum products of what is padded with zeros"):
         Schedule(maximum, error_render_level="fast").pad_einsum("B", [1, 5])
+
+
+def test_decompose_padding_symbolic():
+    @T.prim_func
+    def before(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(6)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(T.int64(1) <= vj and vj < T.int64(7), A[vi, vj - T.int64(1)], T.float32(0))
+
+    def transform(sch):
+        i, j = sch.get_loops("B")
+        assert sch.can_decompose_padding("B", i) and sch.can_decompose_padding("B", j)
+        sch.decompose_padding("B", i)
+
+    text = check_schedule(before, None, transform).mod["main"].script()
+    assert "for i, j in T.grid(n, T.int64(6)):" in text and "B[vi, vj + T.int64(1)] = A[vi, vj]" in text
+
+
+def test_pad_einsum_refuses_parts():
+    @T.prim_func
+    def part(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(5):
+            with T.block("B"):
+                vi = T.axis.spatial(5, i)
+                B[vi] = A[vi]
+
+    with pytest.raises(ScheduleError, match="accesses a part of the buffer A only"):
+        Schedule(part, error_render_level="fast").pad_einsum("B", [4])
+    sch = Schedule(chain, error_render_level="fast")
+    sch.compute_at("B", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match=r"tir.Block#0 is expected to be the only statement under its loops"):
+        sch.pad_einsum("C", [3, 3])

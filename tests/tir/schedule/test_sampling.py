@@ -10,8 +10,8 @@ from schedule_programs import chain, diamond, matmul, symbolic
 
 from oneir.ir.structural import assert_structural_equal
 from oneir.runtime.error import InvalidValue
-from oneir.tir import Schedule
-from oneir.tir.schedule import Trace
+from oneir.tir import Schedule, ScheduleError
+from oneir.tir.schedule import InstructionKind, Trace
 
 
 def test_sample_categorical():
@@ -99,3 +99,56 @@ def test_seeds_and_records_repeat_choices():
     )
     assert seen == [inst.kind.name for inst in sch.trace.insts]
     assert isinstance(sch.trace.simplified(True), Trace)
+
+
+def choices(sch):
+    i, j = sch.get_loops("B")
+    sch.sample_perfect_tile(i, 3), sch.sample_partitioned_tile(j, 2), sch.sample_compute_location("B")
+    sch.sample_categorical([1, 2, 3, 4], [0.25] * 4)
+    return [sch.trace.decisions[inst] for inst in sch.trace.insts if inst in sch.trace.decisions]
+
+
+def test_the_same_seed_makes_the_same_choices():
+    first = [choices(Schedule(chain, seed=n)) for n in range(1, 9)]
+    assert first == [choices(Schedule(chain, seed=n)) for n in range(1, 9)]
+    assert len({str(found) for found in first}) > 4
+    sch = Schedule(chain)
+    sch.seed(5)
+    assert choices(sch) == first[4]
+
+
+def test_seeds_for_other_schedules():
+    a, b = Schedule(chain, seed=3), Schedule(chain, seed=3)
+    seeds = [a.fork_seed() for _ in range(4)]
+    assert seeds == [b.fork_seed() for _ in range(4)] and len(set(seeds)) == 4
+    assert all(1 <= seed < 1 << 31 for seed in seeds)
+    # A copy chooses on its own, the same each time.
+    copies = [Schedule(chain, seed=3).copy() for _ in range(2)]
+    assert choices(copies[0]) == choices(copies[1])
+    # With -1 there is another seed each time.
+    for sch in (a, b):
+        sch.seed(-1)
+    assert a.fork_seed() != b.fork_seed()
+    assert Schedule(chain, seed=-1).fork_seed() != Schedule(chain, seed=-1).fork_seed()
+
+
+def test_what_samples_refuse():
+    sch = Schedule(chain, error_render_level="fast")
+    with pytest.raises(ScheduleError, match=r"The primitive expects a loop, found the block tir.Block#0"):
+        sch.sample_perfect_tile(sch.get_block("B"), 2)
+    with pytest.raises(ScheduleError, match=r"The primitive expects a block, found the loop tir.For#0"):
+        sch.apply(InstructionKind.get("SampleComputeLocation"), [sch.get_loops("B")[0]])
+    with pytest.raises(InvalidValue, match="a loop is tiled into one or more parts, found n = 0"):
+        sch.sample_partitioned_tile(sch.get_loops("B")[0], 0)
+
+
+def test_postprocessing_is_left_out_of_a_trace():
+    sch = Schedule(matmul)
+    i, j, _ = sch.get_loops("C")
+    sch.parallel(i)
+    sch.enter_postproc()
+    sch.unroll(j)
+    lines = sch.trace.as_python(remove_postproc=True)
+    assert lines[-1] == "sch.parallel(loop=l1)" and "sch.enter_postproc()" in sch.trace.as_python()
+    assert sch.trace.simplified(remove_postproc=True).as_python() == lines
+    assert len(sch.trace.as_json(remove_postproc=True)[0]) == len(lines)

@@ -8,8 +8,9 @@ from schedule_programs import chain, diamond, matmul
 import oneir as tvm
 from oneir.ir.structural import StructuralMismatch, assert_structural_equal
 from oneir.runtime.error import InvalidValue, NotRegistered
+from oneir.script import tir as T
 from oneir.tir import DepKind, Schedule, ScheduleError, ScheduleState, StmtSRef
-from oneir.tir.schedule import BlockRV, InstructionKind, LoopRV, Trace
+from oneir.tir.schedule import BlockRV, InstructionKind, LoopRV, ScheduleDebugMask, Trace
 from oneir.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
 
 
@@ -184,3 +185,81 @@ def test_what_tests_of_schedules_check():
         assert_structural_equal_ignore_global_symbol(matmul, chain)
     with pytest.raises(InvalidValue, match="a trace is written as 'python' or 'json', found 'xml'"):
         verify_trace_roundtrip(sch, matmul, text_format="xml")
+
+
+def test_how_much_a_refusal_says():
+    messages = {}
+    for level in ("none", "fast", "detail"):
+        sch = Schedule(matmul, error_render_level=level)
+        with pytest.raises(ScheduleError) as error:
+            sch.vectorize(sch.get_loops("C")[2])
+        messages[level] = str(error.value)
+    assert messages["none"] == "the primitive cannot be applied"
+    assert messages["fast"] in messages["detail"] and "@T.prim_func" not in messages["fast"]
+    lines = messages["detail"].splitlines()
+    marked = next(i for i, line in enumerate(lines) if line.endswith("# tir.Block#0"))
+    assert lines[marked + 1].strip() == 'with T.block("C"):' and set(lines[marked + 2].strip()) == {"^"}
+
+
+def test_conditions_that_are_not_checked():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 8), "float32")):
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                vj = T.axis.spatial(8, T.min(j, i))
+                B[vi, vj] = A[vj]
+
+    sch = Schedule(before)
+    with pytest.raises(ScheduleError, match=r"The block tir.Block#0 is required to have an affine binding"):
+        sch.reorder(*sch.get_loops("B")[::-1])
+    sch = Schedule(before, enable_check=False)
+    sch.reorder(*sch.get_loops("B")[::-1])
+    assert [sch.get(loop).loop_var.name for loop in sch.get_loops("B")] == ["j", "i"]
+
+
+@pytest.mark.parametrize("mask", ["none", "all", 0, 1, 2, 3, ScheduleDebugMask.VERIFY_SREF_TREE])
+def test_what_is_verified_after_each_change(mask):
+    sch = Schedule(matmul, debug_mask=mask)
+    i, j, _ = sch.get_loops("C")
+    stray = sch.get(i).replace(annotations={"key": 1})
+    sch.state.stmt2ref[stray] = StmtSRef(stray)
+    if mask in ("none", 0):
+        sch.unroll(j)
+    else:
+        with pytest.raises(AssertionError, match="there are handles of statements that are not in the program"):
+            sch.unroll(j)
+
+
+def test_unused_questions_are_simplified_away():
+    sch = Schedule(diamond, seed=1)
+    for name in ("B", "C1", "D"):
+        sch.get_consumers(name), sch.get_producers(name), sch.get_loops(name)
+    sch.sample_categorical([1, 2], [0.5, 0.5])
+    sch.parallel(sch.get_loops("D")[0])
+    simple = sch.trace.simplified(remove_postproc=False)
+    assert simple.as_python() == [
+        'b0 = sch.get_block(name="D", func_name="main")',
+        "l1, l2 = sch.get_loops(block=b0)",
+        "sch.parallel(loop=l1)",
+    ]
+    other = Schedule(diamond)
+    simple.apply_to_schedule(other, remove_postproc=False)
+    assert_structural_equal(other.mod, sch.mod)
+    assert len(sch.trace.insts) > 10 and simple.simplified(False).as_json() == simple.as_json()
+
+
+def test_work_on_a_function_that_does_not_exist():
+    sch = Schedule(chain)
+    with pytest.raises(NotRegistered, match="the module has no function 'other'"):
+        sch.work_on("other")
+    sch.work_on("main")
+    assert sch.func_working_on.name_hint == "main"
+
+
+def test_show_prints_the_program_and_the_trace(capsys):
+    sch = Schedule(chain)
+    sch.parallel(sch.get_loops("B")[0])
+    sch.show(style=None)
+    text = capsys.readouterr().out
+    assert "T.parallel(16)" in text and "sch.parallel(loop=l1)" in text
