@@ -7,7 +7,7 @@ import pytest
 
 import oneir
 from oneir import relax, te, tir, topi
-from oneir.dlight.cpu import Contraction, Spatial
+from oneir.dlight.cpu import Contraction, Reduction, Spatial
 from oneir.relax import op
 from oneir.relax.pipeline import legalize_passes
 from oneir.script import tir as T
@@ -52,7 +52,7 @@ def result(func: tir.PrimFunc, inputs: list[np.ndarray]) -> np.ndarray:
 
 def scheduled(func: tir.PrimFunc, target: str = "llvm"):
     """The function as the first rule makes it, and the rule's name; nothing may refuse it."""
-    for rule in (Contraction(), Spatial()):
+    for rule in (Contraction(), Reduction(), Spatial()):
         schedule = rule.apply(func, Target(target), False)
         if schedule is not None:
             return schedule.mod["main"], type(rule).__name__

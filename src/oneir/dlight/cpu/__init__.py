@@ -2,4 +2,5 @@
 
 from .base import CPUScheduleRule
 from .contraction import Contraction
+from .reduction import Reduction
 from .spatial import Spatial

@@ -5,15 +5,19 @@ Outer loops run on threads; what is only passed on is inlined. LLVM makes vector
 
 from __future__ import annotations
 
-from ...ir.expr import Call
+from collections.abc import Sequence
+
+from ...ir.expr import Add, Call, FloorDiv, FloorMod, PrimExpr, Var
 from ...ir.op import Op
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
 from ...target.target import Target
-from ...tir.expr import IterVar
+from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
-from ...tir.schedule import Schedule
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, leaves, parallelize
+from ...tir.schedule import BlockRV, LoopRV, Schedule
+from ...tir.stmt import BufferStore
+from ...tir.transform.simplify import SimplifyConfig, simplify
+from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, leaves, parallelize, static, variables
 
 
 class Spatial(CPUScheduleRule):
@@ -57,8 +61,12 @@ def inline_elementwise(sch: Schedule) -> None:
 
 
 def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
+    body = leaf.block.body
+    if isinstance(body, BufferStore) and isinstance(body.value, BufferLoad):
+        # A copy costs nothing where it is read.
+        return bool(sch.get_consumers(leaf.handle))
     chooses = _Chooses()
-    chooses(leaf.block.body)
+    chooses(body)
     if chooses.found:
         return False
     consumers = sch.get_consumers(leaf.handle)
@@ -68,6 +76,81 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
 
 def _reduces(sch: Schedule, handle: object) -> bool:
     return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)  # pyright: ignore
+
+
+class _Divides(Visitor):
+    """Whether anything is divided, as indices of reshaped buffers are."""
+
+    found = False
+
+    def visit_FloorDiv(self, node: FloorDiv | FloorMod) -> None:
+        self.found = True
+
+    visit_FloorMod = visit_FloorDiv
+
+
+def with_plain_indices(func: PrimFunc) -> PrimFunc:
+    """The function with what reshaping left in its indices simplified."""
+    divides = _Divides()
+    divides(func.body)
+    return simplify(func, SimplifyConfig()) if divides.found else func
+
+
+def fuse_contiguous(sch: Schedule, handle: BlockRV, axes: Sequence[Var], loops: Sequence[LoopRV]) -> list[LoopRV]:
+    """Makes one loop of the innermost ones where all accesses run over memory without gaps: a long loop is fast.
+
+    `axes` are the block's variables that `loops` are for; returns the loops that there are then.
+    """
+    block, loops = sch.get(handle), list(loops)
+    sizes = {iv.var: static(iv.dom.extent) for iv in block.iter_vars}
+    places = _Places({axis for axis, extent in sizes.items() if extent != 1})
+    places(block.body)
+    kept = [i for i, axis in enumerate(axes) if sizes[axis] != 1]
+    while len(kept) > 1:
+        outer, inner = axes[kept[-2]], axes[kept[-1]]
+        if kept[-2] + 1 != kept[-1] or not all(_adjacent(place, outer, inner, sizes[inner]) for place in places.found):
+            break
+        kept.pop()
+        loops[kept[-1]] = sch.fuse(loops[kept[-1]], loops.pop(kept[-1] + 1))
+    return loops
+
+
+class _Places(Visitor):
+    """Where the accesses of a block lie: for each dimension of more than one element its extent and what indexes it.
+
+    That is a variable, where it is one and variables that are always 0, or else the variables.
+    """
+
+    def __init__(self, axes: set[Var]) -> None:
+        super().__init__()
+        self.axes = axes
+        self.found: list[list[tuple[int | None, Var | set[Var]]]] = []
+
+    def visit_BufferLoad(self, access: BufferLoad | BufferStore) -> None:
+        dimensions = zip(access.buffer.shape, access.indices, strict=True)
+        place = [(static(extent), self.place(index)) for extent, index in dimensions]
+        self.found.append([entry for entry in place if entry[0] != 1])
+        self.generic_visit(access)
+
+    visit_BufferStore = visit_BufferLoad
+
+    def place(self, index: PrimExpr) -> Var | set[Var]:
+        used = variables(index) & self.axes
+        while isinstance(index, Add):
+            index = index.a if variables(index.a) & self.axes else index.b
+        return index if isinstance(index, Var) and used == {index} else used
+
+
+def _adjacent(place: Sequence[tuple[int | None, Var | set[Var]]], outer: Var, inner: Var, extent: int | None) -> bool:
+    """Whether an access moves on to the next row when the inner variable starts again, or depends on neither."""
+    entries = [{entry} if isinstance(entry, Var) else entry for _, entry in place]
+    uses = [i for i, entry in enumerate(entries) if entry & {outer, inner}]
+    if not uses:
+        return True
+    if extent is None or len(uses) != 2 or uses[0] + 1 != uses[1]:
+        return False
+    row, element = uses
+    return place[row][1] is outer and place[element][1] is inner and place[element][0] == extent
 
 
 def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:

@@ -1,0 +1,356 @@
+"""Reductions, and what is computed before and after them: softmax, normalizations, sums and extremes, pooling.
+
+    for i, k in T.grid(128, 768):             for i in T.parallel(128):
+        total[i] += A[i, k]                       for k in range(768):
+    for i, j in T.grid(128, 768):      ->             total[0] += A[i, k]
+        B[i, j] = A[i, j] / total[i]              for j in range(768):
+                                                      B[i, j] = A[i, j] / total[0]
+
+All that belongs to one row is computed together, so that it passes through memory once. Where the axis that is
+contiguous in memory is no reduction axis (sums of columns, pooling with channels last), what belongs together is as
+many neighbouring elements as fill some registers, and reduction axes run outside of them. LLVM makes vectors of sums
+and extremes along a row, since the updates of a reduction may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.expr import Call, PrimExpr, Var
+from ...ir.op import Op
+from ...ir.visitor import Visitor
+from ...runtime.error import ScheduleError
+from ...target.cpu import cpu_info
+from ...target.target import Target
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import BlockRV, LoopRV, Schedule
+from ...tir.stmt import BufferStore
+from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
+from .spatial import fuse_contiguous, schedule_leaf, with_plain_indices
+
+UNROLLED = 16
+"""Steps of a window up to which LLVM unrolls the loops over it, so that its elements are independent of one another."""
+RECOMPUTED = 1.25
+"""How much more may be computed where that keeps it near: rows of padding that windows share."""
+ROWS, ROW_ELEMENTS = 8, 1 << 12
+"""Rows that are computed together, and the elements that they have at most, so that they stay in the first cache."""
+CHUNKS = 16
+"""Tasks that a reduction to very few elements is split into."""
+CHUNK_WORK = 1 << 14
+"""Steps of a reduction to one element that are worth a task of their own."""
+
+
+class Reduction(CPUScheduleRule):
+    """Reductions row by row, with everything that belongs to a row."""
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        sch = Schedule(with_plain_indices(func))
+        found = leaves(sch)
+        if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
+            return None
+        inline_around_reductions(sch)
+        found = leaves(sch) or []
+        outer = shared_axes(sch, found)
+        along = {vector_axis(leaf) is not None for leaf in found if leaf.reduces} == {True}
+        width = shared_width(found, outer, cpu_info(target).vector_bytes) if along and outer else None
+        for count in range(len(outer) - (along and width is None), 0, -1):
+            trial = sch.copy()
+            try:
+                if compute_together(trial, found, outer[:count], width if count == len(outer) else None):
+                    return trial
+            except ScheduleError:
+                continue
+        for leaf in found:
+            schedule_alone(sch, leaf)
+        return sch
+
+
+# -- what to inline --
+
+
+class _Calls(Visitor):
+    """The calls in an expression, and the variables that choose between values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = False
+        self.choosing: set[Var] = set()
+
+    def visit_Call(self, call: Call) -> None:
+        self.any = True
+        if isinstance(call.op, Op) and call.op.name == "tir.if_then_else":
+            self.choosing |= variables(call.args[0])
+        self.generic_visit(call)
+
+
+def inline_around_reductions(sch: Schedule) -> None:
+    """Inlines what is computed once where it is used, or costs no more there than to be kept."""
+    changed = True
+    while changed:
+        changed = False
+        for leaf in reversed(leaves(sch) or ()):
+            if leaf.reduces or not (_inline_backwards(sch, leaf) or _inline_forwards(sch, leaf)):
+                continue
+            changed = True
+            break
+
+
+def _inline_forwards(sch: Schedule, leaf: Leaf) -> bool:
+    consumers = sch.get_consumers(leaf.handle)
+    if not consumers or not _worth_inlining(sch, leaf, consumers):
+        return False
+    try:
+        sch.compute_inline(leaf.handle)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _worth_inlining(sch: Schedule, leaf: Leaf, consumers: Sequence[BlockRV]) -> bool:
+    body = leaf.block.body
+    if not isinstance(body, BufferStore) or not leaf.block.iter_vars:
+        return False
+    calls = _Calls()
+    calls(body.value)
+    if calls.choosing:
+        # A condition on outer axes costs little; one on the axis that is a vector is better decided once.
+        return leaf.block.iter_vars[-1].var not in calls.choosing and len(consumers) == 1
+    if _is_view(body.value):
+        return True
+    blocks = [sch.get(consumer) for consumer in consumers]
+    if len(consumers) > 1 and any(iv.iter_type == IterVar.CommReduce for block in blocks for iv in block.iter_vars):
+        return False
+    return not calls.any or all(_steps(block.iter_vars) <= leaf.work for block in blocks)
+
+
+def _is_view(value: PrimExpr) -> bool:
+    """Whether a value is an element that is there already, perhaps converted."""
+    return isinstance(getattr(value, "value", value), BufferLoad)
+
+
+def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
+    """Lets the producer of a view of it write where the view lies."""
+    body = leaf.block.body
+    if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or sch.get_consumers(leaf.handle):
+        return False
+    producers = sch.get_producers(leaf.handle)
+    if len(producers) != 1 or any(iv.iter_type == IterVar.CommReduce for iv in sch.get(producers[0]).iter_vars):
+        return False
+    try:
+        sch.reverse_compute_inline(leaf.handle)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _steps(axes: Sequence[IterVar]) -> int:
+    steps = 1
+    for axis in axes:
+        extent = None if axis.dom is None else static(axis.dom.extent)
+        steps *= 64 if extent is None else extent
+    return steps
+
+
+# -- what belongs together --
+
+
+def shared_axes(sch: Schedule, found: list[Leaf]) -> list[Var]:
+    """The axes of the last block that the results of all reductions have as well; none if nothing can follow them."""
+    last = found[-1]
+    if any(not sch.get_consumers(leaf.handle) for leaf in found[:-1]):
+        return []
+    if last.reduces:
+        return [iv.var for iv in last.block.iter_vars if iv.iter_type == IterVar.DataPar]
+    reduced = set()
+    for leaf in found[:-1]:
+        sources = {region.buffer for region in leaf.block.reads}
+        if leaf.reduces or sources & reduced:
+            reduced |= {region.buffer for region in leaf.block.writes}
+    common: list[Var] | None = None
+    for load in loads(last.block.body):
+        if load.buffer in reduced:
+            axes = [index for index in load.indices if isinstance(index, Var)]
+            common = axes if common is None else [axis for axis in common if axis in axes]
+    return common or []
+
+
+def reduces_innermost(leaf: Leaf) -> bool:
+    """Whether a block's reduction axes come after the others."""
+    kinds = [iv.iter_type for iv in leaf.block.iter_vars]
+    return kinds == sorted(kinds, key=lambda kind: kind == IterVar.CommReduce)
+
+
+def vector_axis(leaf: Leaf) -> Var | None:
+    """The axis of a reduction's result along which its operand lies in memory; None where that is a reduction axis."""
+    size = {iv.var: extent for iv, extent in zip(leaf.block.iter_vars, leaf.extents, strict=True)}
+    own = {region.buffer for region in leaf.block.writes}
+    best: tuple[int, Var | None] = (0, None)
+    reducing = {iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce}
+    for load in loads(leaf.block.body):
+        if load.buffer in own or not load.indices:
+            continue
+        used = variables(load.indices[-1])
+        for axis, extent in size.items():
+            steps = 64 if extent is None else extent
+            if axis in used and steps > best[0]:
+                best = steps, None if axis in reducing else axis
+    spatial = [axis for axis in size if axis not in reducing]
+    return best[1] if best[1] in spatial[-1:] else None
+
+
+def is_window(leaf: Leaf, axis: Var) -> bool:
+    """Whether neighbouring results are computed from elements that lie apart, or overlap."""
+    return any(
+        load.indices and axis in variables(load.indices[-1]) and load.indices[-1] is not axis
+        for load in loads(leaf.block.body)
+    )
+
+
+def shared_width(found: list[Leaf], outer: list[Var], registers: int) -> int | None:
+    """Elements of the last of the axes that are computed together, in up to four registers; None for no such number.
+
+    Code for a register and a part is slow, so that is whole registers, or the most part of one.
+    """
+    last = found[-1]
+    extent = next(e for iv, e in zip(last.block.iter_vars, last.extents, strict=True) if iv.var is outer[-1])
+    axes = [(leaf, axis) for leaf in found if leaf.reduces and (axis := vector_axis(leaf)) is not None]
+    if extent is None or any(is_window(leaf, axis) for leaf, axis in axes):
+        return None
+    lanes = max(1, min(registers // leaf.block.writes[0].buffer.dtype.itemsize for leaf in found))
+    if extent % lanes == 0:
+        return largest_divisor(extent // lanes, 4) * lanes
+    part = largest_divisor(extent, lanes)
+    return part if 2 * part >= lanes else None
+
+
+def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: int | None) -> bool:
+    """Moves all blocks into the loops of the last one over `outer`; whether that computes hardly anything twice.
+
+    `width`: the elements of the last axis that are a vector; None where the axis is taken element by element.
+    """
+    *others, last = found
+    if last.reduces and width is not None:
+        # What leaves the registers is a block of its own.
+        sch.cache_write(last.handle, 0, "local")
+        others, last = found, (leaves(sch) or [])[-1]
+        outer = [last.block.iter_vars[i].var for i in range(len(outer))]
+    work = sum(leaf.work for leaf in found)
+    loops = {iv.var: loop for iv, loop in zip(last.block.iter_vars, last.loops, strict=True)}
+    around = [loops.pop(axis) for axis in outer]
+    inside = list(loops.values())
+    if width is not None:
+        around[-1], along = sch.split(around[-1], [None, width])
+        inside.append(along)
+    elif (rows := rows_together(last, outer)) > 1:
+        around[-1], several = sch.split(around[-1], [None, rows])
+        inside.insert(0, several)
+    sch.reorder(*around, *inside)
+    for leaf in reversed(others):
+        sch.compute_at(leaf.handle, around[-1], preserve_unit_loops=True)
+    if sum(_work(sch, leaf) for leaf in others) + last.work > RECOMPUTED * (work + last.work * (last not in found)):
+        return False
+    # A reduction counts as one as long as its init is in it, so that is taken apart at the end.
+    inner = [(leaf, sch.get_loops(leaf.handle)[len(around) :]) for leaf in others]
+    starts = [(leaf, arrange(sch, leaf, nest, width)) for leaf, nest in [*inner, (last, inside)]]
+    parallelize(sch, around, work)
+    for leaf, start in starts:
+        if start is not None:
+            sch.decompose_reduction(leaf.handle, start)
+    return True
+
+
+def rows_together(last: Leaf, outer: list[Var]) -> int:
+    """How many neighbouring rows are computed together: one after the other, short ones wait for their own results."""
+    extents = {iv.var: extent for iv, extent in zip(last.block.iter_vars, last.extents, strict=True)}
+    count = extents[outer[-1]]
+    row = 1
+    for axis, extent in extents.items():
+        row *= 1 if axis in outer else 64 if extent is None else extent
+    most = min(ROWS, ROW_ELEMENTS // row)
+    if count is None or count < 2 * most:
+        return 1
+    divisor = largest_divisor(count, max(1, most))
+    return divisor if 2 * divisor > most else most
+
+
+def _work(sch: Schedule, leaf: Leaf) -> int:
+    steps = 1
+    for loop in sch.get_loops(leaf.handle):
+        extent = static(sch.get(loop).extent)
+        steps *= 64 if extent is None else extent
+    return steps
+
+
+def arrange(sch: Schedule, leaf: Leaf, loops: list[LoopRV], width: int | None) -> LoopRV | None:
+    """Orders the loops of a block over what belongs together; the outermost of its reduction loops is returned."""
+    axes = [iv.var for iv in leaf.block.iter_vars][-len(loops) :]
+    if not loops:
+        return None
+    if not leaf.reduces:
+        if width is None:
+            fuse_contiguous(sch, leaf.handle, axes, loops)
+        elif sch.get(loops[-1]).extent == width:
+            sch.vectorize(loops[-1])
+        return None
+    count = sum(iv.iter_type == IterVar.CommReduce for iv in leaf.block.iter_vars)
+    spatial, reduction = loops[:-count], loops[-count:]
+    axis = vector_axis(leaf)
+    if axis is None:
+        reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
+    elif width is not None or not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
+        sch.reorder(*reduction, spatial[-1])
+        if width is not None:
+            sch.vectorize(spatial[-1])
+    return reduction[0]
+
+
+def _steps_of(leaf: Leaf) -> int:
+    """Elements that a reduction reduces to one."""
+    return _steps([iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce])
+
+
+def schedule_alone(sch: Schedule, leaf: Leaf) -> None:
+    """Schedules a block by itself: its outer axes on threads; those of a reduction to very few elements, too."""
+    if not leaf.reduces:
+        schedule_leaf(sch, leaf)
+        return
+    count = sum(iv.iter_type == IterVar.CommReduce for iv in leaf.block.iter_vars)
+    spatial, reduction = leaf.loops[:-count], leaf.loops[-count:]
+    axis = vector_axis(leaf)
+    if axis is None:
+        outer = spatial
+        if leaf.work // _steps_of(leaf) < CHUNKS and _reduce_in_chunks(sch, leaf, len(spatial)):
+            return
+        reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
+    else:
+        outer = spatial[:-1]
+        if not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
+            sch.reorder(*reduction, spatial[-1])
+    parallelize(sch, outer, leaf.work)
+    sch.decompose_reduction(leaf.handle, reduction[0])
+
+
+def _reduce_in_chunks(sch: Schedule, leaf: Leaf, position: int) -> bool:
+    """Reduces parts on threads, and then the parts' results; whether there is enough for that.
+
+    `position`: that of the first reduction axis.
+    """
+    extent = leaf.extents[position]
+    if extent is None or leaf.work < CHUNKS * CHUNK_WORK or not isinstance(leaf.block.body, BufferStore):
+        return False
+    chunks = largest_divisor(extent, CHUNKS)
+    if chunks < 4:
+        return False
+    chunk, *_ = sch.split(leaf.loops[position], [chunks, None])
+    part = sch.rfactor(chunk, 0)
+    loops = sch.get_loops(part)
+    chunk = loops.pop(position)
+    sch.reorder(chunk, *loops[:position])
+    loops[position:] = fuse_contiguous(
+        sch, part, [iv.var for iv in sch.get(part).iter_vars][-len(loops[position:]) :], loops[position:]
+    )
+    sch.parallel(chunk)
+    sch.decompose_reduction(part, loops[position])
+    sch.decompose_reduction(leaf.handle, sch.get_loops(leaf.handle)[position])
+    return True
