@@ -40,8 +40,8 @@ def cache_read(
     else:
         place, position = scope, 0
         region = next((r.region for r in scope.stmt.reads if r.buffer is buffer), BufferRegion.full(buffer).region)
-        if _leaves(scope.stmt, buffer, region):
-            region = _clipped(buffer, region)
+    if place is scope and _leaves(scope.stmt, buffer, region):
+        region = _clipped(buffer, region)
     # A cache that is filled part by part must have place for all of them.
     whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
@@ -66,6 +66,8 @@ def cache_write(
     else:
         place, position = scope, len(as_list(_undeclared(scope.stmt.body)))
     region = relaxed_region(state, sref, buffer, place)
+    if place is scope and _leaves(scope.stmt, buffer, region):
+        region = _clipped(buffer, region)
     # A cache that is filled part by part must have place for all of them.
     whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])

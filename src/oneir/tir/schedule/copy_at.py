@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer, IntervalSet
+from ...arith.constraint import conjuncts
 from ...arith.int_set import union
+from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
@@ -20,7 +22,7 @@ from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
 from .compute_at import relaxed
 from .conditions import as_block, as_loop, check_self_contained, scope_root_of
 from .cover import covers, written_region
-from .domain import domain_of, loop_domains
+from .domain import domain_of, loop_domains, uses
 from .edit import ScopeEdit, as_list
 from .error import PrimitiveError
 from .instruction import InstructionKind
@@ -113,7 +115,12 @@ def _check_written(
         for region in user.stmt.writes
         if region.buffer is buffer
     ]
-    if not covers(buffer, written, [IntervalSet(r.min, r.min + r.extent - 1) for r in domain]):
+    conditional = any(
+        not is_number(part, 1) and uses(part, loop_domains(user.parent, loop)) is None
+        for user in users
+        for part in conjuncts(state.realize_of(user).predicate)
+    )
+    if conditional or not covers(buffer, written, [IntervalSet(r.min, r.min + r.extent - 1) for r in domain]):
         raise PrimitiveError(
             state.mod,
             f"The blocks under the loop {{0}} are not known to write all of the region {list(domain)} of the buffer "

@@ -198,7 +198,9 @@ def loop_partition(
     check_no_annotation(state, loop)
     check_starts_at_zero(state, loop)
     blocks = state.child_blocks(sref)
-    for block in blocks:
+    pending = list(blocks)
+    for block in pending:
+        pending += state.child_blocks(block)
         if loop.loop_var in loop_variables(state, block, (IterVarType.CommReduce,)):
             # The init runs where the domain begins, which would be once for each part.
             raise PrimitiveError(state.mod, "The block {1} reduces over the loop {0} to partition", loop, block.stmt)
