@@ -250,7 +250,7 @@ def check_sequence(func: Any, seed: int, steps: int) -> None:
     ids=lambda f: f.attrs["global_symbol"],
 )
 @settings(
-    max_examples=300 if LONG else 12,
+    max_examples=300 if LONG else 8,
     deadline=None,
     derandomize=not LONG,
     suppress_health_check=[HealthCheck.too_slow],
