@@ -48,6 +48,7 @@ class FunctionEmitter(StmtEmitter):
         self.unaliased: set[e.Var] = outer.unaliased if outer else set()
         self.any_order = outer.any_order if outer else False
         self.restrict: bool = outer.restrict if outer else False
+        self.captures_unaliased = False
         self.result = "%result"
 
     def lookup(self, var: e.Var) -> str:
@@ -62,6 +63,8 @@ class FunctionEmitter(StmtEmitter):
             return value
         parameter = self.values[var] = f"%capture{len(self.captured)}"
         self.captured[var] = value
+        if self.captures_unaliased and isinstance(var.type_annotation, PointerType):
+            self.unaliased.add(var)
         return parameter
 
     def define(self, var: e.Var, value: str) -> None:
@@ -112,9 +115,8 @@ class FunctionEmitter(StmtEmitter):
     def compute_scope(self, node: AttrStmt) -> None:
         symbol = f"{self.name}_compute_"
         inner = FunctionEmitter(self.w.module, self.symbols, symbol, self)
+        inner.captures_unaliased = self.restrict
         inner.stmt(node.body)
-        if self.restrict:
-            self.unaliased.update(var for var in inner.captured if isinstance(var.type_annotation, PointerType))
         inner.finish("internal", symbol, [*self._capture_parameters(inner), "ptr %result"])
         arguments = [f"{register_type(v.dtype)} {value}" for v, value in inner.captured.items()]
         code = self.w.value(f"call i32 @{symbol}({', '.join([*arguments, f'ptr {self.result}'])})")

@@ -31,6 +31,8 @@ from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
+UNROLLED = 16
+"""Steps up to which a loop that accumulates may be unrolled."""
 MEMORY_ALIGNMENT = 64
 """Bytes to which allocated memory is aligned."""
 
@@ -276,14 +278,14 @@ class StmtEmitter(CallEmitter):
         end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
         self.in_index = outer
         nonempty = isinstance(node.extent, e.IntImm) and node.extent.value > 0
-        self.loop(node.loop_var, begin, end, node.body, nonempty)
+        self.loop(node.loop_var, begin, end, node.body, nonempty, self.w.module.rolled() if adds_up(node) else "")
 
     def _loop_end(self, node: For, begin: str) -> str:
         if isinstance(node.min, e.IntImm) and isinstance(node.extent, e.IntImm):
             return literal(node.loop_var.dtype, node.min.value + node.extent.value)
         return self.binary(e.Add, node.loop_var.dtype, begin, self.expr(node.extent))
 
-    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool) -> None:
+    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, hint: str = "") -> None:
         """A counted loop, tested at its end; tested before, too, unless it is known to run."""
         w, llvm_type = self.w, register_type(var.dtype)
         sign = "s" if var.dtype.code == "int" else "u"
@@ -305,7 +307,7 @@ class StmtEmitter(CallEmitter):
         w.start(step)
         w.emit(f"{following} = add n{sign}w {llvm_type} {counter}, 1")
         again = w.value(f"icmp {sign}lt {llvm_type} {following}, {end}")
-        w.emit(f"br i1 {again}, label %{head}, label %{done}")
+        w.emit(f"br i1 {again}, label %{head}, label %{done}{hint}")
         w.start(done)
 
     def stmt_While(self, node: While) -> None:
@@ -321,6 +323,19 @@ class StmtEmitter(CallEmitter):
         self.loops.pop()
         w.jump(head)
         w.start(done)
+
+
+def adds_up(loop: For) -> bool:
+    """Whether a loop accumulates so many values that a vector of them is worth more than no loop.
+
+    LLVM unrolls loops of known length before it makes vectors, and finds none afterwards.
+    """
+    body = loop.body
+    return (
+        isinstance(body, AttrStmt)
+        and body.attr_key == REDUCTION_UPDATE
+        and not (isinstance(loop.extent, e.IntImm) and loop.extent.value <= UNROLLED)
+    )
 
 
 def is_workspace(value: Any) -> bool:

@@ -20,6 +20,11 @@ class ModuleText:
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self.functions: list[str] = []
+        self.metadata = [
+            '!0 = !{!"branch_weights", i32 2000, i32 1}',
+            '!1 = !{!"branch_weights", i32 1, i32 2000}',
+            '!2 = !{!"llvm.loop.unroll.disable"}',
+        ]
         self.imports: dict[str, None] = {}
         """Texts of modules whose functions are called here, each once."""
         self._count = 0
@@ -55,10 +60,15 @@ class ModuleText:
             self.globals.append(f"{found} = private unnamed_addr constant {{ ptr, ptr }} {fields}")
         return found
 
+    def rolled(self) -> str:
+        """What the last branch of a loop says so that LLVM does not unroll it, but may make vectors of it."""
+        number = len(self.metadata)
+        self.metadata.append(f"!{number} = distinct !{{!{number}, !2}}")
+        return f", !llvm.loop !{number}"
+
     def text(self) -> str:
         """The module."""
-        weights = ['!0 = !{!"branch_weights", i32 2000, i32 1}', '!1 = !{!"branch_weights", i32 1, i32 2000}']
-        text = "\n".join([*self.globals, *self.declarations.values(), *self.functions, *weights]) + "\n"
+        text = "\n".join([*self.globals, *self.declarations.values(), *self.functions, *self.metadata]) + "\n"
         return link_ir(text, list(self.imports)) if self.imports else text
 
 

@@ -17,14 +17,17 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from ...tir.transform.simplify import SimplifyConfig, simplify
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, leaves, parallelize, static, variables
+from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
+
+CHUNK = 1 << 13
+"""Elements of a long loop that are one task."""
 
 
 class Spatial(CPUScheduleRule):
     """Any sequence of loop nests: elementwise blocks inlined, the outer loops of each parallel."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(func)
+        sch = Schedule(with_plain_indices(func))
         if leaves(sch) is None:
             return None
         inline_elementwise(sch)
@@ -155,16 +158,13 @@ def _adjacent(place: Sequence[tuple[int | None, Var | set[Var]]], outer: Var, in
 
 def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:
     """Runs the outer spatial loops of a block on threads, all but the innermost loop."""
-    count = 0
-    for iv, index in zip(leaf.block.iter_vars, range(len(leaf.loops)), strict=True):
-        if iv.iter_type != IterVar.DataPar or index == len(leaf.loops) - 1:
-            break
-        count += 1
-    if not count and leaf.loops and leaf.block.iter_vars[0].iter_type == IterVar.DataPar and len(leaf.loops) == 1:
-        extent = leaf.extents[0]
-        if extent is None or extent < PARALLEL_WORK:
-            return
-        outer, _ = sch.split(leaf.loops[0], [None, 1 << 13])
-        sch.parallel(outer)
+    if leaf.reduces:
+        count = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
+        parallelize(sch, leaf.loops[: min(count, len(leaf.loops) - 1)], leaf.work)
         return
-    parallelize(sch, leaf.loops[:count], leaf.work)
+    loops = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars], leaf.loops)
+    if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
+        extent = static(sch.get(loops[0]).extent)
+        chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
+        loops = sch.split(loops[0], [None, chunk if 2 * chunk > CHUNK else CHUNK])
+    parallelize(sch, loops[:-1], leaf.work)
