@@ -14,7 +14,7 @@ Everything that is emitted is normalized (`normalize.py`): it gets its struct in
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
@@ -166,6 +166,8 @@ class BlockBuilder:
         self._values: dict[Var, Expr] = {}
         self._functions: list[FunctionScope] = []
         self._known: dict[bytes, list[GlobalVar]] | None = None
+        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, Any]] = {}
+        """The functions that `call_te` made, with the struct info of their results."""
         for var in self.mod.functions:
             self._names.reserve(var.name_hint)
 
@@ -513,13 +515,20 @@ class BlockBuilder:
         `func` gets a placeholder for each tensor among the arguments and returns tensors. `primfunc_name_hint` and
         `primfunc_attrs` say how the loops' function is called and what attributes it has.
         """
-        from .emit_te import gen_call_tir_inputs
+        from .emit_te import gen_call_tir_inputs, graph_values, key_of
         from .op import call_tir
 
         name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_func")
+        key = key_of(func, args, kwargs)
+        made = None if key is None else self._made.get(key)
+        if made is not None and self.mod.functions.get(made[0]) is made[1]:
+            return call_tir(made[0], Tuple(graph_values(args, kwargs)), made[2])
         prim_func, values, infos, tir_vars = gen_call_tir_inputs(func, *args, **kwargs)
         gvar = self.add_func(prim_func, name)
-        return call_tir(gvar, Tuple(values), infos if len(infos) > 1 else infos[0], tir_vars)
+        info = infos if len(infos) > 1 else infos[0]
+        if key is not None:
+            self._made[key] = gvar, self.mod.functions[gvar], info
+        return call_tir(gvar, Tuple(values), info, tir_vars)
 
     def call_te_with_grad(
         self,

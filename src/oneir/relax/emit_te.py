@@ -5,11 +5,11 @@ A graph function over tensors of struct info becomes a TensorIR function over pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from ..ir.container import Array
-from ..ir.expr import PrimExpr
+from ..ir.expr import FloatImm, IntImm, PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.visitor import Visitor
 from ..runtime.error import InvalidValue, TypeMismatch
@@ -156,6 +156,58 @@ def gen_call_tir_inputs(
     infos: list[StructInfo] = [TensorStructInfo(_replaced(o.shape, arguments.outer), o.dtype) for o in outputs]
     tir_vars = ShapeExpr([arguments.outer[v] for v in unbound]) if unbound else None
     return prim_func, arguments.values, infos, tir_vars
+
+
+def graph_values(args: Any, kwargs: Mapping[str, Any]) -> list[Expr]:
+    """The tensors among the arguments of a TE function, in the order in which its loops take them."""
+    arguments = _Arguments()
+    for value in [*args, *kwargs.values()]:
+        arguments.convert(_graph_argument(value))
+    return arguments.values
+
+
+def key_of(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Hashable | None:
+    """What decides which loops a TE function makes of its arguments, up to names; None if that is not known.
+
+    It is for the functions of operators, which compute what they give from their arguments alone, at fixed shapes.
+    """
+    own = getattr(func, "__module__", "").startswith(_OPERATORS) and getattr(func, "__closure__", ()) is None
+    if not own or "<locals>" in func.__qualname__:
+        return None
+    try:
+        return func, _key(args), tuple([(name, _key(value)) for name, value in kwargs.items()])
+    except _UnknownKey:
+        return None
+
+
+_OPERATORS = tuple(f"{__name__.split('.')[0]}.{name}." for name in ("topi", "relax.op"))
+
+
+class _UnknownKey(Exception):
+    """Nothing says which arguments are equal to this one."""
+
+
+def _key(value: Any) -> Hashable:
+    if value is None or isinstance(value, (bool, int, str)):
+        return type(value), value
+    if isinstance(value, float):
+        return float, value.hex()
+    if isinstance(value, (list, tuple)):
+        return tuple([_key(v) for v in value])
+    if isinstance(value, (IntImm, FloatImm)):
+        return str(value.dtype), _key(value.value)
+    if isinstance(value, (StringImm, DataTypeImm)):
+        return _key(value.value)
+    if isinstance(value, Tuple):
+        return _key(tuple(value.fields))
+    info = value.struct_info if isinstance(value, Expr) else None
+    if isinstance(info, TensorStructInfo) and info.extents is not None:
+        return Tensor, str(info.dtype), _key(tuple(info.extents))
+    if isinstance(info, ShapeStructInfo) and info.values is not None:
+        return _key(tuple(info.values))
+    if isinstance(info, PrimStructInfo) and info.value is not None:
+        return _key(info.value)
+    raise _UnknownKey
 
 
 def _graph_argument(value: Any) -> Any:

@@ -1,0 +1,102 @@
+"""Loops of tensor expressions: equal calls of operators share them, and a user's function is always asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oneir import relax, te, tir, topi
+from oneir.relax import emit_te
+from oneir.runtime.error import TypeMismatch
+from oneir.script import relax as R
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What loops are made of, one entry each time."""
+    arguments: list[Any] = []
+    create = emit_te.create_prim_func
+
+    def count(args: Any, *rest: Any) -> Any:
+        arguments.append(args)
+        return create(args, *rest)
+
+    monkeypatch.setattr(emit_te, "create_prim_func", count)
+    return arguments
+
+
+def test_equal_calls_of_operators_make_loops_once(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    x, y = relax.Var("x", R.Tensor((4, 8), "float32")), relax.Var("y", R.Tensor((4, 8), "float32"))
+    first = bb.call_te(topi.add, x, y)
+    again = bb.call_te(topi.add, y, x)
+    assert len(made) == 1
+    assert again.args[0] is first.args[0]
+    assert list(again.args[1].fields) == [y, x]
+    assert again.sinfo_args[0] == first.sinfo_args[0]
+
+
+@pytest.mark.parametrize(
+    "argument", [relax.Var("z", R.Tensor((8,), "float32")), relax.Var("z", R.Tensor((4, 8), "float32")), tir.const(3.0)]
+)
+def test_other_shapes_and_numbers_make_other_loops(argument: Any, made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4, 8), "float32"))
+    first, second = bb.call_te(topi.multiply, x, tir.const(2.0)), bb.call_te(topi.multiply, x, argument)
+    assert len(made) == 2
+    assert second.args[0] is not first.args[0]
+
+
+def test_another_dtype_makes_other_loops(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    for dtype in ("float32", "float64", "float32"):
+        bb.call_te(topi.exp, relax.Var("x", R.Tensor((4, 8), dtype)))
+    assert len(made) == 2
+
+
+def test_what_equals_in_python_may_be_another_argument(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4, 8), "float32"))
+    calls = [bb.call_te(topi.sum, x, 1, keepdims) for keepdims in (False, True, False)]
+    assert len(made) == 2
+    assert calls[0].args[0] is calls[2].args[0] is not calls[1].args[0]
+    assert [c.sinfo_args[0].ndim for c in calls] == [1, 2, 1]
+
+
+def test_a_function_that_was_replaced_is_made_anew(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4,), "float32"))
+    var = bb.call_te(topi.exp, x).args[0]
+    other = bb.call_te(topi.abs, x).args[0]
+    bb.update_func(var, bb.get()[other])
+    assert bb.call_te(topi.exp, x).args[0] is not var
+    assert len(made) == 3
+
+
+def test_functions_of_users_are_asked_each_time() -> None:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4,), "float32"))
+    factors = iter([2.0, 3.0])
+
+    def scale(a: te.Tensor) -> te.Tensor:
+        factor = next(factors)
+        return te.compute(a.shape, lambda i: a[i] * tir.const(factor, "float32"))
+
+    assert bb.call_te(scale, x).args[0] is not bb.call_te(scale, x).args[0]
+
+
+def test_symbolic_shapes_keep_their_symbolic_arguments() -> None:
+    bb = relax.BlockBuilder()
+    n = tir.Var("n", "int64")
+    x = relax.Var("x", R.Tensor((n,), "float32"))
+    calls = [bb.call_te(topi.full_like, x, 1.0), bb.call_te(topi.full_like, x, 1.0)]
+    assert calls[0].args[0] is calls[1].args[0]
+    assert calls[1].sinfo_args[0].shape.values[0] is n
+
+
+def test_struct_info_is_refused_however_often() -> None:
+    bb = relax.BlockBuilder()
+    for _ in range(2):
+        with pytest.raises(TypeMismatch, match="struct info cannot be an argument of a tensor expression"):
+            bb.call_te(topi.exp, R.Tensor((4,), "float32"))
