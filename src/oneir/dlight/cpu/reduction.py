@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import Call, PrimExpr, Var
-from ...ir.op import Op
-from ...ir.visitor import Visitor
+from ...ir.expr import PrimExpr, Var
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
@@ -27,7 +25,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
-from .spatial import fuse_contiguous, schedule_leaf, with_plain_indices
+from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
 
 UNROLLED = 16
 """Steps of a window up to which LLVM unrolls the loops over it, so that its elements are independent of one another."""
@@ -69,21 +67,6 @@ class Reduction(CPUScheduleRule):
 # -- what to inline --
 
 
-class _Calls(Visitor):
-    """The calls in an expression, and the variables that choose between values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.any = False
-        self.choosing: set[Var] = set()
-
-    def visit_Call(self, call: Call) -> None:
-        self.any = True
-        if isinstance(call.op, Op) and call.op.name == "tir.if_then_else":
-            self.choosing |= variables(call.args[0])
-        self.generic_visit(call)
-
-
 def inline_around_reductions(sch: Schedule) -> None:
     """Inlines what is computed once where it is used, or costs no more there than to be kept."""
     changed = True
@@ -111,8 +94,7 @@ def _worth_inlining(sch: Schedule, leaf: Leaf, consumers: Sequence[BlockRV]) -> 
     body = leaf.block.body
     if not isinstance(body, BufferStore) or not leaf.block.iter_vars:
         return False
-    calls = _Calls()
-    calls(body.value)
+    calls = calls_in(body.value)
     if calls.choosing:
         # A condition on outer axes costs little; one on the axis that is a vector is better decided once.
         return leaf.block.iter_vars[-1].var not in calls.choosing and len(consumers) == 1
@@ -297,7 +279,7 @@ def arrange(sch: Schedule, leaf: Leaf, loops: list[LoopRV], width: int | None) -
     spatial, reduction = loops[:-count], loops[-count:]
     axis = vector_axis(leaf)
     if axis is None:
-        reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
+        _, reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
     elif width is not None or not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
         sch.reorder(*reduction, spatial[-1])
         if width is not None:
@@ -322,7 +304,7 @@ def schedule_alone(sch: Schedule, leaf: Leaf) -> None:
         outer = spatial
         if leaf.work // _steps_of(leaf) < CHUNKS and _reduce_in_chunks(sch, leaf, len(spatial)):
             return
-        reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
+        _, reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
     else:
         outer = spatial[:-1]
         if not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
@@ -347,7 +329,7 @@ def _reduce_in_chunks(sch: Schedule, leaf: Leaf, position: int) -> bool:
     loops = sch.get_loops(part)
     chunk = loops.pop(position)
     sch.reorder(chunk, *loops[:position])
-    loops[position:] = fuse_contiguous(
+    _, loops[position:] = fuse_contiguous(
         sch, part, [iv.var for iv in sch.get(part).iter_vars][-len(loops[position:]) :], loops[position:]
     )
     sch.parallel(chunk)

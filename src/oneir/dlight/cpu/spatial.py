@@ -6,6 +6,7 @@ Outer loops run on threads; what is only passed on is inlined. LLVM makes vector
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...ir.expr import Add, Call, FloorDiv, FloorMod, PrimExpr, Var
 from ...ir.op import Op
@@ -16,11 +17,15 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
+from ...tir.transform.loop_partition import HINT
 from ...tir.transform.simplify import SimplifyConfig, simplify
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
+from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
 
 CHUNK = 1 << 13
 """Elements of a long loop that are one task."""
+
+TILE = 16
+"""Elements along each of two axes that are read and written together where a block transposes."""
 
 
 class Spatial(CPUScheduleRule):
@@ -36,15 +41,26 @@ class Spatial(CPUScheduleRule):
         return sch
 
 
-class _Chooses(Visitor):
-    """Whether an expression chooses between values, as padding does: it is better computed once."""
+class Calls(Visitor):
+    """The calls in an expression, and the variables that choose between values there, as in padding."""
 
-    found = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.any = False
+        self.choosing: set[Var] = set()
 
     def visit_Call(self, call: Call) -> None:
+        self.any = True
         if isinstance(call.op, Op) and call.op.name == "tir.if_then_else":
-            self.found = True
+            self.choosing |= variables(call.args[0])
         self.generic_visit(call)
+
+
+def calls_in(expr: Any) -> Calls:
+    """The calls in an expression."""
+    calls = Calls()
+    calls(expr)
+    return calls
 
 
 def inline_elementwise(sch: Schedule) -> None:
@@ -68,10 +84,8 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     if isinstance(body, BufferStore) and isinstance(body.value, BufferLoad):
         # A copy costs nothing where it is read.
         return bool(sch.get_consumers(leaf.handle))
-    chooses = _Chooses()
-    chooses(body)
-    if chooses.found:
-        return False
+    if calls_in(body).choosing:
+        return False  # padding is better computed once
     consumers = sch.get_consumers(leaf.handle)
     # A value that a reduction reads would be computed again for every element of its result.
     return bool(consumers) and all(not _reduces(sch, consumer) for consumer in consumers)
@@ -99,12 +113,15 @@ def with_plain_indices(func: PrimFunc) -> PrimFunc:
     return simplify(func, SimplifyConfig()) if divides.found else func
 
 
-def fuse_contiguous(sch: Schedule, handle: BlockRV, axes: Sequence[Var], loops: Sequence[LoopRV]) -> list[LoopRV]:
+def fuse_contiguous(
+    sch: Schedule, handle: BlockRV, axes: Sequence[Var], loops: Sequence[LoopRV]
+) -> tuple[list[Var], list[LoopRV]]:
     """Makes one loop of the innermost ones where all accesses run over memory without gaps: a long loop is fast.
 
-    `axes` are the block's variables that `loops` are for; returns the loops that there are then.
+    `axes` are the block's variables that `loops` are for; returns the loops that there are then, and the outermost
+    variable of each.
     """
-    block, loops = sch.get(handle), list(loops)
+    block, axes, loops = sch.get(handle), list(axes), list(loops)
     sizes = {iv.var: static(iv.dom.extent) for iv in block.iter_vars}
     places = _Places({axis for axis, extent in sizes.items() if extent != 1})
     places(block.body)
@@ -113,9 +130,10 @@ def fuse_contiguous(sch: Schedule, handle: BlockRV, axes: Sequence[Var], loops: 
         outer, inner = axes[kept[-2]], axes[kept[-1]]
         if kept[-2] + 1 != kept[-1] or not all(_adjacent(place, outer, inner, sizes[inner]) for place in places.found):
             break
-        kept.pop()
-        loops[kept[-1]] = sch.fuse(loops[kept[-1]], loops.pop(kept[-1] + 1))
-    return loops
+        last = kept.pop()
+        del axes[last]
+        loops[kept[-1]] = sch.fuse(loops[kept[-1]], loops.pop(last))
+    return axes, loops
 
 
 class _Places(Visitor):
@@ -156,13 +174,60 @@ def _adjacent(place: Sequence[tuple[int | None, Var | set[Var]]], outer: Var, in
     return place[row][1] is outer and place[element][1] is inner and place[element][0] == extent
 
 
+def transposed_axis(leaf: Leaf) -> Var | None:
+    """The axis along which a block reads memory while it writes along another; None where both are the same."""
+    store = leaf.block.body
+    if not isinstance(store, BufferStore) or not leaf.block.iter_vars or not store.indices:
+        return None
+    last = leaf.block.iter_vars[-1].var
+    sizes = {iv.var: extent for iv, extent in zip(leaf.block.iter_vars, leaf.extents, strict=True)}
+    if last not in variables(store.indices[-1]):
+        return None
+    for load in loads(store.value):
+        used = [variables(index) & sizes.keys() for index in load.indices]
+        if any(last in axes for axes in used[:-1]) and last not in used[-1]:
+            long = [axis for axis in sizes if axis in used[-1] and (sizes[axis] or TILE) >= TILE // 2]
+            if long:
+                return long[-1]
+    return None
+
+
+def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], axis: Var) -> None:
+    """Goes through two axes in squares, so that whole cache lines are read as well as written."""
+    last = axes[-1]
+    if len(axes) > 2 and axes[-2] is axis:
+        outer, outer_loops = fuse_contiguous(sch, leaf.handle, axes[:-1], loops[:-1])
+        axes, loops = [*outer, last], [*outer_loops, loops[-1]]
+        axis = outer[-1]
+    read, write = loops[axes.index(axis)], loops[-1]
+    rest = [loop for loop in loops[:-1] if loop is not read]
+    read_tiles, read_in = sch.split(read, [None, tile_of(sch, read)])
+    write_tiles, write_in = sch.split(write, [None, tile_of(sch, write)])
+    sch.reorder(*rest, read_tiles, write_tiles, write_in, read_in)
+    parallelize(sch, [*rest, read_tiles], leaf.work)
+
+
+def tile_of(sch: Schedule, loop: LoopRV) -> int:
+    """Steps of a loop that are a tile: about a cache line of elements, if possible a part of the loop without rest."""
+    extent = static(sch.get(loop).extent)
+    divisor = TILE if extent is None else largest_divisor(extent, TILE)
+    return divisor if 2 * divisor > TILE else TILE
+
+
 def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:
     """Runs the outer spatial loops of a block on threads, all but the innermost loop."""
+    axes = [iv.var for iv in leaf.block.iter_vars]
     if leaf.reduces:
         count = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
         parallelize(sch, leaf.loops[: min(count, len(leaf.loops) - 1)], leaf.work)
         return
-    loops = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars], leaf.loops)
+    axis = transposed_axis(leaf)
+    axes, loops = fuse_contiguous(sch, leaf.handle, axes, leaf.loops)
+    if axis in axes[:-1] and axis is not None:
+        _in_tiles(sch, leaf, axes, loops, axis)
+        return
+    if axes and axes[-1] in calls_in(leaf.block.body).choosing:
+        sch.annotate(loops[-1], HINT, 1)
     if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
         extent = static(sch.get(loops[0]).extent)
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
