@@ -9,6 +9,7 @@ from torch_programs import assert_same, check_exported, export, floats, integers
 
 from oneir import IRModule, relax
 from oneir.relax.frontend.torch import from_exported_program
+from oneir.relax.frontend.torch.operators import mutates_through_views
 from oneir.runtime.error import OneIRError, UnsupportedError
 from oneir.testing import interpret
 
@@ -162,6 +163,16 @@ def test_writes_in_place_are_seen():
 
     for function in (through_a_view, into_parts, one_after_the_other):
         check_exported(function, floats(3, 3))
+
+
+def test_dropout_in_place_writes_nothing_in_inference():
+    def dropped(x):
+        seen = x.flatten(1)
+        return torch.nn.functional.dropout(seen, 0.5, False, inplace=True) + seen
+
+    program = export(dropped, torch.randn(2, 3, 4))
+    assert not mutates_through_views(program.graph)
+    check_exported(dropped, torch.randn(2, 3, 4))
 
 
 def test_what_is_written_into_inputs_is_no_result():

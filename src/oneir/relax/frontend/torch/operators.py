@@ -23,6 +23,16 @@ def is_in_place(target: Any) -> bool:
     return first is not None and first.is_write
 
 
+_DROPOUTS = frozenset({"dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"})
+
+
+def _writes(node: Any) -> bool:
+    """Whether a node changes its first argument: dropout in inference only says so."""
+    if node.op != "call_function" or not is_in_place(node.target):
+        return False
+    return not (name_of(node.target)[0] in _DROPOUTS and len(node.args) > 2 and not node.args[2])
+
+
 def _is_view(node: Any) -> bool:
     """Whether the result of a node may share memory with an argument that is not written."""
     schema = getattr(node.target, "_schema", None)
@@ -38,7 +48,7 @@ def mutates_through_views(graph: Any) -> bool:
     """
     position = {node: i for i, node in enumerate(graph.nodes)}
     for node in graph.nodes:
-        if node.op != "call_function" or not is_in_place(node.target) or not hasattr(node.args[0], "users"):
+        if not _writes(node) or not hasattr(node.args[0], "users"):
             continue
         written = node.args[0]
         while is_in_place(written.target) and hasattr(written.args[0], "users"):
