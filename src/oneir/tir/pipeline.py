@@ -57,7 +57,6 @@ def default_tir_passes() -> list[Pass]:
         transform.InjectVirtualThread(),
         transform.InjectDoubleBuffer(),
         transform.StorageRewrite(),
-        transform.UnrollLoop(),
         transform.RenormalizeSplitPattern(),
         transform.Simplify(),
         transform.RemoveNoOp(),
@@ -75,6 +74,8 @@ def default_tir_passes() -> list[Pass]:
         # what the code generator does not know by itself
         transform.LowerTVMBuiltin(),
         transform.LowerIntrin(),
+        # last, so that no pass walks over what is written out
+        transform.UnrollLoop(),
     ]
 
 
