@@ -25,6 +25,7 @@ def legalize_passes(target: Any) -> list[Pass]:
     """Operators become fused loops."""
     return [
         transform.LambdaLift(),
+        transform.FoldBatchnormToConv2D(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         transform.FuseTransposeMatmul(max_rows=4),
@@ -35,6 +36,10 @@ def legalize_passes(target: Any) -> list[Pass]:
         transform.FuseOps(),
         transform.FuseTIR(),
     ]
+
+
+layout_passes: list[Callable[[], Pass]] = []
+"""What the default schedules of processors want done with a whole graph of loops; `oneir.dlight` fills it."""
 
 
 def dataflow_lower_passes(target: Any) -> list[Pass]:
@@ -103,6 +108,7 @@ def get_default_pipeline(target: Any) -> Pass:
         passes = [
             *library_dispatch_passes(target),
             *legalize_passes(target),
+            *(make() for make in layout_passes),
             *dataflow_lower_passes(target),
             *finalize_passes(target),
         ]

@@ -1,6 +1,7 @@
 """Default schedules for processors."""
 
 from .base import CPUScheduleRule
+from .choose_layouts import ChooseLayouts
 from .contraction import Contraction
 from .reduction import Reduction
 from .spatial import Spatial

@@ -86,6 +86,12 @@ def is_plain(block: Block, loops: Sequence[For]) -> bool:
     return len(block.iter_vars) == len(loops)
 
 
+def extent_of(axis: IterVar) -> PrimExpr:
+    """The steps of a block's axis."""
+    assert axis.dom is not None
+    return axis.dom.extent
+
+
 def static(extent: PrimExpr) -> int | None:
     """The number that an extent is; None for a symbolic one."""
     return extent.value if isinstance(extent, IntImm) else None

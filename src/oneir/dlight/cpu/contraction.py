@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Var
+from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var
 from ...ir.structural import structural_equal
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
@@ -21,8 +21,9 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
+from .base import CPUScheduleRule, Leaf, extent_of, leaves, loads, parallelize, static, variables
 from .spatial import inline_elementwise, schedule_leaf
+from .whole_tiles import computing_whole_tiles
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class Axes:
     """A further axis of the vector operand that is no vector: output rows of a convolution."""
     others: list[int]
     reduction: list[int]
+    panel: int | None
+    """How many elements a panel of the vector operand has, where it lies in panels."""
 
 
 class Contraction(CPUScheduleRule):
@@ -54,7 +57,7 @@ class Contraction(CPUScheduleRule):
             plan = plan_of(leaf, info)
             if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
-                tile_in_registers(sch, leaf, *plan, epilogue)
+                tile_in_registers(sch, leaf, *plan, epilogue, info)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf)
         return sch
@@ -119,19 +122,19 @@ def contraction_axes(leaf: Leaf) -> Axes | None:
     positions = {iv.var: i for i, iv in enumerate(leaf.block.iter_vars)}
     if not isinstance(last, Var) or last not in positions:
         return None
-    vectors = [op for op in found if is_strided_in(op, last)]
+    vectors = [op for op in found if is_strided_in(op, last) or panel_width(op, last)]
     scalars = [op for op in found if last not in variables_of(op)]
     if len(vectors) != 1 or len(scalars) != 1:
         return None
     vector_uses, scalar_uses = variables_of(vectors[0]), variables_of(scalars[0])
     spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
     reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
-    rows = _largest(leaf, [v for v in spatial if v in scalar_uses and v not in vector_uses], positions)
+    rows = _rows(leaf, [v for v in spatial if v in scalar_uses and v not in vector_uses], positions)
     along = [v for v in spatial if v is not last and v in vector_uses and v not in scalar_uses]
     columns = _largest(leaf, along, positions)
     taken = {positions[last], rows, columns}
     others = [positions[v] for v in spatial if positions[v] not in taken]
-    return Axes(positions[last], rows, columns, others, reduction)
+    return Axes(positions[last], rows, columns, others, reduction, panel_width(vectors[0], last))
 
 
 def variables_of(load: BufferLoad) -> set[Var]:
@@ -147,6 +150,22 @@ def is_strided_in(load: BufferLoad, var: Var) -> bool:
     while isinstance(last, Add):
         last = last.a if var in variables(last.a) else last.b
     return last is var or (isinstance(last, Mul) and last.a is var and isinstance(last.b, IntImm))
+
+
+def panel_width(load: BufferLoad, var: Var) -> int | None:
+    """The elements of a panel along the variable, where the buffer lies in panels: `B[v // 32, ..., v % 32]`."""
+    last = load.indices[-1] if load.indices else None
+    if isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm):
+        return last.b.value
+    return None
+
+
+def _rows(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
+    """The axis of which several rows share the vectors: the innermost one, unless another is much larger."""
+    extents = {positions[v]: leaf.extents[positions[v]] or ROWS_IF_UNKNOWN for v in candidates}
+    most = max(extents.values(), default=1)
+    enough = [i for i, extent in extents.items() if extent >= min(most, 4) and extent > 1]
+    return max(enough, default=None)
 
 
 def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
@@ -183,64 +202,100 @@ class Tile:
     columns: int
 
 
+ROWS_IF_UNKNOWN = 1 << 10
+"""How many rows a symbolic extent is taken for."""
+
+
 def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
-    """The tile whose sums fit into the registers, beside the vectors of one row and one broadcast element."""
-    lanes = max(1, info.vector_bytes // leaf.block.writes[0].buffer.dtype.itemsize)
+    """The tile with which all of the contraction takes least time, as far as registers and loads decide that."""
+    itemsize = leaf.block.writes[0].buffer.dtype.itemsize
+    lanes = max(1, info.vector_bytes // itemsize)
     extent = leaf.extents[axes.vector]
     if extent is None or extent < 2:
         return None
-    width = vector_width(extent, lanes)
-    if width is None:
-        return None
-    vectors = -(-width // lanes)
-    row_extent = leaf.extents[axes.rows] if axes.rows is not None else 1
-    column_extent = leaf.extents[axes.columns] if axes.columns is not None else 1
-    best = Tile(width, 1, 1)
-    score = 0.0
-    for rows in _divisors(row_extent or 1, 16):
-        for columns in _divisors(column_extent or 1, 8):
-            registers = rows * columns * vectors + columns * vectors + 1
-            if registers > info.vector_registers:
-                continue
-            # Products for each load; more sums than the multiplier's latency needs do not help.
-            products = rows * columns * vectors
-            quality = min(products, 16) + products / (rows * columns + columns * vectors)
-            if quality > score:
-                best, score = Tile(width, rows, columns), quality
-    return best
+    widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
+    rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
+    columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
+    # Without columns, rows need not be divided evenly.
+    row_tiles = range(1, min(rows, MOST_ROWS) + 1) if columns == 1 else _divisors(rows, MOST_ROWS)
+    tiles = [
+        Tile(width, row_tile, column_tile)
+        for width in widths
+        for row_tile in row_tiles
+        for column_tile in _divisors(columns, 8)
+    ]
+
+    def time(tile: Tile) -> tuple[float, int]:
+        vectors = -(-tile.vector // lanes) * tile.columns
+        count = -(-extent // tile.vector) * -(-rows // tile.rows) * -(-columns // tile.columns)
+        return count * step_time(tile.rows, vectors, info), -tile.rows * vectors
+
+    fitting = [t for t in tiles if in_registers(t.rows, -(-t.vector // lanes) * t.columns, info)]
+    return min(fitting, key=time, default=None)
 
 
-def vector_width(extent: int, lanes: int) -> int | None:
-    """How many elements of an axis are one step; None where none fills enough of a register.
+MOST_ROWS = 16
+"""More rows of a tile would only make the code longer."""
 
-    That is some whole registers, or a part of one that divides the extent: code for a register and a part is slow.
+
+def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
+    """Whether the sums of a tile fit into the registers, beside the vectors of one step and one broadcast element."""
+    return rows * vectors + vectors + 1 <= info.vector_registers
+
+
+def step_time(rows: int, vectors: int, info: CPUInfo) -> float:
+    """Cycles for one step along the reduction: two products or two loads a cycle, or one from a cache further away;
+    each sum every four cycles.
     """
+    products = rows * vectors
+    return max(products / 2, (rows + vectors) / 2, vectors, 4.0) + 0.05 * (rows + vectors)
+
+
+def vector_widths(extent: int, lanes: int) -> list[int]:
+    """How many elements of an axis may be one step: whole registers, or else as large a part of one as divides it."""
     if extent % lanes == 0:
-        return largest_divisor(extent // lanes, 4) * lanes
-    part = largest_divisor(extent, lanes)
-    return part if part == extent or 2 * part >= lanes else None
+        return [vectors * lanes for vectors in range(1, 9) if extent // lanes % vectors == 0]
+    part = min(extent & -extent, lanes)
+    return [part] if part > 1 else []
 
 
 def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
 
 
-def rows_are_larger(main: Leaf) -> bool:
-    """Whether the operand that gives the rows has more elements than the one that gives the vectors."""
-    found = operands(main.block)
-    assert found is not None
-    store = main.block.body
-    assert isinstance(store, BufferStore)
-    sizes = {}
-    for operand in found:
-        size = 1
-        for extent in operand.buffer.shape:
-            size *= static(extent) or 64
-        sizes[store.indices[-1] in variables_of(operand)] = size
-    return sizes.get(False, 0) > sizes.get(True, 0)
+def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
+    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+    found = operands(leaf.block)
+    store = leaf.block.body
+    assert found is not None and isinstance(store, BufferStore)
+    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    size = vector.buffer.dtype.itemsize
+    for extent in vector.buffer.shape:
+        size *= static(extent) or ROWS_IF_UNKNOWN
+    return 2 * size <= info.l2_bytes
 
 
-def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf]) -> None:
+def in_memory_order(leaf: Leaf, axes: Axes) -> list[LoopRV]:
+    """The loops of a reduction in the order in which the operand of the vectors lies in memory."""
+    found = operands(leaf.block)
+    store = leaf.block.body
+    assert found is not None and isinstance(store, BufferStore)
+    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    place = {var: i for i, index in enumerate(vector.indices) for var in variables(index)}
+    order = sorted(axes.reduction, key=lambda i: place.get(leaf.block.iter_vars[i].var, -1))
+    return [leaf.loops[i] for i in order]
+
+
+def is_row(leaf: Leaf, position: int) -> bool:
+    """Whether an axis is none of the vectors' operand."""
+    found = operands(leaf.block)
+    store = leaf.block.body
+    assert found is not None and isinstance(store, BufferStore)
+    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    return leaf.block.iter_vars[position].var not in variables_of(vector)
+
+
+def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo) -> None:
     """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
     block, loops = main.handle, main.loops
     around: dict[str, LoopRV] = {}
@@ -256,14 +311,15 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         else:
             around[name], within = sch.split(loops[position], [None, factor])
             inner.append(within)
-    # The larger operand is read once: its panel stays in the cache while the other runs past it.
-    order = ("rows", "columns", "vector") if rows_are_larger(main) else ("columns", "vector", "rows")
-    outer = [*(loops[i] for i in axes.others), *(around[name] for name in order if name in around)]
-    reduction = [loops[i] for i in axes.reduction]
+    # Vectors that do not stay in the cache are read once, panel by panel, while the rows run past them.
+    shared = [loops[i] for i in axes.others if not is_row(main, i)]
+    rows_around = [loops[i] for i in axes.others if is_row(main, i)]
+    rows_around += [around[name] for name in ("rows",) if name in around]
+    panels = [around[name] for name in ("columns", "vector") if name in around]
+    outer = [*shared, *(rows_around + panels if vectors_stay_in_cache(main, info) else panels + rows_around)]
+    reduction = in_memory_order(main, axes)
     sch.reorder(*outer, *reduction, *inner)
-    for loop in inner[:-1]:
-        sch.unroll(loop)
-    sch.vectorize(inner[-1])
+    in_vectors(sch, inner, tile.vector)
     last = parallelize(sch, outer, main.work)
     if epilogue:
         # What follows reads the sums from the registers.
@@ -274,8 +330,45 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     for follower in followers:
         if last is not None:
             sch.reverse_compute_at(follower, last)
-        *rows, vector = sch.get_loops(follower)[-len(inner) :]
-        for loop in rows:
-            sch.unroll(loop)
-        sch.vectorize(vector)
+        in_vectors(sch, sch.get_loops(follower)[-len(inner) :], tile.vector)
     sch.decompose_reduction(block, reduction[0])
+
+
+def in_vectors(sch: Schedule, tile: list[LoopRV], width: int) -> None:
+    """Unrolls the loops of a tile and makes the last one vectors, of a power of two elements: other types are slow."""
+    *rows, vector = tile
+    lanes = width & -width
+    if lanes != width:
+        vectors, vector = sch.split(vector, [None, lanes])
+        rows.append(vectors)
+    for loop in rows:
+        sch.unroll(loop)
+    sch.vectorize(vector)
+
+
+def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
+    """How many elements a panel of weights has along an axis; None for an axis of unknown extent."""
+    extents = {iv.var: static(extent_of(iv)) for iv in block.iter_vars}
+    found = operands(block)
+    extent = extents[channel]
+    if found is None or extent is None:
+        return None
+    lanes = max(1, info.vector_bytes // block.writes[0].buffer.dtype.itemsize)
+    rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
+
+    def time(vectors: int) -> tuple[float, int]:
+        best = min(
+            -(-rows // count) * step_time(count, vectors, info)
+            for count in range(1, min(rows, MOST_ROWS) + 1)
+            if in_registers(count, vectors, info)
+        )
+        return -(-extent // (vectors * lanes)) * best, -vectors
+
+    return lanes * min(range(1, 7), key=time)
+
+
+def _gives_rows(block: Block, found: tuple[BufferLoad, BufferLoad], var: Var, channel: Var) -> bool:
+    """Whether an axis is one of the result and of the operand without the channel only."""
+    data, weight = found if channel in variables_of(found[1]) else found[::-1]
+    spatial = any(iv.var is var and iv.iter_type == IterVar.DataPar for iv in block.iter_vars)
+    return spatial and var in variables_of(data) and var not in variables_of(weight)

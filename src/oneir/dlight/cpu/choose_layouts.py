@@ -1,0 +1,385 @@
+"""ChooseLayouts: tensors between the functions of a graph lie in memory as the functions want them.
+
+    lv = R.call_tir(cls.conv2d, (x, weight), ...)      # (N, C, H, W) and (O, I, H, W)
+->
+    lv = R.call_tir(cls.conv2d, (x, weight), ...)      # (N, H, W, C) and (O / 64, H, W, I, 64)
+
+A contraction wants the channels of its operand and of its result last, so that vectors are contiguous in memory, and
+its constant weights in panels, in the order in which it reads them. Other functions take tensors as they lie and give
+theirs in the same order. Constants change while compiling. What enters and leaves the graph stays as it was declared.
+All of it is read off the accesses of TensorIR blocks: the functions may be anyone's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ir.expr import FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.visitor import Visitor
+from ...relax.expr import Call, Constant, DataflowVar, Expr, Tuple, VarBinding
+from ...relax.expr import Var as GraphVar
+from ...relax.expr_functor import PyExprMutator
+from ...relax.op import call_tir
+from ...relax.pipeline import layout_passes
+from ...relax.struct_info import TensorStructInfo
+from ...relax.transform import DeadCodeElimination
+from ...runtime.tensor import tensor
+from ...target.cpu import CPUInfo, cpu_info
+from ...target.target import Target
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BufferStore
+from ...topi import transpose
+from .base import extent_of, loads, static, variables
+from .contraction import operands, panel_for
+from .relayout import Layout, Panels, Permuted, can_be_changed, relayout
+
+CALL_TIR = Op.get("relax.call_tir")
+
+
+def ChooseLayouts(target: Target | None = None) -> Pass:
+    """A pass that chooses how the tensors inside of graph functions lie in memory, for a processor."""
+
+    def choose(mod: IRModule, ctx: Any) -> IRModule:
+        on = target or Target.current(allow_none=True) or Target("llvm")
+        new = _Choose(mod, cpu_info(on)).transform_functions(mod)
+        return mod if new is mod else DeadCodeElimination()(new)
+
+    return ModulePass(choose, PassInfo(0, "ChooseLayouts"))
+
+
+Axes = tuple[int, ...]
+
+
+class _Choose(PyExprMutator):
+    def __init__(self, mod: IRModule, info: CPUInfo):
+        super().__init__(mod)
+        self.mod, self.info = mod, info
+        self.axes: dict[GraphVar, Axes] = {}
+        """How variables lie in memory, by their new selves; the others as they are declared."""
+        self.declared: dict[GraphVar, GraphVar] = {}
+        """The same values as they are declared."""
+        self.functions: dict[tuple[Any, ...], GlobalVar] = {}
+        self.blocks: dict[GlobalVar, _Accesses] = {}
+        self.constants: dict[tuple[Constant, Layout], Constant] = {}
+
+    def visit_function_(self, op: Any) -> Expr:
+        return op if op.attrs.get("Primitive") else super().visit_function_(op)
+
+    def visit_var_(self, op: GraphVar) -> Expr:
+        var = super().visit_var_(op)
+        assert isinstance(var, GraphVar)
+        return self.as_declared(var)
+
+    def as_declared(self, var: GraphVar) -> GraphVar:
+        """The value of a variable in the order of its dimensions; computed once."""
+        axes = self.axes.get(var)
+        if axes is None:
+            return var
+        if var not in self.declared:
+            self.declared[var] = self.builder_.emit(self.transposed(var, _inverse(axes)))
+        return self.declared[var]
+
+    def transposed(self, value: Expr, axes: Axes) -> Call:
+        """A call that gives a value with its dimensions in another order."""
+        return self.builder_.call_te(transpose, value, list(axes), primfunc_name_hint="layout")
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        call = binding.value
+        if not isinstance(call, Call) or call.op is not CALL_TIR:
+            return super().visit_var_binding_(binding)
+        gvar, arguments, info = call.args[0], call.args[1], call.sinfo_args[0]
+        accesses = self.accesses(gvar)
+        if (
+            accesses is None
+            or not isinstance(gvar, GlobalVar)
+            or not isinstance(arguments, Tuple)
+            or not isinstance(info, TensorStructInfo)
+        ):
+            return super().visit_var_binding_(binding)
+        # The argument as it lies in memory, and how.
+        values = [super(_Choose, self).visit_var_(a) if isinstance(a, GraphVar) else a for a in arguments.fields]
+        given = [self.axes.get(v) if isinstance(v, GraphVar) else None for v in values]
+        constant = [isinstance(v, Constant) for v in values]
+        plan = accesses.plan(given, constant, isinstance(binding.var, DataflowVar), self.info)
+        if plan is None:
+            return super().visit_var_binding_(binding)
+        *wanted, result = (plan.get(buffer) for buffer in accesses.params)
+        new_arguments = [self.in_layout(v, g, w) for v, g, w in zip(values, given, wanted, strict=True)]
+        axes = result.axes if isinstance(result, Permuted) else None
+        assert info.extents is not None
+        out = info if result is None else TensorStructInfo(result.shape(info.extents), info.dtype, info.vdevice)
+        called = call_tir(self.in_layouts(gvar, accesses, plan), Tuple(new_arguments), out, *call.args[2:])
+        if axes is None:
+            return self.reemit_binding(binding, called)
+        if isinstance(binding.var, DataflowVar):
+            var = self.builder_.emit(called, binding.var.name)
+            self.axes[var] = axes
+            self.set_var_remap(binding.var, var)
+            return None
+        return self.reemit_binding(binding, self.transposed(self.builder_.emit(called), _inverse(axes)))
+
+    def accesses(self, gvar: Any) -> _Accesses | None:
+        """What a function does with its buffers; None where their layouts cannot be changed."""
+        func = self.mod[gvar] if isinstance(gvar, GlobalVar) else None
+        if gvar not in self.blocks and isinstance(func, PrimFunc) and can_be_changed(func):
+            self.blocks[gvar] = _Accesses.of(func)
+        return self.blocks.get(gvar)
+
+    def in_layout(self, value: Expr, given: Axes | None, wanted: Layout | None) -> Expr:
+        """An argument in the layout that a function wants it in."""
+        if isinstance(value, Constant):
+            return value if wanted is None else self.constant(value, wanted)
+        axes = wanted.axes if isinstance(wanted, Permuted) else None
+        if axes == given or not isinstance(value, GraphVar):
+            return value
+        declared = self.as_declared(value)
+        return declared if axes is None else self.builder_.emit(self.transposed(declared, axes))
+
+    def constant(self, value: Constant, layout: Layout) -> Constant:
+        """A constant in another layout, made once for all its uses."""
+        key = (value, layout)
+        if key not in self.constants:
+            self.constants[key] = Constant(tensor(_in_memory(value.data.numpy(), layout)))
+        return self.constants[key]
+
+    def in_layouts(self, gvar: GlobalVar, accesses: _Accesses, plan: dict[Buffer, Layout]) -> GlobalVar:
+        """The function over buffers in the layouts planned."""
+        key = (gvar, frozenset(plan.items()))
+        if key not in self.functions:
+            self.functions[key] = self.builder_.add_func(relayout(accesses.func, plan), gvar.name_hint)
+        return self.functions[key]
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(int(i) for i in np.argsort(axes))
+
+
+def _in_memory(data: np.ndarray, layout: Layout) -> np.ndarray:
+    """The elements of an array as a layout orders them."""
+    data = data.transpose(layout.axes)
+    if isinstance(layout, Permuted):
+        return np.ascontiguousarray(data)
+    *others, extent = data.shape
+    panels = -(-extent // layout.width)
+    packed = np.zeros((panels, *others, layout.width), data.dtype)
+    full = extent // layout.width
+    whole = data[..., : full * layout.width].reshape(*others, full, layout.width)
+    packed[:full] = np.moveaxis(whole, -2, 0)
+    if full < panels:
+        packed[full, ..., : extent - full * layout.width] = data[..., full * layout.width :]
+    return packed
+
+
+# -- what a function wants --
+
+
+@dataclass
+class _Step:
+    """One block: where it stores, what it loads."""
+
+    block: Block
+    store: BufferStore
+    loads: list[BufferLoad]
+
+    def spatial(self) -> set[Var]:
+        """The axes of its result."""
+        return {iv.var for iv in self.block.iter_vars if iv.iter_type == IterVar.DataPar}
+
+
+@dataclass
+class _Accesses:
+    """The blocks of a function and its parameters."""
+
+    func: PrimFunc
+    params: list[Buffer]
+    steps: list[_Step]
+
+    @staticmethod
+    def of(func: PrimFunc) -> _Accesses:
+        """What a function does."""
+        finder = _Steps()
+        finder(func.body)
+        params = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
+        return _Accesses(func, params, finder.found)
+
+    def plan(
+        self, given: Sequence[Axes | None], constant: Sequence[bool], inside: bool, info: CPUInfo
+    ) -> dict[Buffer, Layout] | None:
+        """The layouts of all buffers that do not lie as declared; None where all do.
+
+        `given` is how the arguments lie in memory, `constant` says which ones can be changed at no cost, `inside` that
+        the result may lie in another order than declared.
+        """
+        if len(self.params) != len(given) + 1:
+            return None
+        contractions = [(step, pair) for step in self.steps if (pair := operands(step.block)) is not None]
+        layouts: dict[Buffer, Layout] = {}
+        if contractions:
+            packable = {self.params[i] for i, fixed in enumerate(constant) if fixed}
+            for step, pair in contractions:
+                wanted = _wanted(step, pair, packable, info)
+                if wanted is None:
+                    return None
+                layouts.update(wanted)
+        for buffer, axes in zip(self.params, given, strict=False):
+            if axes is not None:
+                layouts.setdefault(buffer, Permuted(axes))
+        if not inside:
+            layouts.setdefault(self.params[-1], Permuted(tuple(range(self.params[-1].ndim))))
+        if not layouts or all(_is_identity(layout) for layout in layouts.values()):
+            return None
+        self.propagate(layouts)
+        return {buffer: layout for buffer, layout in layouts.items() if not _is_identity(layout)} or None
+
+    def propagate(self, layouts: dict[Buffer, Layout]) -> None:
+        """Adds the layouts of the buffers that are used together with those whose layout is known."""
+        changed = True
+        while changed:
+            changed = False
+            for step in self.steps:
+                order = step_order(step, layouts)
+                if order is None:
+                    continue
+                for access in (step.store, *step.loads):
+                    if access.buffer not in layouts and access.indices:
+                        layouts[access.buffer] = Permuted(_axes_for(access.indices, order, step.spatial()))
+                        changed = True
+
+
+def _is_identity(layout: Layout) -> bool:
+    return isinstance(layout, Permuted) and list(layout.axes) == sorted(layout.axes)
+
+
+class _Steps(Visitor):
+    """Finds the blocks that store one element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[_Step] = []
+
+    def visit_Block(self, block: Block) -> None:
+        if isinstance(block.body, BufferStore):
+            self.found.append(_Step(block, block.body, loads(block.body.value)))
+        self.generic_visit(block)
+
+
+def step_order(step: _Step, layouts: dict[Buffer, Layout]) -> list[set[Var]] | None:
+    """The axes of a block in the order in which they lie in memory, read off a buffer whose layout is known."""
+    candidates: Iterable[Any] = (step.store, *sorted(step.loads, key=lambda load: -len(load.indices)))
+    for access in candidates:
+        layout = layouts.get(access.buffer)
+        if isinstance(layout, Permuted) and access.indices:
+            return [variables(access.indices[axis]) & step.spatial() for axis in layout.axes]
+    return None
+
+
+def _axes_for(indices: Sequence[PrimExpr], order: Sequence[set[Var]], spatial: set[Var]) -> Axes:
+    """The order of dimensions that follows that of the axes they are indexed by.
+
+    What has none of these stays in front; what is only summed over, behind.
+    """
+    place = {var: position for position, group in enumerate(order) for var in group}
+
+    def key(axis: int) -> tuple[int, int]:
+        used = variables(indices[axis])
+        places = [place[var] for var in used if var in place]
+        return (min(places) if places else len(order) if used - spatial else -1), axis
+
+    return tuple(sorted(range(len(indices)), key=key))
+
+
+def _wanted(
+    step: _Step, pair: tuple[BufferLoad, BufferLoad], packable: set[Buffer], info: CPUInfo
+) -> dict[Buffer, Layout] | None:
+    """The layouts that a contraction wants its operands and its result in; None where there is nothing to gain."""
+    for data, weight in (pair, pair[::-1]):
+        if weight.buffer in packable and data.buffer not in packable:
+            return _wanted_by_channels(step, data, weight, info)
+    return None
+
+
+def _wanted_by_channels(
+    step: _Step, data: BufferLoad, weight: BufferLoad, info: CPUInfo
+) -> dict[Buffer, Layout] | None:
+    store, spatial = step.store, step.spatial()
+    axes = [i for i in store.indices if isinstance(i, Var) and i in spatial]
+    if len(axes) < len(store.indices):
+        return None
+    in_data, in_weight = _used(data), _used(weight)
+    channels = [v for v in axes if v in in_weight and v not in in_data]
+    shared = [v for v in axes if v in in_weight and v in in_data]
+    dims = {var: i for i, index in enumerate(weight.indices) for var in variables(index)}
+    if len(channels) == 1 and not shared and all(isinstance(i, Var) for i in weight.indices):
+        # A matrix product or a convolution: the sum runs along the data's channels.
+        return _dense(step, data, weight, channels[0], dims, info)
+    if len(shared) == 1 and not channels and _is_plain(data, shared[0]):
+        # Each channel by itself.
+        place = next(i for i, index in enumerate(data.indices) if shared[0] in variables(index))
+        return {
+            store.buffer: Permuted(_last(len(axes), axes.index(shared[0]))),
+            data.buffer: Permuted(_last(len(data.indices), place)),
+            weight.buffer: Permuted(_last(len(weight.indices), dims[shared[0]])),
+        }
+    return None
+
+
+def _dense(
+    step: _Step, data: BufferLoad, weight: BufferLoad, channel: Any, dims: dict[Var, int], info: CPUInfo
+) -> dict[Buffer, Layout] | None:
+    store = step.store
+    extents = {iv.var: static(extent_of(iv)) for iv in step.block.iter_vars}
+    spatial = step.spatial()
+    summed = {index: i for i, index in enumerate(data.indices) if isinstance(index, Var) and index not in spatial}
+    width = panel_for(step.block, channel, info)
+    if not summed or width is None or not all(isinstance(e, IntImm) for e in weight.buffer.shape):
+        return None
+    # Of the weights, the sum over channels runs innermost.
+    depth = max(summed, key=lambda axis: extents[axis] or 0)
+    others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth]
+    panels = Panels((*others, dims[depth], dims[channel]), width)
+    if store.indices[-1] is channel:
+        return {weight.buffer: panels}
+    return {
+        store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
+        data.buffer: Permuted(_last(len(data.indices), summed[depth])),
+        weight.buffer: panels,
+    }
+
+
+def _used(load: BufferLoad) -> set[Var]:
+    return {var for index in load.indices for var in variables(index)}
+
+
+def _is_plain(load: BufferLoad, var: Var) -> bool:
+    """Whether steps of a variable are steps along one dimension of a load."""
+    finder = _Divisions()
+    for index in load.indices:
+        finder(index)
+    return not finder.found and sum(var in variables(index) for index in load.indices) == 1
+
+
+class _Divisions(Visitor):
+    found = False
+
+    def visit_FloorDiv(self, node: FloorDiv) -> None:
+        self.found = True
+
+    def visit_FloorMod(self, node: FloorMod) -> None:
+        self.found = True
+
+
+def _last(ndim: int, axis: int) -> Axes:
+    """All dimensions in order, but one of them last."""
+    return (*(i for i in range(ndim) if i != axis), axis)
+
+
+layout_passes.append(ChooseLayouts)

@@ -1,0 +1,185 @@
+"""The same function over buffers that lie in memory in another order.
+
+Any buffer of a function can be given another layout, since only its indices change. What follows from a layout is the
+order of loops: those of each block run along the memory that it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.container import Array
+from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.visitor import Mapper, Visitor
+from ...tir.buffer import Buffer, decl_buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, SeqStmt, Stmt, stmt_list
+from .base import variables
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Dimensions in another order: the new dimension `i` is the old dimension `axes[i]`."""
+
+    axes: tuple[int, ...]
+
+    def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The shape in memory of a buffer of that shape."""
+        return [shape[axis] for axis in self.axes]
+
+    def indices(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Where the element at those indices lies."""
+        return [indices[axis] for axis in self.axes]
+
+    def region(self, region: Sequence[Range]) -> list[Range]:
+        """Where a region lies."""
+        return [region[axis] for axis in self.axes]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Panels of `width` elements along one dimension, one panel after the other: the vectors of a contraction.
+
+    `axes` orders all dimensions; the one at its end is split, its panels come first, its elements within a panel last.
+    A last panel that is not full ends in zeros.
+    """
+
+    axes: tuple[int, ...]
+    width: int
+
+    def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The shape in memory of a buffer of that shape."""
+        *others, split = (shape[axis] for axis in self.axes)
+        assert isinstance(split, IntImm)
+        panels = const(-(-split.value // self.width), split.dtype)
+        return [panels, *others, const(self.width, split.dtype)]
+
+    def indices(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """Where the element at those indices lies."""
+        *others, split = (indices[axis] for axis in self.axes)
+        return [split // self.width, *others, split % self.width]
+
+    def region(self, region: Sequence[Range]) -> list[Range]:
+        """Where a region lies: whole panels, but for single elements."""
+        *others, split = (region[axis] for axis in self.axes)
+        one = const(1, split.min.dtype)
+        if isinstance(split.extent, IntImm) and split.extent.value == 1:
+            first = Range.from_min_extent(split.min // self.width, one)
+            return [first, *others, Range.from_min_extent(split.min % self.width, one)]
+        count = (split.extent + (2 * self.width - 2)) // self.width
+        within = Range.from_min_extent(const(0, one.dtype), const(self.width, one.dtype))
+        return [Range.from_min_extent(split.min // self.width, count), *others, within]
+
+
+Layout = Permuted | Panels
+
+
+def can_be_changed(func: PrimFunc) -> bool:
+    """Whether all that a function does with its buffers is to load and store elements."""
+    if not isinstance(func.body, BlockRealize) or func.attrs.get("tir.is_scheduled"):
+        return False
+    buffers = {buffer.data for buffer in func.buffer_map.values()} | {b.data for b in func.body.block.alloc_buffers}
+    finder = _Opaque(buffers)
+    finder(func.body)
+    return not finder.found and not any(b.strides or b.axis_separators for b in func.buffer_map.values())
+
+
+class _Opaque(Visitor):
+    """Finds uses of memory that are no loads and stores, and views of buffers."""
+
+    def __init__(self, handles: set[Var]):
+        super().__init__()
+        self.handles, self.found = handles, False
+
+    def visit_Var(self, var: Var) -> None:
+        self.found = self.found or var in self.handles
+
+    def visit_Buffer(self, buffer: Buffer) -> None:
+        pass
+
+    def visit_Block(self, block: Block) -> None:
+        self.found = self.found or bool(block.match_buffers)
+        self.generic_visit(block)
+
+
+def relayout(func: PrimFunc, layouts: Mapping[Buffer, Layout]) -> PrimFunc:
+    """The function with those of its buffers, parameters or not, in other layouts."""
+    new = {
+        old: decl_buffer(layout.shape(old.shape), old.dtype, old.name, scope=old.scope())
+        for old, layout in layouts.items()
+    }
+    body = _Relayout(layouts, new)(func.body)
+    assert isinstance(body, BlockRealize)
+    statements = [follow_memory(stmt) for stmt in stmt_list(body.block.body)]
+    block = body.block.replace(body=statements[0] if len(statements) == 1 else SeqStmt(statements))
+    buffer_map = {param: new.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
+    return func.replace(body=body.replace(block=block), buffer_map=buffer_map)
+
+
+class _Relayout(Mapper):
+    def __init__(self, layouts: Mapping[Buffer, Layout], new: Mapping[Buffer, Buffer]):
+        super().__init__()
+        self.layouts, self.new = layouts, new
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.new.get(buffer, buffer)
+
+    def _changes(self, node: Any) -> dict[str, Any]:
+        layout = self.layouts.get(node.buffer)
+        indices = [self.visit(i) for i in node.indices]
+        if layout is not None:
+            indices = layout.indices(indices)
+        return {"buffer": self.visit(node.buffer), "indices": Array(indices)}
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Any:
+        return load.replace(**self._changes(load))
+
+    def visit_BufferStore(self, store: BufferStore) -> Any:
+        return store.replace(value=self.visit(store.value), **self._changes(store))
+
+    def visit_BufferRegion(self, region: BufferRegion) -> Any:
+        layout = self.layouts.get(region.buffer)
+        if layout is None:
+            return region
+        return BufferRegion(self.new[region.buffer], layout.region(region.region))
+
+
+def follow_memory(stmt: Stmt) -> Stmt:
+    """A plain nest around one block, its loops in the order of the memory that the block writes; others as they are."""
+    loops: list[For] = []
+    inner = stmt
+    while isinstance(inner, For):
+        loops.append(inner)
+        inner = inner.body
+    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, BufferStore):
+        return stmt
+    block, store, values = inner.block, inner.block.body, list(inner.iter_values)
+    if len(values) != len(loops) or any(v is not loop.loop_var for v, loop in zip(values, loops, strict=True)):
+        return stmt
+    axes = list(block.iter_vars)
+    order = memory_order(store, axes)
+    if order == list(range(len(axes))):
+        return stmt
+    realize = inner.replace(
+        iter_values=Array(values[i] for i in order), block=block.replace(iter_vars=Array(axes[i] for i in order))
+    )
+    return nest([loops[i] for i in order], realize)
+
+
+def memory_order(store: BufferStore, axes: Sequence[IterVar]) -> list[int]:
+    """The axes in the order of the indices that a store uses them in; those that it does not use stay behind them."""
+    place = {}
+    for position, index in enumerate(store.indices):
+        for var in variables(index):
+            place.setdefault(var, position)
+    return sorted(range(len(axes)), key=lambda i: (place.get(axes[i].var, len(store.indices)), i))
+
+
+def nest(loops: Sequence[For], body: Stmt) -> Stmt:
+    """The loops around a statement, the first one outermost."""
+    for loop in reversed(loops):
+        body = loop.replace(body=body)
+    return body
