@@ -89,6 +89,10 @@ CASES = [
         floats(2, 3, 5, 8),
         integers(2, 1, 4, 5, below=4) > 0,
     ),
+    ("F.scaled_dot_product_attention(x, y, y, z)", floats(3, 4, 8), floats(3, 5, 8), floats(3, 4, 5)),
+    ("F.scaled_dot_product_attention(x, y, y, z)", floats(3, 4, 8), floats(3, 5, 8), floats(1, 4, 5)),
+    ("F.scaled_dot_product_attention(x, y, y, z > 0)", floats(4, 8), floats(5, 8), 1 + floats(4, 5)),
+    ("F.scaled_dot_product_attention(x, y, y, z)", floats(2, 1, 3, 4, 8), floats(2, 1, 3, 5, 8), floats(3, 4, 5)),
     ("F.scaled_dot_product_attention(x, y, z, scale=0.3)", floats(3, 4, 8), floats(3, 5, 8), floats(3, 5, 8)),
     (
         "F.scaled_dot_product_attention(x, y, z, enable_gqa=True)",

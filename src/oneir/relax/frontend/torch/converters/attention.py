@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = (_repeated_heads(g, x, shape[-3]) for x in (key, value))
     query, key, value = (_four_dimensions(g, x) for x in (query, key, value))
-    bias = None if attn_mask is None else _bias(g, attn_mask, dtype)
+    bias = None if attn_mask is None else _bias(g, attn_mask, dtype, shape[:-2])
     heads_last = [0, 2, 1, 3]
     out = op.nn.attention(
         op.permute_dims(query, heads_last),
@@ -59,12 +59,17 @@ def _four_dimensions(g: Importer, x: Expr) -> Expr:
     return g.emit(op.reshape(x, as_shape([batch, 1, *shape[-2:]])))
 
 
-def _bias(g: Importer, mask: Expr, dtype: str) -> Expr:
-    """A mask as what is added to the scores: -inf where a mask of bools does not hold."""
+def _bias(g: Importer, mask: Expr, dtype: str, batch: list[Any]) -> Expr:
+    """A mask as what is added to the scores of queries with the leading extents `batch`: -inf where a mask of bools
+    does not hold.
+    """
     if not is_float(g.dtype(mask)):
         zero, lowest = const(0, dtype), const(-math.inf, dtype)
         mask = g.emit(op.where(op.astype(mask, "bool") if g.dtype(mask) != "bool" else mask, zero, lowest))
     missing = 4 - g.ndim(mask)
+    if len(batch) != 2 and g.ndim(mask) > 2:
+        mask = g.emit(op.broadcast_to(mask, as_shape([*batch, *g.shape(mask)[-2:]])))
+        return _four_dimensions(g, mask)
     if missing > 0:
         mask = g.emit(op.reshape(mask, as_shape([*[1] * missing, *g.shape(mask)])))
     return mask
