@@ -194,6 +194,15 @@ class _Step:
         """The axes of its result."""
         return {iv.var for iv in self.block.iter_vars if iv.iter_type == IterVar.DataPar}
 
+    def follows_dimensions(self) -> bool:
+        """Whether each axis runs along one dimension of each buffer: reshaping does not."""
+        spatial = self.spatial()
+        for access in (self.store, *self.loads):
+            used = [variables(index) & spatial for index in access.indices]
+            if any(len(axes) > 1 for axes in used) or sum(map(len, used)) > len(set().union(*used)):
+                return False
+        return True
+
 
 @dataclass
 class _Accesses:
@@ -246,7 +255,7 @@ class _Accesses:
         while changed:
             changed = False
             for step in self.steps:
-                order = step_order(step, layouts)
+                order = step_order(step, layouts) if step.follows_dimensions() else None
                 if order is None:
                     continue
                 for access in (step.store, *step.loads):
@@ -347,7 +356,8 @@ def _dense(
     others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth]
     panels = Panels((*others, dims[depth], dims[channel]), width)
     if store.indices[-1] is channel:
-        return {weight.buffer: panels}
+        # A matrix product: rows and columns lie as declared.
+        return {weight.buffer: panels, **{a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}}
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
         data.buffer: Permuted(_last(len(data.indices), summed[depth])),
