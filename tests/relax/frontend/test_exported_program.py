@@ -243,6 +243,19 @@ def test_unknown_arguments_are_refused():
         from_exported_program(export(lambda x: x + torch.randn(4), floats(4)))
 
 
+def test_images_resized_by_a_factor_that_was_rounded_are_refused():
+    with pytest.raises(UnsupportedError, match=r"3 elements cannot be resized to 4 by a factor of 1\.5; give the size"):
+        from_exported_program(export(lambda x: nn.functional.interpolate(x, scale_factor=1.5), floats(1, 1, 3, 3)))
+
+
+def test_symbols_that_inputs_do_not_tell_are_refused():
+    even = {0: 2 * torch.export.Dim("n", min=2, max=8)}
+    with pytest.raises(
+        UnsupportedError, match=r"symbol of the extent `.*2.*` as an extent of its own; export with a Dim"
+    ):
+        from_exported_program(export(lambda x: x + 1, floats(4, 3), dynamic_shapes=[even]))
+
+
 def test_something_else_than_a_program_is_refused():
     with pytest.raises(
         OneIRError, match=r"expected a torch.export.ExportedProgram, found Mlp: call torch.export.export"

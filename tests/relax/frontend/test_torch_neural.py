@@ -68,6 +68,10 @@ CASES = [
     ("F.interpolate(x, size=(5, 6), mode='bilinear', align_corners=True)", floats(1, 2, 3, 3)),
     ("F.interpolate(x, size=(5, 6), mode='bicubic')", floats(1, 2, 4, 4)),
     ("F.interpolate(x, size=(5, 7))", floats(1, 2, 3, 3)),
+    ("F.interpolate(x, scale_factor=1.5, mode='bilinear')", floats(1, 2, 4, 6)),
+    ("F.interpolate(x, scale_factor=(0.5, 2), mode='bilinear')", floats(1, 2, 4, 3)),
+    ("F.interpolate(x, scale_factor=1.5, mode='bilinear', align_corners=True)", floats(1, 2, 3, 3)),
+    ("F.interpolate(x, scale_factor=1.5, mode='bilinear', recompute_scale_factor=True)", floats(1, 2, 3, 3)),
     ("F.scaled_dot_product_attention(x, y, z)", floats(2, 3, 4, 8), floats(2, 3, 5, 8), floats(2, 3, 5, 8)),
     (
         "F.scaled_dot_product_attention(x, y, z, is_causal=True)",

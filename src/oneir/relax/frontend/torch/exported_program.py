@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ir.expr import PrimExpr, SizeVar
+from ....ir.expr import Var as PrimVar
 from ....ir.module import IRModule
 from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
+from ....tir.analysis.detect_buffer_access_lca import variables
 from ...expr import Tuple as GraphTuple
 from ...expr import Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo
@@ -60,6 +62,14 @@ def from_exported_program(
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
+def _extents_of(var: Var) -> list[PrimExpr]:
+    """The extents of a tensor, the numbers of a shape."""
+    info = var.struct_info
+    if isinstance(info, TensorStructInfo):
+        return list(info.extents or ())
+    return list(info.values or ()) if isinstance(info, ShapeStructInfo) else []
+
+
 class _ProgramImporter(Importer):
     """Imports one exported program."""
 
@@ -103,6 +113,16 @@ class _ProgramImporter(Importer):
                 self.env[node] = self.placeholder(node, spec)
             except OneIRError as error:
                 self.refuse(node, spec.kind.name.lower().replace("_", " "), str(error))
+        self.refuse_unsolved(nodes)
+
+    def refuse_unsolved(self, nodes: dict[str, Any]) -> None:
+        """Inputs do not tell the value of a symbol that stands alone in no extent, such as that of `2 * n`."""
+        told = {e for var in self.inputs for e in _extents_of(var) if isinstance(e, PrimVar)}
+        for var in self.inputs:
+            for extent in _extents_of(var):
+                if variables(extent) - told:
+                    reason = f"no input has the symbol of the extent `{extent}` as an extent of its own; export with "
+                    self.refuse(nodes[var.name], "user input", reason + "a Dim without factors and offsets")
 
     def placeholder(self, node: Any, spec: Any) -> Any:
         if spec.kind.name == "USER_INPUT":

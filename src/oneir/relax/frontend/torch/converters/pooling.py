@@ -108,13 +108,28 @@ for _rank in (1, 2, 3):
     _register(_rank)
 
 
+def _scaled(g: Importer, extent: Any, factor: float) -> Any:
+    """An extent times a factor, rounded down."""
+    if float(factor).is_integer():
+        return extent * int(factor)
+    return int(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
+
+
 def _resize(g: Importer, x: Expr, size: Any, factors: Any, method: str, align_corners: bool) -> Expr:
-    """Images resized to `size`, or by `factors`."""
+    """Images resized to `size`, or by `factors`; PyTorch may give both."""
     if g.ndim(x) != 4:
         raise Refused(f"resizing a tensor of {g.ndim(x)} dimensions; expected (batch, channels, height, width)")
+    factors = None if factors is None else per_axis(factors, 2)
     if size is None:
-        scale = per_axis(factors, 2)
-        size = [int(g.static(e, "the extent of an image") * f) for e, f in zip(g.shape(x)[2:], scale, strict=True)]
+        size = [_scaled(g, e, f) for e, f in zip(g.shape(x)[2:], factors, strict=True)]
+    if factors is not None and not align_corners:
+        # Coordinates are then divided by the factor, also where the result's extent was rounded.
+        for extent, factor, new in zip(g.shape(x)[2:], factors, per_axis(size, 2), strict=True):
+            if factor is not None and isinstance(extent, int) and extent * factor != new:
+                raise Refused(
+                    f"an image of {extent} elements cannot be resized to {new} by a factor of {factor}; give the size "
+                    "instead, or recompute_scale_factor=True"
+                )
     if method == "nearest_neighbor":
         coordinates = "asymmetric"
     else:
@@ -141,7 +156,7 @@ def upsample_nearest(g: Importer, x: Expr, output_size: Any, scale_factors: Any 
 @converter("upsample_nearest2d")
 def upsample_nearest_to(g: Importer, x: Expr, output_size: Any, scales_h: Any = None, scales_w: Any = None) -> Expr:
     """The same, to a size."""
-    return _resize(g, x, output_size, None, "nearest_neighbor", False)
+    return _resize(g, x, output_size, (scales_h, scales_w), "nearest_neighbor", False)
 
 
 @converter("upsample_bilinear2d.vec")
@@ -155,7 +170,7 @@ def upsample_bilinear_to(
     g: Importer, x: Expr, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
 ) -> Expr:
     """The same, to a size."""
-    return _resize(g, x, output_size, None, "linear", align_corners)
+    return _resize(g, x, output_size, (scales_h, scales_w), "linear", align_corners)
 
 
 @converter("upsample_bicubic2d.vec")
@@ -179,4 +194,7 @@ def interpolate(
     methods = {"nearest": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
     if mode not in methods or antialias:
         raise Refused(f"interpolate with mode={mode!r}, antialias={antialias}; modes are {', '.join(methods)}")
+    if recompute_scale_factor:
+        size = [_scaled(g, e, f) for e, f in zip(g.shape(x)[2:], per_axis(scale_factor, 2), strict=True)]
+        scale_factor = None
     return _resize(g, x, size, scale_factor, methods[mode], bool(align_corners))
