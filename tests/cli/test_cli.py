@@ -183,6 +183,25 @@ def test_compile_names_the_file_after_the_model(cli, models: Path):
     (models / "graph.so").unlink()
 
 
+def test_compile_shows_where_the_time_goes(cli):
+    lines = succeeds(cli("compile", "{models}/graph.json", "--time-passes", "-o", "graph.so")).splitlines()
+    assert lines[0].split() == ["count", "seconds", "share"]
+    rows = {line[:44].strip(): line[44:].split() for line in lines[1:-1]}
+    assert [name for name in rows if name in ("the graph", "schedules", "loops", "code", "total")] == [
+        "the graph",
+        "schedules",
+        "loops",
+        "code",
+        "total",
+    ]
+    assert rows["total"][2] == "100.0%"
+    # One kernel or more, and the function that calls them, are modules of LLVM's each.
+    assert int(rows["LLVM"][0]) >= 2
+    stages = sum(float(rows[name][2].rstrip("%")) for name in ("the graph", "schedules", "loops", "code"))
+    assert abs(stages - 100) < 0.5
+    assert lines[-1].startswith("graph.so: ")
+
+
 def test_run_a_model_on_numbers_that_a_seed_gives(cli):
     name = symbol(cli)
     first, again, other = (

@@ -178,3 +178,18 @@ def test_dumping_again_may_clear_the_folder(tmp_path):
     with PassContext(instruments=[DumpIR(tmp_path, refresh=True)]):
         mark("a")(MOD)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000_a.py", "notes.txt"]
+
+
+def test_the_time_of_a_pass_is_its_own(monkeypatch):
+    now = iter([0.0, 1.0, 3.0, 3.5, 4.0, 10.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(now))
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        PIPELINE(MOD)
+        timing.run_after_stage("LLVM", 2.0)
+        timing.run_after_stage("LLVM", 1.0)
+    assert timing.own_times() == {"pipeline": (1, 7.5), "a": (1, 2.0), "b": (1, 0.5), "LLVM": (2, 3.0)}
+
+
+def test_an_instrument_may_ignore_stages():
+    assert PassInstrument().run_after_stage("LLVM", 1.0) is None

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,7 +62,9 @@ def compile_units(mod: IRModule, target: Target, pipeline: str | Pass | None) ->
             pool.submit(_compile, text, target) for text in _texts([units[i] for i in missing], target, pipeline)
         ]
         for i, result in zip(missing, compiled, strict=True):
-            data = objects[i] = result.result()
+            data, seconds = result.result()
+            objects[i] = data
+            _tell("LLVM", seconds)
             key = keys[i]
             if key is not None:
                 object_cache.put(key, data)
@@ -76,7 +79,17 @@ def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None) -
         for unit in units:
             yield llvm_text(lower(unit, target, pipeline))
     elif units:
-        yield from map(llvm_text, split(lower(merged(units), target, pipeline)))
+        for unit in split(lower(merged(units), target, pipeline)):
+            start = time.perf_counter()
+            text = llvm_text(unit)
+            _tell("writing LLVM IR", time.perf_counter() - start)
+            yield text
+
+
+def _tell(stage: str, seconds: float) -> None:
+    """Tells instruments how long something took that is no pass."""
+    for instrument in PassContext.current().instruments:
+        instrument.run_after_stage(stage, seconds)
 
 
 def signatures_of(mod: IRModule) -> dict[str, Signature]:
@@ -136,11 +149,14 @@ def lower(mod: IRModule, target: Target, pipeline: str | Pass | None = "default"
         return mod if passes is None else passes(mod)
 
 
-def _compile(text: str, target: Target) -> bytes:
+def _compile(text: str, target: Target) -> tuple[bytes, float]:
+    """The object, and how many seconds it took."""
     from ..runtime.llvm import compile_ir
 
+    start = time.perf_counter()
     triple, cpu, features = resolve(target)
-    return compile_ir(text, name="module", triple=triple, cpu=cpu, features=features, opt_level=opt_level(target))
+    data = compile_ir(text, name="module", triple=triple, cpu=cpu, features=features, opt_level=opt_level(target))
+    return data, time.perf_counter() - start
 
 
 def opt_level(target: Target) -> int:

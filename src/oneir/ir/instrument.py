@@ -37,6 +37,9 @@ class PassInstrument:
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Called after each pass, with the transformed module."""
 
+    def run_after_stage(self, name: str, seconds: float) -> None:
+        """Called after a step of compiling that is no pass: writing LLVM IR, or LLVM's work on it."""
+
 
 def pass_instrument(pi_cls: type | None = None) -> Any:
     """A class decorator: the class becomes an instrument; methods that it lacks do nothing."""
@@ -71,6 +74,23 @@ class PassTimingInstrument(PassInstrument):
         index, start = self._running.pop()
         depth, name, _ = self.entries[index]
         self.entries[index] = (depth, name, time.perf_counter() - start)
+
+    def run_after_stage(self, name: str, seconds: float) -> None:
+        self.entries.append((len(self._running), name, seconds))
+
+    def own_times(self) -> dict[str, tuple[int, float]]:
+        """How often each pass and stage ran, and the seconds that it took without those inside of it, by name."""
+        times: dict[str, tuple[int, float]] = {}
+        outer: list[str] = []
+        for depth, name, seconds in self.entries:
+            del outer[depth:]
+            count, own = times.get(name, (0, 0.0))
+            times[name] = count + 1, own + seconds
+            if outer:
+                count, own = times[outer[-1]]
+                times[outer[-1]] = count, own - seconds
+            outer.append(name)
+        return times
 
     def render(self) -> str:
         """The times as text, one pass a line in microseconds, with their share of the whole."""
