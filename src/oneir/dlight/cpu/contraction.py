@@ -10,6 +10,7 @@ the other. What is computed from the result elementwise follows tile by tile, ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -214,6 +215,7 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     if extent is None or extent < 2:
         return None
     widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
+    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction)
     rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
     columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
     # Without columns, rows need not be divided evenly.
@@ -228,7 +230,7 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     def time(tile: Tile) -> tuple[float, int]:
         vectors = -(-tile.vector // lanes) * tile.columns
         count = -(-extent // tile.vector) * -(-rows // tile.rows) * -(-columns // tile.columns)
-        return count * step_time(tile.rows, vectors, info), -tile.rows * vectors
+        return count * step_time(tile.rows, vectors, depth * tile.vector * itemsize, info), -tile.rows * vectors
 
     fitting = [t for t in tiles if in_registers(t.rows, -(-t.vector // lanes) * t.columns, info)]
     return min(fitting, key=time, default=None)
@@ -243,12 +245,14 @@ def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
     return rows * vectors + vectors + 1 <= info.vector_registers
 
 
-def step_time(rows: int, vectors: int, info: CPUInfo) -> float:
-    """Cycles for one step along the reduction: two products or two loads a cycle, or one from a cache further away;
-    each sum every four cycles.
+def step_time(rows: int, vectors: int, panel: int, info: CPUInfo) -> float:
+    """Cycles for one step along the reduction, of a panel of so many bytes that all row tiles read.
+
+    Two products or two loads a cycle, each sum every four cycles; vectors come from the second-level cache at one a
+    cycle, and at one in four where the panel does not stay there.
     """
-    products = rows * vectors
-    return max(products / 2, (rows + vectors) / 2, vectors, 4.0) + 0.05 * (rows + vectors)
+    apart = 4.0 if 2 * panel > info.l2_bytes else 1.0
+    return max(rows * vectors / 2, (rows + vectors) / 2, apart * vectors, 4.0) + 0.05 * rows + 0.1 * apart * vectors
 
 
 def vector_widths(extent: int, lanes: int) -> list[int]:
@@ -356,9 +360,12 @@ def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
     lanes = max(1, info.vector_bytes // block.writes[0].buffer.dtype.itemsize)
     rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
 
+    depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
+    vector_bytes = lanes * block.writes[0].buffer.dtype.itemsize
+
     def time(vectors: int) -> tuple[float, int]:
         best = min(
-            -(-rows // count) * step_time(count, vectors, info)
+            -(-rows // count) * step_time(count, vectors, depth * vectors * vector_bytes, info)
             for count in range(1, min(rows, MOST_ROWS) + 1)
             if in_registers(count, vectors, info)
         )
