@@ -1,0 +1,139 @@
+"""Elementwise code and layout changes on processors: long loops, whole cache lines, no conditions in what is long."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir import relax, tir
+from oneir.dlight.cpu import Spatial
+from oneir.relax import op
+from oneir.relax.pipeline import legalize_passes
+from oneir.target import Target
+from oneir.tir.stmt_functor import post_order_visit
+
+
+def kernel(build, *shapes, dtypes: str | tuple[str, ...] = "float32") -> tir.PrimFunc:
+    """The fused loops of a graph of one kernel."""
+    builder = relax.BlockBuilder()
+    kinds = (dtypes,) * len(shapes) if isinstance(dtypes, str) else dtypes
+    pairs = enumerate(zip(shapes, kinds, strict=True))
+    params = [relax.Var(f"x{i}", relax.TensorStructInfo(s, d)) for i, (s, d) in pairs]
+    with builder.function("main", params):
+        with builder.dataflow():
+            output = builder.emit_output(build(*params))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    with Target("llvm"):
+        for step in legalize_passes(None):
+            mod = step(mod)
+    (func,) = [f for f in mod.functions.values() if isinstance(f, tir.PrimFunc)]
+    return func.with_attr("global_symbol", "main")
+
+
+def scheduled(func: tir.PrimFunc) -> tir.PrimFunc:
+    schedule = Spatial().apply(func, Target("llvm"))
+    assert schedule is not None
+    return schedule.mod["main"]
+
+
+def outcome(func: tir.PrimFunc, *inputs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    func = scheduled(func)
+    result = oneir.runtime.empty(shape, func.buffer_map[func.params[-1]].dtype)
+    oneir.build(func)["main"](*map(oneir.runtime.tensor, inputs), result)
+    return result.numpy()
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(7).standard_normal(shape).astype("float32")
+
+
+def loops_of(func: tir.PrimFunc) -> list[tir.For]:
+    found: list[tir.For] = []
+    post_order_visit(func.body, lambda node: found.append(node) if isinstance(node, tir.For) else None)
+    return found
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 17), (40, 197), (128, 768)])
+def test_matrices_are_transposed(shape):
+    x = random(*shape)
+    assert (outcome(kernel(op.permute_dims, shape), x, shape=shape[::-1]) == x.T).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 64, 14, 14), (1, 24, 7, 7)])
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1, 3), (3, 2, 1, 0)])
+def test_axes_are_permuted(shape, axes):
+    x = random(*shape)
+    expected = x.transpose(axes)
+    func = kernel(lambda x: op.permute_dims(x, list(axes)), shape)
+    assert (outcome(func, x, shape=expected.shape) == expected).all()
+
+
+def test_a_transposition_of_symbolic_extents():
+    func = kernel(op.permute_dims, (tir.Var("n", "int64"), tir.Var("m", "int64")))
+    for shape in [(1, 1), (17, 40), (0, 5)]:
+        x = random(*shape)
+        assert (outcome(func, x, shape=shape[::-1]) == x.T).all()
+
+
+def test_transpositions_go_through_memory_in_squares():
+    loops = loops_of(scheduled(kernel(lambda x: op.permute_dims(x, [0, 2, 3, 1]), (1, 64, 56, 56))))
+    # Rows and columns of images are one axis, and a square is the 16 by 16 elements of 16 cache lines.
+    assert [int(loop.extent) for loop in loops[:2]] == [16, 16]
+    assert {int(loop.extent) for loop in loops[2:]} == {4, 3136 // 16}
+    assert loops[-1].kind == tir.ForKind.PARALLEL
+
+
+def test_axes_without_gaps_are_one_loop():
+    loops = loops_of(scheduled(kernel(lambda x, y: op.nn.relu(op.add(x, y)), (1, 64, 56, 56), (1, 64, 56, 56))))
+    inner, outer = loops
+    assert outer.kind == tir.ForKind.PARALLEL and int(inner.extent) * int(outer.extent) == 64 * 56 * 56
+
+
+def test_a_bias_of_channels_keeps_their_axis():
+    func = kernel(lambda x, y: op.add(x, y), (2, 64, 56, 56), (1, 64, 1, 1))
+    assert [int(loop.extent) for loop in loops_of(scheduled(func))] == [56 * 56, 2 * 64]
+    x, y = random(2, 64, 56, 56), random(1, 64, 1, 1)
+    assert (outcome(func, x, y, shape=x.shape) == x + y).all()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("extent", [1, 17, 64])
+def test_concatenation(axis, extent):
+    x, y = random(extent, extent), random(extent, extent)
+    expected = np.concatenate([x, y], axis)
+    func = kernel(lambda x, y: op.concat([x, y], axis=axis), x.shape, y.shape)
+    assert (outcome(func, x, y, shape=expected.shape) == expected).all()
+
+
+def test_concatenated_rows_are_copied_without_conditions():
+    func = scheduled(kernel(lambda x, y: op.concat([x, y], axis=1), (8, 100), (8, 28)))
+    with Target("llvm"):
+        lowered = oneir.tir.get_default_tir_pipeline("llvm")(oneir.IRModule({"main": func}))
+    (body,) = [f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc)]
+    assert "if_then_else" not in body.script()
+
+
+@pytest.mark.parametrize("extent", [1, 33])
+def test_padding(extent):
+    x = random(2, extent, extent)
+    func = kernel(lambda x: op.nn.pad(x, [0, 0, 1, 2, 3, 0], pad_value=2.0), x.shape)
+    expected = np.pad(x, ((0, 0), (1, 2), (3, 0)), constant_values=2)
+    assert (outcome(func, x, shape=expected.shape) == expected).all()
+
+
+def test_rows_of_a_table():
+    table, rows = random(50, 24), np.array([3, 49, 0, 3], "int64")
+    func = kernel(lambda t, i: op.take(t, i, axis=0), table.shape, rows.shape, dtypes=("float32", "int64"))
+    assert (outcome(func, table, rows, shape=(4, 24)) == table[rows]).all()
+
+
+def test_other_targets_are_left_alone():
+    assert Spatial().apply(kernel(op.permute_dims, (8, 8)), Target("cuda")) is None
+
+
+def test_loops_that_somebody_bound_are_left_alone():
+    sch = tir.Schedule(kernel(op.permute_dims, (8, 8)))
+    sch.parallel(sch.get_loops(sch.get_child_blocks(sch.get_block("root"))[0])[0])
+    assert Spatial().apply(sch.mod["main"], Target("llvm")) is None
