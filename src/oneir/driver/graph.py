@@ -85,7 +85,7 @@ def lower_graph(
 def _scheduled(mod: IRModule, target: Target) -> IRModule:
     """The module with default schedules for its loops."""
     with target:
-        return ApplyDefaultSchedule(cpu.Contraction(), cpu.Reduction(), cpu.Spatial())(mod)
+        return ApplyDefaultSchedule(cpu.Depthwise(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())(mod)
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:

@@ -25,6 +25,7 @@ def legalize_passes(target: Any) -> list[Pass]:
     """Operators become fused loops."""
     return [
         transform.LambdaLift(),
+        transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),

@@ -3,5 +3,6 @@
 from .base import CPUScheduleRule
 from .choose_layouts import ChooseLayouts
 from .contraction import Contraction
+from .depthwise import Depthwise
 from .reduction import Reduction
 from .spatial import Spatial

@@ -1,0 +1,299 @@
+"""Depthwise: multiply and sum, each channel by itself, with the channels contiguous in all of the operands.
+
+    C[y, x, c] += A[y + ry, x + rx, c] * B[ry, rx, c]
+
+Channels are vectors. A tile of neighbours along the innermost image axis is summed in registers, so that each step
+along the kernel loads its weights once for all of them; what is computed from the result elementwise follows out of the
+registers. Padding is no pass of its own: rows outside of the image are left out of the sum, and tiles at both ends of a
+row, where some columns are outside, are code of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...arith.constraint import conjuncts
+from ...arith.detect import detect_linear_equation
+from ...ir.expr import GE, GT, LE, LT, Add, And, Call, IntImm, Max, Min, Mul, PrimExpr, Var, const
+from ...ir.op import Op
+from ...ir.visitor import Mapper
+from ...target.cpu import CPUInfo, cpu_info
+from ...target.target import Target
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import LoopRV, Schedule
+from ...tir.stmt import Block, BlockRealize, BufferStore, For
+from ...tir.stmt_functor import substitute
+from ...tir.transform.loop_partition import HINT
+from .base import CPUScheduleRule, Leaf, leaves, parallelize, variables
+from .contraction import follows, is_contraction, operands, variables_of
+from .spatial import inline_elementwise, schedule_leaf
+
+MOST_COLUMNS = 8
+"""Neighbours along a row that one step sums: enough to keep two multiply-add units busy."""
+
+MOST_TAPS = 16
+"""A kernel's columns that are written out; more are a loop."""
+
+IF_THEN_ELSE = Op.get("tir.if_then_else")
+
+
+@dataclass(slots=True)
+class Axes:
+    """The loops by their part in it, as positions in the nest."""
+
+    channel: int
+    column: int | None
+    """The innermost axis of the image."""
+    others: list[int]
+    taps: list[int]
+    """The kernel's axes, but for those along the image's innermost one."""
+    column_taps: list[int]
+
+
+class Depthwise(CPUScheduleRule):
+    """Multiply and sum without a sum over channels, which are vectors."""
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        sch = Schedule(func)
+        found = leaves(sch)
+        if found is None or not any(map(is_contraction, found)):
+            return None
+        # A contraction of another kind has its own rule.
+        if any(is_contraction(leaf) and depthwise_axes(leaf) is None for leaf in found):
+            return None
+        inline_elementwise(sch)
+        info = cpu_info(target)
+        found = leaves(sch) or []
+        plans = {id(leaf): axes for leaf in found if (axes := depthwise_axes(leaf)) is not None}
+        mains = [leaf for leaf in found if id(leaf) in plans]
+        followers = {id(leaf): main for main in mains for leaf in found if follows(sch, main, leaf)}
+        finish = _Finish()
+        for leaf in [leaf for leaf in found if not _inline_padding(sch, leaf)]:
+            axes = plans.get(id(leaf))
+            if axes is not None:
+                epilogue = [other for other in found if followers.get(id(other)) is leaf]
+                _sum_in_registers(sch, leaf, axes, epilogue, info, finish)
+            elif id(leaf) not in followers:
+                schedule_leaf(sch, leaf)
+        return Schedule(finish(sch.mod["main"]))
+
+
+def depthwise_axes(leaf: Leaf) -> Axes | None:
+    """The parts that the loops play; None for another block."""
+    store, found = leaf.block.body, operands(leaf.block)
+    if found is None or not is_contraction(leaf) or not isinstance(store, BufferStore) or not store.indices:
+        return None
+    positions = {iv.var: i for i, iv in enumerate(leaf.block.iter_vars)}
+    spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
+    channel = store.indices[-1]
+    if not isinstance(channel, Var) or channel not in spatial or any(i not in spatial for i in store.indices):
+        return None
+    extent = leaf.extents[positions[channel]]
+    if extent is None or extent < 2 or not all(_is_contiguous(load, channel) for load in found):
+        return None
+    image = [v for v in spatial if v is not channel and leaf.extents[positions[v]] != 1]
+    for data, weight in (found, found[::-1]):
+        if not variables_of(weight) & set(image) and set(image) <= variables_of(data):
+            break
+    else:
+        return None
+    reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
+    column = next((v for v in reversed(spatial) if v in image), None)
+    along = {v for index in data.indices if column in variables(index) for v in variables(index)}
+    column_taps = [i for i in reduction if leaf.block.iter_vars[i].var in along]
+    at = None if column is None else positions[column]
+    others = [positions[v] for v in spatial if positions[v] not in (at, positions[channel])]
+    return Axes(positions[channel], at, others, [i for i in reduction if i not in column_taps], column_taps)
+
+
+def _is_padded(call: Call) -> bool:
+    """Whether a value is one loaded under a condition, or else a constant."""
+    return call.op is IF_THEN_ELSE and isinstance(call.args[1], BufferLoad) and not variables(call.args[2])
+
+
+def _is_contiguous(load: BufferLoad, channel: Var) -> bool:
+    """Whether the next channel is the next element."""
+    if not load.indices or any(channel in variables(index) for index in load.indices[:-1]):
+        return False
+    last = load.indices[-1]
+    while isinstance(last, Add):
+        last = last.a if channel in variables(last.a) else last.b
+    return last is channel
+
+
+def _inline_padding(sch: Schedule, leaf: Leaf) -> bool:
+    """Inlines what pads the data of a sum: where it is zero there is nothing to add up."""
+    store, consumers = leaf.block.body, sch.get_consumers(leaf.handle)
+    if leaf.reduces or not consumers or not isinstance(store, BufferStore):
+        return False
+    value = store.value
+    if not isinstance(value, Call) or not _is_padded(value) or not _is_zero(value.args[2]):
+        return False
+    if not all(isinstance(sch.get(consumer).init, BufferStore) for consumer in consumers):
+        return False
+    sch.compute_inline(leaf.handle)
+    return True
+
+
+def _is_zero(expr: PrimExpr) -> bool:
+    return getattr(expr, "value", None) == 0
+
+
+def _columns_of(extent: int | None) -> int:
+    """How many neighbours along a row are one tile."""
+    if extent is None:
+        return 4
+    return min(range(1, min(extent, MOST_COLUMNS) + 1), key=lambda n: (-(-extent // n) * (n + 1), -n))
+
+
+def _sum_in_registers(
+    sch: Schedule, main: Leaf, axes: Axes, epilogue: Sequence[Leaf], info: CPUInfo, finish: _Finish
+) -> None:
+    """Tiles the loops, keeps a tile's sums in registers and lets the epilogue follow each tile."""
+    block, loops = main.handle, main.loops
+    outer = [loops[i] for i in axes.others]
+    around, inner = [], []
+    if axes.column is not None:
+        columns = _columns_of(main.extents[axes.column])
+        tiles, column = sch.split(loops[axes.column], [None, columns])
+        sch.annotate(tiles, HINT, 1)
+        around.append(tiles)
+        inner.append(column)
+    channels = main.extents[axes.channel] or 1
+    lanes = max(1, info.vector_bytes // main.block.writes[0].buffer.dtype.itemsize)
+    width = min(lanes, 1 << (channels.bit_length() - 1))
+    vectors, vector = sch.split(loops[axes.channel], [None, width])
+    around.append(vectors)
+    inner.append(vector)
+    taps = [loops[i] for i in axes.taps]
+    column_taps = [loops[i] for i in axes.column_taps]
+    sch.reorder(*outer, *around, *taps, *column_taps, *inner)
+    for position, loop in zip(axes.column_taps, column_taps, strict=True):
+        if (main.extents[position] or MOST_TAPS + 1) <= MOST_TAPS:
+            sch.unroll(loop)
+    _in_vectors(sch, inner)
+    parallelize(sch, outer, main.work)
+    if epilogue:
+        sch.set_scope(block, 0, "local")
+        followers = [leaf.handle for leaf in epilogue]
+    else:
+        followers = [sch.cache_write(block, 0, "local")]
+    for follower in followers:
+        sch.reverse_compute_at(follower, vectors)
+        _in_vectors(sch, sch.get_loops(follower)[-len(inner) :])
+    sch.decompose_reduction(block, (taps or column_taps)[0])
+    finish.bounded |= {sch.get(loop).loop_var for loop in taps}
+    finish.overlapping[sch.get(vectors).loop_var] = (width, channels)
+
+
+def _in_vectors(sch: Schedule, loops: Sequence[LoopRV]) -> None:
+    for loop in loops[:-1]:
+        sch.unroll(loop)
+    sch.vectorize(loops[-1])
+
+
+class _Finish(Mapper):
+    """What schedules have no primitives for.
+
+    A last vector that is not full starts earlier, and computes again what the one before it did. Of the kernel's rows,
+    a loop takes those that lie on the image, instead of a condition for each of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overlapping: dict[Var, tuple[int, int]] = {}
+        self.bounded: set[Var] = set()
+        self.bounds: dict[Var, tuple[list[PrimExpr], list[PrimExpr]]] = {}
+
+    def visit_For(self, loop: For) -> Any:
+        new = self.generic_visit(loop)
+        lower, upper = self.bounds.get(loop.loop_var, ([], []))
+        if not lower and not upper:
+            return new
+        first, end = loop.min, loop.min + loop.extent
+        for bound in lower:
+            first = Max(first, bound)
+        for bound in upper:
+            end = Min(end, bound)
+        analyzer = Analyzer()
+        first = analyzer.simplify(first)
+        return new.replace(min=first, extent=analyzer.simplify(end) - first)
+
+    def visit_Mul(self, mul: Mul) -> Any:
+        width, extent = self.overlapping.get(mul.a, (0, 0)) if isinstance(mul.a, Var) else (0, 0)
+        if extent % width if width else False:
+            return Min(mul, const(extent - width, mul.dtype))
+        return mul
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Any:
+        kept = [part for part in conjuncts(realize.predicate) if not variables(part) & self.overlapping.keys()]
+        predicate = _all(kept)
+        values = dict(zip((iv.var for iv in realize.block.iter_vars), realize.iter_values, strict=True))
+        block = self.within_bounds(realize.block, values)
+        realize = realize.replace(predicate=predicate, block=block)
+        return self.generic_visit(realize)
+
+    def within_bounds(self, block: Block, values: dict[Var, PrimExpr]) -> Block:
+        """The block without conditions that bounds of loops can replace; notes the bounds."""
+        rows = {var for var, value in values.items() if value in self.bounded}
+        if not rows or not isinstance(block.body, BufferStore):
+            return block
+        steps = [iv.var for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce]
+        return block.replace(body=_Bound(self, rows, steps, values)(block.body))
+
+
+class _Bound(Mapper):
+    def __init__(self, finish: _Finish, rows: set[Var], steps: Sequence[Var], values: dict[Var, PrimExpr]):
+        super().__init__()
+        self.finish, self.rows, self.steps, self.values = finish, rows, steps, values
+
+    def visit_Call(self, call: Call) -> Any:
+        if not _is_padded(call):
+            return self.generic_visit(call)
+        kept = [part for part in conjuncts(call.args[0]) if not self.becomes_bound(part)]
+        return call.replace(args=[_all(kept), *call.args[1:]]) if kept else call.args[1]
+
+    def becomes_bound(self, part: PrimExpr) -> bool:
+        """Whether a condition is one on a row of the kernel, and now a bound of its loop."""
+        used = variables(part) & set(self.steps)
+        difference = _at_least_zero(part)
+        if len(used) != 1 or difference is None or not used <= self.rows:
+            return False
+        (row,) = used
+        linear = detect_linear_equation(difference, [row])
+        if not linear or not isinstance(linear[0], IntImm) or linear[0].value == 0:
+            return False
+        factor, rest = linear[0].value, substitute(linear[1], self.values)
+        loop = self.values[row]
+        assert isinstance(loop, Var)
+        lower, upper = self.finish.bounds.setdefault(loop, ([], []))
+        if factor > 0:
+            lower.append((factor - 1 - rest) // factor)
+        else:
+            upper.append(rest // -factor + 1)
+        return True
+
+
+def _at_least_zero(part: PrimExpr) -> PrimExpr | None:
+    """What must be at least 0 for a comparison to hold."""
+    match part:
+        case LT():
+            return part.b - part.a - 1
+        case LE():
+            return part.b - part.a
+        case GT():
+            return part.a - part.b - 1
+        case GE():
+            return part.a - part.b
+    return None
+
+
+def _all(parts: Sequence[PrimExpr]) -> PrimExpr:
+    result = parts[0] if parts else const(True)
+    for part in parts[1:]:
+        result = And(result, part)
+    return result
