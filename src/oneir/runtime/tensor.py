@@ -344,6 +344,11 @@ def tensor(arr: object, device: Device | str | None = None, mem_scope: str | Non
     return empty(array.shape, dtype_name(array.dtype), device, mem_scope).copyfrom(array)
 
 
+def compact(source: Tensor) -> Tensor:
+    """The tensor itself if its items lie in row-major order without gaps, else a copy in which they do."""
+    return source if source.is_contiguous() else tensor(source)
+
+
 def from_dlpack(ext_tensor: object) -> Tensor:
     """A tensor that shares the memory of `ext_tensor`, an array of any library that speaks DLPack, or a DLPack capsule.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from oneir import relax
+from oneir import cpu, relax
 from oneir.relax.transform import FoldConstant, LegalizeOps
+from oneir.runtime import Tensor, tensor
 from oneir.runtime.tensor import empty
 from oneir.script import ir as I
 from oneir.script import relax as R
@@ -278,15 +280,48 @@ def test_constants_in_branches_and_after_binding_of_parameters() -> None:
     np.testing.assert_array_equal(binding.value.args[1].data.numpy(), w)
 
 
-def test_a_large_constant_seen_with_another_shape_is_not_copied() -> None:
-    weight = relax.const(empty((64, 32), "float32"))
-    np.asarray(weight.data)[...] = 1
+def weight_and_folded(change) -> tuple[relax.Constant, relax.Constant, relax.VMExecutable]:
+    """A constant, what `x + change(constant)` is folded to, and the graph built."""
+    weight = relax.const(empty((32, 64), "float32"))
+    np.asarray(weight.data)[...] = np.arange(2048).reshape(32, 64)
     bb = relax.BlockBuilder()
-    x = relax.Var("x", R.Tensor((2048,), "float32"))
+    shape = change(np.asarray(weight.data)).shape
+    x = relax.Var("x", R.Tensor(shape, "float32"))
     with bb.function("main", [x]):
         with bb.dataflow():
-            out = bb.emit_output(relax.op.add(x, bb.emit(relax.op.reshape(weight, (2048,)))))
+            changed = relax.op.permute_dims(weight) if shape == (64, 32) else relax.op.reshape(weight, shape)
+            out = bb.emit_output(relax.op.add(x, bb.emit(changed)))
         bb.emit_func_output(out)
-    folded = FoldConstant()(bb.finalize())["main"].body.blocks[0].bindings[-1].value.args[1]
-    assert folded.data.shape == (2048,)
+    mod = bb.finalize()
+    folded = FoldConstant()(mod)["main"].body.blocks[0].bindings[-1].value.args[1]
+    return weight, folded, relax.build(mod)
+
+
+@pytest.mark.parametrize("change", [np.transpose, np.ravel])
+def test_a_constant_seen_in_another_way_is_not_copied(change) -> None:
+    weight, folded, ex = weight_and_folded(change)
+    expected = change(np.asarray(weight.data))
+    assert folded.data.shape == expected.shape
     assert np.shares_memory(np.asarray(folded.data), np.asarray(weight.data))
+    x = np.ones(expected.shape, "float32")
+    np.testing.assert_array_equal(relax.VirtualMachine(ex, cpu())["main"](tensor(x)).numpy(), x + expected)
+
+
+def test_programs_and_loops_get_constants_without_gaps() -> None:
+    _, folded, ex = weight_and_folded(np.transpose)
+    assert not folded.data.is_contiguous()
+    assert all(c.is_contiguous() for c in ex.program.constants if isinstance(c, Tensor))
+
+    @I.ir_module
+    class Twice:
+        @T.prim_func(private=True)
+        def twice(a: T.Buffer((64, 32), "float32"), b: T.Buffer((64, 32), "float32")):
+            for i, j in T.grid(64, 32):
+                b[i, j] = a[i, j] * T.float32(2)
+
+    bb = relax.BlockBuilder(Twice)
+    with bb.function("main", []):
+        gv = bb.emit(relax.op.call_tir(Twice.get_global_var("twice"), (folded,), R.Tensor((64, 32), "float32")))
+        bb.emit_func_output(gv)
+    doubled = FoldConstant()(bb.get())["main"].body.body
+    np.testing.assert_array_equal(doubled.data.numpy(), 2 * np.arange(2048).reshape(32, 64).T)

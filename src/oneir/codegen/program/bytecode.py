@@ -35,6 +35,7 @@ from ...runtime.dtype import DTypeName
 from ...runtime.error import CompileError, OneIRError
 from ...runtime.object import ShapeTuple
 from ...runtime.signature import Extent, Param, Signature
+from ...runtime.tensor import compact
 from ...runtime.vm.builder import ExecBuilder
 from ...runtime.vm.program import Arg, Cost, Note, VMFuncKind
 from ...tir.analysis import estimate_tir_flops
@@ -54,7 +55,7 @@ class ProgramBuilder(ExecBuilder):
         word = self._of_graph.get(id(expr.data))
         if word is None:
             name = expr.name if expr.name not in self._constant_names else None
-            word = self._of_graph[id(expr.data)] = self.convert_constant(expr.data, name or None)
+            word = self._of_graph[id(expr.data)] = self.convert_constant(compact(expr.data), name or None)
         return word
 
     def place_of_constant(self, expr: Constant) -> int:

@@ -17,7 +17,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import Pass
 from ...runtime.object import ShapeTuple
-from ...runtime.tensor import ALIGNMENT, Tensor, empty, tensor, wrap_array
+from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
 from ...target import codegen
 from ...tir.function import PrimFunc
 from ..analysis import remove_all_unused
@@ -37,6 +37,9 @@ from ..expr import (
 from ..expr_functor import PyExprMutator
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import graph_pass
+
+CACHE_LINE = 64
+"""Bytes to which constants are aligned, so that loads of vectors cross no line."""
 
 LARGEST_CREATED = 1024
 """The most elements of a tensor made from nothing, such as zeros: more would only make the program larger."""
@@ -127,7 +130,7 @@ class _Folder(PyExprMutator):
 
     def constant(self, expr: Expr) -> Tensor | None:
         bound = self.lookup_binding(expr) if isinstance(expr, Var) else expr
-        return bound.data if isinstance(bound, Constant) else None
+        return compact(bound.data) if isinstance(bound, Constant) else None
 
     def visit_tuple_getitem_(self, op: TupleGetItem) -> Expr:
         item = super().visit_tuple_getitem_(op)
@@ -181,6 +184,8 @@ def as_constant(value: Any, info: StructInfo) -> Expr:
         from ...runtime.dtype import numpy_dtype
 
         array = array.astype(numpy_dtype(info.dtype))
-    # What a reference gives is often the argument itself, seen with another shape.
-    aligned = array.flags.c_contiguous and array.__array_interface__["data"][0] % ALIGNMENT == 0
-    return Constant(wrap_array(array) if aligned else tensor(array))
+    # What a reference gives is often the argument itself, seen with another shape or with its axes in another order.
+    # Weights are large: they are copied once, when it is known how they shall lie in memory.
+    in_order = array.transpose(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    shared = in_order.flags.c_contiguous and array.__array_interface__["data"][0] % CACHE_LINE == 0
+    return Constant(wrap_array(array) if shared else tensor(array))
