@@ -207,13 +207,45 @@ def reads_own_writes(known: Accesses, analyzer: Analyzer) -> bool:
     """
     if known.is_opaque:
         return False
-    written: list[Access] = []
+    written = _Written()
     for access in known.accesses:
         if access.is_write:
-            written.append(access)
-        elif not any(_covers(write, access, known.buffer, analyzer) for write in written):
+            written.add(access)
+        elif not any(_covers(write, access, known.buffer, analyzer) for write in written.candidates(access)):
             return False
     return True
+
+
+class _Written:
+    """Writes by the numbers among their indices: code that is written out has many, of which few concern a read."""
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple[int, ...], dict[tuple[int, ...], list[Access]]] = {}
+
+    def add(self, write: Access) -> None:
+        """Takes a write down."""
+        numbers = _numbers(write)
+        group = self.groups.setdefault(tuple(numbers), {})
+        group.setdefault(tuple(numbers.values()), []).append(write)
+
+    def candidates(self, read: Access) -> Iterator[Access]:
+        """The writes that may cover a read: none of one number where the read has another."""
+        numbers = _numbers(read)
+        for axes, group in self.groups.items():
+            if all(axis in numbers for axis in axes):
+                yield from group.get(tuple(numbers[axis] for axis in axes), ())
+            else:
+                for writes in group.values():
+                    yield from writes
+
+
+def _numbers(access: Access) -> dict[int, int]:
+    """The dimensions in which an access is one number."""
+    return {
+        axis: first.value
+        for axis, (first, last) in enumerate(zip(access.first, access.last, strict=True))
+        if isinstance(first, IntImm) and isinstance(last, IntImm) and first.value == last.value
+    }
 
 
 def reduction_loops(path: tuple[Frame, ...]) -> set[Var]:
