@@ -47,16 +47,19 @@ _EXP2 = (
     0.0001546288258396089,
 )
 """(2^r - 1) / r"""
+_ERF_SPLIT = 0.9
 _ERF_SMALL = (
-    *(0.12837916612625122, -0.3761262595653534, 0.11283578723669052, -0.026853347197175026, 0.005187162198126316),
-    *(-0.0007997853099368513, 7.806903886375949e-05),
+    *(0.12837915381946927, -0.37612523330555553, 0.11282141184072345, -0.026778919331545668, 0.005011975589946541),
+    -0.0006090416983660696,
 )
-"""(erf(x) - x) / x in x², for |x| <= 1"""
+"""(erf(x) - x) / x in x², up to the split"""
 _ERF_LARGE = (
-    *(-1.128596544265747, -0.6354237794876099, -0.10564330220222473, 0.02306523360311985, -0.00316612864844501),
-    *(0.0001331448438577354, 2.9508590159821324e-05, -3.6430217278393684e-06),
+    *(-0.002708858654841606, -1.6160937730041454, -0.9388413847710444, -0.13144278334401072, 0.022475830226982914),
+    -0.0018056248418593648,
 )
-"""log(1 - erf(a)) / a, for 1 <= a <= 4"""
+"""log2(1 - erf(a)), from the split to 4; the more exact, the more of the result it is"""
+_ERF_EXP2 = (0.69314697759484, 0.24022242082541817, 0.05550733749450526, 0.009671512769629853, 0.0013264725334647398)
+"""(2^r - 1) / r, as exact as what is small beside 1 has to be"""
 
 
 def _reduce(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
@@ -151,10 +154,11 @@ def cosh(f: Formula, x: PrimExpr) -> PrimExpr:
 
 @float_rule("erf")
 def erf(f: Formula, x: PrimExpr) -> PrimExpr:
-    """A polynomial up to 1; above, 1 - e^q(|x|), which is 1 from 4 on."""
+    """A polynomial for small x; else 1 - 2^q(|x|), which is 1 from 4 on."""
     a = f.let(magnitude(x), "a")
-    small = fma(x, horner(at_most(f, f.let(x * x), 1.0), _ERF_SMALL), x)
-    c = at_most(f, a, 4.0)
-    p, k = exp_parts(f, f.let(horner(c, _ERF_LARGE) * c))
-    tail = float_of(bits_of(p) + (k << 23))
-    return select(a > 1.0, with_sign(1.0 - tail, x), small)
+    small = fma(x, horner(f.let(x * x), _ERF_SMALL), x)
+    exponent = f.let(horner(at_most(f, a, 4.0), _ERF_LARGE))
+    n, k = round_to_int(f, exponent)
+    r = f.let(exponent - n, "r")
+    tail = float_of(bits_of(f.let(fma(r, horner(r, _ERF_EXP2), 1.0))) + (k << 23))
+    return select(a > _ERF_SPLIT, with_sign(1.0 - tail, x), small)
