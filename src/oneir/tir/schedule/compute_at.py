@@ -337,8 +337,8 @@ def _check_provided(
             for r, whole, dim in zip(region.region, wholes, buffer.shape, strict=True):
                 low: Any = analyzer.int_set(r.min, values)
                 high: Any = analyzer.int_set(r.min + r.extent - 1, values)
-                after = any(analyzer.can_prove(whole.min_value <= end) for end in (low.min_value, 0))
-                before = any(analyzer.can_prove(end <= whole.max_value) for end in (high.max_value, dim - 1))
+                after = any(_at_most(whole.min_value, end, analyzer) for end in (low.min_value, const(0, dim.dtype)))
+                before = any(_at_most(end, whole.max_value, analyzer) for end in (high.max_value, dim - 1))
                 if not after or not before:
                     raise PrimitiveError(
                         state.mod,
@@ -346,6 +346,11 @@ def _check_provided(
                         "all",
                         block,
                     )
+
+
+def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
+    """Whether an end of an interval, which may be unknown, is provably at most another."""
+    return not is_infinite(a) and not is_infinite(b) and analyzer.can_prove(ops.less_equal(a, b))
 
 
 def _interval(r: Range, analyzer: Analyzer) -> IntervalSet:
