@@ -40,7 +40,10 @@ from ...tir.stmt import Block, BufferStore
 from ...topi import transpose
 from .base import extent_of, loads, static, variables
 from .contraction import operands, panel_for
-from .relayout import Layout, Panels, Permuted, can_be_changed, relayout
+from .relayout import Panels, Permuted, can_be_changed, relayout
+from .winograd import Winograd, in_winograd_form, winograd_for
+
+Layout = Permuted | Panels | Winograd
 
 CALL_TIR = Op.get("relax.call_tir")
 
@@ -114,9 +117,9 @@ class _Choose(PyExprMutator):
             return super().visit_var_binding_(binding)
         *wanted, result = (plan.get(buffer) for buffer in accesses.params)
         new_arguments = [self.in_layout(v, g, w) for v, g, w in zip(values, given, wanted, strict=True)]
-        axes = result.axes if isinstance(result, Permuted) else None
-        assert info.extents is not None
-        out = info if result is None else TensorStructInfo(result.shape(info.extents), info.dtype, info.vdevice)
+        out, axes = info, None
+        if isinstance(result, Permuted) and info.extents is not None:
+            out, axes = TensorStructInfo(result.shape(info.extents), info.dtype, info.vdevice), result.axes
         called = call_tir(self.in_layouts(gvar, accesses, plan), Tuple(new_arguments), out, *call.args[2:])
         if axes is None:
             return self.reemit_binding(binding, called)
@@ -148,35 +151,25 @@ class _Choose(PyExprMutator):
         """A constant in another layout, made once for all its uses."""
         key = (value, layout)
         if key not in self.constants:
-            self.constants[key] = Constant(tensor(_in_memory(value.data.numpy(), layout)))
+            self.constants[key] = Constant(tensor(layout.in_memory(value.data.numpy())))
         return self.constants[key]
 
     def in_layouts(self, gvar: GlobalVar, accesses: _Accesses, plan: dict[Buffer, Layout]) -> GlobalVar:
         """The function over buffers in the layouts planned."""
         key = (gvar, frozenset(plan.items()))
         if key not in self.functions:
-            self.functions[key] = self.builder_.add_func(relayout(accesses.func, plan), gvar.name_hint)
+            func = relayout(
+                accesses.func, {b: layout for b, layout in plan.items() if not isinstance(layout, Winograd)}
+            )
+            for buffer, layout in plan.items():
+                if isinstance(layout, Winograd):
+                    func = in_winograd_form(func, buffer, layout, self.info.vector_bytes // 4)
+            self.functions[key] = self.builder_.add_func(func, gvar.name_hint)
         return self.functions[key]
 
 
 def _inverse(axes: Axes) -> Axes:
     return tuple(int(i) for i in np.argsort(axes))
-
-
-def _in_memory(data: np.ndarray, layout: Layout) -> np.ndarray:
-    """The elements of an array as a layout orders them."""
-    data = data.transpose(layout.axes)
-    if isinstance(layout, Permuted):
-        return np.ascontiguousarray(data)
-    *others, extent = data.shape
-    panels = -(-extent // layout.width)
-    packed = np.zeros((panels, *others, layout.width), data.dtype)
-    full = extent // layout.width
-    whole = data[..., : full * layout.width].reshape(*others, full, layout.width)
-    packed[:full] = np.moveaxis(whole, -2, 0)
-    if full < panels:
-        packed[full, ..., : extent - full * layout.width] = data[..., full * layout.width :]
-    return packed
 
 
 # -- what a function wants --
@@ -361,7 +354,7 @@ def _dense(
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
         data.buffer: Permuted(_last(len(data.indices), summed[depth])),
-        weight.buffer: panels,
+        weight.buffer: winograd_for(step.block, data, weight, depth, channel, info) or panels,
     }
 
 

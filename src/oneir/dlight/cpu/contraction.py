@@ -54,14 +54,41 @@ class Contraction(CPUScheduleRule):
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
+        moved: set[str] = set()
         for leaf in found:
             plan = plan_of(leaf, info)
+            if leaf.block.name_hint in moved:
+                continue
             if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
                 tile_in_registers(sch, leaf, *plan, epilogue, info)
+            elif not isinstance(leaf.block.body, BufferStore):
+                moved |= tile_by_tile(sch, leaf)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf)
         return sch
+
+
+def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
+    """Runs a block that computes vectors of whole tiles on several threads; what follows elementwise, tile by tile.
+
+    Returns the names of the blocks that follow.
+    """
+    result = leaf.block.writes[0]
+    size = math.prod(static(r.extent) or 1 for r in result.region)
+    last = parallelize(sch, leaf.loops[:-1], leaf.work * size * 4)
+    followers = sch.get_consumers(leaf.handle)
+    if len(followers) != 1 or last is None:
+        return set()
+    follower = sch.get(followers[0])
+    if not isinstance(follower.body, BufferStore) or any(
+        iv.iter_type == IterVar.CommReduce for iv in follower.iter_vars
+    ):
+        return set()
+    sch.set_scope(leaf.handle, 0, "local")
+    sch.reverse_compute_at(followers[0], leaf.loops[-1])
+    sch.vectorize(sch.get_loops(followers[0])[-1])
+    return {follower.name_hint}
 
 
 def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
@@ -357,15 +384,18 @@ def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
     extent = extents[channel]
     if found is None or extent is None:
         return None
-    lanes = max(1, info.vector_bytes // block.writes[0].buffer.dtype.itemsize)
     rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
-
     depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
-    vector_bytes = lanes * block.writes[0].buffer.dtype.itemsize
+    return panel_of_rows(rows, extent, depth, info, block.writes[0].buffer.dtype.itemsize)
+
+
+def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:
+    """The width of panels with which so many rows of a product are computed fastest."""
+    lanes = max(1, info.vector_bytes // itemsize)
 
     def time(vectors: int) -> tuple[float, int]:
         best = min(
-            -(-rows // count) * step_time(count, vectors, depth * vectors * vector_bytes, info)
+            -(-rows // count) * step_time(count, vectors, depth * vectors * lanes * itemsize, info)
             for count in range(1, min(rows, MOST_ROWS) + 1)
             if in_registers(count, vectors, info)
         )

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ...ir.visitor import Mapper, Visitor
@@ -37,6 +39,10 @@ class Permuted:
     def region(self, region: Sequence[Range]) -> list[Range]:
         """Where a region lies."""
         return [region[axis] for axis in self.axes]
+
+    def in_memory(self, data: np.ndarray) -> np.ndarray:
+        """The elements of an array as they lie in memory."""
+        return np.ascontiguousarray(data.transpose(self.axes))
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,17 @@ class Panels:
         count = (split.extent + (2 * self.width - 2)) // self.width
         within = Range.from_min_extent(const(0, one.dtype), const(self.width, one.dtype))
         return [Range.from_min_extent(split.min // self.width, count), *others, within]
+
+    def in_memory(self, data: np.ndarray) -> np.ndarray:
+        """The elements of an array as they lie in memory."""
+        data = data.transpose(self.axes)
+        *others, extent = data.shape
+        full = extent // self.width
+        packed = np.zeros((-(-extent // self.width), *others, self.width), data.dtype)
+        packed[:full] = np.moveaxis(data[..., : full * self.width].reshape(*others, full, self.width), -2, 0)
+        if extent % self.width:
+            packed[full, ..., : extent % self.width] = data[..., full * self.width :]
+        return packed
 
 
 Layout = Permuted | Panels

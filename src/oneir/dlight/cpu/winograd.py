@@ -1,0 +1,395 @@
+"""Convolutions of 3×3 weights with fewer products: Winograd's minimal filtering.
+
+A tile of m×m results needs (m + 2)² products for each pair of channels instead of 9 m²:
+
+    Y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A
+
+The weights' part is computed while compiling. The data's part V and the results' part are sums of a few elements; what
+is between them is one matrix product over channels for each of the (m + 2)² places in a tile, a contraction as any.
+
+The points of interpolation decide the error: 0, ±3/4, ±3/2 and infinity make that of 4×4 tiles about a fifth of what
+0, ±1, ±2 give, and their products are exact in float32.
+(S. Winograd, Arithmetic Complexity of Computations, 1980; A. Lavin and S. Gray, arXiv:1509.09308.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir import operators as ops
+from ...ir.container import Array
+from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, const
+from ...ir.visitor import Mapper
+from ...target.cpu import CPUInfo
+from ...tir.buffer import Buffer, decl_buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.op import if_then_else
+from ...tir.stmt import (
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    For,
+    ForKind,
+    SeqStmt,
+    Stmt,
+    stmt_list,
+)
+from .base import extent_of, loads, static
+from .contraction import panel_of_rows
+
+POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
+"""The finite points of interpolation, by the size of a tile of results."""
+
+
+@functools.cache
+def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Aᵀ, G and Bᵀ for tiles of so many results and three weights."""
+    points = POINTS[tile]
+    size = tile + 2
+    a, g, b = np.zeros((size, tile)), np.zeros((size, 3)), np.zeros((size, size))
+    for i, point in enumerate(points):
+        others = [other for j, other in enumerate(points) if j != i]
+        a[i] = point ** np.arange(tile)
+        g[i] = point ** np.arange(3) / np.prod([point - other for other in others])
+        b[i, :-1] = np.poly(others)[::-1]
+    a[-1, -1] = g[-1, -1] = 1.0
+    b[-1] = np.poly(points)[::-1]
+    return a.T, g, b
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """Weights as tiles of results of `tile`×`tile` want them: (m + 2, m + 2, panels, channels, `width`).
+
+    `axes` are the dimensions of the weights that are channels of the result, of the data, and the two of the window.
+    """
+
+    axes: tuple[int, int, int, int]
+    tile: int
+    width: int
+
+    def in_memory(self, data: np.ndarray) -> np.ndarray:
+        """Weights transformed, in double precision until the end."""
+        _, g, _ = matrices(self.tile)
+        weights = data.transpose(self.axes).astype(np.float64)
+        whole = np.einsum("ay,kcyx,bx->abkc", g, weights, g, optimize=True)
+        size, _, results, channels = whole.shape
+        panels = -(-results // self.width)
+        padded = np.zeros((size, size, panels * self.width, channels), data.dtype)
+        padded[:, :, :results] = whole
+        panelled = padded.reshape(size, size, panels, self.width, channels)
+        return np.ascontiguousarray(panelled.swapaxes(3, 4))
+
+
+def winograd_for(
+    block: Block, data: BufferLoad, weight: BufferLoad, depth: Var, channel: Var, info: CPUInfo
+) -> Winograd | None:
+    """The transformation that makes a convolution fastest; None for the convolution itself, and for what is none."""
+    window = _window(block, data, weight, depth)
+    lanes = info.vector_bytes // 4
+    extents = {iv.var: static(extent_of(iv)) for iv in block.iter_vars}
+    channels, results = extents[depth], extents[channel]
+    if window is None or data.dtype != "float32" or channels is None or results is None or lanes < 4:
+        return None
+    if channels % lanes or results % lanes or any(extents[axis] is None for axis in extents):
+        return None
+    (_, rows), (_, columns) = window
+    images = next((extents[axis] or 1 for axis in data.indices[:1] if isinstance(axis, Var)), 1)
+    height, width = extents[rows] or 1, extents[columns] or 1
+
+    def time(tile: int) -> float:
+        # In products of one element. An element of weights read from memory costs as much as 16, one of V or of the
+        # products as 12: it is written and read in the caches, and about six additions are made for it.
+        if tile == 1:
+            return float(images * height * width * 9 * channels * results + 16 * 9 * channels * results)
+        places = (tile + 2) ** 2
+        tiles = images * -(-height // tile) * -(-width // tile)
+        return float(places * (tiles * (channels * results + 12 * (channels + results)) + 16 * channels * results))
+
+    tile = min((1, 2, 4), key=time)
+    if tile == 1:
+        return None
+    tiles = int(images * -(-height // tile) * -(-width // tile))
+    places = {var: i for i, var in enumerate(weight.indices)}
+    (first, _), (second, _) = window
+    axes = (places[channel], places[depth], places[first], places[second])
+    return Winograd(axes, tile, panel_of_rows(tiles, results, channels, info, 4))
+
+
+def _window(
+    block: Block, data: BufferLoad, weight: BufferLoad, depth: Var
+) -> tuple[tuple[Var, Var], tuple[Var, Var]] | None:
+    """For both dimensions of a 3×3 window with steps of one, the axis within the window and that of the result."""
+    summed = {iv.var: static(extent_of(iv)) for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce}
+    found = []
+    for index in data.indices:
+        if isinstance(index, Add) and isinstance(index.a, Var) and isinstance(index.b, Var):
+            within, along = (index.b, index.a) if index.b in summed else (index.a, index.b)
+            if within not in summed or along in summed or summed[within] != 3:
+                return None
+            found.append((within, along))
+        elif not isinstance(index, Var):
+            return None
+    if len(found) != 2 or len(summed) != 3 or depth not in summed or len(data.indices) != 4:
+        return None
+    if not all(isinstance(index, Var) for index in weight.indices) or len(weight.indices) != 4:
+        return None
+    return found[0], found[1]
+
+
+def in_winograd_form(func: PrimFunc, weight: Buffer, form: Winograd, lanes: int) -> PrimFunc:
+    """A function with a convolution, channels last, that reads transformed weights."""
+    assert isinstance(func.body, BlockRealize)
+    root = func.body.block
+    statements = stmt_list(root.body)
+    place = next(i for i, stmt in enumerate(statements) if weight in _read(stmt))
+    block = _block(statements[place])
+    store = block.body
+    assert isinstance(store, BufferStore)
+    data = next(load for load in loads(store.value) if load.buffer not in (weight, store.buffer))
+    made = _Maker(func, store.buffer, data.buffer, weight, form, lanes)
+    allocated = [b for b in root.alloc_buffers if b is not store.buffer] + made.allocated
+    replaced = {weight: made.weights}
+    if store.buffer in root.alloc_buffers:
+        replaced[store.buffer] = made.result
+    else:
+        made.statements.append(made.copy(made.result, store.buffer))
+    rest = [_Replace(replaced)(stmt) for stmt in statements[place + 1 :]]
+    body = SeqStmt([*statements[:place], *made.statements, *rest])
+    root = root.replace(body=body, alloc_buffers=Array(allocated))
+    buffer_map = {param: replaced.get(b, b) if b is weight else b for param, b in func.buffer_map.items()}
+    return func.replace(body=func.body.replace(block=root), buffer_map=buffer_map)
+
+
+def _block(stmt: Stmt) -> Block:
+    while isinstance(stmt, For):
+        stmt = stmt.body
+    assert isinstance(stmt, BlockRealize)
+    return stmt.block
+
+
+def _read(stmt: Stmt) -> list[Buffer]:
+    return [region.buffer for region in _block(stmt).reads]
+
+
+class _Replace(Mapper):
+    def __init__(self, buffers: dict[Buffer, Buffer]):
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+
+class _Maker:
+    """The blocks of a convolution in Winograd's form, and their buffers. Data and results have their channels last."""
+
+    def __init__(self, func: PrimFunc, result: Buffer, data: Buffer, weight: Buffer, form: Winograd, lanes: int):
+        self.form, self.lanes = form, lanes
+        self.size = form.tile + 2
+        images, height, width, results = map(_int, result.shape)
+        channels = _int(data.shape[-1])
+        self.down, self.across = -(-height // form.tile), -(-width // form.tile)
+        tiles = images * self.down * self.across
+        square = [self.size, self.size]
+        panels = -(-results // form.width)
+        self.weights = self.buffer([*square, panels, channels, form.width], weight.name)
+        self.transformed = self.buffer([*square, tiles, channels], "winograd_data")
+        self.products = self.buffer([*square, tiles, results], "winograd_products")
+        whole = [images, self.down * form.tile, self.across * form.tile, results]
+        self.result = self.buffer(whole, result.name)
+        self.allocated = [self.transformed, self.products, self.result]
+        self.statements: list[Stmt] = []
+        needed = [images, whole[1] + 2, whole[2] + 2, channels]
+        if list(map(_int, data.shape)) != needed:
+            padded = self.buffer(needed, "winograd_padded")
+            self.allocated.append(padded)
+            self.statements.append(self.copy(data, padded))
+            data = padded
+        grid = [images, self.down, self.across]
+        self.statements += [
+            self.tiles("winograd_data", [*grid, channels // lanes], self.data_tile(data)),
+            self.contraction([*square, tiles, results], channels),
+            self.tiles("winograd_result", [*grid, results // lanes], self.result_tile()),
+        ]
+
+    def buffer(self, shape: Sequence[int], name: str, scope: str = "global") -> Buffer:
+        """A float32 buffer."""
+        return decl_buffer([_index(extent) for extent in shape], "float32", name, scope=scope)
+
+    def block(self, name: str, extents: Sequence[int], make: Callable[[list[Var]], tuple], summed: int = 0) -> Stmt:
+        """A nest of loops around a block whose fields `make` gives: reads, writes, body, buffers and init."""
+        axes, loops = [], []
+        for i, extent in enumerate(extents):
+            kind = IterVar.CommReduce if i >= len(extents) - summed else IterVar.DataPar
+            axes.append(IterVar(Range(_index(0), _index(extent)), Var(f"v_i{i}", "int64"), kind))
+            loops.append(Var(f"i{i}", "int64"))
+        reads, writes, body, buffers, init = make([axis.var for axis in axes])
+        block = Block(axes, reads, writes, name, body, init=init, alloc_buffers=buffers)
+        stmt: Stmt = BlockRealize(list(loops), const(True, "bool"), block)
+        for var, extent in zip(reversed(loops), reversed(extents), strict=True):
+            stmt = For(var, _index(0), _index(extent), ForKind.SERIAL, stmt)
+        return stmt
+
+    def copy(self, source: Buffer, target: Buffer) -> Stmt:
+        """Copies what fits; what the source has not is zero."""
+
+        def make(axes: list[Var]) -> tuple:
+            value: PrimExpr = BufferLoad(source, axes)
+            outside = [
+                ops.less(axis, have)
+                for axis, have, want in zip(axes, source.shape, target.shape, strict=True)
+                if _int(have) < _int(want)
+            ]
+            if outside:
+                value = if_then_else(functools.reduce(ops.logical_and, outside), value, FloatImm("float32", 0.0))
+            point = [BufferRegion.from_point(buffer, axes) for buffer in (source, target)]
+            return [point[0]], [point[1]], BufferStore(target, value, axes), [], None
+
+        return self.block(f"{target.name}_copy", [_int(extent) for extent in target.shape], make)
+
+    def contraction(self, extents: list[int], channels: int) -> Stmt:
+        """For each place in a tile: the sum over channels."""
+
+        def make(axes: list[Var]) -> tuple:
+            *outer, channel = axes
+            row, column, tile, result = outer
+            panel = [row, column, result // self.form.width, channel, result % self.form.width]
+            left = BufferLoad(self.transformed, [row, column, tile, channel])
+            right = BufferLoad(self.weights, panel)
+            total = BufferLoad(self.products, outer)
+            reads = [BufferRegion.from_point(load.buffer, load.indices) for load in (left, right)]
+            writes = [BufferRegion.from_point(self.products, outer)]
+            init = BufferStore(self.products, FloatImm("float32", 0.0), outer)
+            return reads, writes, BufferStore(self.products, total + left * right, outer), [], init
+
+        return self.block("winograd_products", [*extents, channels], make, summed=1)
+
+    def tiles(self, name: str, extents: list[int], make: Callable[[list[Var]], tuple]) -> Stmt:
+        """A block for each tile and vector of channels."""
+        return self.block(name, extents, make)
+
+    def tile_index(self, image: PrimExpr, down: PrimExpr, across: PrimExpr) -> PrimExpr:
+        """The number of a tile."""
+        return (image * self.down + down) * self.across + across
+
+    def data_tile(self, data: Buffer) -> Callable[[list[Var]], tuple]:
+        """V = Bᵀ d B."""
+        size, step, lanes = self.size, self.form.tile, self.lanes
+
+        def make(axes: list[Var]) -> tuple:
+            image, down, across, vector = axes
+            tile, first = self.tile_index(image, down, across), vector * lanes
+            half = self.buffer([size, size, lanes], "half", "local")
+
+            def load(row: int, column: int, lane: Var) -> PrimExpr:
+                return BufferLoad(data, [image, down * step + row, across * step + column, first + lane])
+
+            def save(row: int, column: int, lane: Var, value: PrimExpr) -> Stmt:
+                indices = [_index(row), _index(column), tile, first + lane]
+                return BufferStore(self.transformed, value, indices)
+
+            body = self.transform(matrices(step)[2], load, save, half)
+            reads = [_region(data, [image, down * step, across * step, first], [1, size, size, lanes])]
+            writes = [_region(self.transformed, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]
+            return reads, writes, body, [half], None
+
+        return make
+
+    def result_tile(self) -> Callable[[list[Var]], tuple]:
+        """Y = Aᵀ M A."""
+        size, step, lanes = self.size, self.form.tile, self.lanes
+
+        def make(axes: list[Var]) -> tuple:
+            image, down, across, vector = axes
+            tile, first = self.tile_index(image, down, across), vector * lanes
+            half = self.buffer([step, size, lanes], "half", "local")
+
+            def load(row: int, column: int, lane: Var) -> PrimExpr:
+                return BufferLoad(self.products, [_index(row), _index(column), tile, first + lane])
+
+            def save(row: int, column: int, lane: Var, value: PrimExpr) -> Stmt:
+                return BufferStore(self.result, value, [image, down * step + row, across * step + column, first + lane])
+
+            body = self.transform(matrices(step)[0], load, save, half)
+            reads = [_region(self.products, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]
+            writes = [_region(self.result, [image, down * step, across * step, first], [1, step, step, lanes])]
+            return reads, writes, body, [half], None
+
+        return make
+
+    def transform(self, matrix: np.ndarray, load: Callable, save: Callable, half: Buffer) -> Stmt:
+        """`matrix` times a square of vectors times its transposition: columns first, then rows."""
+        out, size = matrix.shape
+        statements: list[Stmt] = []
+        for column in range(size):
+            into = functools.partial(self.store_half, half, column)
+            statements += self.products(matrix, functools.partial(_swapped(load), column), into)
+        for row in range(out):
+            of_row = functools.partial(_load_half, half, row)
+            statements += self.products(matrix, of_row, functools.partial(save, row))
+        return SeqStmt(statements)
+
+    def store_half(self, half: Buffer, column: int, row: int, lane: Var, value: PrimExpr) -> Stmt:
+        """Stores an element of the half-transformed square."""
+        return BufferStore(half, value, [_index(row), _index(column), lane])
+
+    def products(
+        self, matrix: np.ndarray, load: Callable[[int, Var], PrimExpr], save: Callable[[int, Var, PrimExpr], Stmt]
+    ) -> list[Stmt]:
+        """`matrix` times a column of vectors."""
+        return [
+            self.vector(
+                lambda lane, row=row: combination(row, lambda i: load(i, lane)),
+                lambda lane, value, place=place: save(place, lane, value),
+            )
+            for place, row in enumerate(matrix)
+        ]
+
+    def vector(self, value: Callable[[Var], PrimExpr], store: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
+        """One statement for a vector of channels."""
+        lane = Var("lane", "int64")
+        return For(lane, _index(0), _index(self.lanes), ForKind.VECTORIZED, store(lane, value(lane)))
+
+
+def combination(row: np.ndarray, element: Callable[[int], PrimExpr]) -> PrimExpr:
+    """The sum of elements with the coefficients of a row; those of ±1 and 0 cost nothing."""
+    total: PrimExpr | None = None
+    # What is added as it is comes first, so that nothing needs a negation.
+    for i in sorted(np.flatnonzero(row), key=lambda i: (row[i] != 1.0, row[i] < 0)):
+        term, factor = element(int(i)), float(row[i])
+        if total is None:
+            total = term if factor == 1.0 else term * FloatImm("float32", factor)
+            continue
+        if abs(factor) != 1.0:
+            term = term * FloatImm("float32", abs(factor))
+        total = total + term if factor > 0 else total - term
+    assert total is not None
+    return total
+
+
+def _swapped(load: Callable[[int, int, Var], PrimExpr]) -> Callable[[int, int, Var], PrimExpr]:
+    return lambda column, row, lane: load(row, column, lane)
+
+
+def _load_half(half: Buffer, row: int, column: int, lane: Var) -> PrimExpr:
+    return BufferLoad(half, [_index(row), _index(column), lane])
+
+
+def _int(extent: PrimExpr) -> int:
+    assert isinstance(extent, IntImm)
+    return extent.value
+
+
+def _index(value: int) -> PrimExpr:
+    return const(value, "int64")
+
+
+def _region(buffer: Buffer, starts: Sequence[PrimExpr], extents: Sequence[int]) -> BufferRegion:
+    return BufferRegion(buffer, [Range.from_min_extent(s, _index(e)) for s, e in zip(starts, extents, strict=True)])

@@ -1,0 +1,173 @@
+"""Layouts of whole graphs: numbers stay those of NumPy and torch; weights lie in panels, activations channels-last."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import oneir
+from oneir import relax
+from oneir.dlight import cpu
+from oneir.dlight.cpu.winograd import matrices
+from oneir.relax.pipeline import legalize_passes
+from oneir.target import Target
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype("float32")
+
+
+def graph(shape, build):
+    """A module with one function of one tensor; `build(builder, x)` emits its body."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(build(builder, x))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def chosen(mod, target="llvm -mcpu=x86-64-v4"):
+    """The module after layouts were chosen."""
+    with Target(target):
+        return oneir.ir.transform.Sequential([*legalize_passes(None), cpu.ChooseLayouts()])(mod)
+
+
+def run(mod, x):
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
+    return vm["main"](oneir.runtime.tensor(x)).numpy()
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() <= tolerance * max(np.abs(expected).max(), 1e-30)
+
+
+def test_convolutions_in_a_row_stay_channels_last_and_only_borders_change():
+    first, second = normal(16, 8, 3, 3), normal(24, 16, 1, 1)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.relu(builder.emit(relax.op.nn.conv2d(x, relax.const(first), padding=1))))
+        return relax.op.nn.conv2d(y, relax.const(second), strides=2)
+
+    mod = graph((2, 8, 9, 7), build)
+    layouts = [v.name_hint for v in chosen(mod).functions if v.name_hint.startswith("layout")]
+    assert len(layouts) == 2  # what enters and what leaves
+    x = normal(2, 8, 9, 7)
+    inner = torch.relu(torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(first), padding=1))
+    assert_close(run(mod, x), torch.nn.functional.conv2d(inner, torch.tensor(second), stride=2).numpy())
+
+
+def test_constant_weights_lie_in_panels_with_zeros_at_the_end():
+    weight = normal(20, 50)
+    text = chosen(graph((7, 20), lambda b, x: relax.op.matmul(x, relax.const(weight)))).script()
+    panels = cpu.choose_layouts.Panels((0, 1), 32)
+    packed = panels.in_memory(weight)
+    assert packed.shape == (2, 20, 32)
+    np.testing.assert_array_equal(packed[1, :, :18], weight[:, 32:])
+    assert not packed[1, :, 18:].any()
+    assert "// T.int64(" in text and "layout" not in text
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 13, 16, 17, 49, 197])
+@pytest.mark.parametrize("columns", [1, 2, 10, 16, 50, 96, 100])
+def test_products_of_any_size(rows, columns):
+    weight, bias, x = normal(37, columns), normal(columns), normal(rows, 37)
+    mod = graph(
+        (rows, 37), lambda b, v: relax.op.add(b.emit(relax.op.matmul(v, relax.const(weight))), relax.const(bias))
+    )
+    assert_close(run(mod, x), x.astype("float64") @ weight + bias)
+
+
+def test_rows_of_unknown_number():
+    weight = normal(24, 40)
+    rows = oneir.tir.Var("n", "int64")
+    mod = graph((rows, 24), lambda b, v: relax.op.nn.relu(b.emit(relax.op.matmul(v, relax.const(weight)))))
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
+    for count in (0, 1, 5, 33):
+        x = normal(count, 24)
+        found = vm["main"](oneir.runtime.tensor(x)).numpy()
+        np.testing.assert_allclose(found, np.maximum(x @ weight, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_residuals_pooling_and_broadcasts_follow_the_layout():
+    weight, scale = normal(16, 16, 3, 3), normal(1, 16, 1, 1)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=1))
+        y = builder.emit(relax.op.add(builder.emit(relax.op.multiply(y, relax.const(scale))), x))
+        y = builder.emit(relax.op.nn.max_pool2d(y, (2, 2), (2, 2)))
+        return relax.op.concat([y, y], axis=1)
+
+    x = normal(1, 16, 10, 6)
+    inner = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weight), padding=1) * torch.tensor(scale)
+    pooled = torch.max_pool2d(inner + torch.tensor(x), 2, 2)
+    assert_close(run(graph(x.shape, build), x), torch.cat([pooled, pooled], 1).numpy())
+
+
+def test_flattening_reads_channels_in_their_declared_order():
+    weight, head = normal(8, 3, 3, 3), normal(8 * 4 * 5, 6)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=1))
+        return relax.op.matmul(builder.emit(relax.op.reshape(y, (2, 160))), relax.const(head))
+
+    x = normal(2, 3, 4, 5)
+    inner = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weight), padding=1)
+    assert_close(run(graph(x.shape, build), x), (inner.flatten(1) @ torch.tensor(head)).numpy())
+
+
+def test_weights_that_are_parameters_stay_as_they_are():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((1, 8, 6, 6), "float32"))
+    w = relax.Var("w", relax.TensorStructInfo((8, 8, 3, 3), "float32"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            result = builder.emit_output(relax.op.nn.conv2d(x, w))
+        builder.emit_func_output(result)
+    mod = oneir.ir.transform.Sequential(legalize_passes(None))(builder.get())
+    assert cpu.ChooseLayouts(Target("llvm"))(mod) is mod
+
+
+# -- Winograd's form --
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_minimal_filtering_is_exact_in_double_precision(tile):
+    result, weights, data = matrices(tile)
+    g, d = RNG.standard_normal(3), RNG.standard_normal(tile + 2)
+    np.testing.assert_allclose(result @ ((weights @ g) * (data @ d)), np.correlate(d, g), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("channels", "results", "height", "width", "padding", "images"),
+    [(64, 64, 24, 24, 1, 1), (64, 32, 13, 18, 1, 2), (32, 64, 16, 11, 0, 1), (128, 128, 7, 7, 1, 1)],
+)
+@pytest.mark.parametrize("follows", [True, False])
+def test_three_by_three_convolutions(channels, results, height, width, padding, images, follows):
+    weight, bias = normal(results, channels, 3, 3) / np.float32(np.sqrt(9 * channels)), normal(1, results, 1, 1)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=padding))
+        return relax.op.nn.relu(builder.emit(relax.op.add(y, relax.const(bias)))) if follows else y
+
+    x = normal(images, channels, height, width)
+    expected = torch.nn.functional.conv2d(torch.tensor(x).double(), torch.tensor(weight).double(), padding=padding)
+    if follows:
+        expected = torch.relu(expected + torch.tensor(bias))
+    assert_close(run(graph(x.shape, build), x), expected.numpy())
+
+
+def test_winograd_is_chosen_for_large_images_and_steps_of_one_only():
+    weight = normal(64, 64, 3, 3)
+
+    def text(**attrs) -> str:
+        return chosen(graph((1, 64, 28, 28), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), **attrs))).script()
+
+    assert "winograd" in text(padding=1)
+    assert "winograd" not in text(padding=1, strides=2)
+    assert "winograd" not in text(padding=2, dilation=2)
