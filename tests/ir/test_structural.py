@@ -112,14 +112,11 @@ def test_arrays_are_compared_bit_by_bit():
         assert not same(a, DictAttrs({"v": other}))
 
 
-def test_digests_read_arrays_in_place_unless_they_skip_them():
+def test_digests_read_what_is_in_arrays():
     values = np.arange(6, dtype="float32").reshape(2, 3)
     a, transposed = DictAttrs({"v": values}), DictAttrs({"v": np.ascontiguousarray(values.T).T})
     other = DictAttrs({"v": values + 1})
     assert structural_digest(a) == structural_digest(transposed) != structural_digest(other)
-    assert structural_digest(a, skip_arrays=True) == structural_digest(other, skip_arrays=True)
-    longer = DictAttrs({"v": np.zeros(6, "float32")})
-    assert structural_digest(a, skip_arrays=True) != structural_digest(longer, skip_arrays=True)
 
 
 def test_functions_of_a_module_are_matched_by_name():

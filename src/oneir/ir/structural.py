@@ -201,9 +201,8 @@ def _brief(value: Any) -> str:
 class _Digest:
     """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition."""
 
-    def __init__(self, map_free_vars: bool, skip_arrays: bool):
+    def __init__(self, map_free_vars: bool):
         self.map_free_vars = map_free_vars
-        self.skip_arrays = skip_arrays
         self.tokens: list[str] = []
         self.numbers: dict[int, int] = {}
 
@@ -248,7 +247,7 @@ class _Digest:
 
     def array(self, value: Any, binding: bool) -> None:
         array = np.asarray(value)
-        content = "" if self.skip_arrays else hashlib.blake2b(_bytes_of(array).data).hexdigest()
+        content = hashlib.blake2b(_bytes_of(array).data).hexdigest()
         self.tokens.append(f"array {array.dtype} {array.shape} {content}")
 
     def float(self, value: float, binding: bool) -> None:
@@ -288,12 +287,9 @@ def _digest_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
     ]
 
 
-def structural_digest(node: Any, map_free_vars: bool = False, *, skip_arrays: bool = False) -> bytes:
-    """A 16-byte digest; structurally equal values have equal digests, in every process.
-
-    `skip_arrays` leaves out what is in tensors, which may be large.
-    """
-    digest = _Digest(map_free_vars, skip_arrays)
+def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
+    """A 16-byte digest; structurally equal values have equal digests, in every process."""
+    digest = _Digest(map_free_vars)
     with deep_recursion():
         digest.add(node)
     return hashlib.blake2b("\0".join(digest.tokens).encode(), digest_size=16).digest()

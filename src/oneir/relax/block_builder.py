@@ -18,10 +18,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
-from ..ir.expr import GlobalVar
+from ..ir.expr import GlobalVar, IntImm
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
-from ..ir.structural import structural_digest, structural_equal
+from ..ir.structural import structural_equal
 from ..ir.type import PrimType
 from ..ir.visitor import deep_recursion
 from ..runtime.error import InvalidValue, NotRegistered, OneIRError, TypeMismatch
@@ -45,7 +45,7 @@ from .expr import (
     as_struct_info,
 )
 from .normalize import Normalizer, merge_blocks
-from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo
+from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
 
 
 class Names:
@@ -165,7 +165,7 @@ class BlockBuilder:
         self._frames: list[_Frame] = []
         self._values: dict[Var, Expr] = {}
         self._functions: list[FunctionScope] = []
-        self._known: dict[bytes, list[GlobalVar]] | None = None
+        self._known: dict[Hashable, list[GlobalVar]] | None = None
         self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, Any]] = {}
         """The functions that `call_te` made, with the struct info of their results."""
         for var in self.mod.functions:
@@ -392,21 +392,21 @@ class BlockBuilder:
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Adds a function; one that is structurally equal to an earlier one is not added again."""
-        known = self._digests()
-        digest = structural_digest(func, skip_arrays=True)
-        for var in known.get(digest, ()):
+        similar = self._by_outline().setdefault(_outline(func), [])
+        for var in similar:
             if structural_equal(self.mod.functions[var], func):
                 return var
         var = GlobalVar(self._names.fresh(func_name))
-        known.setdefault(digest, []).append(var)
+        similar.append(var)
         self._set(var, func)
         return var
 
-    def _digests(self) -> dict[bytes, list[GlobalVar]]:
+    def _by_outline(self) -> dict[Hashable, list[GlobalVar]]:
+        """The functions of the module by what equal ones have in common."""
         if self._known is None:
             self._known = {}
             for var, func in self.mod.functions.items():
-                self._known.setdefault(structural_digest(func, skip_arrays=True), []).append(var)
+                self._known.setdefault(_outline(func), []).append(var)
         return self._known
 
     def _set(self, var: GlobalVar, func: BaseFunc) -> None:
@@ -425,7 +425,7 @@ class BlockBuilder:
             for variables in self._known.values():
                 if gv in variables:
                     variables.remove(gv)
-            self._known.setdefault(structural_digest(updated_func, skip_arrays=True), []).append(gv)
+            self._known.setdefault(_outline(updated_func), []).append(gv)
         self._set(gv, updated_func)
 
     def function_struct_info(self, var: GlobalVar) -> StructInfo:
@@ -580,3 +580,21 @@ def function_struct_info(func: BaseFunc) -> StructInfo:
             return FuncStructInfo.opaque_func(ret=PrimStructInfo(func.ret_type.dtype), purity=is_pure_function(func))
         return FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False)
     raise OneIRError(f"the struct info of a {type(func).__name__} is not known")
+
+
+def _outline(func: BaseFunc) -> Hashable:
+    """What structurally equal functions have in common, cheap to find out: the shapes of parameters, the steps."""
+    if isinstance(func, PrimFunc):
+        buffers = [func.buffer_map.get(p) for p in func.params]
+        return PrimFunc, tuple([None if b is None else (b.dtype, _numbers(b.shape)) for b in buffers])
+    if isinstance(func, Function):
+        infos = [p.struct_info for p in func.params]
+        tensors = [(i.dtype, _numbers(i.extents or ())) if isinstance(i, TensorStructInfo) else type(i) for i in infos]
+        blocks = func.body.blocks if isinstance(func.body, SeqExpr) else ()
+        return Function, tuple(tensors), tuple([len(block.bindings) for block in blocks])
+    return type(func)
+
+
+def _numbers(extents: Sequence[Any]) -> tuple[int | None, ...]:
+    """Extents, symbolic ones as None."""
+    return tuple([e.value if isinstance(e, IntImm) else None for e in extents])
