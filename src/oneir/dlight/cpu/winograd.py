@@ -330,17 +330,17 @@ class _Maker:
         statements: list[Stmt] = []
         for column in range(size):
             into = functools.partial(self.store_half, half, column)
-            statements += self.products(matrix, functools.partial(_swapped(load), column), into)
+            statements += self.times(matrix, functools.partial(_swapped(load), column), into)
         for row in range(out):
             of_row = functools.partial(_load_half, half, row)
-            statements += self.products(matrix, of_row, functools.partial(save, row))
+            statements += self.times(matrix, of_row, functools.partial(save, row))
         return SeqStmt(statements)
 
     def store_half(self, half: Buffer, column: int, row: int, lane: Var, value: PrimExpr) -> Stmt:
         """Stores an element of the half-transformed square."""
         return BufferStore(half, value, [_index(row), _index(column), lane])
 
-    def products(
+    def times(
         self, matrix: np.ndarray, load: Callable[[int, Var], PrimExpr], save: Callable[[int, Var, PrimExpr], Stmt]
     ) -> list[Stmt]:
         """`matrix` times a column of vectors."""
