@@ -257,6 +257,11 @@ def test_no_elements():
     assert outcome(func, random(0, 12), n=0).shape == (0,)
 
 
+@pytest.mark.parametrize("shape", [(0, 12), (12, 0)])
+def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
+    assert Reduction().apply(kernel(lambda x: op.sum(x, axis=[1]), shape), Target("llvm")) is None
+
+
 def test_sums_of_everything():
     x = random(640, 512)
     func = kernel(lambda x: op.sum(x), x.shape)
@@ -278,6 +283,15 @@ def test_rows_run_on_threads_and_pass_through_memory_once():
     ]
     (outer,) = {sch.get(sch.get_loops(block)[0]) for block in blocks}
     assert outer.kind == tir.ForKind.PARALLEL
+
+
+def test_short_rows_are_computed_several_at_a_time():
+    func = scheduled(kernel(lambda x: op.nn.softmax(x, axis=-1), (17 * 64, 100)))
+    outer, *_ = loops_of(func)[::-1]
+    assert outer.kind == tir.ForKind.PARALLEL and int(outer.extent) == 17 * 64 // 8
+    # A number of rows that nothing divides leaves few places empty: 3 times 6 for 17.
+    func = scheduled(kernel(lambda x: op.nn.softmax(x, axis=-1), (17, 100)))
+    assert int(loops_of(func)[-1].extent) == 3
 
 
 def test_few_elements_run_on_one_thread():

@@ -129,6 +129,12 @@ def test_rows_of_a_table():
     assert (outcome(func, table, rows, shape=(4, 24)) == table[rows]).all()
 
 
+@pytest.mark.parametrize("shape", [(0, 12), (12, 0)])
+def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
+    for build in (op.permute_dims, op.exp):
+        assert Spatial().apply(kernel(build, shape), Target("llvm")) is None
+
+
 def test_other_targets_are_left_alone():
     assert Spatial().apply(kernel(op.permute_dims, (8, 8)), Target("cuda")) is None
 

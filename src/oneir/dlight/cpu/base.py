@@ -75,6 +75,8 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
         nodes = [sch.get(loop) for loop in loops]
         if sch.get_child_blocks(handle) or not is_plain(block, nodes):
             return None
+        if any(static(node.extent) == 0 for node in nodes):
+            return None  # nothing is computed
         found.append(Leaf(handle, block, loops, [static(node.extent) for node in nodes]))
     return found
 

@@ -218,27 +218,28 @@ def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: 
         others, last = found, (leaves(sch) or [])[-1]
         outer = [last.block.iter_vars[i].var for i in range(len(outer))]
     work = sum(leaf.work for leaf in found)
-    loops = {iv.var: loop for iv, loop in zip(last.block.iter_vars, last.loops, strict=True)}
-    around = [loops.pop(axis) for axis in outer]
-    inside = list(loops.values())
+    inside = {iv.var: loop for iv, loop in zip(last.block.iter_vars, last.loops, strict=True)}
+    around = [inside.pop(axis) for axis in outer]
     if width is not None:
-        around[-1], along = sch.split(around[-1], [None, width])
-        inside.append(along)
+        around[-1], inside[outer[-1]] = sch.split(around[-1], [None, width])
     elif (rows := rows_together(last, outer)) > 1:
         around[-1], several = sch.split(around[-1], [None, rows])
-        inside.insert(0, several)
-    sch.reorder(*around, *inside)
+        inside = {outer[-1]: several, **inside}
+    sch.reorder(*around, *inside.values())
     for leaf in reversed(others):
         sch.compute_at(leaf.handle, around[-1], preserve_unit_loops=True)
     if sum(_work(sch, leaf) for leaf in others) + last.work > RECOMPUTED * (work + last.work * (last not in found)):
         return False
     # A reduction counts as one as long as its init is in it, so that is taken apart at the end.
-    inner = [(leaf, sch.get_loops(leaf.handle)[len(around) :]) for leaf in others]
-    starts = [(leaf, arrange(sch, leaf, nest, width)) for leaf, nest in [*inner, (last, inside)]]
+    starts = {}
+    for leaf in others:
+        loops = sch.get_loops(leaf.handle)[len(around) :]
+        starts[leaf.handle] = arrange(sch, leaf, [iv.var for iv in leaf.block.iter_vars], loops, width)
+    starts[last.handle] = arrange(sch, last, list(inside), list(inside.values()), width)
     parallelize(sch, around, work)
-    for leaf, start in starts:
+    for handle, start in starts.items():
         if start is not None:
-            sch.decompose_reduction(leaf.handle, start)
+            sch.decompose_reduction(handle, start)
     return True
 
 
@@ -250,10 +251,10 @@ def rows_together(last: Leaf, outer: list[Var]) -> int:
     for axis, extent in extents.items():
         row *= 1 if axis in outer else 64 if extent is None else extent
     most = min(ROWS, ROW_ELEMENTS // row)
-    if count is None or count < 2 * most:
+    if count is None or most < 2 or count < 2 * most:
         return 1
-    divisor = largest_divisor(count, max(1, most))
-    return divisor if 2 * divisor > most else most
+    # As few as possible that are no rows, and then as many as possible at a time.
+    return min(range(most // 2 + 1, most + 1), key=lambda rows: (-(-count // rows) * rows, -rows))
 
 
 def _work(sch: Schedule, leaf: Leaf) -> int:
@@ -264,9 +265,8 @@ def _work(sch: Schedule, leaf: Leaf) -> int:
     return steps
 
 
-def arrange(sch: Schedule, leaf: Leaf, loops: list[LoopRV], width: int | None) -> LoopRV | None:
+def arrange(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], width: int | None) -> LoopRV | None:
     """Orders the loops of a block over what belongs together; the outermost of its reduction loops is returned."""
-    axes = [iv.var for iv in leaf.block.iter_vars][-len(loops) :]
     if not loops:
         return None
     if not leaf.reduces:
@@ -279,7 +279,7 @@ def arrange(sch: Schedule, leaf: Leaf, loops: list[LoopRV], width: int | None) -
     spatial, reduction = loops[:-count], loops[-count:]
     axis = vector_axis(leaf)
     if axis is None:
-        _, reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
+        _, reduction = fuse_contiguous(sch, leaf.handle, axes[-count:], reduction)
     elif width is not None or not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
         sch.reorder(*reduction, spatial[-1])
         if width is not None:
