@@ -27,6 +27,7 @@ def legalize_passes(target: Any) -> list[Pass]:
         transform.LambdaLift(),
         transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),
+        transform.SplitConvTranspose(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         transform.FuseTransposeMatmul(max_rows=4),

@@ -33,6 +33,7 @@ from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .resolve_outputs import resolve_outputs
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .split_conv_transpose import SplitConvTranspose
 from .static_plan_block_memory import StaticPlanBlockMemory
 from .to_non_dataflow import ToNonDataflow
 from .topological_sort import TopologicalSort
