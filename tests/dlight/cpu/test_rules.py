@@ -123,6 +123,16 @@ def test_a_symbolic_number_of_rows(extent):
     np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("extent", [1, 5, 13])
+def test_two_symbolic_extents(extent):
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    func = loops_of(lambda a, b, c: op.nn.relu(op.add(op.matmul(a, b), c)), (n, m, 20), (20, 48), (48,))
+    inputs = arrays(func, extent)
+    new, rule = scheduled(func)
+    assert rule == "Contraction"
+    np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_tile_fits_the_targets_registers(target):
     func = loops_of(lambda a, b: op.matmul(a, b), (96, 64), (64, 256))

@@ -143,6 +143,9 @@ def parallelize(sch: Schedule, loops: Sequence[LoopRV], work: int) -> LoopRV | N
         return None
     if work < PARALLEL_WORK:
         return loops[-1]
-    outer = sch.fuse(*loops) if len(loops) > 1 else loops[0]
+    # Nothing could be proven of the digits of a product of unknown extents: one such loop is fused, others stay inside.
+    unknown = [i for i, loop in enumerate(loops) if not isinstance(sch.get(loop).extent, IntImm)]
+    count = unknown[1] if len(unknown) > 1 else len(loops)
+    outer = sch.fuse(*loops[:count]) if count > 1 else loops[0]
     sch.parallel(outer)
-    return outer
+    return outer if count == len(loops) else loops[-1]
