@@ -243,7 +243,7 @@ def test_run_prints_times_and_a_profile_and_writes_a_trace(cli):
     assert out[1].startswith("3 runs: median ") and out[2].split()[:2] == ["Name", "Count"]
     assert any(line.startswith("fused_NT_matmul_add_relu") for line in out[3:])
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
-    assert "fused_NT_matmul_add_relu" in {event["name"] for event in events}
+    assert any(event["name"].startswith("fused_NT_matmul_add_relu") for event in events)
 
 
 # -- refusals --

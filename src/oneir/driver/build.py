@@ -48,18 +48,21 @@ def build(
     return Module.from_objects(objects, signatures_of(module), Sources(module, target, pipeline))
 
 
-def compile_units(mod: IRModule, target: Target, pipeline: str | Pass | None) -> list[bytes]:
-    """The objects of a module, from the cache or compiled.
+def compile_units(
+    mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None = None
+) -> list[bytes]:
+    """The objects of a module, from the cache or compiled. `schedule` runs before the pipeline.
 
     LLVM works in a thread of its own, on one unit while the next is lowered.
     """
     units = split(mod)
-    keys = [_cache_key(unit, target, pipeline) for unit in units]
+    keys = [_cache_key(unit, target, pipeline, schedule) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
     with ThreadPoolExecutor(1) as pool:
         compiled = [
-            pool.submit(_compile, text, target) for text in _texts([units[i] for i in missing], target, pipeline)
+            pool.submit(_compile, text, target)
+            for text in _texts([units[i] for i in missing], target, pipeline, schedule)
         ]
         for i, result in zip(missing, compiled, strict=True):
             data, seconds = result.result()
@@ -71,15 +74,15 @@ def compile_units(mod: IRModule, target: Target, pipeline: str | Pass | None) ->
     return [data for data in objects if data is not None]
 
 
-def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None) -> Iterator[str]:
+def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None, schedule: Pass | None) -> Iterator[str]:
     """The LLVM IR of each unit. Others' passes, and those who watch passes, see the whole module at once."""
     from ..codegen.llvm import llvm_text
 
     if pipeline == "default" and not PassContext.current().instruments:
         for unit in units:
-            yield llvm_text(lower(unit, target, pipeline))
+            yield llvm_text(lower(unit, target, pipeline, schedule))
     elif units:
-        for unit in split(lower(merged(units), target, pipeline)):
+        for unit in split(lower(merged(units), target, pipeline, schedule)):
             start = time.perf_counter()
             text = llvm_text(unit)
             _tell("writing LLVM IR", time.perf_counter() - start)
@@ -142,10 +145,13 @@ def as_target(target: Any) -> Target:
     return target
 
 
-def lower(mod: IRModule, target: Target, pipeline: str | Pass | None = "default") -> IRModule:
-    """The module after the pipeline, ready for code generation."""
+def lower(
+    mod: IRModule, target: Target, pipeline: str | Pass | None = "default", schedule: Pass | None = None
+) -> IRModule:
+    """The module after its schedules and the pipeline, ready for code generation."""
     passes = get_tir_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     with target:
+        mod = mod if schedule is None else schedule(mod)
         return mod if passes is None else passes(mod)
 
 
@@ -167,15 +173,15 @@ def opt_level(target: Target) -> int:
 class Sources:
     """The texts behind a built module, made again only when someone asks for them."""
 
-    def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None):
-        self.arguments = (mod, target, pipeline)
+    def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None = None):
+        self.arguments = (mod, target, pipeline, schedule)
 
     def __call__(self, fmt: str) -> str:
         from ..codegen.llvm import llvm_text
         from ..runtime import llvm
 
-        mod, target, pipeline = self.arguments
-        text = llvm_text(lower(mod, target, pipeline))
+        mod, target, pipeline, schedule = self.arguments
+        text = llvm_text(lower(mod, target, pipeline, schedule))
         if fmt == "ll-unoptimized":
             return text
         triple, cpu, features = resolve(target)
@@ -196,7 +202,7 @@ class Sources:
 # -- the cache --
 
 
-def _cache_key(mod: IRModule, target: Target, pipeline: Any) -> str | None:
+def _cache_key(mod: IRModule, target: Target, pipeline: Any, schedule: Pass | None) -> str | None:
     """Where compiled code of this module is kept; None when something about it has no digest."""
     ctx = PassContext.current()
     if not isinstance(pipeline, str) or ctx.instruments or ctx.disabled_pass or ctx.required_pass:
@@ -212,6 +218,7 @@ def _cache_key(mod: IRModule, target: Target, pipeline: Any) -> str | None:
         str(target),
         *map(str, resolve(target)),
         pipeline,
+        repr(schedule),
         options,
         _fingerprint(),
     )

@@ -58,7 +58,7 @@ def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None 
     builder = emit_bytecode(lowered)
     program = builder.program()
     natives = _native_forms(lowered, builder)
-    library = _library(_scheduled(lowered, target), natives, target, tir_pipeline)
+    library = _library(lowered, natives, target, tir_pipeline)
     forms: dict[str, NativeFunction] = {}
     if library is not None:
         forms = {name: NativeGraph(native.spec, library) for name, native in natives.items()}
@@ -82,10 +82,9 @@ def lower_graph(
         return relax_pipeline(mod)
 
 
-def _scheduled(mod: IRModule, target: Target) -> IRModule:
-    """The module with default schedules for its loops."""
-    with target:
-        return ApplyDefaultSchedule(cpu.Depthwise(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())(mod)
+def default_schedule() -> Pass:
+    """The pass that schedules loops that nobody has scheduled."""
+    return ApplyDefaultSchedule(cpu.Depthwise(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:
@@ -105,6 +104,7 @@ def _library(
 ) -> Module | None:
     """The TensorIR functions of a lowered module and of its native graph functions; None where there are none.
 
+    They get their schedules when they are compiled: what the cache has needs none.
     Native graph functions call their kernels directly, so the forms that others may call are compiled when asked for.
     """
     functions: dict[GlobalVar, Any] = {v: f for v, f in mod.functions.items() if isinstance(f, PrimFunc)}
@@ -117,16 +117,16 @@ def _library(
         return None
     loops, public_forms = with_direct_kernels(IRModule(functions), kernels)
     as_module(merged([loops, public_forms]))
-    context = PassContext.current()
+    context, schedule = PassContext.current(), default_schedule()
 
     def objects() -> Sequence[bytes]:
         with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
             return compile_units(public_forms, target, pipeline)
 
     return Module.from_objects(
-        compile_units(loops, target, pipeline),
+        compile_units(loops, target, pipeline, schedule),
         signatures_of(loops),
-        Sources(merged([loops, public_forms]), target, pipeline),
+        Sources(merged([loops, public_forms]), target, pipeline, schedule),
         Later(objects, signatures_of(public_forms)) if kernels else None,
     )
 
