@@ -263,8 +263,8 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     return min(fitting, key=time, default=None)
 
 
-MOST_ROWS = 16
-"""More rows of a tile would only make the code longer."""
+MOST_ROWS, MOST_VECTORS = 16, 8
+"""More rows and vectors of a tile would only make the code longer."""
 
 
 def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
@@ -401,7 +401,7 @@ def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: i
         )
         return -(-extent // (vectors * lanes)) * best, -vectors
 
-    return lanes * min(range(1, 7), key=time)
+    return lanes * min(range(1, MOST_VECTORS + 1), key=time)
 
 
 def _gives_rows(block: Block, found: tuple[BufferLoad, BufferLoad], var: Var, channel: Var) -> bool:
