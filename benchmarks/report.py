@@ -83,7 +83,7 @@ def machine() -> str:
         names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         name = names[0] if names else name
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {count} logical processors, {platform.system()} {platform.release()}"
+    return f"{name}, {count} logical processors, {platform.system()}"
 
 
 PAGE = """# Whole models
@@ -143,7 +143,7 @@ def draw(results: Sequence[Measured], path: Path) -> None:
     counts = sorted({r.threads for r in results})
     models = list(dict.fromkeys(r.model for r in results))
     peers = list(dict.fromkeys(r.peer for r in results))
-    figure = Figure(figsize=(1.5 + 1.25 * len(models), 0.6 + 2.9 * len(counts)), layout="constrained")
+    figure = Figure(figsize=(max(7, 1.5 + 1.25 * len(models)), 0.6 + 2.9 * len(counts)), layout="constrained")
     width = 0.8 / len(peers)
     for threads, axes in zip(counts, figure.subplots(len(counts), 1, squeeze=False)[:, 0], strict=True):
         for place, peer in enumerate(peers):
@@ -155,5 +155,5 @@ def draw(results: Sequence[Measured], path: Path) -> None:
         axes.set_xticks(range(len(models)), models)
         axes.set_ylabel("speed, best peer = 1")
         axes.set_title(f"{threads} thread{'s' * (threads > 1)}")
-    figure.axes[0].legend(ncols=len(peers), fontsize="small", loc="lower center")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(peers))
     figure.savefig(path, dpi=110)
