@@ -1,6 +1,7 @@
-"""Depthwise: multiply and sum, each channel by itself, with the channels contiguous in all of the operands.
+"""Depthwise: multiply and sum, each channel by itself or in groups, with the channels contiguous in memory.
 
     C[y, x, c] += A[y + ry, x + rx, c] * B[ry, rx, c]
+    C[y, x, c] += A[y + ry, x + rx, c // 32 * 16 + i] * B[ry, rx, i, c]
 
 Channels are vectors. A tile of neighbours along the innermost image axis is summed in registers, so that each step
 along the kernel loads its weights once for all of them; what is computed from the result elementwise follows out of the
@@ -17,19 +18,19 @@ from typing import Any
 from ...arith import Analyzer
 from ...arith.constraint import conjuncts
 from ...arith.detect import detect_linear_equation
-from ...ir.expr import GE, GT, LE, LT, Add, And, Call, IntImm, Max, Min, Mul, PrimExpr, Var, const
+from ...ir.expr import GE, GT, LE, LT, Add, And, Call, FloorDiv, IntImm, Max, Min, Mul, PrimExpr, Var, const
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
-from ...tir.schedule import LoopRV, Schedule
+from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
 from ...tir.transform.loop_partition import HINT
 from .base import CPUScheduleRule, Leaf, leaves, parallelize, variables
-from .contraction import follows, is_contraction, operands, variables_of
+from .contraction import follows, in_vectors, is_contraction, operands, panel_width, variables_of
 from .spatial import inline_elementwise, schedule_leaf
 
 MOST_COLUMNS = 8
@@ -52,10 +53,16 @@ class Axes:
     taps: list[int]
     """The kernel's axes, but for those along the image's innermost one."""
     column_taps: list[int]
+    depth: list[int]
+    """The channels that are summed over."""
+    group: int | None
+    """How many channels of the result use the same ones of the data; None where each has its own."""
+    panel: int | None
+    """How many elements a panel of the weights has, where they lie in panels."""
 
 
 class Depthwise(CPUScheduleRule):
-    """Multiply and sum without a sum over channels, which are vectors."""
+    """Multiply and sum where channels, which are vectors, have their own data, or that of their group."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         sch = Schedule(func)
@@ -72,7 +79,9 @@ class Depthwise(CPUScheduleRule):
         mains = [leaf for leaf in found if id(leaf) in plans]
         followers = {id(leaf): main for main in mains for leaf in found if follows(sch, main, leaf)}
         finish = _Finish()
-        for leaf in [leaf for leaf in found if not _inline_padding(sch, leaf)]:
+        # Of a long kernel, each column would need conditions.
+        inlines = all(_is_written_out(leaf, plans[id(leaf)]) for leaf in mains)
+        for leaf in [leaf for leaf in found if not inlines or not _inline_padding(sch, leaf)]:
             axes = plans.get(id(leaf))
             if axes is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
@@ -92,22 +101,39 @@ def depthwise_axes(leaf: Leaf) -> Axes | None:
     channel = store.indices[-1]
     if not isinstance(channel, Var) or channel not in spatial or any(i not in spatial for i in store.indices):
         return None
-    extent = leaf.extents[positions[channel]]
-    if extent is None or extent < 2 or not all(_is_contiguous(load, channel) for load in found):
-        return None
     image = [v for v in spatial if v is not channel and leaf.extents[positions[v]] != 1]
     for data, weight in (found, found[::-1]):
-        if not variables_of(weight) & set(image) and set(image) <= variables_of(data):
+        panel = panel_width(weight, channel)
+        if variables_of(weight) & set(image) or not set(image) <= variables_of(data):
+            continue
+        if (panel or _is_contiguous(weight, channel)) and (_is_contiguous(data, channel) or group_of(data, channel)):
             break
     else:
+        return None
+    extent, group = leaf.extents[positions[channel]], group_of(data, channel)
+    if extent is None or extent < 2 or (group is not None and group % 2):
         return None
     reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
     column = next((v for v in reversed(spatial) if v in image), None)
     along = {v for index in data.indices if column in variables(index) for v in variables(index)}
     column_taps = [i for i in reduction if leaf.block.iter_vars[i].var in along]
+    depth = [i for i in reduction if leaf.block.iter_vars[i].var in variables(data.indices[-1])]
+    taps = [i for i in reduction if i not in column_taps and i not in depth]
     at = None if column is None else positions[column]
     others = [positions[v] for v in spatial if positions[v] not in (at, positions[channel])]
-    return Axes(positions[channel], at, others, [i for i in reduction if i not in column_taps], column_taps)
+    return Axes(positions[channel], at, others, taps, column_taps, depth, group, panel)
+
+
+def group_of(load: BufferLoad, channel: Var) -> int | None:
+    """How many channels in a row use the same elements, those of their group: `[..., channel // 32 * 16 + i]`."""
+    if not load.indices or any(channel in variables(index) for index in load.indices[:-1]):
+        return None
+    index = load.indices[-1]
+    while isinstance(index, (Add, Mul)) and channel not in variables(index.b):
+        index = index.a
+    if isinstance(index, FloorDiv) and index.a is channel and isinstance(index.b, IntImm):
+        return index.b.value
+    return None
 
 
 def _is_padded(call: Call) -> bool:
@@ -143,11 +169,25 @@ def _is_zero(expr: PrimExpr) -> bool:
     return getattr(expr, "value", None) == 0
 
 
-def _columns_of(extent: int | None) -> int:
-    """How many neighbours along a row are one tile."""
+def _width_of(axes: Axes, channels: int, lanes: int) -> int:
+    """How many channels are one step: a vector, or a few that share the data; of a small group, a part of a vector."""
+    if axes.group is None:
+        return min(lanes, 1 << (channels.bit_length() - 1))
+    return axes.panel or panel_of_group(axes.group, lanes)
+
+
+def panel_of_group(group: int, lanes: int) -> int:
+    """How many channels of a group are one step."""
+    vector = min(group & -group, lanes)
+    return next(vector * count for count in (3, 2, 1) if group % (vector * count) == 0)
+
+
+def _columns_of(extent: int | None, vectors: int, info: CPUInfo) -> int:
+    """How many neighbours along a row are one tile: as many as have their sums in registers."""
     if extent is None:
         return 4
-    return min(range(1, min(extent, MOST_COLUMNS) + 1), key=lambda n: (-(-extent // n) * (n + 1), -n))
+    most = min(extent, MOST_COLUMNS, (info.vector_registers - 1 - vectors) // vectors)
+    return min(range(1, most + 1), key=lambda n: (-(-extent // n) * (n + 1), -n))
 
 
 def _sum_in_registers(
@@ -155,45 +195,47 @@ def _sum_in_registers(
 ) -> None:
     """Tiles the loops, keeps a tile's sums in registers and lets the epilogue follow each tile."""
     block, loops = main.handle, main.loops
-    outer = [loops[i] for i in axes.others]
-    around, inner = [], []
-    if axes.column is not None:
-        columns = _columns_of(main.extents[axes.column])
-        tiles, column = sch.split(loops[axes.column], [None, columns])
-        sch.annotate(tiles, HINT, 1)
-        around.append(tiles)
-        inner.append(column)
     channels = main.extents[axes.channel] or 1
     lanes = max(1, info.vector_bytes // main.block.writes[0].buffer.dtype.itemsize)
-    width = min(lanes, 1 << (channels.bit_length() - 1))
+    width = _width_of(axes, channels, lanes)
     vectors, vector = sch.split(loops[axes.channel], [None, width])
-    around.append(vectors)
-    inner.append(vector)
-    taps = [loops[i] for i in axes.taps]
-    column_taps = [loops[i] for i in axes.column_taps]
-    sch.reorder(*outer, *around, *taps, *column_taps, *inner)
-    for position, loop in zip(axes.column_taps, column_taps, strict=True):
-        if (main.extents[position] or MOST_TAPS + 1) <= MOST_TAPS:
+    outer, around, inner = [loops[i] for i in axes.others], [vectors], [vector]
+    if channels % width == 0 and (axes.group or all(main.extents[i] == 1 for i in axes.others)):
+        # A group's weights stay in the cache while its part of the image runs past them; a signal has channels only.
+        outer, around = [vectors, *outer], []
+    if axes.column is not None:
+        columns = _columns_of(main.extents[axes.column], width // min(width & -width, lanes), info)
+        tiles, column = sch.split(loops[axes.column], [None, columns])
+        sch.annotate(tiles, HINT, 1)
+        around, inner = [tiles, *around], [column, vector]
+    taps, column_taps, depth = ([loops[i] for i in part] for part in (axes.taps, axes.column_taps, axes.depth))
+    sch.reorder(*outer, *around, *taps, *column_taps, *depth, *inner)
+    if _is_written_out(main, axes):
+        for loop in column_taps:
             sch.unroll(loop)
-    _in_vectors(sch, inner)
-    parallelize(sch, outer, main.work)
+    in_vectors(sch, inner, width)
+    last = parallelize(sch, outer, main.work)
+    if around:
+        last = around[-1]
+    assert last is not None
     if epilogue:
         sch.set_scope(block, 0, "local")
         followers = [leaf.handle for leaf in epilogue]
     else:
         followers = [sch.cache_write(block, 0, "local")]
     for follower in followers:
-        sch.reverse_compute_at(follower, vectors)
-        _in_vectors(sch, sch.get_loops(follower)[-len(inner) :])
-    sch.decompose_reduction(block, (taps or column_taps)[0])
+        sch.reverse_compute_at(follower, last)
+        in_vectors(sch, sch.get_loops(follower)[-len(inner) :], width)
+    sch.decompose_reduction(block, (taps + column_taps + depth)[0])
     finish.bounded |= {sch.get(loop).loop_var for loop in taps}
-    finish.overlapping[sch.get(vectors).loop_var] = (width, channels)
+    if channels % width:
+        finish.overlapping[sch.get(vectors).loop_var] = (width, channels)
 
 
-def _in_vectors(sch: Schedule, loops: Sequence[LoopRV]) -> None:
-    for loop in loops[:-1]:
-        sch.unroll(loop)
-    sch.vectorize(loops[-1])
+def _is_written_out(leaf: Leaf, axes: Axes) -> bool:
+    """Whether there is code for each of a kernel's columns, so that those outside of the image are known."""
+    extents = [leaf.extents[i] for i in axes.column_taps]
+    return all(extent is not None and extent <= MOST_TAPS for extent in extents)
 
 
 class _Finish(Mapper):
@@ -225,9 +267,7 @@ class _Finish(Mapper):
 
     def visit_Mul(self, mul: Mul) -> Any:
         width, extent = self.overlapping.get(mul.a, (0, 0)) if isinstance(mul.a, Var) else (0, 0)
-        if extent % width if width else False:
-            return Min(mul, const(extent - width, mul.dtype))
-        return mul
+        return Min(mul, const(extent - width, mul.dtype)) if width else self.generic_visit(mul)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Any:
         kept = [part for part in conjuncts(realize.predicate) if not variables(part) & self.overlapping.keys()]
