@@ -106,11 +106,11 @@ def depthwise_axes(leaf: Leaf) -> Axes | None:
         panel = panel_width(weight, channel)
         if variables_of(weight) & set(image) or not set(image) <= variables_of(data):
             continue
-        if (panel or _is_contiguous(weight, channel)) and (_is_contiguous(data, channel) or group_of(data, channel)):
+        if (panel or _is_contiguous(weight, channel)) and (_is_contiguous(data, channel) or _group_of(data, channel)):
             break
     else:
         return None
-    extent, group = leaf.extents[positions[channel]], group_of(data, channel)
+    extent, group = leaf.extents[positions[channel]], _group_of(data, channel)
     if extent is None or extent < 2 or (group is not None and group % 2):
         return None
     reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
@@ -124,11 +124,15 @@ def depthwise_axes(leaf: Leaf) -> Axes | None:
     return Axes(positions[channel], at, others, taps, column_taps, depth, group, panel)
 
 
-def group_of(load: BufferLoad, channel: Var) -> int | None:
-    """How many channels in a row use the same elements, those of their group: `[..., channel // 32 * 16 + i]`."""
+def _group_of(load: BufferLoad, channel: Var) -> int | None:
+    """How many channels in a row use the same elements of a load in which they stand last."""
     if not load.indices or any(channel in variables(index) for index in load.indices[:-1]):
         return None
-    index = load.indices[-1]
+    return group_of(load.indices[-1], channel)
+
+
+def group_of(index: PrimExpr, channel: Var) -> int | None:
+    """How many channels in a row use the same elements, those of their group: `channel // 32 * 16 + i`."""
     while isinstance(index, (Add, Mul)) and channel not in variables(index.b):
         index = index.a
     if isinstance(index, FloorDiv) and index.a is channel and isinstance(index.b, IntImm):
