@@ -31,8 +31,8 @@ from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
-UNROLLED = 16
-"""Steps up to which a loop that accumulates may be unrolled."""
+SHORT, LONG = 16, 128
+"""Steps of a loop that accumulates up to which it may be unrolled, and from which on LLVM does not do it."""
 MEMORY_ALIGNMENT = 64
 """Bytes to which allocated memory is aligned."""
 
@@ -326,16 +326,15 @@ class StmtEmitter(CallEmitter):
 
 
 def adds_up(loop: For) -> bool:
-    """Whether a loop accumulates so many values that a vector of them is worth more than no loop.
+    """Whether a loop accumulates so many values that vectors of them are worth more than no loop.
 
-    LLVM unrolls loops of known length before it makes vectors, and finds none afterwards.
+    LLVM unrolls loops of known length that are not long before it makes vectors, and finds none afterwards. Those that
+    are long are left to it, as it has several sums at a time only where it may unroll.
     """
-    body = loop.body
-    return (
-        isinstance(body, AttrStmt)
-        and body.attr_key == REDUCTION_UPDATE
-        and not (isinstance(loop.extent, e.IntImm) and loop.extent.value <= UNROLLED)
-    )
+    body, extent = loop.body, loop.extent
+    if not (isinstance(body, AttrStmt) and body.attr_key == REDUCTION_UPDATE and isinstance(extent, e.IntImm)):
+        return False
+    return SHORT < extent.value <= LONG
 
 
 def is_workspace(value: Any) -> bool:
