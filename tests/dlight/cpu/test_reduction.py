@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -268,6 +270,21 @@ def test_sums_of_everything():
     np.testing.assert_allclose(outcome(func, x), x.sum(dtype="float64"), rtol=1e-5)
     (threads,) = of_kind(scheduled(func), tir.ForKind.PARALLEL)
     assert 4 <= int(threads.extent) <= 16
+
+
+@pytest.mark.parametrize(
+    ("build", "instruction"),
+    [
+        (lambda x: op.max(x, axis=[1]), r"vmaxps.*%ymm"),
+        (lambda x: op.sum(x, axis=[1]), r"vaddps.*%ymm"),
+        (lambda x: op.variance(x, axis=[1]), r"vfmadd\w+ps.*%ymm"),
+    ],
+)
+@pytest.mark.parametrize("extent", [49, 1000])
+def test_rows_are_vectors(build, instruction, extent):
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3")
+    assembly = oneir.build(scheduled(kernel(build, (64, extent))), target).inspect_source("asm")
+    assert re.search(instruction, assembly)
 
 
 # -- structure --
