@@ -30,7 +30,6 @@ from ...relax.op import call_tir
 from ...relax.pipeline import layout_passes
 from ...relax.struct_info import TensorStructInfo
 from ...relax.transform import DeadCodeElimination
-from ...runtime.tensor import tensor
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.buffer import Buffer
@@ -151,7 +150,7 @@ class _Choose(PyExprMutator):
         """A constant in another layout, made once for all its uses."""
         key = (value, layout)
         if key not in self.constants:
-            self.constants[key] = Constant(tensor(layout.in_memory(value.data.numpy())))
+            self.constants[key] = Constant(layout.in_memory(np.asarray(value.data)))
         return self.constants[key]
 
     def in_layouts(self, gvar: GlobalVar, accesses: _Accesses, plan: dict[Buffer, Layout]) -> GlobalVar:

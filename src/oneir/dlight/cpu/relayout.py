@@ -15,6 +15,7 @@ import numpy as np
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ...ir.visitor import Mapper, Visitor
+from ...runtime.tensor import Tensor, empty, tensor
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -40,9 +41,9 @@ class Permuted:
         """Where a region lies."""
         return [region[axis] for axis in self.axes]
 
-    def in_memory(self, data: np.ndarray) -> np.ndarray:
+    def in_memory(self, data: np.ndarray) -> Tensor:
         """The elements of an array as they lie in memory."""
-        return np.ascontiguousarray(data.transpose(self.axes))
+        return tensor(data.transpose(self.axes))
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,17 @@ class Panels:
         within = Range.from_min_extent(const(0, one.dtype), const(self.width, one.dtype))
         return [Range.from_min_extent(split.min // self.width, count), *others, within]
 
-    def in_memory(self, data: np.ndarray) -> np.ndarray:
+    def in_memory(self, data: np.ndarray) -> Tensor:
         """The elements of an array as they lie in memory."""
         data = data.transpose(self.axes)
         *others, extent = data.shape
-        full = extent // self.width
-        packed = np.zeros((-(-extent // self.width), *others, self.width), data.dtype)
-        packed[:full] = np.moveaxis(data[..., : full * self.width].reshape(*others, full, self.width), -2, 0)
-        if extent % self.width:
-            packed[full, ..., : extent % self.width] = data[..., full * self.width :]
+        full, rest = divmod(extent, self.width)
+        packed = empty((full + (rest > 0), *others, self.width), data.dtype)
+        memory = np.asarray(packed)
+        memory[:full] = np.moveaxis(data[..., : extent - rest].reshape(*others, full, self.width), -2, 0)
+        if rest:
+            memory[full, ..., :rest] = data[..., extent - rest :]
+            memory[full, ..., rest:] = 0
         return packed
 
 

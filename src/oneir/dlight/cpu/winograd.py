@@ -24,6 +24,7 @@ from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, const
 from ...ir.visitor import Mapper
+from ...runtime.tensor import Tensor, empty
 from ...target.cpu import CPUInfo
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
@@ -74,17 +75,23 @@ class Winograd:
     tile: int
     width: int
 
-    def in_memory(self, data: np.ndarray) -> np.ndarray:
-        """Weights transformed, in double precision until the end."""
+    def in_memory(self, data: np.ndarray) -> Tensor:
+        """Weights transformed, in double precision until the end, panel by panel."""
         _, g, _ = matrices(self.tile)
-        weights = data.transpose(self.axes).astype(np.float64)
-        whole = np.einsum("ay,kcyx,bx->abkc", g, weights, g, optimize=True)
-        size, _, results, channels = whole.shape
+        size = self.tile + 2
+        whole = np.kron(g, g)  # of both dimensions of the window at once
+        weights = data.transpose(self.axes)
+        results, channels = weights.shape[:2]
         panels = -(-results // self.width)
-        padded = np.zeros((size, size, panels * self.width, channels), data.dtype)
-        padded[:, :, :results] = whole
-        panelled = padded.reshape(size, size, panels, self.width, channels)
-        return np.ascontiguousarray(panelled.swapaxes(3, 4))
+        packed = empty((size, size, panels, channels, self.width), data.dtype)
+        memory = np.asarray(packed)
+        for panel in range(panels):
+            part = weights[panel * self.width : (panel + 1) * self.width]
+            count = len(part)
+            product = whole @ part.reshape(count * channels, 9).T.astype(np.float64)
+            memory[:, :, panel, :, :count] = product.reshape(size, size, count, channels).swapaxes(2, 3)
+            memory[:, :, panel, :, count:] = 0
+        return packed
 
 
 def winograd_for(
