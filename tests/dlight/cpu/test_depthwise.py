@@ -147,6 +147,20 @@ def test_one_and_three_dimensions(image: tuple[int, ...], kernel: tuple[int, ...
     check(image, 18, kernel, padding=[(k // 2, k // 2) for k in kernel])
 
 
+def test_one_place() -> None:
+    check((7, 7), 20, (7, 7))
+
+
+def test_few_registers() -> None:
+    func, arguments, result = grouped((6, 9), 48, 96, 2, 3, 1)
+    target = Target("llvm -mcpu=x86-64 -mtriple=i686-unknown-linux-gnu")
+    sch = Depthwise().apply(func, target)
+    assert sch is not None
+    out = oneir.runtime.tensor(np.full(result.shape, np.nan, "float32"))
+    oneir.build(sch.mod, TARGET)["main"](*map(oneir.runtime.tensor, arguments), out)
+    np.testing.assert_allclose(out.numpy(), result, rtol=1e-5, atol=1e-3)
+
+
 def test_a_batch_of_unknown_size_and_no_epilogue() -> None:
     check((8, 8), 24, (3, 3), padding=[(1, 1), (1, 1)], batch=te.var("n"), epilogue=False)
 
@@ -265,6 +279,13 @@ def test_sums_without_products_and_other_targets_are_refused() -> None:
     assert _refused(te.create_prim_func([x, topi.sum(x, axis=0)]))
     assert _refused(te.create_prim_func([x, topi.nn.relu(x)]))
     assert _refused(depthwise((8, 8), 16, (3, 3)), "cuda")
+
+
+def test_long_sums_for_one_place_are_refused() -> None:
+    x, y = te.placeholder((4096, 16), "float32", "x"), te.placeholder((4096, 16), "float32", "y")
+    assert _refused(te.create_prim_func([x, y, topi.sum(topi.multiply(x, y), axis=0)]))
+    k = te.reduce_axis((0, 4096), "k")
+    assert _refused(te.create_prim_func([x, y, te.compute((16,), lambda c: te.sum(x[k.var, c] * y[k.var, c], axis=k))]))
 
 
 def test_weights_that_differ_from_place_to_place_are_refused() -> None:

@@ -11,6 +11,7 @@ row, where some columns are outside, are code of their own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,9 @@ MOST_COLUMNS = 8
 
 MOST_TAPS = 16
 """A kernel's columns that are written out; more are a loop."""
+
+LONG_SUM = 1 << 10
+"""Steps from which on a sum for one place only is none for one vector after the other."""
 
 IF_THEN_ELSE = Op.get("tir.if_then_else")
 
@@ -114,6 +118,8 @@ def depthwise_axes(leaf: Leaf) -> Axes | None:
     if extent is None or extent < 2 or (group is not None and group % 2):
         return None
     reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
+    if not image and math.prod(leaf.extents[i] or LONG_SUM for i in reduction) >= LONG_SUM:
+        return None
     column = next((v for v in reversed(spatial) if v in image), None)
     along = {v for index in data.indices if column in variables(index) for v in variables(index)}
     column_taps = [i for i in reduction if leaf.block.iter_vars[i].var in along]
@@ -190,7 +196,7 @@ def _columns_of(extent: int | None, vectors: int, info: CPUInfo) -> int:
     """How many neighbours along a row are one tile: as many as have their sums in registers."""
     if extent is None:
         return 4
-    most = min(extent, MOST_COLUMNS, (info.vector_registers - 1 - vectors) // vectors)
+    most = max(1, min(extent, MOST_COLUMNS, (info.vector_registers - 1 - vectors) // vectors))
     return min(range(1, most + 1), key=lambda n: (-(-extent // n) * (n + 1), -n))
 
 
@@ -209,9 +215,12 @@ def _sum_in_registers(
         outer, around = [vectors, *outer], []
     if axes.column is not None:
         columns = _columns_of(main.extents[axes.column], width // min(width & -width, lanes), info)
-        tiles, column = sch.split(loops[axes.column], [None, columns])
+        tiles = loops[axes.column]
+        if columns > 1:
+            tiles, column = sch.split(tiles, [None, columns])
+            inner = [column, vector]
         sch.annotate(tiles, HINT, 1)
-        around, inner = [tiles, *around], [column, vector]
+        around = [tiles, *around]
     taps, column_taps, depth = ([loops[i] for i in part] for part in (axes.taps, axes.column_taps, axes.depth))
     sch.reorder(*outer, *around, *taps, *column_taps, *depth, *inner)
     if _is_written_out(main, axes):
