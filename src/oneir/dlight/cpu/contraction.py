@@ -395,9 +395,12 @@ def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: i
 
     def time(vectors: int) -> tuple[float, int]:
         best = min(
-            -(-rows // count) * step_time(count, vectors, depth * vectors * lanes * itemsize, info)
-            for count in range(1, min(rows, MOST_ROWS) + 1)
-            if in_registers(count, vectors, info)
+            (
+                -(-rows // count) * step_time(count, vectors, depth * vectors * lanes * itemsize, info)
+                for count in range(1, min(rows, MOST_ROWS) + 1)
+                if in_registers(count, vectors, info)
+            ),
+            default=math.inf,
         )
         return -(-extent // (vectors * lanes)) * best, -vectors
 
