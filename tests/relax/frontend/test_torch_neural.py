@@ -54,6 +54,8 @@ CASES = [
     ("F.avg_pool2d(x, 3, 2, 1)", floats(1, 2, 6, 6)),
     ("F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)", floats(1, 2, 6, 6)),
     ("F.avg_pool2d(x, 2, ceil_mode=True)", floats(1, 2, 5, 5)),
+    ("F.avg_pool2d(x, 12, ceil_mode=True)", floats(1, 2, 5, 7)),
+    ("F.avg_pool2d(x, (9, 3), padding=1, ceil_mode=True)", floats(1, 2, 5, 7)),
     ("F.avg_pool1d(x, 2)", floats(1, 2, 6)),
     ("F.avg_pool3d(x, 2)", floats(1, 2, 4, 4, 4)),
     ("F.avg_pool2d(x, 2, divisor_override=3)", floats(1, 2, 6, 6)),

@@ -68,9 +68,13 @@ def _register(rank: int) -> None:
         if divisor_override is not None and ceil_mode:
             raise Refused("divisor_override together with ceil_mode")
         counted = divisor_override is not None or (count_include_pad and any(around))
-        out = _pool(
-            g, rank, x, avg_pool, kernel_size, stride, padding=around, ceil_mode=ceil_mode, count_include_pad=counted
-        )
+        size = per_axis(kernel_size, rank)
+        if ceil_mode:
+            # Of a window that is larger than the padded image, nothing outside of that counts.
+            stride = stride or size
+            extents = zip(size, g.shape(x)[-rank:], around, strict=True)
+            size = [min(s, e + 2 * p) if isinstance(e, int) else s for s, e, p in extents]
+        out = _pool(g, rank, x, avg_pool, size, stride, padding=around, ceil_mode=ceil_mode, count_include_pad=counted)
         if divisor_override is None:
             return out
         elements = 1
