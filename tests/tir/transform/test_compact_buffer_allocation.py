@@ -213,3 +213,17 @@ def test_a_region_beyond_the_shape_grows_only_when_that_is_asked_for():
 
     unchanged(CompactBufferAllocation(), func)
     assert allocated(apply(CompactBufferAllocation(is_strict=False), func)) == {"B": ["16"]}
+
+
+def test_an_alignment_of_a_write_that_is_gone_says_nothing():
+    @T.prim_func
+    def before(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("A"):
+                vi = T.axis.spatial(4, i)
+                T.reads()
+                T.writes()
+                T.block_attr({"buffer_dim_align": [[0, 0, 4, 1]]})
+                T.evaluate(vi)
+
+    unchanged(CompactBufferAllocation(), before)

@@ -381,3 +381,17 @@ def test_nothing_to_do():
             A[v] = T.float32(1)
 
     unchanged(VectorizeLoop(), func)
+
+
+def test_what_defines_memory_or_values_without_a_vector_form_is_serial_with_them():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for v in T.vectorized(8):
+            t = T.allocate([8], "float32", "global")
+            t_1 = T.Buffer((8,), data=t)
+            t_1[0:2] = T.Broadcast(A[v], 2)
+            B[v] = t_1[0] + t_1[1]
+
+    after = apply(VectorizeLoop(), before)
+    assert isinstance(after.body, For) and after.body.kind == ForKind.SERIAL
+    same_numbers(before, after)

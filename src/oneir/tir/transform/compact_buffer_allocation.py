@@ -134,7 +134,9 @@ class _Uses(Visitor):
             )
             self.uses[buffer] = self.pointers[buffer.data] = use
         for index, axis, factor, offset in block.annotations.get(DIM_ALIGN, ()):
-            self.aligned.setdefault(block.writes[int(index)].buffer, []).append((int(axis), int(factor), int(offset)))
+            if int(index) < len(block.writes):  # a store that nobody needed is gone
+                buffer = block.writes[int(index)].buffer
+                self.aligned.setdefault(buffer, []).append((int(axis), int(factor), int(offset)))
         for match in block.match_buffers:
             self.visit(match)
         self.visit(block.body)

@@ -101,9 +101,13 @@ class _Vectorizer(Mapper):
     def visit(self, node: Any) -> Any:
         if not isinstance(node, Stmt):
             return super().visit(node)
+        outside = len(self.vectors), len(self.widened)
         try:
             return super().visit(node)
         except _NotVectorizable:
+            for defined, count in zip((self.vectors, self.widened), outside, strict=True):
+                while len(defined) > count:  # what the statement itself defines becomes serial with it
+                    defined.popitem()
             if self.mask is not None or self.refers_to_vectors(node):
                 raise
             return self.serial(node)
