@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import oneir
@@ -117,3 +118,29 @@ def test_loops_of_float_to_integer_casts_are_vectorized():
     target = "llvm -mtriple=x86_64-linux-gnu -mcpu=znver3"
     loops = inner_loops(oneir.build(cast, target=target).inspect_source("asm"))
     assert any(re.match(r"vcvttps2dq\s.*%ymm", i) for body in loops for i in body)
+
+
+def test_loops_that_come_back_to_an_element_lose_no_update():
+    """LLVM's vectors of such loops keep one of several updates; they are right where each iteration is by itself."""
+
+    @T.prim_func
+    def sums(A: T.Buffer((4, 48), "float32"), C: T.Buffer((4, 4, 4), "float32")):
+        S = T.alloc_buffer((4, 4, 4), "float32")
+        for r, i, o, k in T.grid(2, 4, 4, 24):
+            with T.block("S"):
+                vi, vj, vo = T.axis.spatial(4, i), T.axis.spatial(4, k % 4), T.axis.spatial(4, o)
+                vr, vk = T.axis.reduce(2, r), T.axis.reduce(6, k // 4)
+                with T.init():
+                    S[vi, vj, vo] = T.float32(0)
+                S[vi, vj, vo] = S[vi, vj, vo] + A[vo, vr * 24 + vk * 4 + vj]
+        for i, j, o in T.grid(4, 4, 4):
+            with T.block("C"):
+                vi, vj, vo = T.axis.remap("SSS", [i, j, o])
+                C[vi, vj, vo] = S[vi, vj, vo]
+
+    a = np.arange(192, dtype="float32").reshape(4, 48)
+    c = np.zeros((4, 4, 4), "float32")
+    built = oneir.build(sums, target="llvm")
+    built["sums"](a, c)
+    expected = a.reshape(4, 12, 4).sum(axis=1).T
+    np.testing.assert_array_equal(c, np.broadcast_to(expected, (4, 4, 4)))

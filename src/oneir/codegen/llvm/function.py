@@ -42,6 +42,8 @@ class FunctionEmitter(StmtEmitter):
         self.values: dict[e.Var, str] = {}
         self.captured: dict[e.Var, str] = {}
         self.loops = []
+        self.bindings = {}
+        self.turning = set()
         self.workspaces = []
         self.data_variables = outer.data_variables if outer else set()
         self.own_memory = outer.own_memory if outer else set()

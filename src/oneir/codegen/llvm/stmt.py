@@ -8,6 +8,7 @@ from ...ir import expr as e
 from ...ir import operators as ops
 from ...ir.dtype import BOOL
 from ...ir.op import Op
+from ...ir.visitor import post_order_visit
 from ...runtime.error import CompileError
 from ...tir.expr import BufferLoad
 from ...tir.stmt import (
@@ -26,6 +27,7 @@ from ...tir.stmt import (
     Stmt,
     While,
 )
+from ...tir.transform.analyzed import reads
 from ...tir.transform.mark_reductions import REDUCTION_UPDATE
 from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter
@@ -43,6 +45,10 @@ class StmtEmitter(CallEmitter):
     loops: list[tuple[str, str]]
     any_order: bool
     """Whether the statement is the update of a reduction."""
+    bindings: dict[e.Var, e.PrimExpr]
+    """What variables are bound to."""
+    turning: set[e.Var]
+    """Variables of loops that come back to elements which they change."""
     _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
     def stmt(self, node: Any) -> None:
@@ -97,6 +103,7 @@ class StmtEmitter(CallEmitter):
         # What a reduction of several values adds up has a name before it is stored.
         value = self.updated(node.value) if self.any_order else self.expr(node.value)
         self.define(node.var, value)
+        self.bindings[node.var] = node.value
         if not is_workspace(node.value):
             self.stmt(node.body)
             return
@@ -186,6 +193,7 @@ class StmtEmitter(CallEmitter):
         value = self.to_memory(self.accumulated(node) if self.any_order else self.expr(node.value), dtype)
         llvm_type, align = memory_type(dtype), alignment(node.buffer.dtype)
         if index.dtype.is_scalar:
+            self.turning |= self.turned(node, index)
             w.emit(f"store {llvm_type} {value}, ptr {self.element_address(node.buffer, index)}, align {align}")
             return
         mask = None if node.predicate is None else self.expr(node.predicate)
@@ -201,6 +209,44 @@ class StmtEmitter(CallEmitter):
             w.emit(f"call void {function}({llvm_type} {value}, ptr align {align} {address}, {lanes} {mask})")
             return
         self._scatter(node, index, value, mask)
+
+    def turned(self, node: BufferStore, index: e.PrimExpr) -> set[e.Var]:
+        """The variables over which an update may come back to an element: those in quotients, remainders and such.
+
+        for i in range(24):
+            C[i % 4] = C[i % 4] + A[i]
+
+        LLVM (22.1, where there are scatters) takes a load and a store at one address that is no linear function of the
+        loop for independent of other iterations, and loses what lanes that meet in an element add to it.
+        """
+        found: set[e.Var] = set()
+        pending: list[tuple[Any, bool]] = [(index, False)]
+        while pending:
+            part, inside = pending.pop()
+            if isinstance(part, e.Var):
+                if inside:
+                    found.add(part)
+                if part in self.bindings:
+                    pending.append((self.bindings[part], inside))
+            elif isinstance(part, (e.Add, e.Sub, e.Mul)):
+                pending += [(part.a, inside), (part.b, inside)]
+            elif isinstance(part, e.Cast):
+                pending.append((part.value, inside))
+            elif not isinstance(part, e.IntImm):
+                variables: list[Any] = []
+                post_order_visit(part, lambda n, into=variables: into.append(n) if n._is_variable else None)
+                pending += [(variable, True) for variable in variables]
+        return found if found and self.changes(node.value, node.buffer.data) else set()
+
+    def changes(self, value: e.PrimExpr, data: e.Var) -> bool:
+        """Whether a value, or what a variable in it is bound to, is loaded from `data`."""
+        if reads(value, data):
+            return True
+        bound: list[e.PrimExpr] = []
+        post_order_visit(
+            value, lambda n: bound.append(self.bindings[n]) if n._is_variable and n in self.bindings else None
+        )
+        return any(self.changes(v, data) for v in bound)
 
     def accumulated(self, node: BufferStore) -> str:
         """The value of an update of a reduction."""
@@ -278,15 +324,15 @@ class StmtEmitter(CallEmitter):
         end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
         self.in_index = outer
         nonempty = isinstance(node.extent, e.IntImm) and node.extent.value > 0
-        self.loop(node.loop_var, begin, end, node.body, nonempty, self.w.module.rolled() if adds_up(node) else "")
+        self.loop(node.loop_var, begin, end, node.body, nonempty, adds_up(node))
 
     def _loop_end(self, node: For, begin: str) -> str:
         if isinstance(node.min, e.IntImm) and isinstance(node.extent, e.IntImm):
             return literal(node.loop_var.dtype, node.min.value + node.extent.value)
         return self.binary(e.Add, node.loop_var.dtype, begin, self.expr(node.extent))
 
-    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, hint: str = "") -> None:
-        """A counted loop, tested at its end; tested before, too, unless it is known to run."""
+    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, rolled: bool = False) -> None:
+        """A counted loop, tested at its end; before, too, unless it is known to run. `rolled` ones stay loops."""
         w, llvm_type = self.w, register_type(var.dtype)
         sign = "s" if var.dtype.code == "int" else "u"
         head, step, done = w.label("loop"), w.label("step"), w.label("done")
@@ -307,6 +353,7 @@ class StmtEmitter(CallEmitter):
         w.start(step)
         w.emit(f"{following} = add n{sign}w {llvm_type} {counter}, 1")
         again = w.value(f"icmp {sign}lt {llvm_type} {following}, {end}")
+        hint = w.module.one_by_one() if var in self.turning else w.module.rolled() if rolled else ""
         w.emit(f"br i1 {again}, label %{head}, label %{done}{hint}")
         w.start(done)
 

@@ -24,6 +24,7 @@ class ModuleText:
             '!0 = !{!"branch_weights", i32 2000, i32 1}',
             '!1 = !{!"branch_weights", i32 1, i32 2000}',
             '!2 = !{!"llvm.loop.unroll.disable"}',
+            '!3 = !{!"llvm.loop.vectorize.enable", i1 false}',
         ]
         self.imports: dict[str, None] = {}
         """Texts of modules whose functions are called here, each once."""
@@ -62,8 +63,15 @@ class ModuleText:
 
     def rolled(self) -> str:
         """What the last branch of a loop says so that LLVM does not unroll it, but may make vectors of it."""
+        return self._loop("!2")
+
+    def one_by_one(self) -> str:
+        """What the last branch of a loop says so that LLVM makes no vectors of its iterations."""
+        return self._loop("!3")
+
+    def _loop(self, wish: str) -> str:
         number = len(self.metadata)
-        self.metadata.append(f"!{number} = distinct !{{!{number}, !2}}")
+        self.metadata.append(f"!{number} = distinct !{{!{number}, {wish}}}")
         return f", !llvm.loop !{number}"
 
     def text(self) -> str:
