@@ -124,23 +124,25 @@ def test_loops_that_come_back_to_an_element_lose_no_update():
     """LLVM's vectors of such loops keep one of several updates; they are right where each iteration is by itself."""
 
     @T.prim_func
-    def sums(A: T.Buffer((4, 48), "float32"), C: T.Buffer((4, 4, 4), "float32")):
+    def conv(
+        A: T.Buffer((6, 5, 2), "float32"), W: T.Buffer((3, 2, 2, 4), "float32"), C: T.Buffer((4, 4, 4), "float32")
+    ):
         S = T.alloc_buffer((4, 4, 4), "float32")
-        for r, i, o, k in T.grid(2, 4, 4, 24):
+        for x, i, o, k in T.grid(2, 4, 4, 24):
             with T.block("S"):
                 vi, vj, vo = T.axis.spatial(4, i), T.axis.spatial(4, k % 4), T.axis.spatial(4, o)
-                vr, vk = T.axis.reduce(2, r), T.axis.reduce(6, k // 4)
+                vk, vx, vc = T.axis.reduce(3, k // 8), T.axis.reduce(2, x), T.axis.reduce(2, k % 8 // 4)
                 with T.init():
                     S[vi, vj, vo] = T.float32(0)
-                S[vi, vj, vo] = S[vi, vj, vo] + A[vo, vr * 24 + vk * 4 + vj]
+                S[vi, vj, vo] = S[vi, vj, vo] + A[vi + vk, vj + vx, vc] * W[vk, vx, vc, vo]
         for i, j, o in T.grid(4, 4, 4):
             with T.block("C"):
                 vi, vj, vo = T.axis.remap("SSS", [i, j, o])
                 C[vi, vj, vo] = S[vi, vj, vo]
 
-    a = np.arange(192, dtype="float32").reshape(4, 48)
+    a = np.arange(60, dtype="float32").reshape(6, 5, 2)
+    w = np.arange(48, dtype="float32").reshape(3, 2, 2, 4)
     c = np.zeros((4, 4, 4), "float32")
-    built = oneir.build(sums, target="llvm")
-    built["sums"](a, c)
-    expected = a.reshape(4, 12, 4).sum(axis=1).T
-    np.testing.assert_array_equal(c, np.broadcast_to(expected, (4, 4, 4)))
+    oneir.build(conv, target="llvm")["conv"](a, w, c)
+    windows = np.lib.stride_tricks.sliding_window_view(a, (3, 2), axis=(0, 1))
+    np.testing.assert_array_equal(c, np.einsum("ijckx,kxco->ijo", windows, w))
