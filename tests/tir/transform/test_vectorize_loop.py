@@ -395,3 +395,21 @@ def test_what_defines_memory_or_values_without_a_vector_form_is_serial_with_them
     after = apply(VectorizeLoop(), before)
     assert isinstance(after.body, For) and after.body.kind == ForKind.SERIAL
     same_numbers(before, after)
+
+
+def test_lanes_that_load_what_others_store_take_turns():
+    @T.prim_func
+    def scan(A: T.Buffer((8,), "float32"), B: T.Buffer((9,), "float32")):
+        for v in T.vectorized(8):
+            B[v + 1] = B[v] + A[v]
+
+    @T.prim_func
+    def apart(A: T.Buffer((8,), "float32"), B: T.Buffer((16,), "float32")):
+        for v in T.vectorized(8):
+            B[v + 8] = B[v] + A[v]
+
+    assert [loop.kind for loop in loops(apply(VectorizeLoop(), scan))] == [ForKind.SERIAL]
+    assert loops(apply(VectorizeLoop(), apart)) == []
+    a, b = np.arange(8, dtype="float32"), np.ones(9, "float32")
+    oneir.build(scan, target="llvm")["scan"](a, b)
+    np.testing.assert_array_equal(b, np.cumsum([1, *a], dtype="float32"))

@@ -6,18 +6,22 @@ for i in T.vectorized(8):
 
 One statement that stores to such an element may run for all lanes before the next statement does, which is how it
 becomes a serial loop of its own. As soon as others use the element, or an inner loop comes back to it in a way that
-depends on the order, the whole loop is one that runs lane by lane.
+depends on the order, the whole loop is one that runs lane by lane. So is one whose lanes load what others store, at a
+distance that is known: B[i + 1] = B[i].
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Add, Let, Max, Min, Mul, Sub, Var
+from ...arith.analyzer import Analyzer
+from ...ir import operators as ops
+from ...ir.expr import Add, IntImm, Let, Max, Min, Mul, Sub, Var
 from ...ir.structural import structural_equal
 from ...ir.visitor import Visitor, post_order_visit
 from ..expr import BufferLoad
 from ..stmt import Allocate, BufferStore, DeclBuffer, For, LetStmt, Stmt, While
+from ..stmt_functor import substitute
 from .analyzed import reads, uses
 
 
@@ -25,7 +29,31 @@ def lanes_take_turns(loop: For) -> bool:
     """Whether running each statement of a loop for all lanes at once could change what the loop computes."""
     walk = _Walk(loop)
     walk(loop.body)
-    return walk.ordered or any(walk.users[data] > 1 for data in walk.shared)
+    return walk.ordered or any(walk.users[data] > 1 for data in walk.shared) or _carries(loop, walk)
+
+
+def _carries(loop: For, walk: _Walk) -> bool:
+    """Whether a lane loads what another one stores, as in B[i + 1] = B[i]: constant distances are known."""
+    analyzer, var = Analyzer(), loop.loop_var
+    for store in walk.stores:
+        for load in walk.loads.get(store.buffer.data, ()):
+            if load.buffer is not store.buffer or structural_equal(load.indices, store.indices):
+                continue
+            if not structural_equal(load.indices[:-1], store.indices[:-1]):
+                continue
+            old, new = load.indices[-1], store.indices[-1]
+            if not new.dtype.is_scalar or new.dtype is not old.dtype:
+                continue
+            distance = analyzer.simplify(new - old)
+            if not isinstance(distance, IntImm):
+                continue
+            stride = analyzer.simplify(substitute(new, {var: ops.add(var, 1)}) - new)
+            if not isinstance(stride, IntImm) or stride.value == 0 or distance.value % stride.value:
+                continue
+            if isinstance(loop.extent, IntImm) and abs(distance.value // stride.value) >= loop.extent.value:
+                continue
+            return True
+    return False
 
 
 class _Walk(Visitor):
@@ -39,6 +67,8 @@ class _Walk(Visitor):
         self.users: dict[Var, int] = {}
         self.inner_loops = 0
         self.ordered = False
+        self.stores: list[BufferStore] = []
+        self.loads: dict[Var, list[BufferLoad]] = {}
 
     def visit(self, node: Any) -> None:
         if isinstance(node, Stmt):
@@ -53,6 +83,8 @@ class _Walk(Visitor):
         def check(n: Any) -> None:
             if isinstance(n, (BufferLoad, BufferStore)):
                 mentioned.add(n.buffer.data)
+                if isinstance(n, BufferLoad):
+                    self.loads.setdefault(n.buffer.data, []).append(n)
             elif n._is_variable:
                 mentioned.add(n)
             elif isinstance(n, Let) and uses(n.value, self.lane):
@@ -88,6 +120,8 @@ class _Walk(Visitor):
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.count(node)
         data = node.buffer.data
+        if data not in self.own and node.indices:
+            self.stores.append(node)
         if data in self.own or any(uses(index, self.lane) for index in node.indices):
             return
         self.shared.add(data)
