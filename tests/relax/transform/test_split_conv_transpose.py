@@ -7,21 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneir import relax
+from oneir import cpu, relax
 from oneir.ir.module import IRModule
 from oneir.relax import op
 from oneir.relax.transform import SplitConvTranspose
+from oneir.runtime import tensor
 from oneir.testing.interpreter import interpret
 from oneir.tir import Var
 
 rng = np.random.default_rng(0)
 
 
-def network(image: tuple[Any, ...], kernel: tuple[int, ...], constant: bool = True, **attrs: Any) -> IRModule:
-    """A transposed convolution of 2 samples, from 3 to 4 channels."""
+def network(
+    image: tuple[Any, ...], kernel: tuple[int, ...], constant: bool = True, batch: Any = 2, **attrs: Any
+) -> IRModule:
+    """A transposed convolution from 3 to 4 channels."""
     groups = attrs.get("groups", 1)
     weight = rng.integers(-4, 4, (3 * groups, 4, *kernel)).astype("float32")
-    x = relax.Var("x", relax.TensorStructInfo((2, 3 * groups, *image), "float32"))
+    x = relax.Var("x", relax.TensorStructInfo((batch, 3 * groups, *image), "float32"))
     w = relax.Var("w", relax.TensorStructInfo(weight.shape, "float32"))
     function = op.nn.conv1d_transpose if len(kernel) == 1 else op.nn.conv2d_transpose
     builder = relax.BlockBuilder()
@@ -66,6 +69,18 @@ def test_one_dimension() -> None:
     assert called(after) == ["relax.nn.conv1d", "interleave"]
     x = rng.integers(-4, 4, (2, 3, 7)).astype("float32")
     np.testing.assert_array_equal(interpret(after, x), interpret(before, x))
+
+
+def test_any_number_of_samples() -> None:
+    after = SplitConvTranspose()(network((3, 4), (3, 2), strides=(2, 2), batch=Var("n", "int64")))
+    assert called(after) == ["relax.nn.conv2d", "interleave"]
+    assert list(after["main"].ret_struct_info.shape.values)[1:] == [4, 7, 8]
+    x = rng.integers(-4, 4, (5, 3, 3, 4)).astype("float32")
+    weight = after["main"].body.blocks[0].bindings[0].value.args[1]
+    assert tuple(weight.data.shape) == (16, 3, 2, 1)
+    vm = relax.VirtualMachine(relax.build(after, "llvm"), cpu())
+    ones = np.concatenate([vm["main"](tensor(x[i : i + 1])).numpy() for i in range(5)])
+    np.testing.assert_array_equal(vm["main"](tensor(x)).numpy(), ones)
 
 
 def test_steps_of_one_need_no_phases() -> None:
