@@ -1,5 +1,6 @@
 """Default schedules for processors."""
 
+from .attention import Attention
 from .base import CPUScheduleRule
 from .choose_layouts import ChooseLayouts
 from .contraction import Contraction

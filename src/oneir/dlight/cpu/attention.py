@@ -1,0 +1,314 @@
+"""Attention: sums of values, weighted with the softmax of scores, which are products of queries and keys.
+
+    scores[i, j] += Q[i, k] * K[j, k]            for io in T.parallel(queries // 16):
+    top[i] = max(top[i], scores[i, j])               scores of 16 queries and all keys
+    e[i, j] = exp(scores[i, j] - top[i])     ->      their largest, exponentials, sums, weights
+    total[i] += e[i, j]                              the sums of values for the 16 queries
+    out[i, d] += e[i, j] / total[i] * V[j, d]
+
+All that belongs to a few queries is computed together, so that scores take memory for those only. Both products have
+their sums in registers; keys are copied into panels in which neighbouring keys are a vector. Queries past the end
+repeat the last one: nobody reads what is computed for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir.container import Array
+from ...ir.expr import FloorMod, Min, PrimExpr, Range, Var, const
+from ...ir.visitor import Mapper
+from ...target.cpu import cpu_info
+from ...target.target import Target
+from ...tir.analysis import get_block_read_write_region
+from ...tir.buffer import Buffer, decl_buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import BlockRV, LoopRV, Schedule
+from ...tir.stmt import Block, BlockRealize, BufferStore, For
+from ...tir.stmt_functor import substitute
+from .base import CPUScheduleRule, Leaf, extent_of, leaves, loads, parallelize, variables
+from .contraction import in_vectors, is_contraction, operands, vector_widths
+from .spatial import schedule_leaf, with_plain_indices
+
+QUERIES = 16
+"""Queries that are computed together."""
+MOST_VECTORS = 4
+"""Vectors of a tile; with them a tile has four rows or more."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """The blocks of an attention in order, by name."""
+
+    scores: str
+    softmax: list[str]
+    result: str
+
+
+class Attention(CPUScheduleRule):
+    """Products of queries and keys, softmax, and products with values, a few queries at a time."""
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        sch = Schedule(with_plain_indices(func))
+        found = leaves(sch)
+        if found is None or [is_contraction(leaf) for leaf in found if leaf.reduces] != [True, False, False, True]:
+            return None
+        inline_around(sch)
+        chain = chain_of(leaves(sch) or [])
+        if chain is None:
+            return None
+        lanes = cpu_info(target).vector_bytes // sch.get(sch.get_block(chain.result)).writes[0].buffer.dtype.itemsize
+        keys = next(leaf for leaf in leaves(sch) or () if leaf.block.name_hint == chain.scores).extents[-2]
+        panel = panel_of_keys(keys, lanes)
+        result = next(leaf for leaf in leaves(sch) or () if leaf.block.name_hint == chain.result)
+        widths = vector_widths(result.extents[-2] or 0, lanes)
+        width = max((w for w in widths if w <= MOST_VECTORS * lanes), default=None)
+        copy = None if width is None else in_panels(sch, chain, panel)
+        if width is None or copy is None:
+            return None
+        output = result.block.writes[0].buffer
+        if output in sch.mod["main"].buffer_map.values():
+            sch.cache_write(sch.get_block(chain.result), 0, "global")
+        sch = Schedule(with_whole_blocks(sch.mod["main"], chain, panel))
+        compute_by_queries(sch, chain, copy, panel, width, lanes)
+        return sch
+
+
+# -- what is an attention --
+
+
+def inline_around(sch: Schedule) -> None:
+    """Inlines all that is elementwise, save for exponentials and weights: what a sum or product needs many times."""
+    while any(_inline(sch, leaf) for leaf in leaves(sch) or ()):
+        pass
+
+
+def _inline(sch: Schedule, leaf: Leaf) -> bool:
+    consumers = sch.get_consumers(leaf.handle)
+    if leaf.reduces or not consumers or not isinstance(leaf.block.body, BufferStore) or _is_weight(sch, leaf):
+        return False
+    sch.compute_inline(leaf.handle)
+    return True
+
+
+def _is_weight(sch: Schedule, leaf: Leaf) -> bool:
+    """Whether a block computes from the result of a reduction that is no contraction, for a reduction."""
+    producers = [sch.get(p) for p in sch.get_producers(leaf.handle)]
+    consumers = [sch.get(c) for c in sch.get_consumers(leaf.handle)]
+    after = any(_reduces(p) and operands(p) is None for p in producers)
+    return after and any(_reduces(c) for c in consumers)
+
+
+def _reduces(block: Block) -> bool:
+    return any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars)
+
+
+def chain_of(found: list[Leaf]) -> Chain | None:
+    """The parts of an attention; None for other functions."""
+    names = [leaf.block.name_hint for leaf in found]
+    kinds = [(leaf.reduces, is_contraction(leaf)) for leaf in found]
+    product, reduction, elementwise = (True, True), (True, False), (False, False)
+    if kinds[:6] != [product, reduction, elementwise, reduction, elementwise, product] or len(found) > 7:
+        return None
+    if any(leaf.reduces or not isinstance(leaf.block.body, BufferStore) for leaf in found[6:]):
+        return None
+    for leaf in found[:6]:
+        kinds_of_axes = [iv.iter_type for iv in leaf.block.iter_vars]
+        reducing = kinds_of_axes.count(IterVar.CommReduce)
+        if reducing > 1 or (reducing and kinds_of_axes[-1] != IterVar.CommReduce):
+            return None
+    for leaf in (found[0], found[5]):
+        store = leaf.block.body
+        spatial = [iv.var for iv in leaf.block.iter_vars[:-1]]
+        if not isinstance(store, BufferStore) or len(spatial) < 3 or list(store.indices) != spatial:
+            return None
+    return Chain(names[0], names[1:5], names[5])
+
+
+# -- keys in panels, queries in whole blocks --
+
+
+def panel_of_keys(keys: int | None, lanes: int) -> int:
+    """How many neighbouring keys are a panel: as many as fill some registers, unless that makes up too many keys."""
+    if keys is None:
+        return 2 * lanes
+    slower = {MOST_VECTORS: 1.0, 2: 1.05, 1: 1.3}
+    return lanes * min(slower, key=lambda count: -(-keys // (count * lanes)) * count * slower[count])
+
+
+def in_panels(sch: Schedule, chain: Chain, panel: int) -> str | None:
+    """Copies the keys into panels of neighbouring keys, and names the block that does.
+
+    None where the product has queries and keys at other places than expected.
+    """
+    handle = sch.get_block(chain.scores)
+    block = sch.get(handle)
+    found = operands(block)
+    row, key, depth = (iv.var for iv in block.iter_vars[-3:])
+    if found is None:
+        return None
+    query, keys = found
+    if row in _used(keys) or key not in _used(keys) or key in _used(query) or row not in _used(query):
+        return None
+    index = next(i for i, region in enumerate(block.reads) if region.buffer is keys.buffer)
+    copy = sch.reindex(handle, ("read", index))
+    order = [iv.var for iv in block.iter_vars if iv.var in _used(keys)]
+    at_key, at_depth = order.index(key), order.index(depth)
+
+    def panels(*axes: Any) -> list[Any]:
+        outer = [axis for i, axis in enumerate(axes) if i not in (at_key, at_depth)]
+        return [*outer, axes[at_key] // panel, axes[at_depth], axes[at_key] % panel]
+
+    sch.transform_layout(copy, ("write", 0), panels, pad_value=0.0)
+    return sch.get(copy).name_hint
+
+
+def _used(load: BufferLoad) -> set[Var]:
+    return {v for index in load.indices for v in variables(index)}
+
+
+def with_whole_blocks(func: PrimFunc, chain: Chain, panel: int) -> PrimFunc:
+    """The function with queries rounded up to whole blocks in all of the chain, and keys of the scores to panels."""
+    return func.replace(body=_WholeBlocks(chain, panel)(func.body))
+
+
+class _WholeBlocks(Mapper):
+    def __init__(self, chain: Chain, panel: int):
+        super().__init__()
+        self.chain, self.panel = chain, panel
+        self.names = {chain.scores, *chain.softmax, chain.result}
+        self.analyzer = Analyzer()
+        self.extents: dict[Var, PrimExpr] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.rows: dict[Buffer, int] = {}
+        """The axis of each buffer that is the queries."""
+
+    def visit_For(self, loop: For) -> Any:
+        new = self.generic_visit(loop)
+        extent = self.extents.get(loop.loop_var)
+        return new if extent is None else new.replace(extent=extent)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Any:
+        block = realize.block
+        if block.name_hint not in self.names:
+            return self.generic_visit(realize)
+        factors = self.factors(block)
+        for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+            if iv.var in factors and isinstance(value, Var):
+                self.extents[value] = self.rounded(extent_of(iv), factors[iv.var])
+        return realize.replace(block=self.widened(block, factors))
+
+    def factors(self, block: Block) -> dict[Var, int]:
+        """What the extents of a block's axes become multiples of."""
+        if block.name_hint == self.chain.scores:
+            row, key, _ = (iv.var for iv in block.iter_vars[-3:])
+            return {row: QUERIES, key: self.panel}
+        for load in loads(block.body):
+            if load.buffer in self.rows:
+                row = load.indices[self.rows[load.buffer]]
+                if isinstance(row, Var):
+                    # What is elementwise over keys is so over whole panels: nobody reads what is beyond the keys.
+                    return {row: QUERIES} if _reduces(block) else {row: QUERIES, block.iter_vars[-1].var: self.panel}
+        return {}
+
+    def rounded(self, extent: PrimExpr, factor: int) -> PrimExpr:
+        """The next multiple of the factor."""
+        return self.analyzer.simplify((extent + (factor - 1)) // factor * factor)
+
+    def widened(self, block: Block, factors: Mapping[Var, int]) -> Block:
+        """The block over whole tiles, with a buffer that has room for them."""
+        store = block.body
+        assert isinstance(store, BufferStore)
+        last = {iv.var: extent_of(iv) - 1 for iv in block.iter_vars if iv.var in factors}
+        axes = [
+            iv.replace(dom=Range(const(0, iv.var.dtype), self.rounded(extent_of(iv), factors[iv.var])))
+            if iv.var in factors
+            else iv
+            for iv in block.iter_vars
+        ]
+        old = store.buffer
+        shape = list(old.shape)
+        for position, index in enumerate(store.indices):
+            if isinstance(index, Var) and index in factors:
+                shape[position] = self.rounded(shape[position], factors[index])
+                if factors[index] == QUERIES and old not in self.rows:
+                    self.rows[old] = position
+        new = self.buffers[old] = decl_buffer(shape, old.dtype, old.name, scope=old.scope())
+        body = _Clamp(self.buffers, last)(store)
+        init = None if block.init is None else _Clamp(self.buffers, {})(block.init)
+        block = block.replace(iter_vars=Array(axes), body=body, init=init)
+        known = [*(load.buffer for load in loads(body)), new]
+        reads, writes = get_block_read_write_region(block, {b.data: b for b in known})
+        return block.replace(reads=[r for r in reads if r.buffer is not new], writes=writes)
+
+    def visit_Block(self, block: Block) -> Any:
+        block = self.generic_visit(block)
+        return _Clamp(self.buffers, {})(block) if self.buffers else block
+
+
+class _Clamp(Mapper):
+    """The wider buffers instead of the old ones; other operands at indices that stay inside."""
+
+    def __init__(self, buffers: Mapping[Buffer, Buffer], last: Mapping[Var, PrimExpr]):
+        super().__init__()
+        self.buffers, self.last = buffers, last
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Any:
+        if not self.last or load.buffer in self.buffers:
+            return self.generic_visit(load)
+        index = load.indices[-1] if load.indices else None
+        in_panel = index.a if isinstance(index, FloorMod) else None
+        values = {var: Min(var, end) for var, end in self.last.items() if var is not in_panel}
+        return load.replace(indices=Array(substitute(index, values) for index in load.indices))
+
+
+# -- the schedule --
+
+
+def compute_by_queries(sch: Schedule, chain: Chain, copy: str, panel: int, width: int, lanes: int) -> None:
+    """Moves the chain into a loop over blocks of queries, and makes tiles and vectors of what is inside."""
+    by_name = {leaf.block.name_hint: leaf for leaf in leaves(sch) or ()}
+    result, scores = by_name[chain.result], by_name[chain.scores]
+    work = result.work + scores.work
+    *batch, row, vector, reduction = result.loops
+    outer, inner = sch.split(row, [None, QUERIES])
+    handles = [by_name[name].handle for name in (chain.scores, *chain.softmax)]
+    consumers = sch.get_consumers(result.handle)
+    for consumer in consumers:
+        sch.reverse_compute_at(consumer, outer)
+    for handle in reversed(handles):
+        sch.compute_at(handle, outer, preserve_unit_loops=True)
+    depth = len(batch) + 1
+    # A reduction counts as one as long as its init is in it, so that is taken apart at the end.
+    starts = {
+        result.handle: _tile(sch, result.handle, [inner, vector, reduction], width, lanes),
+        scores.handle: _tile(sch, scores.handle, sch.get_loops(scores.handle)[-3:], panel, lanes),
+    }
+    for name in chain.softmax:
+        if by_name[name].reduces:
+            starts[by_name[name].handle] = sch.get_loops(by_name[name].handle)[-1]
+    schedule_leaf(sch, by_name[copy])
+    parallelize(sch, sch.get_loops(result.handle)[:depth], work)
+    for handle, start in starts.items():
+        sch.decompose_reduction(handle, start)
+
+
+def _tile(sch: Schedule, handle: BlockRV, loops: list[LoopRV], width: int, lanes: int) -> LoopRV:
+    """Keeps the sums of a tile of a product in registers; returns the loop of the reduction."""
+    row, vector, reduction = loops
+    rows = QUERIES if width <= lanes else 8 if width <= 2 * lanes else 4
+    rows_out, rows_in = sch.split(row, [None, rows])
+    around, vectors = sch.split(vector, [None, width])
+    sch.reorder(around, rows_out, reduction, rows_in, vectors)
+    in_vectors(sch, [rows_in, vectors], width)
+    follower = sch.cache_write(handle, 0, "local")
+    sch.reverse_compute_at(follower, rows_out)
+    in_vectors(sch, sch.get_loops(follower)[-2:], width)
+    return reduction
