@@ -19,13 +19,13 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.container import Array
-from ...ir.expr import FloorMod, Min, PrimExpr, Range, Var, const
+from ...ir.expr import LT, FloorMod, Min, PrimExpr, Range, Var, const
 from ...ir.visitor import Mapper
 from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.analysis import get_block_read_write_region
 from ...tir.buffer import Buffer, decl_buffer
-from ...tir.expr import BufferLoad, IterVar
+from ...tir.expr import BufferLoad, IterVar, Select
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
@@ -211,8 +211,9 @@ class _WholeBlocks(Mapper):
             if load.buffer in self.rows:
                 row = load.indices[self.rows[load.buffer]]
                 if isinstance(row, Var):
-                    # What is elementwise over keys is so over whole panels: nobody reads what is beyond the keys.
-                    return {row: QUERIES} if _reduces(block) else {row: QUERIES, block.iter_vars[-1].var: self.panel}
+                    # Panels are whole in all but the sum and the extreme: keys beyond the end have no weight.
+                    some = _reduces(block) and block.name_hint != self.chain.result
+                    return {row: QUERIES} if some else {row: QUERIES, block.iter_vars[-1].var: self.panel}
         return {}
 
     def rounded(self, extent: PrimExpr, factor: int) -> PrimExpr:
@@ -239,11 +240,21 @@ class _WholeBlocks(Mapper):
                     self.rows[old] = position
         new = self.buffers[old] = decl_buffer(shape, old.dtype, old.name, scope=old.scope())
         body = _Clamp(self.buffers, last)(store)
+        if block.name_hint == self.chain.softmax[-1]:
+            body = self.without_weight_beyond(body, block.iter_vars[-1])
         init = None if block.init is None else _Clamp(self.buffers, {})(block.init)
         block = block.replace(iter_vars=Array(axes), body=body, init=init)
         known = [*(load.buffer for load in loads(body)), new]
         reads, writes = get_block_read_write_region(block, {b.data: b for b in known})
         return block.replace(reads=[r for r in reads if r.buffer is not new], writes=writes)
+
+    def without_weight_beyond(self, store: BufferStore, keys: IterVar) -> BufferStore:
+        """The store of zeros for keys beyond the last one."""
+        extent = extent_of(keys)
+        if self.analyzer.can_prove_equal(extent, self.rounded(extent, self.panel)):
+            return store
+        zero = const(0, store.value.dtype)
+        return store.replace(value=Select(LT(keys.var, extent), store.value, zero))
 
     def visit_Block(self, block: Block) -> Any:
         block = self.generic_visit(block)
