@@ -269,3 +269,40 @@ def test_compute_at_refuses_a_block_that_uses_loops_around_it():
     sch.loop_partition(sch.get_loops("C1")[1], [2])
     with pytest.raises(ScheduleError, match=r"The block tir.Block#0 follows the loops i otherwise than by values"):
         sch.compute_at("C1_j_common", sch.get_loops("D")[0])
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((4, 45), "float32"), B: T.Buffer((4,), "float32")):
+    for i, k in T.grid(4, 45):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+
+
+def test_compute_at_keeps_the_condition_of_a_block():
+    @T.prim_func
+    def expected(A: T.Buffer((4, 45), "float32"), B: T.Buffer((4,), "float32")):
+        B_rf = T.alloc_buffer((8, 4))
+        for i in range(4):
+            for ax0, ax1 in T.grid(8, 6):
+                with T.block("B_rf"):
+                    vk_1, vi, vk_0 = T.axis.remap("SSR", [ax0, i, ax1])
+                    T.where(ax1 * 8 + ax0 < 45)
+                    with T.init():
+                        B_rf[vk_1, vi] = T.float32(0)
+                    B_rf[vk_1, vi] = B_rf[vk_1, vi] + A[vi, vk_0 * 8 + vk_1]
+            for k_1 in range(8):
+                with T.block("B"):
+                    vk_1, vi = T.axis.remap("RS", [k_1, i])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + B_rf[vk_1, vi]
+
+    def transform(sch):
+        _, inner = sch.split(sch.get_loops("B")[1], [None, 8])
+        partial = sch.rfactor(inner, 0)
+        sch.compute_at(partial, sch.get_loops("B")[0])
+
+    check_schedule(row_sums, expected, transform)

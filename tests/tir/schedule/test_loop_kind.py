@@ -86,6 +86,7 @@ def test_annotations():
         sch.annotate(sch.get_loops(block)[0], "pragma", 1)
         sch.annotate(block, "gone", 1)
         sch.annotate(block, "name", "x")
+        sch.annotate(block, "name", "what was said first stays")
         sch.annotate(block, "list", [1, 2])
         sch.unannotate(block, "gone")
 

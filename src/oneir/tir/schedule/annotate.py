@@ -13,11 +13,8 @@ from .state import ScheduleState
 
 
 def annotate(state: ScheduleState, sref: StmtSRef, value: Any, key: str) -> None:
-    if sref.stmt.annotations.get(key, _NOTHING) is not value:
+    if key not in sref.stmt.annotations:
         replace_annotations(state, sref, {**sref.stmt.annotations, key: value})
-
-
-_NOTHING = object()
 
 
 def unannotate(state: ScheduleState, sref: StmtSRef, key: str) -> None:
@@ -50,6 +47,8 @@ class Annotate(ScheduleBase):
 
     def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
         """Says something about a block or a loop: a number, a string, a list or a dict, under a key.
+
+        What is said under a key already stays; take it away first to say something else.
 
         for i in range(8): ...     ->     for i in T.serial(8, annotations={"pragma_auto_unroll": 16}): ...
         """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer, IntervalSet, IterMapLevel, detect_iter_map, inverse_affine_iter_map
+from ...arith.constraint import conjuncts
 from ...arith.int_set import NOTHING, is_infinite, union
 from ...arith.iter_map import is_number
 from ...arith.region import intersect_region
@@ -15,6 +16,7 @@ from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, co
 from ..block_scope import INLINE, ROOT, StmtSRef
 from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stmt
+from ..stmt_functor import substitute
 from .base import ScheduleBase
 from .conditions import (
     as_block,
@@ -493,10 +495,26 @@ def make_nest(
             for condition in (ops.greater_equal(value, bound.min_value), ops.less(value, ops.add(bound.max_value, 1))):
                 if not analyzer.can_prove(condition):
                     predicate = ops.logical_and(predicate, condition)
+    for condition in _own_conditions(realize, values):
+        if not analyzer.can_prove(condition):
+            predicate = ops.logical_and(predicate, condition)
     stmt: Stmt = realize.replace(iter_values=type(realize.iter_values)(values), predicate=analyzer.simplify(predicate))
     for var, extent in reversed(loops):
         stmt = For(var, const(0, var.dtype), extent, ForKind.SERIAL, stmt)
     return stmt
+
+
+def _own_conditions(realize: BlockRealize, values: Sequence[PrimExpr]) -> Iterator[PrimExpr]:
+    """The conditions under which a block runs, for other values of its variables.
+
+    Those on sums of several loops say that a variable stays in its domain, which new loops over the domain do anyway.
+    """
+    loops = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
+    bound = variables_of(*realize.iter_values) - set(loops)
+    for condition in conjuncts(realize.predicate):
+        used = variables_of(condition)
+        if used & set(loops) and not used & bound:
+            yield substitute(condition, loops)
 
 
 COMPUTE_AT = InstructionKind("ComputeAt", "compute_at", compute_at, ("block", "loop"), ("preserve_unit_loops", "index"))
