@@ -94,6 +94,31 @@ def test_rows_of_unknown_number():
         np.testing.assert_allclose(found, np.maximum(x @ weight, 0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("inputs", "outputs", "groups"), [(32, 64, 2), (16, 16, 4), (12, 48, 2)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_in_groups(inputs, outputs, groups, stride):
+    weight = normal(outputs, inputs // groups, 3, 3)
+
+    def build(builder, x):
+        return relax.op.nn.conv2d(x, relax.const(weight), strides=stride, padding=1, groups=groups)
+
+    mod = graph((2, inputs, 9, 7), build)
+    text = chosen(mod).script()
+    assert f"R.Tensor((2, 9, 7, {inputs})" in text  # channels last
+    assert f"T.Buffer((T.int64({outputs // min(outputs // groups, 32)})," in text  # panels of a group's weights
+    x = normal(2, inputs, 9, 7)
+    expected = torch.nn.functional.conv2d(
+        torch.tensor(x), torch.tensor(weight), stride=stride, padding=1, groups=groups
+    )
+    assert_close(run(mod, x), expected.numpy())
+
+
+def test_groups_of_two_channels_keep_their_layout():
+    weight = normal(8, 1, 3, 3)
+    mod = graph((1, 4, 9, 7), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), groups=4))
+    assert "layout" not in chosen(mod).script()
+
+
 def test_residuals_pooling_and_broadcasts_follow_the_layout():
     weight, scale = normal(16, 16, 3, 3), normal(1, 16, 1, 1)
 

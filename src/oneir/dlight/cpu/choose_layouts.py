@@ -39,6 +39,7 @@ from ...tir.stmt import Block, BufferStore
 from ...topi import transpose
 from .base import extent_of, loads, static, variables
 from .contraction import operands, panel_for
+from .depthwise import group_of, panel_of_group
 from .relayout import Panels, Permuted, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
@@ -330,7 +331,28 @@ def _wanted_by_channels(
             data.buffer: Permuted(_last(len(data.indices), place)),
             weight.buffer: Permuted(_last(len(weight.indices), dims[shared[0]])),
         }
+    if len(shared) == 1 and not channels and all(isinstance(i, Var) for i in weight.indices):
+        return _in_groups(step, data, weight, shared[0], dims, info)
     return None
+
+
+def _in_groups(
+    step: _Step, data: BufferLoad, weight: BufferLoad, channel: Any, dims: dict[Var, int], info: CPUInfo
+) -> dict[Buffer, Layout] | None:
+    store = step.store
+    place = next(i for i, index in enumerate(data.indices) if channel in variables(index))
+    group = group_of(data.indices[place], channel)
+    depth = [var for var in variables(data.indices[place]) - step.spatial() if var in dims]
+    # Vectors of two channels are slower than those along a row.
+    if group is None or group % 4 or len(depth) != 1:
+        return None
+    lanes = max(1, info.vector_bytes // store.buffer.dtype.itemsize)
+    others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth[0]]
+    return {
+        store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
+        data.buffer: Permuted(_last(len(data.indices), place)),
+        weight.buffer: Panels((*others, dims[depth[0]], dims[channel]), panel_of_group(group, lanes)),
+    }
 
 
 def _dense(
