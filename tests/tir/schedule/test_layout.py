@@ -162,6 +162,35 @@ def test_set_axis_separator():
     )
 
 
+def test_set_axis_separator_of_a_parameter_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32", axis_separators=[1])
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+
+    check_schedule(symbolic, expected, lambda sch: sch.set_axis_separator("B", ("read", 0), [1]))
+    check_schedule(expected, symbolic, lambda sch: sch.set_axis_separator("B", "A", None))
+
+
+def test_set_axis_separator_refuses():
+    sch = Schedule(chain, error_render_level="fast")
+    with pytest.raises(ScheduleError, match=r"buffer B has 2 axes, .* in increasing order, found \[2, 1\]"):
+        sch.set_axis_separator("B", "B", [2, 1])
+    with pytest.raises(ScheduleError, match=r"numbers between 0 and 2 .* found \[3\]"):
+        sch.set_axis_separator("B", "B", [3])
+    with pytest.raises(ScheduleError, match=r"found \[-1\]"):
+        sch.set_axis_separator("B", "B", [-1])
+    with pytest.raises(ScheduleError, match=r"`read_buffer_index` 3 is out of range: the block tir.Block#0 reads 1"):
+        sch.set_axis_separator("B", ("read", 3), [1])
+    with pytest.raises(InvalidValue, match="the block B accesses no buffer 'C'; it accesses"):
+        sch.set_axis_separator("B", "C", [1])
+
+
 def test_reindex():
     @T.prim_func
     def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 8), "float32")):

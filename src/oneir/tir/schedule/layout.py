@@ -183,7 +183,17 @@ def check_pad_value(state: ScheduleState, buffer: Buffer, pad_value: IndexMap) -
 def set_axis_separator(
     state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_index_type: int, axis_separators: list[int]
 ) -> None:
-    buffer = nth_region(state, as_block(state, sref), buffer_index, write=bool(buffer_index_type)).buffer
+    block = as_block(state, sref)
+    buffer = nth_region(state, block, buffer_index, write=bool(buffer_index_type)).buffer
+    ndim = len(buffer.shape)
+    ends = [0, *axis_separators, ndim]
+    if ends != sorted(ends):
+        raise PrimitiveError(
+            state.mod,
+            f"The buffer {buffer.name} has {ndim} axes, so its axis separators are expected to be numbers between 0 "
+            f"and {ndim} in increasing order, found {axis_separators}",
+            block,
+        )
     site, is_parameter = defining_site(state, sref, buffer)
     new = buffer.replace(axis_separators=Array(axis_separators))
     apply_remap(state, site, ReplaceBuffer(buffer, new), buffer, new, is_parameter)
@@ -442,7 +452,7 @@ class Layout(ScheduleBase):
 
         B = T.alloc_buffer((128, 128))     ->     B = T.alloc_buffer((128, 128), axis_separators=[1])
 
-        Separators are positions of axes in increasing order.
+        Separators are positions of axes in increasing order, from 0 to the number of axes.
         """
         handle = self._block(block)
         index, kind = buffer_access(self.get(handle), buffer)
