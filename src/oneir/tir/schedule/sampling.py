@@ -198,13 +198,27 @@ class Sampling(ScheduleBase):
     """The part of a schedule that makes random choices. A given `decision` is taken instead of a new choice."""
 
     def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
-        """One of several numbers, with the given probabilities. The decision is its position."""
+        """One of several numbers, with the given probabilities. The decision is its position.
+
+            unrolled = sch.sample_categorical([0, 16, 64], [0.5, 0.25, 0.25])
+            sch.annotate(loop, "pragma_auto_unroll_max_step", unrolled)
+
+        With `decision=1` it is always 16. There must be as many probabilities as candidates, and at least one.
+        """
         return self.apply(SAMPLE_CATEGORICAL, [], [list(candidates), list(probs)], decision)[0]
 
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
     ) -> list[ExprRV]:
         """`n` factors of a loop's extent, the last at most `max_innermost_factor` (any, if that is -1).
+
+            # for i in range(64): ...
+            factors = sch.sample_perfect_tile(i, n=3, max_innermost_factor=8)  # decided, say, as [4, 2, 8]
+            sch.split(i, factors)
+
+        becomes
+
+            for i_0, i_1, i_2 in T.grid(4, 2, 8): ...
 
         A loop of symbolic extent gets -1, to be worked out, and ones.
         """
@@ -220,12 +234,23 @@ class Sampling(ScheduleBase):
     ) -> list[ExprRV]:
         """`n` factors of a loop's extent; the product of those from `partition_pos` on is a multiple of
         `innerpart_factor`, if the extent is.
+
+            # for i in range(64): ...
+            factors = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=16)
+            sch.split(i, factors)  # decided, say, as [2, 8, 4], where 8 * 4 is a multiple of 16
+
+        A loop of symbolic extent gets -1, to be worked out, and ones.
         """
         return self.apply(SAMPLE_PARTITIONED_TILE, [loop], [n, partition_pos, innerpart_factor], decision)
 
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
         """A loop into which a block can be moved, or a mark that `compute_at` understands as staying (-1) or being
         inlined (-2).
+
+            place = sch.sample_compute_location("B")  # decided, say, as 0: the outermost loop around the reader of B
+            sch.compute_at("B", place)
+
+        The decision is the position of the loop among those around the block's readers, or the mark.
         """
         return self.apply(SAMPLE_COMPUTE_LOCATION, [self._block(block)], (), decision)[0]
 
