@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, matmul, pooling
+from schedule_programs import chain, matmul, pooling, symbolic_matmul
 
 from oneir.script import tir as T
 from oneir.tir import Schedule, ScheduleError
@@ -43,13 +43,26 @@ def test_decompose_padding():
 
 
 def test_decompose_padding_inside_of_a_loop():
+    @T.prim_func
+    def expected(A: T.Buffer((10, 6), "float32"), B: T.Buffer((16, 6), "float32")):
+        for j in range(6):
+            for i in range(16):
+                with T.block("B_pad_const"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads()
+                    B[vi, vj] = T.float32(-1)
+            for i in range(10):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    B[vi + 3, vj] = A[vi, vj]
+
     def transform(sch):
         i, j = sch.get_loops("B")
         sch.reorder(j, i)
         sch.decompose_padding("B", i)
         assert [sch.get(b).name_hint for b in sch.get_child_blocks(j)] == ["B_pad_const", "B"]
 
-    check_schedule(pad, None, transform)
+    check_schedule(pad, expected, transform)
 
 
 def test_decompose_padding_of_a_window():
@@ -62,6 +75,17 @@ def test_decompose_padding_refuses():
         sch.decompose_padding("B", sch.get_loops("B")[0])
     with pytest.raises(ScheduleError, match="is required to be an ancestor of block"):
         sch.decompose_padding("B", sch.get_loops("C")[0])
+
+    @T.prim_func
+    def pad_with_input(A: T.Buffer((10,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = T.if_then_else(vi >= 3 and vi < 13, A[vi - 3], A[0])
+
+    sch = Schedule(pad_with_input, error_render_level="fast")
+    with pytest.raises(ScheduleError, match="Pad value should be constant"):
+        sch.decompose_padding("B", sch.get_loops("B")[0])
 
 
 def test_pad_einsum():
@@ -96,20 +120,30 @@ def test_pad_einsum():
 
 def test_pad_einsum_symbolic():
     @T.prim_func
-    def before(a: T.handle, b: T.handle, c: T.handle):
+    def expected(a: T.handle, b: T.handle, c: T.handle):
         n = T.int64()
         A = T.match_buffer(a, (n, T.int64(6)), "float32")
         B = T.match_buffer(b, (T.int64(6), T.int64(5)), "float32")
         C = T.match_buffer(c, (n, T.int64(5)), "float32")
-        for i, j, k in T.grid(n, T.int64(5), T.int64(6)):
+        A_pad = T.alloc_buffer(((n + T.int64(31)) // T.int64(32) * T.int64(32), T.int64(6)))
+        C_pad = T.alloc_buffer(((n + T.int64(31)) // T.int64(32) * T.int64(32), T.int64(5)))
+        for i0, i1 in T.grid((n + T.int64(31)) // T.int64(32) * T.int64(32), T.int64(6)):
+            with T.block("A_pad"):
+                v0, v1 = T.axis.remap("SS", [i0, i1])
+                T.reads(A[v0, v1])
+                A_pad[v0, v1] = T.if_then_else(v0 < n, A[v0, v1], T.float32(0))
+        for i, j, k in T.grid((n + T.int64(31)) // T.int64(32) * T.int64(32), T.int64(5), T.int64(6)):
             with T.block("C"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                 with T.init():
-                    C[vi, vj] = T.float32(0)
-                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+                    C_pad[vi, vj] = T.float32(0)
+                C_pad[vi, vj] = C_pad[vi, vj] + A_pad[vi, vk] * B[vk, vj]
+        for i0, i1 in T.grid(n, T.int64(5)):
+            with T.block("C_pad"):
+                v0, v1 = T.axis.remap("SS", [i0, i1])
+                C[v0, v1] = C_pad[v0, v1]
 
-    text = check_schedule(before, None, lambda sch: sch.pad_einsum("C", [32, 1, 1])).mod["main"].script()
-    assert "A_pad = T.alloc_buffer(((n + T.int64(31)) // T.int64(32) * T.int64(32), T.int64(6)))" in text
+    check_schedule(symbolic_matmul, expected, lambda sch: sch.pad_einsum("C", [32, 1, 1]))
 
 
 def test_pad_einsum_refuses():
@@ -143,13 +177,27 @@ def test_decompose_padding_symbolic():
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = T.if_then_else(T.int64(1) <= vj and vj < T.int64(7), A[vi, vj - T.int64(1)], T.float32(0))
 
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(6)), "float32")
+        B = T.match_buffer(b, (n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B_pad_const"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads()
+                B[vi, vj] = T.float32(0)
+        for i, j in T.grid(n, T.int64(6)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj + T.int64(1)] = A[vi, vj]
+
     def transform(sch):
         i, j = sch.get_loops("B")
         assert sch.can_decompose_padding("B", i) and sch.can_decompose_padding("B", j)
         sch.decompose_padding("B", i)
 
-    text = check_schedule(before, None, transform).mod["main"].script()
-    assert "for i, j in T.grid(n, T.int64(6)):" in text and "B[vi, vj + T.int64(1)] = A[vi, vj]" in text
+    check_schedule(before, expected, transform)
 
 
 def test_pad_einsum_refuses_parts():
