@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from check_schedule import check_schedule
-from schedule_programs import chain, matmul, pooling, symbolic
+from schedule_programs import chain, matmul, pooling, symbolic, symbolic_chain
 
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
@@ -75,12 +75,96 @@ def test_annotate_buffer_access():
     )
 
 
-def test_unsafe_hide_buffer_access():
-    def transform(sch):
-        sch.unsafe_hide_buffer_access(sch.get_block("C"), "read", [0])
-        assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["B"]
+def test_annotate_buffer_access_of_a_window():
+    @T.prim_func
+    def before(A: T.Buffer((10,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi] = A[vi] + A[vi + 2]
 
-    check_schedule(matmul, None, transform, numbers=False)
+    @T.prim_func
+    def expected(A: T.Buffer((10,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi : vi + 5])
+                T.writes(B[vi])
+                T.block_attr({"explicit_read_region": [0]})
+                B[vi] = A[vi] + A[vi + 2]
+
+    check_schedule(before, expected, lambda sch: sch.annotate_buffer_access("B", 0, "read", lambda vi: [(vi, vi + 5)]))
+
+
+def test_unsafe_hide_buffer_access():
+    @T.prim_func
+    def expected(A: T.Buffer((16, 8), "float32"), C: T.Buffer((16, 8), "float32")):
+        B = T.alloc_buffer((16, 8), "float32")
+        for i, j in T.grid(16, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(16, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads()
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
+    # The interpreter refuses a block that reads what it does not declare.
+    check_schedule(chain, expected, lambda sch: sch.unsafe_hide_buffer_access("C", "read", [0]), numbers=False)
+
+
+def test_unsafe_hide_buffer_access_of_what_is_not_read():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), W: T.Buffer((4,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                T.reads(W[0:4], A[vi])
+                T.writes(B[vi])
+                B[vi] = A[vi] + T.float32(1)
+
+    @T.prim_func
+    def expected(A: T.Buffer((8,), "float32"), W: T.Buffer((4,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi])
+                T.writes(B[vi])
+                B[vi] = A[vi] + T.float32(1)
+
+    check_schedule(before, expected, lambda sch: sch.unsafe_hide_buffer_access("B", "read", [0]))
+
+
+def test_unsafe_hide_buffer_access_symbolic():
+    @T.prim_func
+    def before(a: T.handle, w: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        W = T.match_buffer(w, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                T.reads(A[vi])
+                T.writes(B[vi], W[vi])
+                B[vi] = A[vi] + T.float32(1)
+
+    @T.prim_func
+    def expected(a: T.handle, w: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        T.match_buffer(w, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("B"):
+                vi = T.axis.spatial(n, i)
+                T.reads(A[vi])
+                T.writes(B[vi])
+                B[vi] = A[vi] + T.float32(1)
+
+    check_schedule(before, expected, lambda sch: sch.unsafe_hide_buffer_access("B", "write", [1]))
 
 
 def test_refusals():
@@ -89,6 +173,8 @@ def test_refusals():
         sch.annotate_buffer_access("B", 0, "both", lambda vi, vj: (vi, vj))
     with pytest.raises(ScheduleError, match="A region of the buffer A has 2 ranges, found 1"):
         sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: (vi,))
+    with pytest.raises(ScheduleError, match=r"`write_buffer_index` 1 is out of range: the block tir.Block#0 writes 1"):
+        sch.annotate_buffer_access("B", 1, "write", lambda vi, vj: (vi, vj))
     with pytest.raises(ScheduleError, match="should either be 'read' or 'write', got both instead"):
         sch.unsafe_hide_buffer_access("B", "both", [0])
     with pytest.raises(ScheduleError, match="integers between 0 and 0, got 4 instead"):
@@ -197,13 +283,29 @@ def test_write_at_refuses_what_is_not_written():
 
 
 def test_annotate_buffer_access_symbolic():
+    @T.prim_func
+    def expected(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, T.int64(8)), "float32")
+        B = T.alloc_buffer((n, T.int64(8)), "float32")
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, T.int64(0) : T.int64(8)])
+                T.writes(B[vi, vj])
+                T.block_attr({"explicit_read_region": [0], "explicit_write_region": [0]})
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i, j in T.grid(n, T.int64(8)):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+
     def transform(sch):
         sch.annotate_buffer_access("B", 0, "write", lambda vi, vj: ((vi, vi + 1), (vj, vj + 1)))
         sch.annotate_buffer_access("B", 0, "read", lambda vi, vj: ((vi, vi + 1), (0, 8)))
 
-    text = check_schedule(symbolic, None, transform).mod["main"].script()
-    assert "T.reads(A[vi, T.int64(0):T.int64(8)])" in text and "T.writes(B[vi, vj])" in text
-    assert 'T.block_attr({"explicit_read_region": [0], "explicit_write_region": [0]})' in text
+    check_schedule(symbolic_chain, expected, transform)
 
 
 def test_unsafe_hide_buffer_access_of_all_reads():
