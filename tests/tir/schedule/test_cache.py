@@ -305,6 +305,14 @@ def test_cache_index():
     with pytest.raises(InvalidValue, match="'cupboard' is no storage scope"):
         Schedule(before).cache_index("B", "cupboard")
 
+    def of_a_block_of_blocks(sch):
+        sch.cache_index(sch.blockize(sch.get_loops("B")[1]), "global")
+
+    with pytest.raises(ScheduleError, match=r"The body of the block tir.Block#0 is expected to be one store"):
+        of_a_block_of_blocks(Schedule(before, error_render_level="fast"))
+    with pytest.raises(ScheduleError, match="does not operate on the root block"):
+        Schedule(before, error_render_level="fast").cache_index("root", "global")
+
 
 def test_cache_write_symbolic():
     @T.prim_func
@@ -408,6 +416,11 @@ def test_cache_inplace_symbolic():
                     A[v0] = A_shared[v0]
 
     check_schedule(before, expected, lambda sch: sch.cache_inplace("A", "A", "shared"))
+    sch = Schedule(before, error_render_level="fast")
+    with pytest.raises(ScheduleError, match=r"`read_buffer_index` 1 is out of range: the block tir.Block#0 reads 1"):
+        sch.cache_inplace("A", 1, "shared")
+    with pytest.raises(InvalidValue, match="'cupboard' is no storage scope"):
+        sch.cache_inplace("A", 0, "cupboard")
 
 
 def test_cache_index_symbolic():
@@ -421,12 +434,27 @@ def test_cache_index_symbolic():
                 vi = T.axis.spatial(n * T.int64(4), i)
                 B[vi] = A[vi // T.int64(4)]
 
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n * T.int64(4),), "float32")
+        index_var_0 = T.alloc_buffer((n * T.int64(4),), "int64", scope="local")
+        for ax0 in range(n * T.int64(4)):
+            with T.block("index_0"):
+                v0 = T.axis.spatial(n * T.int64(4), ax0)
+                index_var_0[v0] = v0 // T.int64(4)
+        for i in range(n * T.int64(4)):
+            with T.block("B"):
+                vi = T.axis.spatial(n * T.int64(4), i)
+                T.reads(A[vi // T.int64(4)], index_var_0[vi])
+                B[vi] = A[index_var_0[vi]]
+
     def transform(sch):
         (table,) = sch.cache_index("B", "local")
         assert sch.get(table).writes[0].buffer.scope() == "local"
 
-    text = check_schedule(before, None, transform).mod["main"].script()
-    assert "for ax0 in range(n * T.int64(4)):" in text and "B[vi] = A[index_var_0[vi]]" in text
+    check_schedule(before, expected, transform)
 
 
 def test_a_cache_of_padding_is_guarded():
