@@ -89,6 +89,14 @@ def test_several_heads_of_queries_share_one_of_keys() -> None:
     np.testing.assert_allclose(outcome(func, q.shape, q, k, v), expected(q, k, v), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(1, 7), (7, 19), (50, 50)])
+def test_lengths_may_be_known_when_it_runs(queries: int, keys: int) -> None:
+    b, n, m = (tir.Var(name, "int64") for name in "bnm")
+    func = kernel(op.nn.attention, (b, n, 2, 32), (b, m, 2, 32), (b, m, 2, 32))
+    q, k, v = random(2, queries, 2, 32), random(2, keys, 2, 32), random(2, keys, 2, 32)
+    np.testing.assert_allclose(outcome(func, q.shape, q, k, v), expected(q, k, v), rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("length", [128, 512])
 def test_scores_take_memory_for_a_few_queries_only(length: int) -> None:
     func = scheduled(kernel(op.nn.attention, *[(1, length, 2, 64)] * 3))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.constraint import conjuncts
+from ...arith.int_set import is_infinite
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
@@ -128,9 +129,10 @@ def _check_in_bounds(
     domains = own_domains(block)
     for index, dim in zip(indices, buffer.shape, strict=True):
         values: Any = analyzer.int_set(index, domains)
-        if analyzer.can_prove(ops.less(values.min_value, 0)) or analyzer.can_prove(
-            ops.greater_equal(values.max_value, dim)
-        ):
+        # Of a symbolic index nothing may be known.
+        least, most = values.min_value, values.max_value
+        below = not is_infinite(least) and analyzer.can_prove(ops.less(least, 0))
+        if below or (not is_infinite(most) and analyzer.can_prove(ops.greater_equal(most, dim))):
             raise PrimitiveError(
                 state.mod,
                 f"The block {{0}} accesses the buffer {buffer.name} at {index}, which is outside of it for some "
