@@ -158,6 +158,26 @@ def test_weights_that_are_parameters_stay_as_they_are():
     assert cpu.ChooseLayouts(Target("llvm"))(mod) is mod
 
 
+@pytest.mark.parametrize(("rows", "transposed"), [(1, False), (4, False), (16, True)])
+def test_matrices_that_are_parameters_are_transposed_for_many_rows_only(rows, transposed):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((rows, 24), "float32"))
+    w = relax.Var("w", relax.TensorStructInfo((40, 24), "float32"))
+    with builder.function("main", [x, w]):
+        with builder.dataflow():
+            matrix = builder.emit(relax.op.permute_dims(w))
+            result = builder.emit_output(relax.op.nn.relu(builder.emit(relax.op.matmul(x, matrix))))
+        builder.emit_func_output(result)
+    mod = relax.get_pipeline("zero")(builder.get())
+    with Target("llvm"):
+        text = cpu.ChooseLayouts()(mod).script()
+    assert ("layout" in text) == transposed and "transpose" not in text.replace("T_transpose", "")
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
+    data, weight = normal(rows, 24), normal(40, 24)
+    found = vm["main"](oneir.runtime.tensor(data), oneir.runtime.tensor(weight)).numpy()
+    assert_close(found, np.maximum(data @ weight.T, 0))
+
+
 # -- Winograd's form --
 
 

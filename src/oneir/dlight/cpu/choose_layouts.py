@@ -12,6 +12,7 @@ All of it is read off the accesses of TensorIR blocks: the functions may be anyo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,9 @@ def ChooseLayouts(target: Target | None = None) -> Pass:
 
 Axes = tuple[int, ...]
 
+FEW_ROWS = 4
+"""Up to so many rows of a product, transposing its matrix costs more than it brings."""
+
 
 class _Choose(PyExprMutator):
     def __init__(self, mod: IRModule, info: CPUInfo):
@@ -108,9 +112,15 @@ class _Choose(PyExprMutator):
             or not isinstance(info, TensorStructInfo)
         ):
             return super().visit_var_binding_(binding)
-        # The argument as it lies in memory, and how.
+        # The arguments as they lie in memory, and how.
         values = [super(_Choose, self).visit_var_(a) if isinstance(a, GraphVar) else a for a in arguments.fields]
         given = [self.axes.get(v) if isinstance(v, GraphVar) else None for v in values]
+        if accesses.transposes_matrix() and self.is_parameter(values[0]) and isinstance(binding.var, DataflowVar):
+            # Whoever can reads the matrix as it is.
+            var = self.builder_.emit(values[0], binding.var.name)
+            self.axes[var] = (1, 0)
+            self.set_var_remap(binding.var, var)
+            return None
         constant = [isinstance(v, Constant) for v in values]
         plan = accesses.plan(given, constant, isinstance(binding.var, DataflowVar), self.info)
         if plan is None:
@@ -129,6 +139,10 @@ class _Choose(PyExprMutator):
             self.set_var_remap(binding.var, var)
             return None
         return self.reemit_binding(binding, self.transposed(self.builder_.emit(called), _inverse(axes)))
+
+    def is_parameter(self, value: Expr) -> bool:
+        """Whether a value is a parameter of the function, as it is declared."""
+        return isinstance(value, GraphVar) and value not in self.axes and self.lookup_binding(value) is None
 
     def accesses(self, gvar: Any) -> _Accesses | None:
         """What a function does with its buffers; None where their layouts cannot be changed."""
@@ -230,6 +244,8 @@ class _Accesses:
             for step, pair in contractions:
                 wanted = _wanted(step, pair, packable, info)
                 if wanted is None:
+                    wanted = self.read_as_given(step, pair, given)
+                if wanted is None:
                     return None
                 layouts.update(wanted)
         for buffer, axes in zip(self.params, given, strict=False):
@@ -241,6 +257,29 @@ class _Accesses:
             return None
         self.propagate(layouts)
         return {buffer: layout for buffer, layout in layouts.items() if not _is_identity(layout)} or None
+
+    def transposes_matrix(self) -> bool:
+        """Whether all that the function does is to transpose a matrix."""
+        if len(self.steps) != 1 or len(self.params) != 2:
+            return False
+        store = self.steps[0].store
+        value = store.value
+        if not isinstance(value, BufferLoad) or len(store.indices) != 2 or len(value.indices) != 2:
+            return False
+        return all(isinstance(a, Var) and a is b for a, b in zip(store.indices, reversed(value.indices), strict=True))
+
+    def read_as_given(
+        self, step: _Step, pair: tuple[BufferLoad, BufferLoad], given: Sequence[Axes | None]
+    ) -> dict[Buffer, Layout] | None:
+        """A product of few rows reads a transposed matrix as it lies: once, and in order."""
+        store, (data, weight) = step.store, pair
+        places = {buffer: i for i, buffer in enumerate(self.params[:-1])}
+        layout = given[places[weight.buffer]] if weight.buffer in places else None
+        rows = math.prod(static(e) or FEW_ROWS + 1 for e in store.buffer.shape[:-1])
+        if layout is None or rows > FEW_ROWS or not store.indices:
+            return None
+        plain = {a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}
+        return {weight.buffer: Permuted(layout), **plain}
 
     def propagate(self, layouts: dict[Buffer, Layout]) -> None:
         """Adds the layouts of the buffers that are used together with those whose layout is known."""
