@@ -98,17 +98,31 @@ count:
   %single = icmp slt i32 %wanted, 2
   br i1 %single, label %alone, label %doubt
 
-doubt:
+doubt: ; a sixteenth at a time runs alone, until no doubt is left: a long loop must not run alone for a short one's loss
+  %first = phi i64 [ 0, %count ], [ %stop.timed, %on ]
   %doubt.ns = load atomic i64, ptr @alone_ns monotonic, align 8
   %doubtful = icmp sgt i64 %doubt.ns, 0
   br i1 %doubtful, label %timed, label %look
 
 timed:
+  %sixteenth = lshr i64 %extent, 4
+  %step = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
+  %ahead = sub i64 %extent, %first
+  %some = call i64 @llvm.smin.i64(i64 %step, i64 %ahead)
+  %stop.timed = add i64 %first, %some
   %before = call i64 @now()
-  %result.timed = call i32 %body(ptr %env, i64 0, i64 %extent)
+  %result.timed = call i32 %body(ptr %env, i64 %first, i64 %stop.timed)
   %after = call i64 @now()
   %negative = sub i64 %before, %after
   %o0 = atomicrmw add ptr @alone_ns, i64 %negative monotonic
+  %well = icmp eq i32 %result.timed, 0
+  br i1 %well, label %on, label %over
+
+on:
+  %finished = icmp eq i64 %stop.timed, %extent
+  br i1 %finished, label %over, label %doubt
+
+over:
   ret i32 %result.timed
 
 look: ; read before writing, so that callers who lose do not take the cache line from the one who runs
@@ -122,7 +136,8 @@ take:
   br i1 %taken, label %staff, label %alone
 
 alone:
-  %result.alone = tail call i32 %body(ptr %env, i64 0, i64 %extent)
+  %begin.alone = phi i64 [ 0, %count ], [ %first, %look ], [ %first, %take ], [ %first, %give.up ]
+  %result.alone = tail call i32 %body(ptr %env, i64 %begin.alone, i64 %extent)
   ret i32 %result.alone
 
 staff: ; workers are started when first wanted
@@ -146,7 +161,7 @@ publish:
   %t.publish = call i64 @now()
   %places = call i32 @llvm.smin.i32(i32 %helpers, i32 %workers)
   %participants = add i32 %places, 1
-  call void @fill_region(ptr %body, ptr %env, i64 %extent, i32 %participants)
+  call void @fill_region(ptr %body, ptr %env, i64 %first, i64 %extent, i32 %participants)
   %open = shl i32 %places, 16
   store atomic i32 %open, ptr @gate release, align 4
   %old.epoch = atomicrmw add ptr @epoch, i32 1 seq_cst
@@ -166,16 +181,18 @@ run:
   %own = call i64 @participate(i64 0)
   %t.stop = call i64 @now()
   call void @join()
-  call void @judge(i64 %t.publish, i64 %t.start, i64 %t.stop, i64 %own, i64 %extent)
+  %shared = sub i64 %extent, %first
+  call void @judge(i64 %t.publish, i64 %t.start, i64 %t.stop, i64 %own, i64 %shared)
   %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
   %result = load atomic i32, ptr %result.at monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
   ret i32 %result
 }
 
-define internal void @fill_region(ptr %body, ptr %env, i64 %extent, i32 %participants) {
+define internal void @fill_region(ptr %body, ptr %env, i64 %first, i64 %last, i32 %participants) {
 entry:
   %n = zext i32 %participants to i64
+  %extent = sub i64 %last, %first
   %share = udiv i64 %extent, %n
   %rest = urem i64 %extent, %n
   %sixteenth = lshr i64 %share, 4
@@ -198,7 +215,7 @@ entry:
 
 loop: ; the first `rest` ranges are one longer
   %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
-  %begin = phi i64 [ 0, %entry ], [ %end, %loop ]
+  %begin = phi i64 [ %first, %entry ], [ %end, %loop ]
   %longer = icmp ult i64 %i, %rest
   %one = zext i1 %longer to i64
   %length = add i64 %share, %one
