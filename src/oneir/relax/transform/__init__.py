@@ -5,6 +5,7 @@ from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
+from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .compute_prim_value import ComputePrimValue
@@ -22,7 +23,11 @@ from .fuse_transpose_matmul import FuseTransposeMatmul
 from .inline_functions import InlinePrivateFunctions
 from .kill_after_last_use import KillAfterLastUse
 from .lambda_lift import LambdaLift
+from .lazy_get_input import LazyGetInput
+from .lazy_set_output import LazySetOutput
+from .lazy_transform_params import LazyTransformParams
 from .legalize_ops import LegalizeOps
+from .lift_transform_params import LiftTransformParams
 from .lower_alloc_tensor import LowerAllocTensor
 from .lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
 from .normalize import Normalize
@@ -37,4 +42,5 @@ from .split_conv_transpose import SplitConvTranspose
 from .static_plan_block_memory import StaticPlanBlockMemory
 from .to_non_dataflow import ToNonDataflow
 from .topological_sort import TopologicalSort
+from .update_param_struct_info import UpdateParamStructInfo
 from .vm_shape_lower import VMShapeLower

@@ -50,9 +50,14 @@ def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
     """
 
     def eliminate(func: Function, mod: IRModule, ctx: Any) -> Function:
-        return _Eliminator(call_only).visit_expr(func)
+        return eliminate_common_subexpr(func, call_only)
 
     return FunctionPass(eliminate, PassInfo(1, "EliminateCommonSubexpr"))
+
+
+def eliminate_common_subexpr(func: Function, call_only: bool = False) -> Function:
+    """A function that computes each value once; the identical one if it does."""
+    return _Eliminator(call_only).visit_expr(func)
 
 
 class _Computed:
