@@ -38,7 +38,7 @@ from ...runtime.signature import Extent, Param, Signature
 from ...runtime.tensor import compact
 from ...runtime.vm.builder import ExecBuilder
 from ...runtime.vm.program import Arg, Cost, Note, VMFuncKind
-from ...tir.analysis import estimate_tir_flops
+from ...tir.analysis import estimate_tir_bytes, estimate_tir_flops
 from ...tir.function import PrimFunc
 from ...tir.transform.make_packed_api import _extent as extent_text
 
@@ -84,15 +84,12 @@ def symbol_of(var: GlobalVar, func: Any) -> str:
 
 
 def cost_of(func: PrimFunc) -> Cost | None:
-    """Operations and bytes of one call, for loops whose extents are known."""
-    size = 0
-    for buffer in func.buffer_map.values():
-        count = buffer.dtype.itemsize
-        for extent in buffer.shape:
-            if not isinstance(extent, IntImm):
-                return None
-            count *= extent.value
-        size += count
+    """Operations and bytes of one call, for loops whose extents are known; none for the arithmetic of shapes."""
+    if func.attrs.get("tir.is_host_func"):
+        return Cost()
+    size = estimate_tir_bytes(func)
+    if size is None:
+        return None
     try:
         return Cost(float(estimate_tir_flops(func)), float(size))
     except OneIRError:  # loops whose operations cannot be counted ahead

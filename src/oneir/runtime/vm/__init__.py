@@ -12,6 +12,7 @@ from __future__ import annotations
 from . import builtins, kv_cache
 from .builder import ExecBuilder, VMFuncScope
 from .executable import Executable, NativeFunction, VMExecutable
+from .footprint import Footprint, footprint
 from .interpreter import Closure
 from .machine import VirtualMachine, VMInstrumentReturnKind
 from .profile import Report
@@ -40,6 +41,7 @@ __all__ = [
     "Cost",
     "ExecBuilder",
     "Executable",
+    "Footprint",
     "Goto",
     "If",
     "NativeFunction",
@@ -56,4 +58,5 @@ __all__ = [
     "VMFunction",
     "VMInstrumentReturnKind",
     "VirtualMachine",
+    "footprint",
 ]

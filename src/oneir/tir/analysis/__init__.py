@@ -4,6 +4,7 @@ from ...ir.operators import same_expr as expr_deep_equal
 from .block_access_region import get_block_access_region, get_block_read_write_region
 from .calculate_allocated_bytes import calculate_allocated_bytes
 from .detect_buffer_access_lca import detect_buffer_access_lca
+from .estimate_tir_bytes import estimate_tir_bytes
 from .estimate_tir_flops import estimate_tir_flops
 from .find_anchor_block import find_anchor_block
 from .oob_checker import OOBChecker
