@@ -29,6 +29,7 @@ def _binary(
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     binary = operator(f"relax.{name}", pattern=OpPattern.BROADCAST)(function)
+    binary.follow_precision()
     binary.struct_info(broadcast(dtype))
     binary.reference(reference)
     binary.legalize(te_function, inline_scalars=True)
@@ -48,6 +49,9 @@ power = _binary("power", "x1 to the power x2.", numerics.power, topi.power)
 log_add_exp = _binary("log_add_exp", "log(exp(x1) + exp(x2)), without overflow.", np.logaddexp, topi.log_add_exp)
 maximum = _binary("maximum", "The larger of x1 and x2; NaN if either is NaN.", np.maximum, topi.maximum)
 minimum = _binary("minimum", "The smaller of x1 and x2; NaN if either is NaN.", np.minimum, topi.minimum)
+
+for _commutative in (add, multiply):
+    _commutative.op.set_attr("Commutative", True)
 
 equal = _binary("equal", "x1 == x2", np.equal, topi.equal, "bool")
 not_equal = _binary("not_equal", "x1 != x2", np.not_equal, topi.not_equal, "bool")

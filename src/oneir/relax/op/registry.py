@@ -22,6 +22,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from ...ir.dtype import DataType
 from ...ir.expr import const
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch
@@ -49,12 +50,21 @@ class OpPattern(IntEnum):
     OPAQUE = 8
 
 
+class MixedPrecisionPolicy(IntEnum):
+    """In what a call is computed where float16 is wanted: in float16 itself, in that if its arguments are, or never."""
+
+    ALWAYS = 0
+    FOLLOW = 1
+    NEVER = 2
+
+
 class Operator(Generic[P, R]):
     """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
 
     Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
     "FReference", "FGradient", "TOpPattern"; "FDataDependent" where the shape of the result depends on elements, so that
-    the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments are not needed.
+    the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments are not needed;
+    "Commutative" where patterns match the arguments in either order.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
@@ -133,8 +143,23 @@ class Operator(Generic[P, R]):
         self.op.set_attr("FGradient", rule)
         return rule
 
+    def compute_in_short_floats(self, rule: Callable[[Call, str], Call]) -> Callable[[Call, str], Call]:
+        """Registers that a call takes float16 where that is wanted, and sums in another dtype: `rule(call, dtype)`."""
+        self.op.set_attr("TMixedPrecisionPolicy", MixedPrecisionPolicy.ALWAYS)
+        self.op.set_attr("FInferMixedPrecision", rule)
+        return rule
+
+    def follow_precision(self) -> None:
+        """Registers that a call is computed in float16 if all of its arguments are."""
+        self.op.set_attr("TMixedPrecisionPolicy", MixedPrecisionPolicy.FOLLOW)
+
     def __repr__(self) -> str:
         return f"<operator {self.op.name}>"
+
+
+def with_out_dtype(call: Call, dtype: str) -> Call:
+    """The call with `dtype` as its attribute `out_dtype`."""
+    return Call(call.op, call.args, {**call.attrs, "out_dtype": DataType(dtype)}, call.sinfo_args, call.span)
 
 
 def inlined(expr: Expr) -> Any:

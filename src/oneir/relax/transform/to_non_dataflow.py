@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ..expr import BindingBlock, DataflowBlock, Function, Var
 from ..expr_functor import PyExprMutator
@@ -11,10 +10,11 @@ from .pass_base import graph_pass
 
 def ToNonDataflow() -> Pass:
     """A pass that removes the difference between what is dataflow and what is not."""
-    return graph_pass(_to_non_dataflow, "ToNonDataflow")
+    return graph_pass(lambda func, mod: to_non_dataflow(func), "ToNonDataflow")
 
 
-def _to_non_dataflow(func: Function, mod: IRModule) -> Function:
+def to_non_dataflow(func: Function) -> Function:
+    """A function without dataflow blocks; the identical one if it has none."""
     return _ToNonDataflow().visit_expr(func)
 
 

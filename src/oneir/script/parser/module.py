@@ -171,7 +171,7 @@ def parse_decorated(function: Any, decorator: Any, options: dict[str, Any], fram
 
 def _makes_module(parser: ModuleParser, decorator: ast.expr) -> bool:
     try:
-        return parser.eval(decorator.func if isinstance(decorator, ast.Call) else decorator) is ir_module
+        return parser.eval(decorator.func if isinstance(decorator, ast.Call) else decorator) in _module_decorators
     except ParseError:
         return False
 
@@ -180,11 +180,20 @@ def ir_module(cls: Any = None, *, check_well_formed: bool = True) -> Any:
     """`@I.ir_module`: a class whose members are functions, as an `IRModule`."""
     if cls is None:
         frame = sys._getframe(1)
-        return lambda decorated: _module_of_class(decorated, check_well_formed, frame)
-    return _module_of_class(cls, check_well_formed, sys._getframe(1))
+        return lambda decorated: module_of_class(decorated, check_well_formed, frame)
+    return module_of_class(cls, check_well_formed, sys._getframe(1))
 
 
-def _module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IRModule:
+_module_decorators: list[Any] = [ir_module]
+
+
+def register_module_decorator(decorator: Any) -> None:
+    """Makes a decorator known whose class is read as a module (`module_of_class`), so that its functions wait."""
+    _module_decorators.append(decorator)
+
+
+def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IRModule:
+    """A class whose members are functions, written where `frame` is, as a module."""
     source, node = find_class(cls, frame)
     parser = ModuleParser(source, Scope(outer=names_around(frame)), check_well_formed)
     closures = {name: closure_of(member) for name, member in vars(cls).items()}

@@ -58,6 +58,7 @@ from .struct_info import Tensor as Tensor
 from .struct_info import Tuple as Tuple
 
 from .entry import function as function  # isort: skip
+from .entry import rewriter as rewriter  # isort: skip
 
 
 def tuple(*fields: _Any) -> _Tuple:

@@ -7,8 +7,15 @@ import sys
 from typing import Any
 
 from ...ir.expr import GlobalVar
+from ...relax.dpl import PatternMatchingRewriter
 from ...relax.expr import Function
-from ..parser.module import ModuleParser, parse_decorated, register_dialect
+from ..parser.module import (
+    ModuleParser,
+    module_of_class,
+    parse_decorated,
+    register_dialect,
+    register_module_decorator,
+)
 from ..parser.read_relax import RelaxParser
 
 
@@ -21,6 +28,11 @@ def function(func: Any = None, pure: bool = True, private: bool = False, check_w
     if func is None:
         return lambda decorated: parse_decorated(decorated, function, options, sys._getframe(1))
     return parse_decorated(func, function, options, sys._getframe(1))
+
+
+def rewriter(cls: type) -> PatternMatchingRewriter:
+    """`@R.rewriter`: a class with the functions `pattern` and `replacement`, as what replaces one by the other."""
+    return PatternMatchingRewriter.from_module(module_of_class(cls, True, sys._getframe(1)))
 
 
 class _RelaxDialect:
@@ -40,3 +52,4 @@ class _RelaxDialect:
 
 
 register_dialect(function, _RelaxDialect())
+register_module_decorator(rewriter)

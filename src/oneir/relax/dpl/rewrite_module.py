@@ -1,0 +1,139 @@
+"""A rewriter from two functions: what to look for and what to put in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.expr import PrimExpr
+from ...ir.expr import Var as TirVar
+from ...ir.module import IRModule
+from ...ir.op import Op
+from ...ir.structural import structural_equal
+from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from ..analysis.struct_info import bind_extents
+from ..copy_function import copy_with_new_vars
+from ..expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataTypeImm,
+    Expr,
+    ExternFunc,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..substitute import bind
+from .pattern import (
+    CallPattern,
+    DFPattern,
+    ExprPattern,
+    ExternFuncPattern,
+    StructInfoPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    WildcardPattern,
+)
+from .rewrite import Found, PatternMatchingRewriter
+
+
+def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
+    """The rewriter that replaces what the function `pattern` computes by the function `replacement`."""
+    from ..transform.to_non_dataflow import to_non_dataflow
+
+    pattern, replacement = _function(mod, "pattern"), _function(mod, "replacement")
+    subroutines = {}
+    for var, func in mod.functions.items():
+        if var.name_hint not in ("pattern", "replacement"):
+            if "global_symbol" in func.attrs:
+                raise InvalidValue(
+                    f"a module that is a rewriter has two public functions, `pattern` and `replacement`, but "
+                    f"`{var.name_hint}` is public as well; make it private"
+                )
+            subroutines[var] = func
+    if not structural_equal(pattern.struct_info_, replacement.struct_info_, map_free_vars=True):
+        raise InvalidValue(
+            "the functions `pattern` and `replacement` must have one signature, but the first is "
+            f"{pattern.struct_info_} and the second {replacement.struct_info_}"
+        )
+    wildcards = [WildcardPattern() for _ in pattern.params]
+    top = _Patterns(pattern, wildcards).top
+    body = to_non_dataflow(replacement)
+
+    def rewrite(expr: Expr, found: Found) -> Expr:
+        return _instance(body, [found[w] for w in wildcards])
+
+    rewriter = PatternMatchingRewriter.from_pattern(top, rewrite)
+    rewriter.subroutines = subroutines
+    return rewriter
+
+
+def _function(mod: IRModule, name: str) -> Function:
+    var = next((v for v in mod.functions if v.name_hint == name), None)
+    if var is None:
+        raise NotRegistered(
+            f"a module that is a rewriter has the functions `pattern` and `replacement`; no `{name}` here"
+        )
+    func = mod.functions[var]
+    if not isinstance(func, Function):
+        raise TypeMismatch(f"the function `{name}` of a rewriter is a graph function, found a {type(func).__name__}")
+    return func
+
+
+def _instance(replacement: Function, arguments: list[Expr]) -> SeqExpr:
+    """The body of the replacement with expressions as its parameters."""
+    func = copy_with_new_vars(replacement)
+    values: dict[Var, Expr] = {}
+    symbols: dict[TirVar, PrimExpr] = {}
+    bindings: list[VarBinding] = []
+    for param, argument in zip(func.params, arguments, strict=True):
+        var = Var(param.name, argument.struct_info)
+        values[param] = var
+        bindings.append(VarBinding(var, argument))
+        bind_extents(param.struct_info, argument.struct_info, symbols)
+    body = bind(func, values, symbols).body
+    return SeqExpr([BindingBlock(bindings), *body.blocks], body.body)
+
+
+class _Patterns:
+    """What the variables of a function stand for, as patterns; `top` is that of its result."""
+
+    def __init__(self, func: Function, wildcards: list[WildcardPattern]):
+        self.known: dict[Var, DFPattern] = {}
+        for param, wildcard in zip(func.params, wildcards, strict=True):
+            self.known[param] = StructInfoPattern(wildcard, param.struct_info)
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                value = self.of(binding.value)
+                if isinstance(binding, MatchCast):
+                    value = StructInfoPattern(value, binding.struct_info)
+                self.known[binding.var] = value
+        self.top = self.of(func.body.body)
+
+    def of(self, expr: Any) -> DFPattern:
+        """The pattern of an expression of the function."""
+        if isinstance(expr, Var):
+            return self.known[expr]
+        if isinstance(expr, Call):
+            call = CallPattern(self.of(expr.op), [self.of(a) for a in expr.args], add_constraint=False)
+            return call.has_attr(expr.attrs.values_by_name) if len(expr.attrs) else call
+        if isinstance(expr, Tuple):
+            return TuplePattern([self.of(f) for f in expr.fields])
+        if isinstance(expr, TupleGetItem):
+            return TupleGetItemPattern(self.of(expr.tuple_value), expr.index)
+        if isinstance(expr, (PrimValue, ShapeExpr)):
+            return StructInfoPattern(WildcardPattern(), expr.struct_info)
+        if isinstance(expr, ExternFunc):
+            return ExternFuncPattern(expr.global_symbol)
+        if isinstance(expr, (Op, Constant, StringImm, DataTypeImm)):
+            return ExprPattern(expr)
+        raise TypeMismatch(
+            f"the function `pattern` has a {type(expr).__name__}, of which no pattern can be made: {expr}"
+        )
