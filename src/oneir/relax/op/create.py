@@ -55,6 +55,9 @@ def full(shape: Any, fill_value: Expr, dtype: str | None = None) -> Expr:
     return full.call(shape_value(shape), fill_value, dtype=as_dtype(dtype))
 
 
+full.follow_precision()
+
+
 @full.struct_info
 def _full_struct_info(call: Call, builder: Any) -> StructInfo:
     shape_argument(call, 0)
@@ -74,6 +77,9 @@ def _filled(shape: Any, value: Any, dtype: Any) -> np.ndarray:
 def full_like(x: Expr, fill_value: Expr, dtype: str | None = None) -> Expr:
     """A tensor of one value in the shape of `x`, and its dtype unless one is given."""
     return full_like.call(x, fill_value, dtype=as_dtype(dtype))
+
+
+full_like.follow_precision()
 
 
 @full_like.struct_info
@@ -131,12 +137,14 @@ def _constant(name: str, value: float) -> tuple[Operator[..., Expr], Operator[..
     of_shape.__name__ = of_shape.__qualname__ = name
     of_shape.__doc__ = f"A tensor of {name}."
     made = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE)(of_shape)
+    made.follow_precision()
     made.struct_info(struct_info)
     made.reference(lambda shape, dtype: np.full(shape, value, numpy_dtype(dtype)))
     made.legalize_as(legalize)
     like.__name__ = like.__qualname__ = f"{name}_like"
     like.__doc__ = f"A tensor of {name} in the shape of `x`, and its dtype unless one is given."
     made_like = operator(f"relax.{name}_like", pattern=OpPattern.ELEMENTWISE)(like)
+    made_like.follow_precision()
     made_like.struct_info(lambda call, builder: _like(call, tensor_argument(call, 0)))
     made_like.reference(lambda x, dtype: np.full(x.shape, value, numerics.dtype_or(dtype, x.dtype)))
     made_like.legalize_as(legalize)
@@ -156,6 +164,9 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: str = "float32") -> Expr:
     return eye.call(number_value(n), number_value(n if m is None else m), number_value(k), dtype=DataType(dtype))
 
 
+eye.follow_precision()
+
+
 @eye.struct_info
 def _eye_struct_info(call: Call, builder: Any) -> StructInfo:
     rows, columns, _ = (prim_argument(call, i, name) for i, name in enumerate(("n", "m", "k")))
@@ -170,6 +181,9 @@ eye.legalize(topi.eye)
 def eye_like(x: Expr, k: Any = 0, dtype: str | None = None) -> Expr:
     """As `eye`, in the shape of the matrix `x`, and its dtype unless one is given."""
     return eye_like.call(x, number_value(k), dtype=as_dtype(dtype))
+
+
+eye_like.follow_precision()
 
 
 @eye_like.struct_info
@@ -209,6 +223,7 @@ def _triangle(name: str, doc: str, upper: bool, reference: Callable[..., np.ndar
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     made = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE)(function)
+    made.follow_precision()
     made.struct_info(struct_info)
     made.reference(reference)
     made.legalize_as(
@@ -241,6 +256,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = None)
         integers = all(isinstance(i, PrimStructInfo) and i.dtype.is_int for i in infos)
         dtype = "int64" if integers else "float32"
     return arange.call(*bounds, dtype=DataType(dtype))
+
+
+arange.follow_precision()
 
 
 @arange.struct_info

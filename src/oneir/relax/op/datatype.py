@@ -31,6 +31,7 @@ def astype(x: Expr, dtype: str) -> Call:
     return astype.call(x, dtype=DataType(dtype))
 
 
+astype.follow_precision()
 astype.struct_info(_in_dtype)
 astype.reference(lambda x, dtype: numerics.converted(x, dtype))
 astype.legalize_as(_legalize_cast)
@@ -42,6 +43,7 @@ def wrap_param(data: Expr, dtype: str = "float32") -> Call:
     return wrap_param.call(data, dtype=DataType(dtype))
 
 
+wrap_param.follow_precision()
 wrap_param.struct_info(_in_dtype)
 wrap_param.reference(lambda data, dtype: numerics.converted(data, dtype))
 wrap_param.legalize_as(_legalize_cast)

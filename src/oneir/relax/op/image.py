@@ -66,6 +66,9 @@ def resize2d(
     )
 
 
+resize2d.follow_precision()
+
+
 @resize2d.struct_info
 def _resize2d_struct_info(call: Call, builder: Any) -> StructInfo:
     info, size = tensor_argument(call, 0, "data"), shape_argument(call, 1)

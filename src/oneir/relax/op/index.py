@@ -33,6 +33,9 @@ def take(x: Expr, indices: Any, axis: int | None = None, mode: str = "fast") -> 
     return take.call(x, indices, axis=None if axis is None else integer(axis), mode=mode)
 
 
+take.follow_precision()
+
+
 @take.struct_info
 def _take_struct_info(call: Call, builder: Any) -> StructInfo:
     info, indices, axis = tensor_argument(call, 0), tensor_or_number(call, 1), call.attrs["axis"]
@@ -123,6 +126,9 @@ def _slice_bounds(call: Call) -> tuple[list[Any] | None, ...]:
     return axes, begin, end, strides[0] if strides else [const(1, "int64")] * counts.pop()
 
 
+strided_slice.follow_precision()
+
+
 @strided_slice.struct_info
 def _strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
     info = tensor_argument(call, 0)
@@ -180,6 +186,9 @@ def _legalize_strided_slice(builder: Any, call: Call) -> Expr:
 def dynamic_strided_slice(x: Expr, begin: Expr, end: Expr, strides: Expr) -> Expr:
     """x[begin:end:strides], the bounds of all axes in tensors of int64, which are read when the program runs."""
     return dynamic_strided_slice.call(x, begin, end, strides)
+
+
+dynamic_strided_slice.follow_precision()
 
 
 @dynamic_strided_slice.struct_info

@@ -56,6 +56,9 @@ def _positions(separators: Any) -> list[int]:
     return [integer(s) for s in separators or ()]
 
 
+layout_transform.follow_precision()
+
+
 @layout_transform.struct_info
 def _layout_transform_struct_info(call: Call, builder: Any) -> StructInfo:
     info, index_map, pad = tensor_argument(call, 0), call.attrs["index_map"], call.attrs["pad_value"]

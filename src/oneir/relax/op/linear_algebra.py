@@ -24,7 +24,7 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import permute_dims, tuple_fields
-from .registry import OpPattern, operator
+from .registry import OpPattern, operator, with_out_dtype
 
 
 @operator("relax.matmul", pattern=OpPattern.OUT_EWISE_FUSABLE)
@@ -35,6 +35,9 @@ def matmul(x1: Expr, x2: Expr, out_dtype: str | None = None) -> Call:
     that of the arguments unless given.
     """
     return matmul.call(x1, x2, out_dtype=DataType(out_dtype or "void"))
+
+
+matmul.compute_in_short_floats(with_out_dtype)
 
 
 @matmul.struct_info

@@ -93,6 +93,9 @@ def broadcast_to(x: Expr, shape: Any) -> Expr:
     return broadcast_to.call(x, shape_value(shape))
 
 
+broadcast_to.follow_precision()
+
+
 @broadcast_to.struct_info
 def _broadcast_to_struct_info(call: Call, builder: Any) -> StructInfo:
     info, target = tensor_argument(call, 0), shape_argument(call, 1)
@@ -156,6 +159,9 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
     return ShapeExpr(extents)
 
 
+reshape.follow_precision()
+
+
 @reshape.struct_info
 def _reshape_struct_info(call: Call, builder: Any) -> StructInfo:
     info, target = tensor_argument(call, 0), shape_argument(call, 1)
@@ -185,6 +191,9 @@ def flatten(x: Expr) -> Expr:
     return flatten.call(x)
 
 
+flatten.follow_precision()
+
+
 @flatten.struct_info
 def _flatten_struct_info(call: Call, builder: Any) -> StructInfo:
     info = tensor_argument(call, 0)
@@ -207,6 +216,9 @@ flatten.legalize_as(
 def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
     """The tensor with new dimensions of extent 1, at the places `axis` of the result."""
     return expand_dims.call(x, axis=axis_list(axis))
+
+
+expand_dims.follow_precision()
 
 
 @expand_dims.struct_info
@@ -246,6 +258,9 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
     return squeeze.call(x, axis=axis_list(axis))
 
 
+squeeze.follow_precision()
+
+
 @squeeze.struct_info
 def _squeeze_struct_info(call: Call, builder: Any) -> StructInfo:
     info, axes = tensor_argument(call, 0), call.attrs["axis"]
@@ -275,6 +290,9 @@ squeeze.legalize(topi.squeeze)
 def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
     """The tensor with its dimensions in another order: dimension i of the result is axes[i]; reversed without axes."""
     return permute_dims.call(x, axes=axis_list(axes))
+
+
+permute_dims.follow_precision()
 
 
 @permute_dims.struct_info
@@ -337,6 +355,9 @@ def concat(tensors: Any, axis: int | None = 0) -> Expr:
     return concat.call(_tensors(tensors), axis=None if axis is None else integer(axis))
 
 
+concat.follow_precision()
+
+
 @concat.struct_info
 def _concat_struct_info(call: Call, builder: Any) -> StructInfo:
     infos, common = joined_tensors(call)
@@ -379,6 +400,9 @@ def stack(tensors: Any, axis: int = 0) -> Expr:
     return stack.call(_tensors(tensors), axis=integer(axis))
 
 
+stack.follow_precision()
+
+
 @stack.struct_info
 def _stack_struct_info(call: Call, builder: Any) -> StructInfo:
     infos, common = joined_tensors(call)
@@ -412,6 +436,9 @@ def split(x: Expr, indices_or_sections: int | list[int], axis: int = 0) -> Expr:
         if cuts < 1:
             raise InvalidValue(f"relax.split: expected at least one part, found {cuts}")
     return split.call(x, indices_or_sections=cuts, axis=integer(axis))
+
+
+split.follow_precision()
 
 
 @split.struct_info
@@ -479,6 +506,9 @@ def repeat(data: Expr, repeats: int, axis: int | None = None) -> Expr:
     return repeat.call(data, repeats=integer(repeats), axis=None if axis is None else integer(axis))
 
 
+repeat.follow_precision()
+
+
 @repeat.struct_info
 def _repeat_struct_info(call: Call, builder: Any) -> StructInfo:
     info, axis = tensor_argument(call, 0), call.attrs["axis"]
@@ -516,6 +546,9 @@ def tile(data: Expr, repeats: int | Sequence[int]) -> Expr:
     return tile.call(data, repeats=axis_list(repeats))
 
 
+tile.follow_precision()
+
+
 @tile.struct_info
 def _tile_struct_info(call: Call, builder: Any) -> StructInfo:
     info, repeats = tensor_argument(call, 0), call.attrs["repeats"]
@@ -539,6 +572,9 @@ tile.legalize(topi.tile)
 def flip(data: Expr, axis: int) -> Expr:
     """The tensor with the order along an axis reversed."""
     return flip.call(data, axis=integer(axis))
+
+
+flip.follow_precision()
 
 
 @flip.struct_info

@@ -24,6 +24,9 @@ def where(condition: Expr, x1: Expr, x2: Expr) -> Call:
     return where.call(condition, x1, x2)
 
 
+where.follow_precision()
+
+
 @where.struct_info
 def _where_struct_info(call: Call, builder: Any) -> StructInfo:
     condition, x1, x2 = (tensor_argument(call, i, name) for i, name in enumerate(("condition", "x1", "x2")))

@@ -17,6 +17,9 @@ def ewise_fma(x1: Expr, x2: Expr, x3: Expr) -> Call:
     return ewise_fma.call(x1, x2, x3)
 
 
+ewise_fma.follow_precision()
+
+
 @ewise_fma.struct_info
 def _ewise_fma_struct_info(call: Call, builder: Any) -> StructInfo:
     infos = [tensor_argument(call, i) for i in range(3)]

@@ -36,6 +36,7 @@ def _unary(
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     unary = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE)(function)
+    unary.follow_precision()
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
     # The prefix keeps the loops' function apart from the C library's function of that name.

@@ -40,6 +40,7 @@ from .resolve_outputs import resolve_outputs
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .split_conv_transpose import SplitConvTranspose
 from .static_plan_block_memory import StaticPlanBlockMemory
+from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .topological_sort import TopologicalSort
 from .update_param_struct_info import UpdateParamStructInfo

@@ -30,6 +30,7 @@ def relu(data: Expr) -> Call:
     return relu.call(data)
 
 
+relu.follow_precision()
 relu.struct_info(elementwise())
 relu.reference(lambda data: np.maximum(data, np.zeros((), data.dtype)))
 relu.legalize(topi.nn.relu)
@@ -51,6 +52,7 @@ def _smooth(
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     made = operator(f"relax.nn.{name}", pattern=OpPattern.ELEMENTWISE)(function)
+    made.follow_precision()
     made.struct_info(elementwise(floats_only=True))
     made.reference(numerics.in_float32(reference))
     made.legalize(te_function, name)

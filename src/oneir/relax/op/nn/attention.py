@@ -201,6 +201,7 @@ def _legalize(builder: Any, call: Call) -> Expr:
 
 def _register(name: str) -> Operator[..., Any]:
     made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(attention)
+    made.compute_in_short_floats(lambda call, dtype: call)
     made.struct_info(_attention_struct_info)
     made.reference(_reference)
     made.legalize_as(_legalize)
@@ -237,6 +238,7 @@ def attention_var_len(
     return attention_var_len.call(queries, keys, values, seqstart_q, starts_k, max_seqlen_q, longest_k, **attrs)
 
 
+attention_var_len.compute_in_short_floats(lambda call, dtype: call)
 attention_var_len.struct_info(_attention_struct_info)
 # The call holds its arguments in another order than the function takes them.
 _VAR_LEN_ARGUMENTS = "queries", "keys", "values", "seqstart_q", "seqstart_k", "max_seqlen_q", "max_seqlen_k"

@@ -17,7 +17,7 @@ from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from .. import reference as numerics
 from ..arguments import integer
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, OpPattern, operator, with_out_dtype
 from .layout import complete_padding, from_layout, in_layout, per_dimension
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
@@ -186,6 +186,7 @@ def _conv(dims: int) -> Operator[..., Call]:
     `out_layout`, that of the data unless given, and in `out_dtype`, that of the arguments unless given.
     """
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made.compute_in_short_floats(with_out_dtype)
     made.struct_info(_conv_struct_info(spatial))
     made.reference(_conv_reference)
     made.legalize_as(_conv_legalization(name))
@@ -313,6 +314,7 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made.compute_in_short_floats(with_out_dtype)
     made.struct_info(_transpose_struct_info(spatial))
     made.reference(_transpose_reference)
     made.legalize_as(_transpose_legalization(name, te_function, (f"NC{spatial}", f"IO{spatial}")))

@@ -156,6 +156,9 @@ def layer_norm(
     )
 
 
+layer_norm.follow_precision()
+
+
 @layer_norm.struct_info
 def _layer_norm_struct_info(call: Call, builder: Any) -> StructInfo:
     data, agree = _agree(call, ("gamma", "beta"), call.attrs["axes"], builder)
@@ -201,6 +204,9 @@ layer_norm.legalize(te_layer_norm, "layer_norm")
 def rms_norm(data: Expr, weight: Expr, axes: int | list[int] = -1, epsilon: float = 1e-5) -> Call:
     """data / sqrt(mean of its squares + epsilon) * weight, the mean taken over `axes`."""
     return rms_norm.call(data, weight, axes=axis_list(axes), epsilon=float(epsilon))
+
+
+rms_norm.follow_precision()
 
 
 @rms_norm.struct_info
@@ -265,6 +271,9 @@ def group_norm(
         center=bool(center),
         scale=bool(scale),
     )
+
+
+group_norm.follow_precision()
 
 
 @group_norm.struct_info
@@ -342,6 +351,7 @@ def instance_norm(
     )
 
 
+instance_norm.follow_precision()
 instance_norm.struct_info(lambda call, builder: _data_like(_check_channels(call, builder)[0]))
 
 
@@ -382,6 +392,9 @@ def dropout(data: Expr, rate: float = 0.5) -> Call:
     No loops are made of it: a program that does not train uses the data itself.
     """
     return dropout.call(data, rate=float(rate))
+
+
+dropout.follow_precision()
 
 
 @dropout.struct_info

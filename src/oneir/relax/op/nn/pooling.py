@@ -153,6 +153,7 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     `count_include_pad`, padding counts as elements of a mean.
     """
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made.follow_precision()
     made.struct_info(_pool_struct_info(_SPATIAL[dims]))
     made.reference(_pool_reference(kind))
     made.legalize_as(_pool_legalization(name, kind, dims))
@@ -227,6 +228,7 @@ def _adaptive_pool(dims: int, default_layout: str) -> Operator[..., Call]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The means of `output_size` windows that cover the data evenly; of each element unless given."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made.follow_precision()
     made.struct_info(_adaptive_struct_info(_SPATIAL[dims]))
     made.reference(_adaptive_reference)
     made.legalize_as(legalize)
