@@ -10,7 +10,7 @@ for all its values. Upper bounds of symbolic variables (attribute `tir_var_upper
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,13 @@ from ...ir.op import Op
 from ...ir.structural import structural_digest
 from ...tir.function import PrimFunc
 from ..expr import (
+    Binding,
     Call,
     DataTypeImm,
     Expr,
     Function,
     If,
+    MatchCast,
     PrimValue,
     SeqExpr,
     ShapeExpr,
@@ -181,6 +183,18 @@ class _Names:
         self.parent[self.root(a)] = self.root(b)
 
 
+def _late_variables(bindings: Sequence[Binding]) -> set[Any]:
+    """Symbolic variables that casts bind on the way: the arena, allocated at the start, cannot depend on them."""
+    seen: set[Any] = set()
+    late: set[Any] = set()
+    for binding in bindings:
+        if isinstance(binding, MatchCast):
+            late.update(v for v in tir_vars_in_struct_info(binding.struct_info) if v not in seen)
+        elif binding.var.struct_info_ is not None:
+            seen.update(tir_vars_in_struct_info(binding.var.struct_info))
+    return late
+
+
 class _Planner:
     def __init__(self, mod: IRModule, bounds: dict[str, int]):
         self.mod, self.bounds = mod, bounds
@@ -207,10 +221,10 @@ class _Planner:
         own = {b.var for b in bindings}
         for used in uses:
             escaping.update(names.root(v) for v in used if v not in own)
-        plan, parts = MemoryPlan(), dict[Any, Part]()
+        plan, parts, late = MemoryPlan(), dict[Any, Part](), _late_variables(bindings)
         for var, call, index in allocations:
             place = self.place_of(call) if names.root(var) not in escaping else None
-            if place is None:
+            if place is None or not late.isdisjoint(tir_vars_in_struct_info(place[2])):
                 plan.kept.append(var)
                 continue
             key, size, factor, device, scope = place

@@ -1,0 +1,516 @@
+"""From an ONNX model to a module: the walk over its graph, and the report of what cannot be imported."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....ir.expr import IntImm
+from ....ir.module import IRModule
+from ....runtime.error import InternalError, InvalidValue, OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.tensor import wrap_array
+from ...expr import Constant, Expr, ShapeExpr, Tuple, Var
+from ...struct_info import TensorStructInfo
+from ...transform import ConvertToDataflow
+from ..common import PARAMS
+from . import converters, shape_values
+from .context import Context
+from .dtypes import dtype_name, extents_of
+from .functions import body_of, defaults, schema_of
+from .registry import Branches, Refused, call_converter, find_converter
+from .tensors import array_of
+
+_ADVICE = (
+    "What to do: export the model with operators that can be imported (another opset_version, or without the layers "
+    "named here), or rewrite these nodes, for instance with onnxscript or onnx.compose, before the import."
+)
+OLDEST_OPSET = 7
+
+MISSING = object()
+"""Stands for the outputs of nodes that could not be imported."""
+
+
+def from_onnx(
+    model: Any,
+    shape_dict: Mapping[str, Sequence[Any]] | None = None,
+    dtype_dict: str | Mapping[str, str] | None = "float32",
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> IRModule:
+    """A module whose function `main` computes what an ONNX model does.
+
+    `model` is an `onnx.ModelProto`, or the path of a file, next to which tensors may lie that it refers to. Parameters of
+    `main` are the model's inputs, the result is its output, or a tuple of several. Inputs have the shapes of
+    `shape_dict` (by name; integers, names, or symbolic variables), else those that the model says; a dimension with a
+    name is a symbolic variable. `dtype_dict` gives dtypes of inputs by name; a text is that of inputs which the model
+    gives none. `opset` is taken in place of the model's own.
+    Weights become constants; with `keep_params_in_input` they become parameters after the inputs (the function's
+    attribute `num_input` is the number of inputs), and their values its attribute "params", which
+    `relax.frontend.detach_params` takes off. What shapes depend on stays constant.
+    With `sanitize_input_names`, names of parameters are identifiers.
+
+    Raises `UnsupportedError`, which names all nodes that cannot be imported, and `InvalidValue` for a damaged model.
+    """
+    model, folder = _read(model)
+    for dataflow in (True, False):
+        importer = Importer(model, folder, shape_dict or {}, dtype_dict, opset)
+        try:
+            return importer.run(keep_params_in_input, sanitize_input_names, dataflow)
+        except Branches:
+            continue
+    raise InternalError("conditions may stand outside of dataflow blocks")
+
+
+def _read(model: Any) -> tuple[Any, Path | None]:
+    """A model, checked, and the folder that its path was in."""
+    try:
+        import onnx
+    except ImportError:
+        raise UnsupportedError("importing an ONNX model needs the package onnx: pip install 'oneir[onnx]'") from None
+    folder = None
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        if not path.is_file():
+            raise InvalidValue(f"there is no file {path}")
+        try:
+            folder, model = path.parent, onnx.load(path, load_external_data=False)
+        except Exception as error:  # Protocol buffers raise errors of their own, of several kinds.
+            raise InvalidValue(f"{path} is no ONNX model, or it is cut short: {error}") from None
+    if not isinstance(model, onnx.ModelProto):
+        raise TypeMismatch(f"expected an onnx.ModelProto or the path of a model, found {type(model).__name__}")
+    _check(model)
+    return model, folder
+
+
+def _check(model: Any) -> None:
+    """Refuses a model that is not what ONNX calls valid."""
+    import onnx
+
+    # Weights are most of a model, and are checked when they are read.
+    light = onnx.ModelProto()
+    light.CopyFrom(model) if model.ByteSize() < 1 << 20 else _copy_without_weights(model, light)
+    try:
+        onnx.checker.check_model(light)
+    except onnx.checker.ValidationError as error:
+        text = str(error)
+        # Operators of other domains are refused node by node, which says more.
+        if "No opset import for domain" not in text and "stored externally" not in text and "external" not in text:
+            raise InvalidValue(f"the model is not valid ONNX: {text}") from None
+
+
+def _copy_without_weights(model: Any, light: Any) -> None:
+    import onnx
+
+    light.ir_version = model.ir_version
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name
+    light.graph.node.extend(model.graph.node)
+    light.graph.output.extend(model.graph.output)
+    light.graph.input.extend(model.graph.input)
+    given = {i.name for i in model.graph.input}
+    for weight in model.graph.initializer:
+        if weight.name not in given:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that cannot be imported, and why."""
+
+    node: str
+    operator: str
+    reason: str
+
+
+Scope = MutableMapping[str, Any]
+
+
+class Importer(Context):
+    """Imports one model."""
+
+    def __init__(
+        self,
+        model: Any,
+        folder: Path | None,
+        shapes: Mapping[str, Sequence[Any]],
+        dtypes: str | Mapping[str, str] | None,
+        opset: int | None,
+    ):
+        super().__init__()
+        self.model, self.folder, self.shapes = model, folder, shapes
+        self.dtypes: Mapping[str, str] = dtypes if isinstance(dtypes, Mapping) else {}
+        self.default_dtype = dtypes if isinstance(dtypes, str) else "float32"
+        self.opsets = _opsets(model.opset_import)
+        if opset is not None:
+            self.opsets[""] = opset
+        self.functions = {(_domain(f.domain), f.name): f for f in model.functions}
+        self.arguments: Mapping[str, Any] = {}
+        """The attributes of the call whose function's body is imported, by name."""
+        self.path: tuple[str, ...] = ()
+        self.refused: list[Refusal] = []
+        self.scope: Scope = {}
+        self.declared: dict[str, Any] = {}
+
+    def run(self, keep_params: bool, sanitize: bool, dataflow: bool) -> IRModule:
+        """The module; without conditions that stay in the program, `main` can be one dataflow block."""
+        self.check_opsets()
+        graph = self.model.graph
+        inputs, weights = self.read_inputs(graph, sanitize), self.read_weights(graph, keep_params, sanitize)
+        if not self.shapes:
+            # What a model says of values holds for the shapes that it says its inputs have.
+            self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
+        with self.builder.function("main", [*inputs, *weights], {"num_input": len(inputs)}):
+            self.builder.switch_block(dataflow)
+            self.run_nodes(graph.node)
+            self.report()
+            outputs = [self.output(value.name) for value in graph.output]
+            if not outputs:
+                raise InvalidValue("the model has no outputs")
+            result = outputs[0] if len(outputs) == 1 else Tuple(outputs)
+            if dataflow:
+                result = self.builder.emit_output(result)
+                self.builder.switch_block(False)
+            self.builder.emit_func_output(result)
+        return self.finished(weights, dataflow)
+
+    def finished(self, weights: list[Var], dataflow: bool) -> IRModule:
+        """The module, without what only shapes were made of, and with the weights that are parameters."""
+        from ...analysis import remove_all_unused
+
+        mod = self.builder.finalize()
+        gvar = mod.get_global_var("main")
+        func: Any = mod[gvar]
+        constants = {v: wrap_array(self.parameters[v]) for v in weights if v in self.used_as_constants}
+        func = remove_all_unused(func.bind_params(constants))
+        kept = [v for v in weights if v not in constants]
+        if kept:
+            func = func.with_attr(PARAMS, [wrap_array(self.parameters[v]) for v in kept])
+        mod = mod.replace(functions={**mod.functions, gvar: func})
+        return mod if dataflow else ConvertToDataflow()(mod)
+
+    # -- inputs and weights --
+
+    def check_opsets(self) -> None:
+        """Refuses versions that are older or newer than what is known."""
+        import onnx
+
+        newest, opset = onnx.defs.onnx_opset_version(), self.opsets.get("")
+        if opset is not None and not OLDEST_OPSET <= opset <= newest:
+            raise UnsupportedError(
+                f"the model is of opset {opset}; opsets {OLDEST_OPSET} to {newest} can be imported (onnx "
+                f"{onnx.__version__} is installed). What to do: onnx.version_converter.convert_version(model, {newest}), "
+                "or a newer version of the package onnx"
+            )
+
+    def read_inputs(self, graph: Any, sanitize: bool) -> list[Var]:
+        """The inputs as parameters; an initializer of the same name is a default that is not used up."""
+        stored = {w.name for w in graph.initializer}
+        given = [value for value in graph.input if value.name not in stored]
+        unknown = set(self.shapes) - {value.name for value in graph.input}
+        if unknown:
+            raise InvalidValue(
+                f"shape_dict has {', '.join(sorted(unknown))}; the inputs of the model are "
+                f"{', '.join(v.name for v in given) or 'none'}"
+            )
+        inputs = [self.read_input(value, sanitize) for value in given]
+        self.report()
+        return inputs
+
+    def read_input(self, value: Any, sanitize: bool) -> Var:
+        kind = value.type.WhichOneof("value")
+        info = TensorStructInfo((), "float32")
+        if kind not in ("tensor_type", None):
+            self.refuse(value.name, "input", f"it is no tensor but a {kind.removesuffix('_type')}")
+        else:
+            try:
+                info = self.input_info(value)
+            except OneIRError as error:
+                self.refuse(value.name, "input", str(error))
+        var = Var(self.parameter_name(value.name, "input_", sanitize), info)
+        self.scope[value.name] = var
+        return var
+
+    def input_info(self, value: Any) -> TensorStructInfo:
+        """Shape and dtype of an input."""
+        tensor_type = value.type.tensor_type
+        dtype = self.dtypes.get(value.name)
+        if dtype is None:
+            dtype = dtype_name(tensor_type.elem_type) if tensor_type.elem_type else self.default_dtype
+        if value.name in self.shapes:
+            told = self.shapes[value.name]
+            extents = [self.symbols.named(e) if isinstance(e, str) else e for e in told]
+            return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
+        extents = extents_of(tensor_type, self.symbols)
+        if extents is None:
+            raise InvalidValue(
+                f"the model does not say how many dimensions the input `{value.name}` has; give it a shape: "
+                f'shape_dict={{"{value.name}": (1, ...)}}'
+            )
+        return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
+
+    def read_weights(self, graph: Any, keep: bool, sanitize: bool) -> list[Var]:
+        """The initializers: constants, or parameters."""
+        weights: list[Var] = []
+        for tensor in graph.initializer:
+            try:
+                array = array_of(tensor, self.folder)
+            except UnsupportedError as error:
+                self.refuse(tensor.name, "initializer", str(error))
+                self.scope[tensor.name] = MISSING
+                continue
+            if not keep:
+                self.scope[tensor.name] = self.constant(array)
+                continue
+            # Exporters put a prefix before the names of weights.
+            name = self.parameter_name(tensor.name.removeprefix("onnx::"), "param_", sanitize)
+            var = Var(name, TensorStructInfo(array.shape, dtype_name(tensor.data_type)))
+            self.parameters[var] = array
+            self.scope[tensor.name] = var
+            weights.append(var)
+        for tensor in graph.sparse_initializer:
+            self.refuse(tensor.values.name, "initializer", "it is sparse; store it densely")
+            self.scope[tensor.values.name] = MISSING
+        return weights
+
+    def parameter_name(self, name: str, prefix: str, sanitize: bool) -> str:
+        """The name of a parameter, different from all others."""
+        if sanitize:
+            name = re.sub(r"\W", "_", name)
+            if not name[:1].isalpha():
+                name = prefix + name
+        return self.builder.get_unique_name(name)
+
+    # -- nodes --
+
+    def run_nodes(self, nodes: Sequence[Any]) -> None:
+        """Imports nodes in their order, which ONNX says is one in which values are there before they are used."""
+        for node in nodes:
+            self.convert(node)
+
+    def convert(self, node: Any) -> None:
+        """Imports a node: its outputs get their values, or stand for what is missing."""
+        outputs = [name for name in node.output if name]
+        try:
+            inputs = [self.value(name) for name in node.input]
+            if any(x is MISSING for x in inputs) or self.captures_missing(node):
+                self.scope.update(dict.fromkeys(outputs, MISSING))
+                return
+            before = len(self.refused)
+            results = self.results(node, inputs)
+            if len(self.refused) > before:
+                self.scope.update(dict.fromkeys(outputs, MISSING))
+                return
+            for name, value in zip(node.output, results, strict=False):
+                if name:
+                    self.scope[name] = self.settled(value, self.declared.get(name) if not self.path else None)
+            absent = [name for name in outputs if name not in self.scope]
+            if absent:
+                raise Refused(f"the importer does not compute the output {', '.join(absent)}")
+        except (Refused, OneIRError) as error:
+            self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), str(error))
+            self.scope.update(dict.fromkeys(outputs, MISSING))
+
+    def value(self, name: str) -> Any:
+        """The value of an input; None where it is left out."""
+        if not name:
+            return None
+        if name not in self.scope:
+            raise Refused(f"the input `{name}` is computed by nothing before this node")
+        return self.scope[name]
+
+    def captures_missing(self, node: Any) -> bool:
+        """Whether a subgraph of a node uses what could not be imported."""
+        graphs = [a.g for a in node.attribute if a.HasField("g")]
+        used = {name for graph in graphs for inner in _all_nodes(graph) for name in inner.input}
+        return any(self.scope.get(name) is MISSING for name in used)
+
+    def results(self, node: Any, inputs: list[Any]) -> Sequence[Any]:
+        """The values of a node's outputs."""
+        domain = _domain(node.domain)
+        if (domain, node.op_type) in self.functions:
+            return self.call(node, self.functions[domain, node.op_type], inputs, {})
+        opset = self.opsets.get(domain, 1)
+        function = find_converter(domain, node.op_type, opset)
+        schema = schema_of(node, opset)
+        if function is None:
+            body = None if schema is None else body_of(schema, node, opset, inputs)
+            if body is None:
+                raise Refused(f"the importer has no converter for this operator in opset {opset}")
+            return self.call(node, body, inputs, {a.name: a for a in defaults(schema, node)})
+        attributes = {a.name: self.attribute(a) for a in node.attribute if self.is_given(a)}
+        found = shape_values.evaluated(self, node.op_type, inputs, attributes) if not domain else None
+        if found is not None:
+            return found
+        # Inputs that are left out at the end are not there at all.
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        outer, self.opset, self.num_outputs = self.opset, opset, sum(1 for name in node.output if name)
+        try:
+            result = call_converter(function, self, inputs, attributes)
+        finally:
+            self.opset = outer
+        return result if isinstance(result, tuple) else (result,)
+
+    def operator(self, node: Any) -> str:
+        """The operator of a node, with domain and opset."""
+        domain = _domain(node.domain)
+        return f"{node.op_type} of {domain or 'ai.onnx'} {self.opsets.get(domain, '?')}"
+
+    def is_given(self, attribute: Any) -> bool:
+        """Whether an attribute has a value: one that refers to the function's own may have none."""
+        return not attribute.ref_attr_name or attribute.ref_attr_name in self.arguments
+
+    def attribute(self, attribute: Any) -> Any:
+        """The value of an attribute: numbers, texts, lists of them, arrays, and graphs as they are."""
+        import onnx
+
+        if attribute.ref_attr_name:
+            attribute = self.arguments[attribute.ref_attr_name]
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            return value.decode()
+        if isinstance(value, onnx.TensorProto):
+            return array_of(value, self.folder)
+        if isinstance(value, (str, int, float, onnx.GraphProto)):
+            return value
+        if hasattr(value, "DESCRIPTOR"):
+            raise Refused(f"the attribute `{attribute.name}` is a {type(value).__name__}")
+        return [v.decode() if isinstance(v, bytes) else v for v in value]
+
+    # -- functions and subgraphs --
+
+    def call(self, node: Any, body: Any, inputs: Sequence[Any], more: Mapping[str, Any]) -> Sequence[Any]:
+        """Imports the body of a function in place of its call."""
+        if len(self.path) > 32:
+            raise Refused("functions call each other more than 32 deep")
+        arguments = {a.name: self.resolved(a) for a in node.attribute if self.is_given(a)}
+        known = {a.name: a for a in getattr(body, "attribute_proto", ())}
+        outer = self.scope, self.opsets, self.arguments, self.path
+        given = list(inputs) + [None] * (len(body.input) - len(inputs))
+        self.scope = {name: x for name, x in zip(body.input, given, strict=False) if name}
+        self.opsets = {**self.opsets, **_opsets(body.opset_import)}
+        self.arguments = {**known, **more, **arguments}
+        self.path = (*self.path, f"the body of {node.op_type} `{node.name or node.output[0]}`")
+        try:
+            self.run_nodes(body.node)
+            return [self.scope.get(name, MISSING) for name in body.output]
+        finally:
+            self.scope, self.opsets, self.arguments, self.path = outer
+
+    def resolved(self, attribute: Any) -> Any:
+        """An attribute, or the one of the function around that it refers to, under its own name."""
+        return self.arguments[attribute.ref_attr_name] if attribute.ref_attr_name else attribute
+
+    def subgraph(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+        """Imports a subgraph in place; it sees the values of the graph around it."""
+        outer = self.scope, self.path
+        self.scope, self.path = ChainMap({}, self.scope), (*self.path, f"the subgraph `{graph.name}`")
+        try:
+            for tensor in graph.initializer:
+                self.scope[tensor.name] = self.constant(array_of(tensor, self.folder))
+            for value, x in zip(graph.input, inputs, strict=True):
+                self.scope[value.name] = x
+            before = len(self.refused)
+            self.run_nodes(graph.node)
+            if len(self.refused) > before:
+                return [MISSING] * len(graph.output)
+            return [self.value(value.name) for value in graph.output]
+        finally:
+            self.scope, self.path = outer
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """What is found out about values in a branch holds in it only."""
+        known = self.known
+        self.known = dict(known)
+        try:
+            yield
+        finally:
+            self.known = known
+
+    # -- what is declared --
+
+    def settled(self, value: Any, declared: Any) -> Any:
+        """A value with a shape: where it is not known, what the model declares, or symbolic variables for it."""
+        if not isinstance(value, Expr) or isinstance(value, Constant):
+            return value
+        if value.struct_info_ is None:
+            value = self.emit(value)
+        info = value.struct_info
+        if not isinstance(info, TensorStructInfo):
+            return value
+        told = None
+        if declared is not None and declared.HasField("tensor_type"):
+            told = extents_of(declared.tensor_type, self.symbols)
+        if info.extents is not None and all(isinstance(e, IntImm) for e in info.extents):
+            return value
+        if info.ndim == -1 and told is None:
+            raise Refused("how many dimensions the result has is known only when the model runs")
+        count = len(told or ()) if info.ndim == -1 else info.ndim
+        if told is None or len(told) != count:
+            told = [None] * count
+        found = list(info.extents) if info.extents is not None else [None] * count
+        # Of what the model declares, only numbers say more than what is known.
+        extents = [t if isinstance(t, int) else f for t, f in zip(told, found, strict=True)]
+        extents = [self.symbols.fresh_extent() if e is None else e for e in extents]
+        if info.extents is not None and all(a is b for a, b in zip(extents, found, strict=True)):
+            return value
+        if info.extents is not None and all(map(self.same, extents, found)):
+            return value
+        cast = self.builder.match_cast(value, TensorStructInfo(extents, info.dtype))
+        if value in self.known:
+            self.known[cast] = self.known[value]
+        return cast
+
+    def output(self, name: str) -> Expr:
+        """The value of an output of the model."""
+        value = self.value(name)
+        if isinstance(value, list):
+            return Tuple([self.tensor_of(v) for v in value])
+        return self.tensor_of(value)
+
+    def tensor_of(self, value: Any) -> Expr:
+        if not isinstance(value, Expr):
+            raise UnsupportedError(
+                "an output of the model is no tensor; an optional value that is empty cannot be given"
+            )
+        return value
+
+    # -- what cannot be imported --
+
+    def refuse(self, name: str, operator: str, reason: str) -> None:
+        """Remembers that a node cannot be imported."""
+        self.refused.append(Refusal(" in ".join([f"`{name}`", *reversed(self.path)]), operator, reason))
+
+    def report(self) -> None:
+        """Raises an error that lists all nodes that cannot be imported, if there are any."""
+        if not self.refused:
+            return
+        count = len(self.refused)
+        lines = [f"{count} {'part' if count == 1 else 'parts'} of the model cannot be imported:"]
+        lines += [f"  {r.node}, {r.operator}\n    {r.reason}" for r in self.refused]
+        raise UnsupportedError("\n".join([*lines, _ADVICE]))
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _opsets(imports: Any) -> dict[str, int]:
+    return {_domain(o.domain): o.version for o in imports}
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of its subgraphs."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g)
