@@ -9,6 +9,7 @@ from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .compute_prim_value import ComputePrimValue
+from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
 from .decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
@@ -17,7 +18,9 @@ from .expand_tuple_arguments import ExpandTupleArguments
 from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fold_padding import FoldPadding
+from .fuse_attention import FuseAttention
 from .fuse_ops import FuseOps
+from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from .fuse_tir import FuseTIR
 from .fuse_transpose_matmul import FuseTransposeMatmul
 from .inline_functions import InlinePrivateFunctions
@@ -30,6 +33,7 @@ from .legalize_ops import LegalizeOps
 from .lift_transform_params import LiftTransformParams
 from .lower_alloc_tensor import LowerAllocTensor
 from .lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
+from .merge_composite_functions import MergeCompositeFunctions
 from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass

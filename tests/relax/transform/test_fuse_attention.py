@@ -1,0 +1,198 @@
+"""FuseAttention: which products around a softmax become one operator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oneir import relax
+from oneir.relax.transform import FuseAttention
+from oneir.script import ir as I
+from oneir.script import relax as R
+from oneir.testing import interpret
+from oneir.testing.check_pass import check_pass
+
+
+def test_transpositions_meet_those_of_the_model() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            q: R.Tensor(("n", 5, 2, 4), "float32"),
+            k: R.Tensor(("n", 6, 2, 4), "float32"),
+            v: R.Tensor(("n", 6, 2, 3), "float32"),
+            bias: R.Tensor((5, 6), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.permute_dims(q, [0, 2, 1, 3])
+                lv1 = R.permute_dims(k, [0, 2, 1, -1])
+                lv2 = R.permute_dims(v, [0, 2, 1, 3])
+                lv3 = R.permute_dims(lv1, [0, 1, 3, 2])
+                lv4 = R.matmul(lv, lv3)
+                lv5 = R.divide(lv4, R.const(2.0, "float32"))
+                lv6 = R.multiply(R.const(0.5, "float32"), lv5)
+                lv7 = R.add(bias, lv6)
+                lv8 = R.nn.softmax(lv7, axis=-1)
+                lv9 = R.matmul(lv8, lv2)
+                gv = R.permute_dims(lv9, [0, 2, 1, 3])
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            q: R.Tensor(("n", 5, 2, 4), "float32"),
+            k: R.Tensor(("n", 6, 2, 4), "float32"),
+            v: R.Tensor(("n", 6, 2, 3), "float32"),
+            bias: R.Tensor((5, 6), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.expand_dims(bias, [0, 1])
+                lv1 = R.nn.attention(q, k, v, lv, scale=0.25)
+                gv = lv1
+                R.output(gv)
+            return gv
+
+    check_pass(FuseAttention(), Before, Expected)
+
+
+def test_products_of_three_dimensions_are_one_head_each() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            q: R.Tensor((2, 5, 4), "float32"),
+            k: R.Tensor((2, 4, "m"), "float32"),
+            v: R.Tensor((2, "m", 3), "float32"),
+            seen: R.Tensor((2, 1, "m"), "bool"),
+        ):
+            with R.dataflow():
+                lv = R.matmul(q, k)
+                lv1 = R.where(seen, lv, R.const(float("-inf"), "float32"))
+                lv2 = R.nn.softmax(lv1, axis=2)
+                gv = R.matmul(lv2, v)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            q: R.Tensor((2, 5, 4), "float32"),
+            k: R.Tensor((2, 4, "m"), "float32"),
+            v: R.Tensor((2, "m", 3), "float32"),
+            seen: R.Tensor((2, 1, "m"), "bool"),
+        ):
+            with R.dataflow():
+                lv = R.where(seen, R.const(0.0, "float32"), R.const(float("-inf"), "float32"))
+                lv1 = R.expand_dims(q, [2])
+                lv2 = R.permute_dims(k, [0, 2, 1])
+                lv3 = R.expand_dims(lv2, [2])
+                lv4 = R.expand_dims(v, [2])
+                lv5 = R.expand_dims(lv, [1])
+                lv6 = R.nn.attention(lv1, lv3, lv4, lv5, scale=1.0)
+                gv = R.squeeze(lv6, [2])
+                R.output(gv)
+            return gv
+
+    # Rows of which nothing is seen are nan, in both programs; random conditions would have some.
+    after = check_pass(FuseAttention(), Before, Expected, numbers=False)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal(s).astype("float32") for s in ((2, 5, 4), (2, 4, 6), (2, 6, 3)))
+    seen = rng.random((2, 1, 6)) < 0.5
+    seen[:, :, 0] = True
+    scores = np.where(seen, q.astype("float64") @ k, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights / weights.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(interpret(after, q, k, v, seen), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sums_and_masks_are_applied_in_the_order_of_the_program() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            q: R.Tensor((1, 2, 3, 4), "float32"),
+            k: R.Tensor((1, 2, 4, 3), "float32"),
+            position: R.Tensor((2, 3, 3), "float32"),
+            hidden: R.Tensor((3, 1), "bool"),
+            more: R.Tensor((1, 1, 1, 3), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.matmul(q, k)
+                lv1 = R.add(lv, position)
+                lv2 = R.where(hidden, R.const(float("-inf"), "float32"), lv1)
+                lv3 = R.add(lv2, more)
+                lv4 = R.nn.softmax(lv3, axis=-1)
+                gv = R.matmul(lv4, q)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            q: R.Tensor((1, 2, 3, 4), "float32"),
+            k: R.Tensor((1, 2, 4, 3), "float32"),
+            position: R.Tensor((2, 3, 3), "float32"),
+            hidden: R.Tensor((3, 1), "bool"),
+            more: R.Tensor((1, 1, 1, 3), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.where(hidden, R.const(float("-inf"), "float32"), position)
+                lv1 = R.add(lv, more)
+                lv2 = R.permute_dims(q, [0, 2, 1, 3])
+                lv3 = R.permute_dims(k, [0, 3, 1, 2])
+                lv4 = R.permute_dims(q, [0, 2, 1, 3])
+                lv5 = R.nn.attention(lv2, lv3, lv4, lv1, scale=1.0)
+                gv = R.permute_dims(lv5, [0, 2, 1, 3])
+                R.output(gv)
+            return gv
+
+    check_pass(FuseAttention(), Before, Expected, numbers=False)
+
+
+def _left_alone(build) -> None:
+    x = relax.Var("x", R.Tensor((1, 2, 3, 4), "float32"))
+    y = relax.Var("y", R.Tensor((1, 2, 4, 3), "float32"))
+    b = relax.Var("b", R.Tensor((5, 2, 3, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, y, b]):
+        with builder.dataflow():
+            result = builder.emit_output(build(builder, x, y, b))
+        builder.emit_func_output(result)
+    mod = builder.get()
+    assert FuseAttention()(mod) is mod
+
+
+def test_scores_that_are_used_elsewhere_stay() -> None:
+    def build(builder, x, y, b):
+        weights = builder.emit(R.nn.softmax(builder.emit(R.matmul(x, y))))
+        return relax.Tuple([builder.emit(R.matmul(weights, x)), weights])
+
+    _left_alone(build)
+
+
+def test_a_bias_with_more_batches_stays() -> None:
+    def build(builder, x, y, b):
+        scores = builder.emit(R.add(builder.emit(R.matmul(x, y)), b))
+        return R.matmul(builder.emit(R.nn.softmax(scores)), x)
+
+    _left_alone(build)
+
+
+def test_another_axis_and_scales_that_are_no_constants_stay() -> None:
+    def other_axis(builder, x, y, b):
+        return R.matmul(builder.emit(R.nn.softmax(builder.emit(R.matmul(x, y)), axis=2)), x)
+
+    def scaled_after_the_sum(builder, x, y, b):
+        scores = builder.emit(R.add(builder.emit(R.matmul(x, y)), R.const(np.ones((1, 3), "float32"))))
+        scores = builder.emit(R.multiply(scores, R.const(0.5, "float32")))
+        return R.matmul(builder.emit(R.nn.softmax(scores)), x)
+
+    def divided_by(builder, x, y, b):
+        scores = builder.emit(R.divide(R.const(0.5, "float32"), builder.emit(R.matmul(x, y))))
+        return R.matmul(builder.emit(R.nn.softmax(scores)), x)
+
+    for build in (other_axis, scaled_after_the_sum, divided_by):
+        _left_alone(build)
