@@ -10,7 +10,7 @@ function.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
@@ -18,9 +18,6 @@ from ...ir.op import Op
 from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, register_config_option
 from ...tir.function import PrimFunc
 from ..analysis.fusion_graph import FusionGraph, FusionNode
-from ..analysis.struct_info import definable_tir_vars_in_struct_info, tir_vars_in_struct_info
-from ..block_builder import BlockBuilder
-from ..copy_function import copy_with_new_vars
 from ..expr import (
     Binding,
     BindingBlock,
@@ -30,7 +27,6 @@ from ..expr import (
     DataflowVar,
     Expr,
     Function,
-    ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
@@ -38,7 +34,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from ..op.registry import OpPattern
-from ..struct_info import ShapeStructInfo
+from .binding_groups import BindingGroup, GroupFuser
 
 register_config_option("relax.FuseOps.max_depth", int)
 
@@ -84,40 +80,28 @@ def leaves(expr: Expr) -> list[Expr]:
     return []
 
 
-class _Fuser(PyExprMutator):
+class _Fuser(GroupFuser):
     def __init__(self, mod: IRModule, max_depth: int):
         super().__init__(mod)
-        self.mod, self.max_depth = mod, max_depth
+        self.max_depth = max_depth
 
     def visit_function_(self, op: Function) -> Expr:
         return op if op.attrs.get("Primitive") else super().visit_function_(op)
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
         bindings = without_aliases(block)
-        groups = self.groups(bindings)
-        if not groups:
-            return super().visit_dataflow_block_(block)
-        self.builder_.begin_dataflow_block()
-        for binding in bindings:
-            group = groups.get(binding.var)
-            if group is None:
-                self.visit_binding(binding)
-            elif binding is group.bindings[-1]:
-                self.emit_group(group, binding)
-        return self.builder_.end_block()
+        groups = self.groups_of(bindings)
+        return self.fused(bindings, groups) if groups else super().visit_dataflow_block_(block)
 
-    def groups(self, bindings: list[Binding]) -> dict[Var, _Group]:
-        """The group of each binding that is fused with others."""
+    def groups_of(self, bindings: Sequence[Binding]) -> dict[Var, BindingGroup]:
         graph, nodes = FusionGraph(), {}
         for binding in bindings:
             nodes[binding.var] = self.add_node(graph, binding, nodes)
         graph.partition(self.max_depth)
-        groups: dict[int, _Group] = {}
-        for binding in bindings:
-            root = nodes[binding.var].root()
-            if root.size > 1:
-                groups.setdefault(root.index, _Group()).bindings.append(binding)
-        return {b.var: group for group in groups.values() if group.calls for b in group.bindings}
+        roots = {var: node.root() for var, node in nodes.items()}
+        called = {roots[b.var].index for b in bindings if isinstance(b.value, Call)}
+        groups = {index: BindingGroup() for index in called}
+        return {var: groups[root.index] for var, root in roots.items() if root.size > 1 and root.index in called}
 
     def add_node(self, graph: FusionGraph, binding: Binding, nodes: dict[Var, FusionNode]) -> FusionNode:
         value = binding.value if isinstance(binding, VarBinding) else None
@@ -133,13 +117,6 @@ class _Fuser(PyExprMutator):
             if isinstance(leaf, Var) and leaf in nodes:
                 nodes[leaf].uses.append((node, pattern))
         return node
-
-    def emit_group(self, group: _Group, last: Binding) -> None:
-        func, arguments = group.function()
-        var = self.builder_.add_func(func, group.name(self.mod))
-        call = Call(var, [self.visit_expr(a) for a in arguments])
-        output = isinstance(last.var, DataflowVar)
-        self.set_var_remap(last.var, self.builder_.emit(call) if output else self.builder_.emit_output(call))
 
 
 def without_aliases(block: DataflowBlock) -> list[Binding]:
@@ -167,98 +144,3 @@ def without_aliases(block: DataflowBlock) -> list[Binding]:
         changed = value is not binding.value or var is not binding.var
         result.append(binding.replace(var=var, value=value) if changed else binding)
     return result
-
-
-class _Group:
-    """Bindings that become one function."""
-
-    def __init__(self) -> None:
-        self.bindings: list[Any] = []
-
-    @property
-    def calls(self) -> list[Call]:
-        return [b.value for b in self.bindings if isinstance(b.value, Call)]
-
-    def name(self, mod: IRModule) -> str:
-        """`fused` and the names of the functions that are called."""
-        return "_".join(["fused", *(getattr(call.args[0], "name_hint", "op") for call in self.calls)])
-
-    def function(self) -> tuple[Function, list[Expr]]:
-        """The function, whose parameters are what the group uses from outside, and what these are here.
-
-        Of a tuple from outside, the fields that the group takes are parameters.
-        """
-        inner: dict[Any, Var] = {}
-        arguments: list[Expr] = []
-        params: list[Var] = []
-        body: list[Any] = []
-        constants = 0
-        own = {b.var for b in self.bindings}
-
-        def parameter(key: Any, name: str, argument: Expr) -> Var:
-            if key not in inner:
-                inner[key] = Var(name, argument.struct_info)
-                params.append(inner[key])
-                arguments.append(argument)
-            return inner[key]
-
-        for binding in self.bindings:
-            value = binding.value
-            if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Var) and value.tuple_value not in own:
-                source, index = value.tuple_value, value.index
-                inner[binding.var] = parameter((source, index), f"{source.name}_{index}", value)
-                continue
-            body.append(binding)
-            for leaf in leaves(value):
-                if leaf in own or leaf in inner:
-                    continue
-                parameter(leaf, leaf.name if isinstance(leaf, Var) else f"param_{constants}", leaf)
-                constants += not isinstance(leaf, Var)
-        symbolic = self.free_symbolic_variables(params)
-        if symbolic:
-            params.append(Var("tir_vars", ShapeStructInfo(symbolic)))
-            arguments.append(ShapeExpr(symbolic))
-        builder = BlockBuilder()
-        with builder.function("fused", params, {"Primitive": True}, private=True):
-            with builder.dataflow():
-                rename = _Inside(inner)
-                for binding in body[:-1]:
-                    value = rename.visit_expr(binding.value)
-                    rename.variables[binding.var] = self._bind(builder, binding, value)
-                output = builder.emit_output(rename.visit_expr(body[-1].value))
-            builder.emit_func_output(output)
-        # Symbolic variables are a function's own.
-        return copy_with_new_vars(builder.get()["fused"]), arguments
-
-    def _bind(self, builder: BlockBuilder, binding: VarBinding, value: Expr) -> Var:
-        var = DataflowVar(binding.var.name, binding.var.struct_info)
-        builder.emit_normalized(VarBinding(var, builder.normalize(value), binding.span))
-        return var
-
-    def free_symbolic_variables(self, params: list[Var]) -> list[Any]:
-        """Symbolic variables that the group uses and no parameter's shape gives."""
-        known = {v for p in params for v in definable_tir_vars_in_struct_info(p.struct_info)}
-        used: dict[Any, None] = {}
-        for binding in self.bindings:
-            for info in getattr(binding.value, "sinfo_args", ()):
-                used.update(dict.fromkeys(tir_vars_in_struct_info(info)))
-            for a in getattr(binding.value, "args", ()):
-                if isinstance(a, ShapeExpr):
-                    used.update(dict.fromkeys(tir_vars_in_struct_info(a.struct_info)))
-        for p in params:
-            used.update(dict.fromkeys(tir_vars_in_struct_info(p.struct_info)))
-        return [v for v in used if v not in known]
-
-
-class _Inside(PyExprMutator):
-    """Expressions of a group as they stand in its function."""
-
-    def __init__(self, variables: dict[Any, Var]):
-        super().__init__()
-        self.variables = variables
-
-    def visit_var_(self, op: Var) -> Expr:
-        return self.variables.get(op, op)
-
-    def visit_constant_(self, op: Constant) -> Expr:
-        return self.variables.get(op, op)
