@@ -10,6 +10,7 @@ import numpy as np
 from ... import topi
 from ..expr import Call
 from . import reference as numerics
+from .infer_layout import broadcast_layouts
 from .inference import broadcast
 from .registry import Operator, OpPattern, operator
 
@@ -30,6 +31,7 @@ def _binary(
     function.__doc__ = doc
     binary = operator(f"relax.{name}", pattern=OpPattern.BROADCAST)(function)
     binary.follow_precision()
+    binary.infer_layout(broadcast_layouts)
     binary.struct_info(broadcast(dtype))
     binary.reference(reference)
     binary.legalize(te_function, inline_scalars=True)

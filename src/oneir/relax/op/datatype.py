@@ -9,6 +9,7 @@ from ...ir.dtype import DataType
 from ..expr import Call, Constant, Expr, const
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
+from .infer_layout import keep_layout
 from .inference import tensor_argument
 from .registry import OpPattern, operator
 
@@ -32,6 +33,7 @@ def astype(x: Expr, dtype: str) -> Call:
 
 
 astype.follow_precision()
+astype.infer_layout(keep_layout)
 astype.struct_info(_in_dtype)
 astype.reference(lambda x, dtype: numerics.converted(x, dtype))
 astype.legalize_as(_legalize_cast)

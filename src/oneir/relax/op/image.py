@@ -14,6 +14,7 @@ from ..expr import Call, Expr, ShapeExpr
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import shape_value
+from .infer_layout import window_layouts
 from .inference import fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
 from .registry import OpPattern, operator
@@ -67,6 +68,7 @@ def resize2d(
 
 
 resize2d.follow_precision()
+resize2d.infer_layout(window_layouts("layout"))
 
 
 @resize2d.struct_info

@@ -16,6 +16,7 @@ from ..expr import Call, Expr, PrimValue, Tuple
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer
 from .base import tensor_to_shape
+from .infer_layout import slice_layout
 from .inference import constant, fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
 from .registry import OpPattern, operator
@@ -127,6 +128,7 @@ def _slice_bounds(call: Call) -> tuple[list[Any] | None, ...]:
 
 
 strided_slice.follow_precision()
+strided_slice.infer_layout(slice_layout)
 
 
 @strided_slice.struct_info

@@ -16,6 +16,15 @@ from ..analysis.struct_info import same_extent
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, integers, shape_value
+from .infer_layout import (
+    concat_layout,
+    expand_layout,
+    move_axes,
+    permute_layout,
+    split_layout,
+    squeeze_layout,
+    stack_layout,
+)
 from .inference import (
     common_dtype,
     common_vdevice,
@@ -219,6 +228,7 @@ def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
 
 
 expand_dims.follow_precision()
+expand_dims.infer_layout(expand_layout)
 
 
 @expand_dims.struct_info
@@ -259,6 +269,7 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
 
 
 squeeze.follow_precision()
+squeeze.infer_layout(squeeze_layout)
 
 
 @squeeze.struct_info
@@ -293,6 +304,7 @@ def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
 
 
 permute_dims.follow_precision()
+permute_dims.infer_layout(permute_layout)
 
 
 @permute_dims.struct_info
@@ -356,6 +368,7 @@ def concat(tensors: Any, axis: int | None = 0) -> Expr:
 
 
 concat.follow_precision()
+concat.infer_layout(concat_layout)
 
 
 @concat.struct_info
@@ -401,6 +414,7 @@ def stack(tensors: Any, axis: int = 0) -> Expr:
 
 
 stack.follow_precision()
+stack.infer_layout(stack_layout)
 
 
 @stack.struct_info
@@ -439,6 +453,7 @@ def split(x: Expr, indices_or_sections: int | list[int], axis: int = 0) -> Expr:
 
 
 split.follow_precision()
+split.infer_layout(split_layout)
 
 
 @split.struct_info
@@ -575,6 +590,7 @@ def flip(data: Expr, axis: int) -> Expr:
 
 
 flip.follow_precision()
+flip.infer_layout(move_axes("axis"))
 
 
 @flip.struct_info

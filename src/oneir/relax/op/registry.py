@@ -64,7 +64,8 @@ class Operator(Generic[P, R]):
     Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
     "FReference", "FGradient", "TOpPattern"; "FDataDependent" where the shape of the result depends on elements, so that
     the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments are not needed;
-    "Commutative" where patterns match the arguments in either order.
+    "FRelaxInferLayout" for other layouts, "TMixedPrecisionPolicy" and "FInferMixedPrecision" for float16; "Commutative"
+    where patterns match the arguments in either order.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
@@ -141,6 +142,11 @@ class Operator(Generic[P, R]):
     def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Registers the gradients with respect to the arguments: `rule(orig_var, orig_call, output_grad, builder)`."""
         self.op.set_attr("FGradient", rule)
+        return rule
+
+    def infer_layout(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Registers what layouts a call takes and gives: a rule of `infer_layout.py`."""
+        self.op.set_attr("FRelaxInferLayout", rule)
         return rule
 
     def compute_in_short_floats(self, rule: Callable[[Call, str], Call]) -> Callable[[Call, str], Call]:

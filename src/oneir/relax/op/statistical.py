@@ -14,6 +14,7 @@ from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import integer
+from .infer_layout import reduce_layout
 from .inference import normalize_axes, normalize_axis, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
 from .registry import Operator, OpPattern, operator
@@ -53,6 +54,7 @@ def _reduction(
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE)(function)
+    made.infer_layout(reduce_layout)
     made.struct_info(_struct_info)
     made.reference(computed)
     made.legalize(te_function, name)

@@ -7,6 +7,7 @@ from typing import Any
 from ... import te, topi
 from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo
+from .infer_layout import same_layouts
 from .inference import common_dtype, common_vdevice, fail, same_extent, tensor_argument
 from .registry import OpPattern, operator
 
@@ -18,6 +19,7 @@ def ewise_fma(x1: Expr, x2: Expr, x3: Expr) -> Call:
 
 
 ewise_fma.follow_precision()
+ewise_fma.infer_layout(same_layouts)
 
 
 @ewise_fma.struct_info

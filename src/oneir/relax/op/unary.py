@@ -14,6 +14,7 @@ from ..expr import Call, Expr
 from ..struct_info import PrimStructInfo, StructInfo
 from . import reference as numerics
 from .arguments import number_value
+from .infer_layout import keep_layout
 from .inference import elementwise, fail, same_as_input
 from .registry import Operator, OpPattern, operator
 
@@ -37,6 +38,7 @@ def _unary(
     function.__doc__ = doc
     unary = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE)(function)
     unary.follow_precision()
+    unary.infer_layout(keep_layout)
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
     # The prefix keeps the loops' function apart from the C library's function of that name.
@@ -98,6 +100,9 @@ isnan = _unary("isnan", "Whether x is NaN.", np.isnan, topi.isnan, dtype="bool")
 def clip(x: Expr, min: Any, max: Any) -> Expr:
     """x limited to [min, max], which are numbers; max where min is larger."""
     return clip.call(x, number_value(min), number_value(max))
+
+
+clip.infer_layout(keep_layout)
 
 
 @clip.struct_info

@@ -267,4 +267,8 @@ def _lambda(p: Printer, index_map: IndexMap) -> str:
 def _index_map(p: Printer, index_map: IndexMap) -> str:
     inverse = index_map.inverse_index_map
     text = f", inverse_index_map={_lambda(p, inverse)}" if inverse is not None else ""
+    indices = index_map.initial_indices
+    # A graph says of which dtype the indices are, so that it parses back; alone, a map is printed for the reader.
+    if p.frame.dialect == "relax" and indices and indices[0].dtype != "int64":
+        text += f', index_dtype="{indices[0].dtype}"'
     return f"{p.tir('index_map')}({_lambda(p, index_map)}{text})"

@@ -16,6 +16,7 @@ from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
+from ..infer_layout import keep_layout, move_axes
 from ..inference import common_dtype, constant, elementwise, fail, normalize_axis, tensor_argument
 from ..registry import Operator, OpPattern, operator
 from ..unary import clip, te_erf
@@ -31,6 +32,7 @@ def relu(data: Expr) -> Call:
 
 
 relu.follow_precision()
+relu.infer_layout(keep_layout)
 relu.struct_info(elementwise())
 relu.reference(lambda data: np.maximum(data, np.zeros((), data.dtype)))
 relu.legalize(topi.nn.relu)
@@ -53,6 +55,7 @@ def _smooth(
     function.__doc__ = doc
     made = operator(f"relax.nn.{name}", pattern=OpPattern.ELEMENTWISE)(function)
     made.follow_precision()
+    made.infer_layout(keep_layout)
     made.struct_info(elementwise(floats_only=True))
     made.reference(numerics.in_float32(reference))
     made.legalize(te_function, name)
@@ -117,6 +120,7 @@ def leakyrelu(data: Expr, alpha: float = 0.01) -> Call:
     return leakyrelu.call(data, alpha=float(alpha))
 
 
+leakyrelu.infer_layout(keep_layout)
 leakyrelu.struct_info(elementwise(floats_only=True))
 leakyrelu.reference(lambda data, alpha: np.where(data > 0, data, data * np.asarray(alpha, data.dtype)))
 leakyrelu.legalize(topi.nn.leaky_relu)
@@ -128,6 +132,7 @@ def softplus(data: Expr, beta: float = 1.0, threshold: float = 20.0) -> Call:
     return softplus.call(data, beta=float(beta), threshold=float(threshold))
 
 
+softplus.infer_layout(keep_layout)
 softplus.struct_info(elementwise(floats_only=True))
 softplus.legalize(topi.nn.softplus)
 
@@ -149,6 +154,9 @@ def check_floats(call: Call, info: TensorStructInfo, what: str = "data") -> None
     """An error unless a tensor is of floats, or its dtype is not known."""
     if info.dtype != VOID and not info.dtype.is_float:
         raise fail(call, f"argument {what} must be a tensor of floats, found dtype {info.dtype}", TypeMismatch)
+
+
+prelu.infer_layout(move_axes("axis"))
 
 
 @prelu.struct_info
@@ -196,6 +204,7 @@ def softmax_of(x: np.ndarray, axis: int) -> np.ndarray:
     return e / e.sum(axis, keepdims=True)
 
 
+softmax.infer_layout(move_axes("axis"))
 softmax.struct_info(_softmax_struct_info)
 softmax.reference(numerics.in_float32(softmax_of))
 softmax.legalize(topi.nn.softmax)
@@ -212,6 +221,7 @@ def _log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
 
 
+log_softmax.infer_layout(move_axes("axis"))
 log_softmax.struct_info(_softmax_struct_info)
 log_softmax.reference(numerics.in_float32(_log_softmax))
 log_softmax.legalize(topi.nn.log_softmax)

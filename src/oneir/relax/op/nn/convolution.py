@@ -16,6 +16,7 @@ from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from .. import reference as numerics
 from ..arguments import integer
+from ..infer_layout import convolve
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
 from ..registry import Operator, OpPattern, operator, with_out_dtype
 from .layout import complete_padding, from_layout, in_layout, per_dimension
@@ -187,6 +188,7 @@ def _conv(dims: int) -> Operator[..., Call]:
     """
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(with_out_dtype)
+    made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout"))
     made.struct_info(_conv_struct_info(spatial))
     made.reference(_conv_reference)
     made.legalize_as(_conv_legalization(name))
@@ -315,6 +317,7 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(with_out_dtype)
+    made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout"))
     made.struct_info(_transpose_struct_info(spatial))
     made.reference(_transpose_reference)
     made.legalize_as(_transpose_legalization(name, te_function, (f"NC{spatial}", f"IO{spatial}")))

@@ -14,6 +14,7 @@ from ...expr import Call, Expr
 from ...struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .. import reference as numerics
 from ..arguments import integer
+from ..infer_layout import initial_of, move_axes
 from ..inference import common_dtype, constant, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
 from ..registry import OpPattern, operator
@@ -90,6 +91,13 @@ def batch_norm(
     )
 
 
+def _batch_norm_outputs(layout: str, call: Call) -> tuple[str, ...]:
+    return layout, initial_of(call.args[3].struct_info), initial_of(call.args[4].struct_info)
+
+
+batch_norm.infer_layout(move_axes("axis", outputs=_batch_norm_outputs))
+
+
 @batch_norm.struct_info
 def _batch_norm_struct_info(call: Call, builder: Any) -> StructInfo:
     names = ("gamma", "beta", "moving_mean", "moving_var")
@@ -157,6 +165,7 @@ def layer_norm(
 
 
 layer_norm.follow_precision()
+layer_norm.infer_layout(move_axes("axes"))
 
 
 @layer_norm.struct_info
@@ -207,6 +216,7 @@ def rms_norm(data: Expr, weight: Expr, axes: int | list[int] = -1, epsilon: floa
 
 
 rms_norm.follow_precision()
+rms_norm.infer_layout(move_axes("axes"))
 
 
 @rms_norm.struct_info
@@ -274,6 +284,7 @@ def group_norm(
 
 
 group_norm.follow_precision()
+group_norm.infer_layout(move_axes("channel_axis", "axes"))
 
 
 @group_norm.struct_info
@@ -352,6 +363,7 @@ def instance_norm(
 
 
 instance_norm.follow_precision()
+instance_norm.infer_layout(move_axes("channel_axis", "axes"))
 instance_norm.struct_info(lambda call, builder: _data_like(_check_channels(call, builder)[0]))
 
 
@@ -395,6 +407,7 @@ def dropout(data: Expr, rate: float = 0.5) -> Call:
 
 
 dropout.follow_precision()
+dropout.infer_layout(move_axes(outputs=lambda layout, call: (layout, layout)))
 
 
 @dropout.struct_info

@@ -16,6 +16,7 @@ from ....tir.data_layout import Layout
 from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
+from ..infer_layout import window_layouts
 from ..inference import fail, tensor_argument
 from ..registry import Operator, OpPattern, operator
 from .layout import complete_padding, from_layout, in_layout, per_dimension
@@ -154,6 +155,7 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     """
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.follow_precision()
+    made.infer_layout(window_layouts("layout", "out_layout"))
     made.struct_info(_pool_struct_info(_SPATIAL[dims]))
     made.reference(_pool_reference(kind))
     made.legalize_as(_pool_legalization(name, kind, dims))
@@ -229,6 +231,7 @@ def _adaptive_pool(dims: int, default_layout: str) -> Operator[..., Call]:
     function.__doc__ = "The means of `output_size` windows that cover the data evenly; of each element unless given."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.follow_precision()
+    made.infer_layout(window_layouts("layout", "out_layout"))
     made.struct_info(_adaptive_struct_info(_SPATIAL[dims]))
     made.reference(_adaptive_reference)
     made.legalize_as(legalize)
