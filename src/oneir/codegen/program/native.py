@@ -393,6 +393,8 @@ class _Translator:
         if self.binding in self.used:
             raise NotNative(f"the runtime function `{call.op.global_symbol}` returns an object")
         name, args = call.op.global_symbol, [self.value(a) for a in call.args]
+        if any(module.implements_function(name) for module in self.mod.get_attr("external_mods", ())):
+            raise NotNative(f"`{name}` is a function of an imported module")
         for value in args:
             if not isinstance(value, (_Tensor, PrimExpr, str)) or isinstance(value, DataType):
                 raise NotNative(f"`{name}` gets an argument that is neither a tensor nor a number nor a text")

@@ -2,6 +2,7 @@
 
 from .allocate_workspace import AllocateWorkspace
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
+from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
@@ -37,15 +38,19 @@ from .merge_composite_functions import MergeCompositeFunctions
 from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
+from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
 from .resolve_outputs import resolve_outputs
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .run_codegen import RunCodegen
 from .split_conv_transpose import SplitConvTranspose
+from .split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from .static_plan_block_memory import StaticPlanBlockMemory
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .topological_sort import TopologicalSort
 from .update_param_struct_info import UpdateParamStructInfo
+from .update_vdevice import UpdateVDevice
 from .vm_shape_lower import VMShapeLower

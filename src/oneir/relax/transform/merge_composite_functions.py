@@ -74,13 +74,12 @@ class _Merger(GroupFuser):
             node = self._place(nodes, node_of, index, compiler, sources)
             node.variables.append(binding.var)
             node_of[binding.var] = node
-            needs = 0
             for source in sources:
                 if source in nodes and source is not node:
-                    needs |= source.bit | source.needs
-            for other in nodes:
-                if other is node or other.needs & node.bit:
-                    other.needs |= needs
+                    node.needs |= source.bit | source.needs
+            for other in nodes if len(node.variables) > 1 else ():
+                if other.needs & node.bit:
+                    other.needs |= node.needs
         groups: dict[Var, BindingGroup] = {}
         for node in nodes:
             if node.compiler is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch
+from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
 from ..module import Module
 from ..object import Object
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
@@ -42,6 +42,21 @@ class NativeFunction(Protocol):
         ...
 
 
+class ImportedModule(Protocol):
+    """What an executable may find functions in besides its kernels: a `Module`, or whatever a compiler of others makes.
+
+    Its functions get tensors and numbers; of a call with results to be written, these come last.
+    """
+
+    def implements_function(self, name: str) -> bool:
+        """Whether there is a function of that name."""
+        ...
+
+    def get_function(self, name: str) -> Callable[..., Any]:
+        """The function of that name."""
+        ...
+
+
 class Executable(Object):
     """A program with its kernels. It has no state of execution: machines have.
 
@@ -59,6 +74,8 @@ class Executable(Object):
         self.program = program
         self.library = library
         self.natives: Mapping[str, NativeFunction] = dict(natives or {})
+        self.imports: list[ImportedModule] = []
+        """Where functions are looked for that are no kernels, before those that are registered."""
         self.version = 0
         """Counts the constants that were replaced."""
         self._lock = threading.Lock()
@@ -80,18 +97,31 @@ class Executable(Object):
         return self
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """The kernel of that name. The functions of the graph are those of a `VirtualMachine`."""
+        """The kernel of that name, or with `query_imports` the function of an imported module.
+
+        The functions of the graph are those of a `VirtualMachine`.
+        """
         if name in self._places:
             raise NotRegistered(
                 f'{name!r} is a function of the graph; call it through a machine: VirtualMachine(ex, cpu())["{name}"]'
             )
+        if query_imports and not self.implements_function(name):
+            for module in self.imports:
+                if module.implements_function(name):
+                    return module.get_function(name)
         if self.library is None:
             raise NotRegistered(f"the executable has no kernel {name!r}; it has none")
         return self.library.get_function(name)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether there is a kernel of that name."""
-        return self.library is not None and name in self.library
+        """Whether there is a kernel of that name, or with `query_imports` a function of an imported module."""
+        if self.library is not None and name in self.library:
+            return True
+        return query_imports and any(module.implements_function(name) for module in self.imports)
+
+    def import_module(self, module: ImportedModule) -> None:
+        """Lets the program call the functions of a module."""
+        self.imports.append(module)
 
     @property
     def vm_functions(self) -> list[str]:
@@ -171,6 +201,11 @@ class Executable(Object):
         """
         from .file import write_executable
 
+        if self.imports:
+            raise UnsupportedError(
+                "the program calls functions of imported modules, which stay in this process: "
+                f"{', '.join(type(module).__name__ for module in self.imports)}; what is written to a file has none"
+            )
         path = Path(file_name)
         library = b"" if self.library is None else self.library.library_bytes(path, fcompile, **kwargs)
         specs = {name: native.spec for name, native in self.natives.items()}

@@ -81,7 +81,7 @@ class VirtualMachine(Object):
 
     def _check_functions_exist(self) -> None:
         for function in self.executable.program.functions:
-            if isinstance(function, PackedFunction) and not self.executable.implements_function(function.name):
+            if isinstance(function, PackedFunction) and not self.executable.implements_function(function.name, True):
                 found = get_global_func(function.name, allow_missing=True)
                 if found is None:
                     raise NotRegistered(
@@ -168,8 +168,8 @@ class VirtualMachine(Object):
         function = self.executable.program.functions[index]
         if isinstance(function, VMFunction):
             return Closure(self, index, function.name)
-        if self.executable.implements_function(function.name):
-            return self.executable.get_function(function.name)
+        if self.executable.implements_function(function.name, query_imports=True):
+            return self.executable.get_function(function.name, query_imports=True)
         return get_global_func(function.name)
 
     def constant(self, index: int) -> Any:
