@@ -22,8 +22,8 @@ def schema_of(node: Any, opset: int) -> Any:
         return None
 
 
-def body_of(schema: Any, node: Any, opset: int, inputs: Sequence[Any]) -> Any:
-    """The function that defines a node's operator; None if the operator is not defined by others."""
+def body_of(schema: Any, node: Any, attributes: Sequence[Any], opset: int, inputs: Sequence[Any]) -> Any:
+    """The function that defines a node's operator, with these attributes; None if no others define it."""
     import onnx
 
     versions = _newest(schema.function_opset_versions, opset)
@@ -34,7 +34,8 @@ def body_of(schema: Any, node: Any, opset: int, inputs: Sequence[Any]) -> Any:
         return None
     complete = onnx.NodeProto()
     complete.CopyFrom(node)
-    complete.attribute.extend(defaults(schema, node))
+    del complete.attribute[:]
+    complete.attribute.extend([*attributes, *defaults(schema, node)])
     types = [_type_of(x).SerializeToString() for x in inputs]
     body = schema.get_context_dependent_function_with_opset_version(versions, complete.SerializeToString(), types)
     return onnx.FunctionProto.FromString(body)
@@ -42,7 +43,7 @@ def body_of(schema: Any, node: Any, opset: int, inputs: Sequence[Any]) -> Any:
 
 def defaults(schema: Any, node: Any) -> list[Any]:
     """The default values of the attributes that a node does not give."""
-    given = {a.name for a in node.attribute}
+    given = {a.name for a in node.attribute if not a.ref_attr_name}
     return [a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.name]
 
 

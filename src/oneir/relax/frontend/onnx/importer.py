@@ -340,7 +340,7 @@ class Importer(Context):
         function = find_converter(domain, node.op_type, opset)
         schema = schema_of(node, opset)
         if function is None:
-            body = None if schema is None else body_of(schema, node, opset, inputs)
+            body = None if schema is None else body_of(schema, node, self.resolved_attributes(node), opset, inputs)
             if body is None:
                 raise Refused(f"the importer has no converter for this operator in opset {opset}")
             return self.call(node, body, inputs, {a.name: a for a in defaults(schema, node)})
@@ -390,7 +390,7 @@ class Importer(Context):
         """Imports the body of a function in place of its call."""
         if len(self.path) > 32:
             raise Refused("functions call each other more than 32 deep")
-        arguments = {a.name: self.resolved(a) for a in node.attribute if self.is_given(a)}
+        arguments = {a.name: a for a in self.resolved_attributes(node)}
         known = {a.name: a for a in getattr(body, "attribute_proto", ())}
         outer = self.scope, self.opsets, self.arguments, self.path
         given = list(inputs) + [None] * (len(body.input) - len(inputs))
@@ -404,9 +404,19 @@ class Importer(Context):
         finally:
             self.scope, self.opsets, self.arguments, self.path = outer
 
-    def resolved(self, attribute: Any) -> Any:
-        """An attribute, or the one of the function around that it refers to, under its own name."""
-        return self.arguments[attribute.ref_attr_name] if attribute.ref_attr_name else attribute
+    def resolved_attributes(self, node: Any) -> list[Any]:
+        """The attributes of a node; those that refer to attributes of the function around have their values."""
+        import onnx
+
+        found = []
+        for attribute in node.attribute:
+            if not self.is_given(attribute):
+                continue
+            own = onnx.AttributeProto()
+            own.CopyFrom(self.arguments[attribute.ref_attr_name] if attribute.ref_attr_name else attribute)
+            own.name = attribute.name
+            found.append(own)
+        return found
 
     def subgraph(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """Imports a subgraph in place; it sees the values of the graph around it."""

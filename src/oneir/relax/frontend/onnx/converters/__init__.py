@@ -1,3 +1,17 @@
 """The converters of ONNX's operators, a family a file."""
 
-from . import creation, elementwise, indexing, reduction, shape
+from . import (
+    convolution,
+    creation,
+    elementwise,
+    image,
+    indexing,
+    linear,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    shape,
+    signal,
+)

@@ -246,16 +246,16 @@ def mean(g: Context, *tensors: Expr) -> Expr:
 @converter("Cast")
 def cast(g: Context, x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up") -> Expr:
     """The elements in another dtype."""
-    return _converted(g, x, dtype_name(to), saturate, round_mode)
+    return converted(g, x, dtype_name(to), saturate)
 
 
 @converter("CastLike")
 def cast_like(g: Context, x: Expr, like: Expr, *, saturate: int = 1, round_mode: str = "up") -> Expr:
     """The elements in the dtype of another tensor."""
-    return _converted(g, x, g.dtype(like), saturate, round_mode)
+    return converted(g, x, g.dtype(like), saturate)
 
 
-def _converted(g: Context, x: Expr, dtype: str, saturate: int, round_mode: str) -> Expr:
+def converted(g: Context, x: Expr, dtype: str, saturate: int) -> Expr:
     old = g.dtype(x)
     if old == dtype:
         return x

@@ -151,15 +151,24 @@ def compress(g: Context, x: Expr, condition: Expr, *, axis: int | None = None) -
 @converter("Unique", since=11)
 def unique(g: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple[Expr, ...]:
     """The elements, or slices, that differ; where they first stand, which one each is, and how often they occur."""
-    if not sorted:
-        raise Refused("unique elements in the order of their first occurrence; sorted=1 is computed")
-    found = g.fields(op.unique(x, True, True, True, True, axis))
-    values, first, inverse, counts = found
-    flat = g.symbols.fresh_extent()
-    inverse = (
-        g.builder.match_cast(inverse, TensorStructInfo([flat], "int64")) if g.info(inverse).ndim == -1 else inverse
+    values, first, inverse, counts = g.fields(op.unique(x, True, True, True, True, axis))
+    count, flat = g.symbols.fresh_extent(), g.symbols.fresh_extent()
+    first, counts = (g.builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
+    inverse = g.builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
+    if sorted:
+        return values, first, inverse, counts
+    # In the order in which they first stand.
+    place = 0 if axis is None else g.axis(axis, g.ndim(x))
+    extents = [count] if axis is None else [*g.shape(x)[:place], count, *g.shape(x)[place + 1 :]]
+    values = g.builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))
+    order = g.emit(op.argsort(first, 0, dtype="int64"))
+    rank = g.emit(op.argsort(order, 0, dtype="int64"))
+    return (
+        g.emit(op.take(values, order, place)),
+        g.emit(op.take(first, order, 0)),
+        g.emit(op.take(rank, inverse, 0)),
+        g.emit(op.take(counts, order, 0)),
     )
-    return values, first, inverse, counts
 
 
 @converter("ArrayFeatureExtractor", domain="ai.onnx.ml")

@@ -9,11 +9,30 @@ import numpy as np
 
 from .... import op
 from ....expr import Expr, const
+from ....struct_info import TensorStructInfo
 from ..context import Context
 from ..dtypes import is_float
 from ..registry import Refused, converter
 
 Reduction = Callable[..., Expr]
+
+
+def _extreme(function: Reduction, neutral: float) -> Reduction:
+    """The largest or smallest elements; infinite where all are, or where there is none.
+
+    Loops start from the largest finite float, not from infinity.
+    """
+
+    def reduced(x: Expr, axes: list[int], keepdims: bool) -> Expr:
+        info = x.struct_info
+        assert isinstance(info, TensorStructInfo)
+        if not is_float(info.dtype):
+            return function(x, axes, keepdims)
+        infinite = const(neutral, info.dtype)
+        others = op.max(op.astype(op.not_equal(x, infinite), "int8"), axes, keepdims)
+        return op.where(op.greater(others, const(0, "int8")), function(x, axes, keepdims), infinite)
+
+    return reduced
 
 
 def _log_sum_exp(x: Expr, axes: list[int] | None, keepdims: bool) -> Expr:
@@ -30,9 +49,9 @@ _REDUCTIONS: dict[str, Reduction] = {
     "ReduceL2": lambda x, axes, keep: op.sqrt(op.sum(op.multiply(x, x), axes, keep)),
     "ReduceLogSum": lambda x, axes, keep: op.log(op.sum(x, axes, keep)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": op.max,
+    "ReduceMax": _extreme(op.max, -math.inf),
     "ReduceMean": op.mean,
-    "ReduceMin": op.min,
+    "ReduceMin": _extreme(op.min, math.inf),
     "ReduceProd": op.prod,
     "ReduceSum": op.sum,
     "ReduceSumSquare": lambda x, axes, keep: op.sum(op.multiply(x, x), axes, keep),
@@ -53,7 +72,7 @@ def _reduced(g: Context, name: str, x: Expr, axes: list[int] | None, keepdims: i
         return x if function is None else g.emit(function(x))
     dtype = g.dtype(x)
     if dtype == "bool" and name in ("ReduceMax", "ReduceMin"):
-        return g.emit(op.astype(_REDUCTIONS[name](op.astype(x, "uint8"), axes, bool(keepdims)), "bool"))
+        return g.emit(op.astype(_REDUCTIONS[name](g.cast(x, "uint8"), axes, bool(keepdims)), "bool"))
     through_floats = name in ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean") and not is_float(dtype)
     result = _REDUCTIONS[name](g.cast(x, "float64") if through_floats else x, axes, bool(keepdims))
     return g.emit(op.astype(result, dtype) if through_floats else result)

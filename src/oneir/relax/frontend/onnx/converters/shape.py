@@ -274,7 +274,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wr
 @converter("Pad")
 def pad_attributes(g: Context, x: Expr, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Expr:
     """Elements around a tensor, their number given as attributes."""
-    return _padded(g, x, list(pads), mode, const(value, g.dtype(x)))
+    return padded(g, x, list(pads), mode, const(value, g.dtype(x)))
 
 
 @converter("Pad", since=11)
@@ -288,10 +288,10 @@ def pad(
         count = g.static(g.shape(axes)[0], "how many dimensions are padded")
         sides = [op.strided_slice(pads, [0], [at], [at + count]) for at in (0, count)]
         pads = g.emit(op.concat([spread(g, g.ndim(x), axes, side, 0) for side in sides]))
-    return _padded(g, x, g.extents(pads, "pads"), mode, value)
+    return padded(g, x, g.extents(pads, "pads"), mode, value)
 
 
-def _padded(g: Context, x: Expr, widths: list[Any], mode: str, value: Expr | None) -> Expr:
+def padded(g: Context, x: Expr, widths: list[Any], mode: str, value: Expr | None) -> Expr:
     """Negative widths take elements away."""
     ndim = g.ndim(x)
     before, after = widths[:ndim], widths[ndim:]

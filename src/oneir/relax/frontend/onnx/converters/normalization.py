@@ -1,0 +1,243 @@
+"""Normalization, and what training leaves in a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import op
+from ....expr import Expr, const
+from ..context import Context
+from ..registry import Refused, converter
+
+
+@converter("BatchNormalization")
+def batch_normalization(
+    g: Context,
+    x: Expr,
+    scale: Expr,
+    bias: Expr,
+    mean: Expr,
+    variance: Expr,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    training_mode: int = 0,
+) -> Any:
+    """Each channel with the mean and variance that were found in training, or, in training, with its own."""
+    if not spatial:
+        raise Refused("batch normalization with spatial=0, a mean for each pixel")
+    if training_mode:
+        return _training(g, x, scale, bias, mean, variance, epsilon, momentum)
+    dtypes = {g.dtype(t) for t in (x, scale, bias, mean, variance)}
+    if len(dtypes) > 1:
+        scale, bias, mean, variance = (g.cast(t, g.dtype(x)) for t in (scale, bias, mean, variance))
+    normal = op.nn.batch_norm(x, scale, bias, mean, variance, 1, epsilon, training=False)
+    return g.fields(normal)[0]
+
+
+def _training(
+    g: Context, x: Expr, scale: Expr, bias: Expr, mean: Expr, variance: Expr, epsilon: float, momentum: float
+) -> tuple[Expr, Expr, Expr]:
+    ndim = g.ndim(x)
+    axes = [0, *range(2, ndim)]
+    own_mean, own_variance = g.emit(op.mean(x, axes)), g.emit(op.variance(x, axes))
+    centered = op.subtract(x, g.along(own_mean, 1, ndim))
+    factor = op.divide(scale, op.sqrt(op.add(own_variance, g.like(epsilon, own_variance))))
+    y = op.add(op.multiply(centered, g.along(g.emit(factor), 1, ndim)), g.along(bias, 1, ndim))
+
+    def running(old: Expr, new: Expr) -> Expr:
+        kept = op.multiply(old, g.like(momentum, old))
+        return g.emit(op.add(kept, op.multiply(g.cast(new, g.dtype(old)), g.like(1 - momentum, old))))
+
+    return g.emit(y), running(mean, own_mean), running(variance, own_variance)
+
+
+@converter("InstanceNormalization")
+def instance_normalization(g: Context, x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5) -> Expr:
+    """Each channel of each image with its own mean and variance."""
+    return g.emit(op.nn.instance_norm(x, scale, bias, 1, list(range(2, g.ndim(x))), epsilon))
+
+
+@converter("LayerNormalization", since=17)
+def layer_normalization(
+    g: Context,
+    x: Expr,
+    scale: Expr,
+    bias: Expr | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:
+    """The dimensions from an axis on with their own mean and variance."""
+    place = g.axis(axis, g.ndim(x))
+    axes = list(range(place, g.ndim(x)))
+    extents = g.shape(x)[place:]
+    scale = g.broadcast(scale, extents)
+    shift = g.broadcast(const(0, g.dtype(x)), extents) if bias is None else g.broadcast(bias, extents)
+    y = g.emit(op.nn.layer_norm(x, scale, shift, axes, epsilon))
+    if g.num_outputs == 1:
+        return y
+    wide = g.cast(x, "float32")
+    mean = g.emit(op.mean(wide, axes, True))
+    spread = op.add(op.variance(wide, axes, True), const(epsilon, "float32"))
+    return y, mean, g.emit(op.divide(const(1, "float32"), op.sqrt(spread)))
+
+
+@converter("RMSNormalization", since=23)
+def rms_normalization(
+    g: Context, x: Expr, scale: Expr, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Expr:
+    """The dimensions from an axis on divided by their root mean square."""
+    place = g.axis(axis, g.ndim(x))
+    wide = g.cast(x, "float32") if stash_type == 1 and g.dtype(x) != "float64" else x
+    square = op.mean(op.multiply(wide, wide), list(range(place, g.ndim(x))), True)
+    root = op.sqrt(op.add(square, g.like(epsilon, wide)))
+    return g.emit(op.multiply(g.cast(g.emit(op.divide(wide, root)), g.dtype(scale)), scale))
+
+
+@converter("GroupNormalization", since=18)
+def group_normalization_of_groups(
+    g: Context, x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int
+) -> Expr:
+    """Groups of channels with their own mean and variance; scale and bias are those of groups."""
+    each = g.static(g.shape(x)[1], "the number of channels") // num_groups
+    scale, bias = (g.emit(op.repeat(v, each, 0)) for v in (scale, bias))
+    return group_normalization(g, x, scale, bias, epsilon=epsilon, num_groups=num_groups)
+
+
+@converter("GroupNormalization", since=21)
+def group_normalization(
+    g: Context, x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
+) -> Expr:
+    """Groups of channels with their own mean and variance."""
+    return g.emit(op.nn.group_norm(x, scale, bias, num_groups, 1, list(range(2, g.ndim(x))), epsilon))
+
+
+@converter("LRN")
+def local_response(
+    g: Context, x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int
+) -> Expr:
+    """Each element divided by a power of the squares around it, in neighbouring channels."""
+    ndim, channels = g.ndim(x), g.shape(x)[1]
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    widths = [0, 0, before, after, *[0] * (2 * (ndim - 2))]
+    squares = g.emit(op.nn.pad(op.multiply(x, x), widths))
+    total: Expr | None = None
+    for i in range(size):
+        part = op.strided_slice(squares, [1], [i], [channels + i], assume_inbound=True)
+        total = part if total is None else op.add(total, part)
+    assert total is not None
+    base = op.add(g.like(bias, x), op.multiply(g.like(alpha / size, x), total))
+    return g.emit(op.divide(x, op.power(base, g.like(beta, x))))
+
+
+@converter("Dropout")
+def dropout_attribute(g: Context, x: Expr, *, ratio: float = 0.5) -> Any:
+    """The tensor itself: in inference nothing is left out."""
+    return x, _all_true(g, x)
+
+
+@converter("Dropout", since=12)
+def dropout(
+    g: Context, x: Expr, ratio: Expr | None = None, training: Expr | None = None, *, seed: int | None = None
+) -> Any:
+    """The tensor itself, unless the model is in training."""
+    trained = training is not None and bool(g.constant_array(training, "training_mode of Dropout").item())
+    if trained and (ratio is None or g.constant_array(ratio, "the ratio of Dropout").item() != 0):
+        raise Refused("dropout in training is random; export the model for inference")
+    return x, _all_true(g, x)
+
+
+def _all_true(g: Context, x: Expr) -> Expr | None:
+    return g.broadcast(const(True, "bool"), g.shape(x)) if g.num_outputs > 1 else None
+
+
+# -- training --
+
+
+def _optimizer(g: Context, inputs: Sequence[Expr], states: int) -> list[tuple[Expr, ...]]:
+    """For each optimized tensor: itself, its gradient, its states."""
+    count = len(inputs) // (states + 2)
+    return [tuple(inputs[i + k * count] for k in range(states + 2)) for i in range(count)]
+
+
+def _by_state(results: list[tuple[Expr, ...]]) -> tuple[Expr, ...]:
+    return tuple(value for group in zip(*results, strict=True) for value in group)
+
+
+_TRAINING = "ai.onnx.preview.training"
+
+
+@converter("Adagrad", domain=_TRAINING)
+def adagrad(
+    g: Context,
+    rate: Expr,
+    step: Expr,
+    *inputs: Expr,
+    decay_factor: float = 0.0,
+    epsilon: float = 0.0,
+    norm_coefficient: float = 0.0,
+) -> tuple[Expr, ...]:
+    """A step of Adagrad."""
+    rate = g.emit(
+        op.divide(rate, op.add(g.like(1, rate), op.multiply(g.cast(step, g.dtype(rate)), g.like(decay_factor, rate))))
+    )
+    results = []
+    for x, gradient, history in _optimizer(g, inputs, 1):
+        slope = op.add(op.multiply(g.like(norm_coefficient, x), x), gradient)
+        squares = g.emit(op.add(history, op.multiply(slope, slope)))
+        scale = op.add(op.sqrt(squares), g.like(epsilon, x))
+        results.append((g.emit(op.subtract(x, op.divide(op.multiply(g.reshaped(rate, []), slope), scale))), squares))
+    return _by_state(results)
+
+
+@converter("Adam", domain=_TRAINING)
+def adam(
+    g: Context,
+    rate: Expr,
+    step: Expr,
+    *inputs: Expr,
+    alpha: float = 0.9,
+    beta: float = 0.999,
+    epsilon: float = 0.0,
+    norm_coefficient: float = 0.0,
+    norm_coefficient_post: float = 0.0,
+) -> tuple[Expr, ...]:
+    """A step of Adam."""
+    results = []
+    time = g.cast(step, g.dtype(rate))
+    one = g.like(1, rate)
+    corrected = op.divide(
+        op.multiply(rate, op.sqrt(op.subtract(one, op.power(g.like(beta, rate), time)))),
+        op.subtract(one, op.power(g.like(alpha, rate), time)),
+    )
+    first_step = op.equal(step, const(0, "int64"))
+    rate = g.reshaped(g.emit(op.where(first_step, rate, corrected)), [])
+    for x, gradient, first, second in _optimizer(g, inputs, 2):
+        slope = op.add(op.multiply(g.like(norm_coefficient, x), x), gradient)
+        v = g.emit(op.add(op.multiply(g.like(alpha, x), first), op.multiply(g.like(1 - alpha, x), slope)))
+        squares = op.multiply(slope, slope)
+        h = g.emit(op.add(op.multiply(g.like(beta, x), second), op.multiply(g.like(1 - beta, x), squares)))
+        moved = op.subtract(x, op.divide(op.multiply(rate, v), op.add(op.sqrt(h), g.like(epsilon, x))))
+        results.append((g.emit(op.multiply(g.like(1 - norm_coefficient_post, x), moved)), v, h))
+    return _by_state(results)
+
+
+@converter("Momentum", domain=_TRAINING)
+def momentum_step(
+    g: Context, rate: Expr, step: Expr, *inputs: Expr, alpha: float, beta: float, mode: str, norm_coefficient: float
+) -> tuple[Expr, ...]:
+    """A step with momentum."""
+    results = []
+    rate = g.reshaped(rate, [])
+    later = op.greater(g.reshaped(step, []), const(0, "int64"))
+    for x, gradient, velocity in _optimizer(g, inputs, 1):
+        slope = g.emit(op.add(op.multiply(g.like(norm_coefficient, x), x), gradient))
+        weight = op.where(later, g.like(beta, x), g.like(1, x))
+        v = g.emit(op.add(op.multiply(g.like(alpha, x), velocity), op.multiply(weight, slope)))
+        way = op.add(slope, op.multiply(g.like(alpha, x), v)) if mode == "nesterov" else v
+        results.append((g.emit(op.subtract(x, op.multiply(rate, way))), v))
+    return _by_state(results)

@@ -1,0 +1,158 @@
+"""Fourier transforms, and weights for the mel scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .... import op
+from ....expr import Expr
+from ..context import Context
+from ..dtypes import dtype_name
+from ..registry import Refused, converter
+
+
+def _waves(g: Context, count: int, frequencies: int, dtype: str, inverse: bool) -> tuple[Expr, Expr]:
+    """The matrices of cosines and sines: a row for each sample, a column for each frequency."""
+    turns = np.outer(np.arange(count), np.arange(frequencies)) % max(count, 1)
+    angle = 2 * math.pi * turns / max(count, 1)
+    sine = np.sin(angle) if inverse else -np.sin(angle)
+    return g.constant(np.cos(angle).astype(np.float64), dtype), g.constant(sine.astype(np.float64), dtype)
+
+
+def _transformed(g: Context, real: Expr, imaginary: Expr | None, inverse: bool, onesided: bool) -> tuple[Expr, Expr]:
+    """The Fourier transform along the last dimension, as products with matrices."""
+    count = g.static(g.shape(real)[-1], "the number of samples of a Fourier transform")
+    frequencies = count // 2 + 1 if onesided else count
+    cosine, sine = _waves(g, count, frequencies, g.dtype(real), inverse)
+    re, im = op.matmul(real, cosine), op.matmul(real, sine)
+    if imaginary is not None:
+        re = op.subtract(re, op.matmul(imaginary, sine))
+        im = op.add(im, op.matmul(imaginary, cosine))
+    if inverse:
+        scale = g.like(1 / count, real)
+        re, im = op.multiply(re, scale), op.multiply(im, scale)
+    return g.emit(re), g.emit(im)
+
+
+def _dft(g: Context, x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int) -> Expr:
+    ndim = g.ndim(x)
+    place = g.axis(axis, ndim)
+    if place == ndim - 1:
+        raise Refused("a Fourier transform along the dimension of real and imaginary parts")
+    parts = g.static(g.shape(x)[-1], "the last dimension, of real and imaginary parts,")
+    if length is not None:
+        wanted = g.constant_ints(length, "dft_length")[0]
+        extent = g.static(g.shape(x)[place], "the number of samples of a Fourier transform")
+        if wanted < extent:
+            x = g.emit(op.strided_slice(x, [place], [0], [wanted]))
+        elif wanted > extent:
+            x = g.emit(op.nn.pad(x, [0, 0] * place + [0, wanted - extent] + [0, 0] * (ndim - 1 - place)))
+    if inverse and onesided:
+        return _inverse_of_half(g, x, place, length)
+    order = [d for d in range(ndim - 1) if d != place] + [place, ndim - 1]
+    x = g.emit(op.permute_dims(x, order))
+    lines = g.shape(x)[:-1]
+    pieces = [g.reshaped(g.emit(op.strided_slice(x, [ndim - 1], [k], [k + 1])), lines) for k in range(parts)]
+    re, im = _transformed(g, pieces[0], pieces[1] if parts == 2 else None, bool(inverse), bool(onesided))
+    back = [order.index(d) for d in range(ndim - 1)] + [ndim - 1]
+    return g.emit(op.permute_dims(op.stack([re, im], -1), back))
+
+
+def _inverse_of_half(g: Context, x: Expr, place: int, length: Expr | None) -> Expr:
+    """The real signal of the half of its spectrum that says all."""
+    ndim, half = g.ndim(x), g.static(g.shape(x)[place], "the number of frequencies")
+    count = 2 * (half - 1) if length is None else g.constant_ints(length, "dft_length")[0]
+    half = min(half, count // 2 + 1)
+    order = [d for d in range(ndim - 1) if d != place] + [place, ndim - 1]
+    moved = g.emit(op.permute_dims(x, order))
+    moved = g.emit(op.strided_slice(moved, [ndim - 2], [0], [half]))
+    lines = g.shape(moved)[:-1]
+    re, im = (g.reshaped(g.emit(op.strided_slice(moved, [ndim - 1], [k], [k + 1])), lines) for k in range(2))
+    # Frequencies of the other half are the conjugates of these.
+    angle = 2 * math.pi * (np.outer(np.arange(half), np.arange(count)) % count) / count
+    weight = np.array([1.0 if k == 0 or 2 * k == count else 2.0 for k in range(half)])[:, None] / count
+    dtype = g.dtype(x)
+    out = op.subtract(
+        op.matmul(re, g.constant(np.cos(angle) * weight, dtype)),
+        op.matmul(im, g.constant(np.sin(angle) * weight, dtype)),
+    )
+    back = [order.index(d) for d in range(ndim - 1)] + [ndim - 1]
+    return g.emit(op.permute_dims(op.expand_dims(out, -1), back))
+
+
+@converter("DFT", since=17)
+def dft_attribute(
+    g: Context, x: Expr, length: Expr | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> Expr:
+    """The discrete Fourier transform along an axis."""
+    return _dft(g, x, length, axis, inverse, onesided)
+
+
+@converter("DFT", since=20)
+def dft(
+    g: Context, x: Expr, length: Expr | None = None, axis: Expr | None = None, *, inverse: int = 0, onesided: int = 0
+) -> Expr:
+    """The discrete Fourier transform along an axis."""
+    place = -2 if axis is None else g.constant_ints(axis, "the axis of DFT")[0]
+    return _dft(g, x, length, place, inverse, onesided)
+
+
+@converter("STFT", since=17)
+def stft(
+    g: Context, signal: Expr, step: Expr, window: Expr | None = None, length: Expr | None = None, *, onesided: int = 1
+) -> Expr:
+    """The Fourier transforms of windows of a signal, one every `step` samples."""
+    hop = g.constant_ints(step, "frame_step of STFT")[0]
+    if length is not None:
+        size = g.constant_ints(length, "frame_length of STFT")[0]
+    elif window is not None:
+        size = g.static(g.shape(window)[0], "the length of the window of STFT")
+    else:
+        raise Refused("STFT needs a window or frame_length")
+    shape = g.shape(signal)
+    samples = g.static(shape[1], "the length of a signal")
+    parts = shape[2] if len(shape) == 3 else 1
+    frames = (samples - size) // hop + 1
+    index = np.arange(frames)[:, None] * hop + np.arange(size)
+    flat = g.constant(index.reshape(-1).astype(np.int64))
+    pieces = []
+    for k in range(g.static(parts, "the last dimension, of real and imaginary parts,")):
+        line = g.emit(op.strided_slice(signal, [2], [k], [k + 1])) if len(shape) == 3 else signal
+        framed = g.reshaped(g.emit(op.take(g.reshaped(line, [shape[0], samples]), flat, 1)), [shape[0], frames, size])
+        if window is not None:
+            framed = g.emit(op.multiply(framed, g.cast(window, g.dtype(signal))))
+        pieces.append(framed)
+    re, im = _transformed(g, pieces[0], pieces[1] if len(pieces) > 1 else None, False, bool(onesided))
+    return g.emit(op.stack([re, im], -1))
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weight_matrix(
+    g: Context, bins: Expr, length: Expr, rate: Expr, low: Expr, high: Expr, *, output_datatype: int = 1
+) -> Expr:
+    """The weights that turn a spectrum into bins of the mel scale."""
+    count, size, sample_rate = (
+        g.constant_ints(v, f"{name} of MelWeightMatrix")[0]
+        for v, name in ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
+    )
+    first, last = (g.constant_array(v, "a limit of MelWeightMatrix").item() for v in (low, high))
+
+    def mel(hertz: float) -> float:
+        return 2595 * math.log10(1 + hertz / 700)
+
+    step = (mel(last) - mel(first)) / (count + 2)
+    edges = mel(first) + np.arange(count + 2) * step
+    places = ((size + 1) * (700 * (10 ** (edges / 2595) - 1)) // sample_rate).astype(int)
+    weights = np.zeros((size // 2 + 1, count))
+    for i in range(count):
+        lower, center, upper = places[i : i + 3]
+        if lower == center:
+            weights[center, i] = 1
+        else:
+            for j in range(lower, center + 1):
+                weights[j, i] = (j - lower) / (center - lower)
+        for j in range(center, upper):
+            weights[j, i] = (upper - j) / (upper - center)
+    return g.constant(weights, dtype_name(output_datatype))
