@@ -7,18 +7,19 @@ these, or a Python value. What cannot be imported is collected, and reported as 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import IntImm, PrimExpr
 from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
 from ....runtime.tensor import from_dlpack
+from ... import op
 from ...block_builder import BlockBuilder
 from ...expr import Constant, Expr, ShapeExpr, Var
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from .dtypes import dtype_name
-from .registry import Refused, call_converter, find_converter
+from .registry import Impossible, Refused, call_converter, find_converter
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Refusal:
     operator: str
     where: str
     reason: str
+    breakable: Any  # the operator, if smaller ones in its place may be imported
 
 
 class Importer:
@@ -41,6 +43,8 @@ class Importer:
         self.refused: list[Refusal] = []
         # The shape that PyTorch says the node that is converted has, where it says one.
         self.expected: list[Any] | None = None
+        # Whether PyTorch's first argument of it is all of its memory, in order.
+        self.is_contiguous = False
         self._constants: dict[tuple[Any, ...], Constant] = {}
 
     # -- for converters --
@@ -77,6 +81,14 @@ class Importer:
     def axis(self, x: Expr, dim: int) -> int:
         """A dimension counted from the front."""
         return dim % max(self.ndim(x), 1)
+
+    def is_scalar(self, x: Any) -> bool:
+        """Whether a value is a tensor without dimensions."""
+        return is_tensor(x) and self.ndim(x) == 0
+
+    def reshaped(self, x: Expr, shape: Sequence[Any]) -> Expr:
+        """A tensor in a shape; itself if it has it."""
+        return x if self.shape(x) == list(shape) else self.emit(op.reshape(x, as_shape(shape)))
 
     def static(self, value: Any, what: str) -> int:
         """An integer that must be known while compiling."""
@@ -131,11 +143,14 @@ class Importer:
                 raise Refused("the importer has no converter for this operator")
             self.env[node] = call_converter(function, self, self.value(args), self.value(kwargs))
         except (Refused, OneIRError) as error:
-            self.refuse(node, operator, str(error))
+            self.refuse(node, operator, str(error), breakable=not isinstance(error, Impossible))
 
-    def refuse(self, node: Any, operator: str, reason: str) -> None:
-        """Remembers that a node cannot be imported."""
-        self.refused.append(Refusal(node.name, operator, source_of(node), reason))
+    def refuse(self, node: Any, operator: str, reason: str, breakable: bool = False) -> None:
+        """Remembers that a node cannot be imported, and whether smaller operators in its place may be."""
+        origin = origin_of(node)
+        if origin is not None and origin != operator:
+            operator = f"{operator}, part of {origin}"
+        self.refused.append(Refusal(node.name, operator, source_of(node), reason, node.target if breakable else None))
 
     def report(self, what: str, advice: str) -> None:
         """Raises an error that lists all nodes that cannot be imported, if there are any."""
@@ -161,6 +176,17 @@ def source_of(node: Any) -> str:
         return "an unknown place"
     path, kind = modules[-1]
     return f"{kind if isinstance(kind, str) else kind.__qualname__} `{path}`" if path else str(kind)
+
+
+def origin_of(node: Any) -> str | None:
+    """The operator that the user called, if PyTorch broke it into smaller ones of which the node is one."""
+    sources = node.meta.get("from_node") or ()
+    if not sources:
+        return None
+    source = sources[-1]
+    while source.from_node:
+        source = source.from_node[-1]
+    return str(source.target).removeprefix("aten.")
 
 
 def share(data: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -61,3 +62,13 @@ def mutates_through_views(graph: Any) -> bool:
         ):
             return True
     return False
+
+
+def decompositions(targets: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
+    """How PyTorch breaks operators into smaller ones; without those that it does not break."""
+    from torch._decomp import decomposition_table
+    from torch.export import default_decompositions
+
+    exported = default_decompositions()
+    tables = (exported, decomposition_table)
+    return {target: table[target] for target in targets for table in reversed(tables) if target in table}

@@ -11,6 +11,7 @@ works in place (`relu_`) has the converter of the one that does not.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +39,14 @@ IGNORED = frozenset(
 
 
 class Refused(Exception):
-    """Raised by a converter: why a call of the operator cannot be imported."""
+    """Raised by a converter: why a call of the operator cannot be imported.
+
+    Then PyTorch may break the operator into smaller ones.
+    """
+
+
+class Impossible(Refused):
+    """The same, of what smaller operators would not help: random numbers, shapes that depend on data."""
 
 
 def converter(*names: str) -> Callable[[Converter], Converter]:
@@ -61,6 +69,21 @@ def find_converter(name: str, overload: str = "") -> Converter | None:
         if key in _CONVERTERS:
             return _CONVERTERS[key]
     return None
+
+
+def scalars_as_vectors(function: Converter) -> Converter:
+    """For operators along dimensions: PyTorch takes a tensor without dimensions for a vector of one element."""
+
+    @functools.wraps(function)
+    def convert(g: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not g.is_scalar(x):
+            return function(g, x, *args, **kwargs)
+        args = tuple(g.reshaped(a, [1]) if g.is_scalar(a) else a for a in args)
+        kwargs = {k: g.reshaped(a, [1]) if g.is_scalar(a) else a for k, a in kwargs.items()}
+        result = function(g, g.reshaped(x, [1]), *args, **kwargs)
+        return tuple(g.reshaped(r, []) for r in result) if isinstance(result, tuple) else g.reshaped(result, [])
+
+    return convert
 
 
 def call_converter(function: Converter, g: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from . import (
     pooling,
     recurrent,
     reduction,
+    resizing,
     search,
     shape,
     unary,

@@ -14,6 +14,11 @@ from ..importer import Importer, is_tensor
 from ..registry import Refused, converter
 
 
+def _of_known(choose: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
+    """The larger or smaller number; where one is NaN, the other."""
+    return op.where(op.not_equal(a, a), b, op.where(op.not_equal(b, b), a, choose(a, b)))
+
+
 def _binary(
     names: str,
     graph_op: Callable[[Any, Any], Expr],
@@ -47,6 +52,8 @@ _binary("le less_equal", op.less_equal, python.le)
 _binary("gt greater", op.greater, python.gt)
 _binary("ge greater_equal", op.greater_equal, python.ge)
 _binary("logaddexp", op.log_add_exp)
+_binary("fmax", lambda a, b: _of_known(op.maximum, a, b))
+_binary("fmin", lambda a, b: _of_known(op.minimum, a, b))
 _binary("bitwise_and and_ __and__ iand", op.bitwise_and)
 _binary("bitwise_or or_ __or__ ior", op.bitwise_or)
 _binary("bitwise_xor xor __xor__ ixor", op.bitwise_xor)
@@ -99,7 +106,13 @@ def div(g: Importer, x: Any, other: Any, *, rounding_mode: str | None = None) ->
     return g.emit(op.trunc(quotient) if "float" in result_dtype(x, other) else quotient)
 
 
-@converter("pow", "float_power")
+@converter("float_power")
+def float_power(g: Importer, x: Any, exponent: Any) -> Expr:
+    """The power, computed in float64."""
+    return g.emit(op.power(as_operand(x, "float64"), as_operand(exponent, "float64")))
+
+
+@converter("pow")
 def power(g: Importer, x: Any, exponent: Any) -> Any:
     """x to the power of exponent."""
     if not is_tensor(x) and not is_tensor(exponent):

@@ -48,6 +48,23 @@ def scaled_dot_product_attention(
     return g.emit(op.reshape(result, as_shape([*shape[:-1], g.shape(value)[-1]])))
 
 
+@converter("_scaled_dot_product_flash_attention_for_cpu")
+def attention_on_processors(
+    g: Importer,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Expr | None = None,
+    scale: float | None = None,
+) -> Any:
+    """The same, as PyTorch computes it on processors; its second result is for training."""
+    out = scaled_dot_product_attention(g, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return out, None
+
+
 def _four_dimensions(g: Importer, x: Expr) -> Expr:
     """(..., length, size) as (batch, heads, length, size)."""
     shape = g.shape(x)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .... import op
 from ....expr import Expr
-from ..importer import Importer
+from ..importer import Importer, as_shape
 from ..registry import Refused, converter
 
 _DATA_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -89,9 +89,11 @@ def convolve_transposed(
     dilation: Any,
 ) -> Expr:
     """The transpose of a convolution over `rank` dimensions."""
-    if rank == 3:
-        raise Refused("a transposed convolution over three dimensions")
     x, single = batched(g, x, rank)
+    given = [per_axis(v, rank) for v in (stride, padding, output_padding, dilation)]
+    if rank == 3 or any(more >= step for more, step in zip(given[2], given[0], strict=True)):
+        out = _with_bias(g, _spread_convolution(g, rank, x, weight, *given, groups=groups), bias, rank)
+        return g.emit(op.squeeze(out, [0])) if single else out
     function = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose}[rank]
     out = g.emit(
         function(
@@ -109,6 +111,53 @@ def convolve_transposed(
     )
     out = _with_bias(g, out, bias, rank)
     return g.emit(op.squeeze(out, [0])) if single else out
+
+
+def _spread_convolution(
+    g: Importer,
+    rank: int,
+    x: Expr,
+    weight: Expr,
+    strides: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    dilations: list[int],
+    groups: int,
+) -> Expr:
+    """A transposed convolution as a plain one of images with zeros between their elements, by the turned kernel."""
+    fan_in, fan_out, *kernel = g.shape(weight)
+    for i, step in enumerate(strides):
+        if step > 1:
+            axis, shape = 2 + i, g.shape(x)
+            around = [0, 0] * (len(shape) + 1)
+            around[2 * axis + 3] = step - 1
+            spread = op.nn.pad(op.expand_dims(x, axis + 1), around)
+            x = g.emit(op.reshape(spread, as_shape([*shape[:axis], shape[axis] * step, *shape[axis + 1 :]])))
+    before, after = [], []
+    for i, step in enumerate(strides):
+        reach = dilations[i] * (kernel[i] - 1)
+        before.append(reach - padding[i])
+        # The last element has zeros after it already.
+        after.append(reach - padding[i] + output_padding[i] - (step - 1))
+    x = _fitted(g, x, before, after)
+    turned = weight
+    for i in range(rank):
+        turned = op.flip(turned, 2 + i)
+    parts = op.reshape(turned, [groups, fan_in // groups, fan_out, *kernel])
+    swapped = op.permute_dims(parts, [0, 2, 1, *range(3, 3 + rank)])
+    turned = g.emit(op.reshape(swapped, [groups * fan_out, fan_in // groups, *kernel]))
+    return convolve(g, rank, x, turned, None, 1, 0, dilations, groups)
+
+
+def _fitted(g: Importer, x: Expr, before: list[int], after: list[int]) -> Expr:
+    """Zeros around the spatial dimensions; fewer elements where their number is negative."""
+    shape, rank = g.shape(x), len(before)
+    if min(*before, *after) < 0:
+        begin = [max(-b, 0) for b in before]
+        end = [extent - max(-a, 0) for extent, a in zip(shape[2:], after, strict=True)]
+        x = g.emit(op.strided_slice(x, list(range(2, 2 + rank)), begin, end))
+    around = [max(v, 0) for pair in zip(before, after, strict=True) for v in pair]
+    return g.emit(op.nn.pad(x, [0, 0, 0, 0, *around])) if any(around) else x
 
 
 def _register(rank: int) -> None:

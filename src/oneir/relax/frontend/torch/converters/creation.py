@@ -10,9 +10,9 @@ import numpy as np
 from .....ir.expr import PrimExpr
 from .... import op
 from ....expr import Expr, PrimValue, const
-from ..dtypes import as_operand, cast, default_float, dtype_name
+from ..dtypes import as_operand, cast, default_float, dtype_name, is_float
 from ..importer import Importer, as_shape, is_tensor
-from ..registry import Refused, converter
+from ..registry import Impossible, converter
 from .shape import flat
 
 
@@ -120,9 +120,13 @@ def linspace(g: Importer, start: Any, end: Any, steps: int, *, dtype: Any = None
     """`steps` numbers from `start` to `end`, both included."""
     own = default_float() if dtype is None else dtype_name(dtype)
     steps = g.static(steps, "the number of steps")
-    if is_tensor(start) or is_tensor(end):
-        raise Refused("linspace between tensors")
-    return const(np.linspace(start, end, steps), own)
+    if not is_tensor(start) and not is_tensor(end):
+        return const(np.linspace(start, end, steps), own)
+    start, end = as_operand(start, own), as_operand(end, own)
+    share = const(np.linspace(0, 1, steps), own if is_float(own) else default_float())
+    if not is_float(own):
+        start, end = cast(g.emit(start), default_float()), cast(g.emit(end), default_float())
+    return g.emit(cast(g.emit(op.add(start, op.multiply(share, op.subtract(end, start)))), own))
 
 
 @converter("scalar_tensor")
@@ -164,7 +168,7 @@ def triu(g: Importer, x: Expr, diagonal: int = 0) -> Expr:
 def one_hot(g: Importer, x: Expr, num_classes: int = -1) -> Expr:
     """A vector with a single 1 for each index."""
     if num_classes < 0:
-        raise Refused("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
+        raise Impossible("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
     return g.emit(op.one_hot(x, PrimValue(1), PrimValue(0), num_classes, -1))
 
 
@@ -191,23 +195,21 @@ def hann_window(g: Importer, window_length: int, periodic: bool = True, *, dtype
     return const(0.5 - 0.5 * np.cos(angles), default_float() if dtype is None else dtype_name(dtype))
 
 
-def _random(name: str) -> None:
-    def refuse(g: Importer, *args: Any, **kwargs: Any) -> Expr:
-        raise Refused("random numbers; draw them outside of the model and pass them in")
+_RANDOM = (
+    "bernoulli binomial cauchy exponential geometric log_normal multinomial normal poisson rand rand_like randint "
+    "randint_like randn randn_like random randperm uniform _standard_gamma _sample_dirichlet rrelu_with_noise"
+)
 
-    converter(name)(refuse)
+
+@converter(*_RANDOM.split())
+def of_random_numbers(g: Importer, *args: Any, **kwargs: Any) -> Expr:
+    """Operators whose result is random."""
+    raise Impossible("random numbers; draw them outside of the model and pass them in")
 
 
-for _name in (
-    "rand",
-    "randn",
-    "rand_like",
-    "randn_like",
-    "randint",
-    "bernoulli",
-    "multinomial",
-    "normal",
-    "uniform",
-    "randperm",
-):
-    _random(_name)
+@converter("native_dropout")
+def native_dropout(g: Importer, x: Expr, p: float, train: bool | None) -> Any:
+    """x and a mask of what was kept: all, in inference."""
+    if train is None or train:
+        raise Impossible("dropout is random in training; call model.eval() before")
+    return x, g.emit(op.ones(as_shape(g.shape(x)), "bool"))

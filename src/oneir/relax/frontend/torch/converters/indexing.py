@@ -6,16 +6,20 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .....ir.expr import IntImm
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import TupleStructInfo
-from ..dtypes import as_operand, cast
+from ..dtypes import as_operand, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Refused, converter
+from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from .shape import matrix_transpose, product
 
 
-@converter("select")
+@converter("select", "select_copy")
+@scalars_as_vectors
 def select(g: Importer, x: Expr, dim: int, index: Any) -> Expr:
     """The slice at an index, without the dimension."""
     place = g.axis(x, dim)
@@ -56,13 +60,15 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
-@converter("narrow")
+@converter("narrow", "narrow_copy")
+@scalars_as_vectors
 def narrow(g: Importer, x: Expr, dim: int, start: Any, length: Any) -> Expr:
     """`length` elements from `start` on."""
     return slice_(g, x, dim, start, start + length)
 
 
 @converter("index_select")
+@scalars_as_vectors
 def index_select(g: Importer, x: Expr, dim: int, index: Expr) -> Expr:
     """The slices at indices."""
     return g.emit(op.take(x, index, dim))
@@ -76,12 +82,14 @@ def take(g: Importer, x: Expr, index: Expr) -> Expr:
 
 
 @converter("gather")
+@scalars_as_vectors
 def gather(g: Importer, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
     """The elements at an index of one dimension, which is given for each element of the result."""
     return g.emit(op.gather_elements(x, index, axis=dim))
 
 
 @converter("take_along_dim")
+@scalars_as_vectors
 def take_along_dim(g: Importer, x: Expr, indices: Expr, dim: int | None = None) -> Expr:
     """As gather, of the flat tensor if no dimension is given."""
     if dim is None:
@@ -96,7 +104,7 @@ def _index_groups(g: Importer, x: Expr, indices: Sequence[Any]) -> tuple[list[in
     tensors = [indices[i] for i in axes]
     for index in tensors:
         if g.dtype(index) == "bool":
-            raise Refused("indexing with a mask gives a tensor whose shape depends on data; use torch.where")
+            raise Impossible("indexing with a mask gives a tensor whose shape depends on data; use torch.where")
     return axes, tensors
 
 
@@ -153,13 +161,14 @@ _REDUCTIONS = {
 
 
 @converter("scatter")
+@scalars_as_vectors
 def scatter(
     g: Importer, x: Expr, dim: int, index: Expr, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Expr:
     """x with elements of `src`, or a value, at an index of one dimension."""
     updates = src if src is not None else value
     if not is_tensor(updates):
-        updates = op.full_like(cast(index, g.dtype(x)), const(updates, g.dtype(x)))
+        updates = op.full_like(index, const(updates, g.dtype(x)), g.dtype(x))
     else:
         updates = _fitted(g, updates, index)
     reduction = "update" if reduce is None else _REDUCTIONS[reduce]
@@ -176,31 +185,108 @@ def _fitted(g: Importer, src: Expr, index: Expr) -> Expr:
 
 
 @converter("scatter_add")
+@scalars_as_vectors
 def scatter_add(g: Importer, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
     """x with elements of `src` added at an index of one dimension."""
     return scatter(g, x, dim, index, src, reduce="add")
 
 
+_NEUTRAL = {"sum": 0, "prod": 1, "mean": 0, "amax": None, "amin": None}
+
+
+def _neutral(reduce: str, dtype: str) -> Any:
+    """The number that a reduction starts from."""
+    known = _NEUTRAL[reduce]
+    if known is not None:
+        return known
+    lowest = reduce == "amax"
+    if is_float(dtype):
+        return float("-inf") if lowest else float("inf")
+    if dtype == "bool":
+        return not lowest
+    info = np.iinfo(dtype)
+    return int(info.min if lowest else info.max)
+
+
 @converter("scatter_reduce")
+@scalars_as_vectors
 def scatter_reduce(
     g: Importer, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, *, include_self: bool = True
 ) -> Expr:
-    """x combined with elements of `src` at an index of one dimension."""
+    """x combined with elements of `src` at an index of one dimension; without x's own if they are not included."""
     if not include_self:
-        raise Refused("scatter_reduce with include_self=False; start from a tensor of neutral elements")
-    return scatter(g, x, dim, index, src, reduce=reduce)
+        start = op.full_like(index, const(_neutral(reduce, g.dtype(x)), g.dtype(x)), g.dtype(x))
+        start = g.emit(op.scatter_elements(x, index, start, axis=dim))
+    else:
+        start = x
+    if reduce != "mean":
+        return scatter(g, start, dim, index, src, reduce=reduce)
+    total = scatter(g, start, dim, index, src, reduce="sum")
+    ones = g.emit(op.full_like(index, const(1, "int64"), "int64"))
+    own = g.emit(op.full_like(x, const(1, "int64"), "int64"))
+    if not include_self:
+        own = g.emit(op.scatter_elements(own, index, op.zeros_like(ones), axis=dim))
+    count = g.emit(op.maximum(op.scatter_elements(own, index, ones, axis=dim, reduction="add"), const(1, "int64")))
+    divide = op.divide if is_float(g.dtype(x)) else op.floor_divide
+    return g.emit(divide(total, op.astype(count, g.dtype(x))))
+
+
+def _along(g: Importer, x: Expr, dim: int, index: Expr, source: Expr) -> tuple[Expr, Expr]:
+    """An index of slices as an index of elements; and where those come from, a tensor of the same shape."""
+    shape, place = g.shape(x), g.axis(x, dim)
+    count = g.shape(index)[0] if g.ndim(index) else 1
+    wanted = [*shape[:place], count, *shape[place + 1 :]]
+    spread = [1] * len(shape)
+    spread[place] = count
+    whole = g.emit(op.broadcast_to(op.reshape(index, as_shape(spread)), as_shape(wanted)))
+    if g.ndim(source) == 0:
+        source = g.emit(op.broadcast_to(source, as_shape(wanted)))
+    return whole, source
+
+
+@converter("index_copy")
+@scalars_as_vectors
+def index_copy(g: Importer, x: Expr, dim: int, index: Expr, source: Expr) -> Expr:
+    """x with slices of `source` at indices."""
+    whole, source = _along(g, x, dim, index, source)
+    return g.emit(op.scatter_elements(x, whole, source, axis=g.axis(x, dim)))
+
+
+@converter("index_fill")
+@scalars_as_vectors
+def index_fill(g: Importer, x: Expr, dim: int, index: Expr, value: Any) -> Expr:
+    """x with one value in the slices at indices."""
+    filling = g.emit(as_operand(value, g.dtype(x)))
+    return index_copy(g, x, dim, index, g.reshaped(filling, []))
+
+
+@converter("index_reduce")
+@scalars_as_vectors
+def index_reduce(
+    g: Importer, x: Expr, dim: int, index: Expr, source: Expr, reduce: str, *, include_self: bool = True
+) -> Expr:
+    """x combined with slices of `source` at indices."""
+    whole, source = _along(g, x, dim, index, source)
+    return scatter_reduce(g, x, dim, whole, source, reduce, include_self=include_self)
+
+
+@converter("put")
+def put(g: Importer, x: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr:
+    """x with elements of `source` at indices of the flat tensor."""
+    shape = g.shape(x)
+    flat, places, values = (g.emit(op.reshape(v, as_shape([product(g.shape(v))]))) for v in (x, index, source))
+    made = op.scatter_elements(flat, places, values, axis=0, reduction="add" if accumulate else "update")
+    return g.emit(op.reshape(made, as_shape(shape)))
 
 
 @converter("index_add")
+@scalars_as_vectors
 def index_add(g: Importer, x: Expr, dim: int, index: Expr, source: Expr, *, alpha: Any = 1) -> Expr:
     """x with slices of `source` added at indices."""
-    place, shape = g.axis(x, dim), g.shape(source)
-    spread = [1] * len(shape)
-    spread[place] = -1
-    whole = op.broadcast_to(op.reshape(index, spread), as_shape(shape))
     if alpha != 1:
-        source = op.multiply(source, const(alpha, g.dtype(source)))
-    return g.emit(op.scatter_elements(x, whole, source, axis=place, reduction="add"))
+        source = g.emit(op.multiply(source, const(alpha, g.dtype(source))))
+    whole, source = _along(g, x, dim, index, source)
+    return g.emit(op.scatter_elements(x, whole, source, axis=g.axis(x, dim), reduction="add"))
 
 
 @converter("slice_scatter")
@@ -287,8 +373,6 @@ def getattr_(g: Importer, x: Any, name: str) -> Any:
     if name == "ndim":
         return g.ndim(x)
     if name in ("T", "mT"):
-        from .shape import matrix_transpose
-
         return matrix_transpose(g, x)
     if name in ("device", "requires_grad", "layout"):
         return None

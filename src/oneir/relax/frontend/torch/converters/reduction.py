@@ -11,7 +11,7 @@ from .... import op
 from ....expr import Expr, const
 from ..dtypes import as_operand, cast, dtype_name, is_float, unified
 from ..importer import Importer, is_tensor
-from ..registry import Refused, converter
+from ..registry import Refused, converter, scalars_as_vectors
 from .indexing import slice_
 from .shape import cat
 from .unary import as_float
@@ -32,18 +32,21 @@ def _summand(g: Importer, x: Expr, dtype: Any) -> Expr:
 
 
 @converter("sum")
+@scalars_as_vectors
 def sum_(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     """The sum over dimensions, or over all."""
     return g.emit(op.sum(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
 
 
 @converter("prod")
+@scalars_as_vectors
 def prod(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     """The product over dimensions, or over all."""
     return g.emit(op.prod(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
 
 
 @converter("mean")
+@scalars_as_vectors
 def mean(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     """The mean over dimensions, or over all."""
     x = x if dtype is None else cast(x, dtype_name(dtype))
@@ -100,8 +103,8 @@ def _variance(name: str, finish: Callable[[Expr], Expr]) -> None:
     ) -> Any:
         return convert(g, x, dim, unbiased, keepdim, correction=correction), mean(g, x, dim, keepdim)
 
-    converter(name)(convert)
-    converter(f"{name}_mean")(with_mean)
+    converter(name)(scalars_as_vectors(convert))
+    converter(f"{name}_mean")(scalars_as_vectors(with_mean))
 
 
 _variance("var", lambda x: x)
@@ -119,22 +122,26 @@ def _extreme(
         values = g.emit(reduce(x, dim, keepdims=keepdim))
         return values, g.emit(locate(x, dim, keepdim))
 
+    def of_dimensions(g: Importer, x: Expr, dim: Any = (), keepdim: bool = False) -> Expr:
+        return g.emit(reduce(x, _axes(dim), keepdims=keepdim))
+
     converter(name)(convert)
+    converter(f"{name}.dim")(scalars_as_vectors(convert))
+    converter(f"a{name}")(scalars_as_vectors(of_dimensions))
 
 
 _extreme("max", op.max, op.argmax, op.maximum)
 _extreme("min", op.min, op.argmin, op.minimum)
-converter("amax")(lambda g, x, dim=(), keepdim=False: g.emit(op.max(x, _axes(dim), keepdims=keepdim)))
-converter("amin")(lambda g, x, dim=(), keepdim=False: g.emit(op.min(x, _axes(dim), keepdims=keepdim)))
 
 
 def _truth(name: str, reduce: Callable[..., Expr]) -> None:
     def convert(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False) -> Expr:
         truths = op.astype(cast(x, "bool"), "int32")
         found = reduce(truths, _axes(dim), keepdims=keepdim)
-        return g.emit(op.astype(found, "bool"))
+        # PyTorch keeps the dtype of bytes.
+        return g.emit(op.astype(found, "uint8" if g.dtype(x) == "uint8" else "bool"))
 
-    converter(name)(convert)
+    converter(name)(scalars_as_vectors(convert))
 
 
 _truth("any", op.max)
@@ -142,15 +149,19 @@ _truth("all", op.min)
 
 
 @converter("logsumexp", "special_logsumexp")
+@scalars_as_vectors
 def logsumexp(g: Importer, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
     """log(sum(exp(x))) over dimensions, without overflow."""
-    axes = _axes(dim)
+    axes, x = _axes(dim), as_float(g, x)
     largest = g.emit(op.max(x, axes, keepdims=True))
+    # An infinite largest element leaves nothing to scale by.
+    largest = g.emit(op.where(op.isfinite(largest), largest, const(0, g.dtype(x))))
     result = g.emit(op.add(op.log(op.sum(op.exp(op.subtract(x, largest)), axes, keepdims=True)), largest))
     return result if keepdim else g.emit(op.squeeze(result, axes))
 
 
 @converter("linalg_vector_norm")
+@scalars_as_vectors
 def vector_norm(
     g: Importer, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Expr:
@@ -160,7 +171,7 @@ def vector_norm(
     if ord in (math.inf, -math.inf):
         return g.emit((op.max if ord > 0 else op.min)(op.abs(x), axes, keepdims=keepdim))
     if ord == 0:
-        return g.emit(op.sum(cast(op.not_equal(x, const(0, own)), own), axes, keepdims=keepdim))
+        return g.emit(op.sum(op.astype(op.not_equal(x, const(0, own)), own), axes, keepdims=keepdim))
     if ord == 1:
         return g.emit(op.sum(op.abs(x), axes, keepdims=keepdim))
     if ord == 2:
@@ -170,6 +181,7 @@ def vector_norm(
 
 
 @converter("norm", "frobenius_norm")
+@scalars_as_vectors
 def norm(g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
     """The norm of vectors, with the arguments of `torch.norm`."""
     if p is None or p == "fro":
@@ -180,15 +192,25 @@ def norm(g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = 
 
 
 @converter("cumsum")
+@scalars_as_vectors
 def cumsum(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
     """The sums of the elements up to each one."""
     return g.emit(op.cumsum(x, dim, _scan_dtype(g, x, dtype)))
 
 
 @converter("cumprod")
+@scalars_as_vectors
 def cumprod(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
     """The products of the elements up to each one."""
     return g.emit(op.cumprod(x, dim, _scan_dtype(g, x, dtype)))
+
+
+@converter("logcumsumexp")
+@scalars_as_vectors
+def logcumsumexp(g: Importer, x: Expr, dim: int) -> Expr:
+    """The logarithms of the sums of exp(x) up to each element."""
+    largest = g.emit(op.max(x, dim, keepdims=True))
+    return g.emit(op.add(op.log(op.cumsum(op.exp(op.subtract(x, largest)), dim)), largest))
 
 
 @converter("diff")

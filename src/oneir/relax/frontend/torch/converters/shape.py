@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from .....ir.expr import PrimExpr
+import numpy as np
+
+from .....ir.expr import IntImm, PrimExpr
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
-from ..registry import Refused, converter
+from ..registry import Impossible, Refused, converter, scalars_as_vectors
 
 
 def flat(values: Sequence[Any]) -> list[Any]:
@@ -35,7 +37,9 @@ def reshape(g: Importer, x: Expr, *shape: Any, size: Any = None) -> Expr:
     extents = flat(shape) if size is None else list(size)
     if not all(isinstance(e, (int, PrimExpr)) for e in extents):
         raise Refused(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
-    return g.emit(op.reshape(x, as_shape(g.expected) if -1 in extents and g.expected is not None else extents))
+    if -1 in extents and g.expected is not None:
+        return g.emit(op.reshape(x, as_shape(g.expected)))
+    return g.emit(op.reshape(x, extents if -1 in extents else as_shape(extents)))
 
 
 @converter("view_as", "reshape_as")
@@ -61,13 +65,13 @@ def unflatten(g: Importer, x: Expr, dim: int, sizes: Any) -> Expr:
     return g.emit(op.reshape(x, [*shape[:place], *sizes, *shape[place + 1 :]]))
 
 
-@converter("unsqueeze")
+@converter("unsqueeze", "unsqueeze_copy")
 def unsqueeze(g: Importer, x: Expr, dim: int) -> Expr:
     """A new dimension of extent 1."""
     return g.emit(op.expand_dims(x, dim))
 
 
-@converter("squeeze")
+@converter("squeeze", "squeeze_copy")
 def squeeze(g: Importer, x: Expr, *dim: Any) -> Expr:
     """The tensor without dimensions of extent 1: all, or those given that have it."""
     shape = g.shape(x)
@@ -77,13 +81,13 @@ def squeeze(g: Importer, x: Expr, *dim: Any) -> Expr:
     return g.emit(op.squeeze(x, places)) if places else x
 
 
-@converter("permute")
+@converter("permute", "permute_copy")
 def permute(g: Importer, x: Expr, *dims: Any) -> Expr:
     """The dimensions in another order."""
     return g.emit(op.permute_dims(x, flat(dims)))
 
 
-@converter("transpose", "swapaxes", "swapdims")
+@converter("transpose", "swapaxes", "swapdims", "transpose_copy")
 def transpose(g: Importer, x: Expr, dim0: int, dim1: int) -> Expr:
     """Two dimensions exchanged."""
     axes = list(range(g.ndim(x)))
@@ -93,7 +97,7 @@ def transpose(g: Importer, x: Expr, dim0: int, dim1: int) -> Expr:
     return g.emit(op.permute_dims(x, axes))
 
 
-@converter("t", "numpy_T", "mT", "matrix_H")
+@converter("t", "t_copy", "numpy_T", "mT", "mH", "matrix_H", "adjoint")
 def matrix_transpose(g: Importer, x: Expr) -> Expr:
     """The last two dimensions exchanged."""
     return x if g.ndim(x) < 2 else transpose(g, x, -2, -1)
@@ -128,7 +132,17 @@ def expand_as(g: Importer, x: Expr, other: Expr) -> Expr:
 @converter("repeat", "tile")
 def tile(g: Importer, x: Expr, *dims: Any) -> Expr:
     """The whole tensor several times along each dimension."""
-    return g.emit(op.tile(x, [g.static(d, "a number of repetitions") for d in flat(dims)]))
+    times = [d.value if isinstance(d, IntImm) else d for d in flat(dims)]
+    if not any(is_symbolic(t) for t in times):
+        return g.emit(op.tile(x, times))
+    # Each dimension behind one that counts the repetitions.
+    shape = g.shape(x)
+    shape = [1] * (len(times) - len(shape)) + shape
+    times = [1] * (len(shape) - len(times)) + times
+    apart = [extent for own in shape for extent in (1, own)]
+    together = [extent for both in zip(times, shape, strict=True) for extent in both]
+    repeated = op.broadcast_to(op.reshape(x, as_shape(apart)), as_shape(together))
+    return g.emit(op.reshape(repeated, as_shape([t * e for t, e in zip(times, shape, strict=True)])))
 
 
 @converter("repeat_interleave.self_int", "repeat_interleave")
@@ -167,6 +181,8 @@ def _extent(g: Importer, x: Expr, dim: int) -> int:
 
 def cut(g: Importer, x: Expr, sizes: Sequence[int], dim: int) -> Any:
     """Pieces of the given sizes along a dimension, as a tuple."""
+    if len(sizes) == 1:
+        return (x,)
     places: list[int] = []
     for size in sizes[:-1]:
         places.append((places[-1] if places else 0) + size)
@@ -174,7 +190,9 @@ def cut(g: Importer, x: Expr, sizes: Sequence[int], dim: int) -> Any:
     return g.emit(op.split(x, len(sizes) if even else places, dim))
 
 
-@converter("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
+@converter(
+    "split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "unsafe_split", "unsafe_split_with_sizes"
+)
 def split(g: Importer, x: Expr, split_size_or_sections: Any, dim: int = 0) -> Any:
     """A dimension cut into pieces of one size, the last maybe smaller, or of the given sizes."""
     if isinstance(split_size_or_sections, (list, tuple)):
@@ -187,7 +205,7 @@ def _sizes(extent: int, size: int) -> list[int]:
     return [min(size, extent - begin) for begin in range(0, extent, size)] or [extent]
 
 
-@converter("chunk")
+@converter("chunk", "unsafe_chunk")
 def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
     """A dimension cut into at most so many pieces of one size."""
     extent = _extent(g, x, dim)
@@ -205,7 +223,7 @@ def tensor_split(g: Importer, x: Expr, indices_or_sections: Any, dim: int = 0) -
     return cut(g, x, [each + (i < longer) for i in range(indices_or_sections)], dim)
 
 
-@converter("unbind")
+@converter("unbind", "unbind_copy")
 def unbind(g: Importer, x: Expr, dim: int = 0) -> Any:
     """The slices along a dimension, each without it."""
     count = _extent(g, x, dim)
@@ -215,7 +233,66 @@ def unbind(g: Importer, x: Expr, dim: int = 0) -> Any:
     return tuple(g.emit(op.squeeze(piece, [dim])) for piece in fields_of(pieces))
 
 
+def _split_at(name: str, axis: int) -> None:
+    def convert(g: Importer, x: Expr, indices_or_sections: Any) -> Any:
+        return tensor_split(g, x, indices_or_sections, 0 if g.ndim(x) == 1 else axis)
+
+    converter(name)(convert)
+
+
+_split_at("vsplit", 0)
+_split_at("hsplit", 1)
+_split_at("dsplit", 2)
+converter("ravel")(lambda g, x: g.emit(op.reshape(x, as_shape([product(g.shape(x))]))))
+
+
+def _at_least(rank: int) -> None:
+    """Dimensions of extent 1 around those that a tensor has; a matrix gets its third one at the end."""
+
+    def one(g: Importer, x: Expr) -> Expr:
+        shape = g.shape(x)
+        missing = rank - len(shape)
+        if missing <= 0:
+            return x
+        after = 1 if rank == 3 and shape else 0
+        return g.reshaped(x, [*[1] * (missing - after), *shape, *[1] * after])
+
+    def convert(g: Importer, *tensors: Any) -> Any:
+        return one(g, tensors[0]) if is_tensor(tensors[0]) else tuple(one(g, x) for x in flat(tensors))
+
+    converter(f"atleast_{rank}d")(convert)
+
+
+for _rank in (1, 2, 3):
+    _at_least(_rank)
+
+
+@converter("cartesian_prod")
+def cartesian_prod(g: Importer, *tensors: Any) -> Expr:
+    """All combinations of the elements of vectors, a row each."""
+    values = flat(tensors)
+    if len(values) == 1:
+        return values[0]
+    grids = fields_of(meshgrid(g, values))
+    return g.emit(op.stack([op.reshape(grid, as_shape([product(g.shape(grid))])) for grid in grids], 1))
+
+
+@converter("as_strided", "as_strided_copy")
+def as_strided(g: Importer, x: Expr, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Expr:
+    """Elements of the memory that x lies in, which must be without gaps, in its order and its own."""
+    if not g.is_contiguous:
+        raise Impossible("as_strided of a view; use indexing, or x.contiguous() before")
+    sizes, strides = ([g.static(v, "a size or stride of as_strided") for v in values] for values in (size, stride))
+    places = np.full(sizes, g.static(storage_offset or 0, "the offset of as_strided"), "int64")
+    for axis, step in enumerate(strides):
+        places += step * np.arange(sizes[axis]).reshape([-1, *[1] * (len(sizes) - axis - 1)])
+    elements = op.reshape(x, as_shape([product(g.shape(x))]))
+    found = g.emit(op.take(elements, const(places.reshape(-1), "int64"), axis=0))
+    return g.reshaped(found, sizes)
+
+
 @converter("flip")
+@scalars_as_vectors
 def flip(g: Importer, x: Expr, *dims: Any) -> Expr:
     """The elements in reverse order along dimensions."""
     for dim in flat(dims):
@@ -228,6 +305,7 @@ converter("flipud")(lambda g, x: flip(g, x, 0))
 
 
 @converter("roll")
+@scalars_as_vectors
 def roll(g: Importer, x: Expr, shifts: Any, dims: Any = ()) -> Expr:
     """The elements moved along dimensions, those that leave at one end entering at the other."""
     shape = g.shape(x)
@@ -277,7 +355,8 @@ def meshgrid(g: Importer, *tensors: Any, indexing: str | None = None) -> Any:
     """The coordinates of a grid."""
     if isinstance(tensors[-1], str):
         indexing, tensors = tensors[-1], tensors[:-1]
-    return g.emit(op.meshgrid(flat(tensors), indexing=indexing or "ij"))
+    vectors = [g.reshaped(x, [1]) if g.is_scalar(x) else x for x in flat(tensors)]
+    return g.emit(op.meshgrid(vectors, indexing=indexing or "ij"))
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
@@ -293,24 +372,30 @@ def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant"
     amounts = [g.static(a, "padding") for a in pad]
     pairs = [amounts[i : i + 2] for i in range(0, len(amounts), 2)]
     pairs += [[0, 0]] * (g.ndim(x) - len(pairs))
-    if any(a < 0 for a in amounts):
-        if mode != "constant":
-            raise Refused(f"negative padding {amounts} with mode={mode!r}")
-        x, pairs = _cropped(g, x, pairs)
+    fewer = [[min(a, 0) for a in pair] for pair in pairs]
+    more = [[max(a, 0) for a in pair] for pair in pairs]
+    if mode == "constant":
+        return _widened(g, _cropped(g, x, fewer), more, mode, value)
+    # What is repeated is what PyTorch would repeat without the negative amounts.
+    return _cropped(g, _widened(g, x, more, mode, value), fewer)
+
+
+def _widened(g: Importer, x: Expr, pairs: list[list[int]], mode: str, value: float | None) -> Expr:
     width = [a for pair in reversed(pairs) for a in pair]
     if not any(width):
         return x
     return g.emit(op.nn.pad(x, width, mode, 0.0 if value is None else value))
 
 
-def _cropped(g: Importer, x: Expr, pairs: list[list[int]]) -> tuple[Expr, list[list[int]]]:
+def _cropped(g: Importer, x: Expr, pairs: list[list[int]]) -> Expr:
     """Negative padding takes elements away."""
     shape, n = g.shape(x), g.ndim(x)
-    axes = [n - 1 - i for i, pair in enumerate(pairs) if min(pair) < 0]
-    begin = [max(-pairs[n - 1 - a][0], 0) for a in axes]
-    end = [shape[a] - max(-pairs[n - 1 - a][1], 0) for a in axes]
-    cropped = g.emit(op.strided_slice(x, axes, begin, end))
-    return cropped, [[max(a, 0) for a in pair] for pair in pairs]
+    axes = [n - 1 - i for i, pair in enumerate(pairs) if any(pair)]
+    if not axes:
+        return x
+    begin = [-pairs[n - 1 - a][0] for a in axes]
+    end = [shape[a] + pairs[n - 1 - a][1] for a in axes]
+    return g.emit(op.strided_slice(x, axes, begin, end))
 
 
 for _name, _mode in (("reflection_pad", "reflect"), ("replication_pad", "replicate")):
@@ -334,6 +419,12 @@ for _name, _mode in (("reflection_pad", "reflect"), ("replication_pad", "replica
     "resolve_neg",
     "alias_copy",
     "data",
+    "real",
+    "conj",
+    "conj_physical",
+    "_conj",
+    "_conj_physical",
+    "lift",
 )
 def identity(g: Importer, x: Expr, *args: Any) -> Expr:
     """x itself."""

@@ -66,7 +66,6 @@ _of_floats("tan", op.tan)
 _of_floats("tanh", op.tanh)
 _of_numbers("abs absolute", op.abs)
 _of_numbers("neg negative", op.negative, python.neg)
-_of_numbers("square", op.square)
 _of_numbers("isfinite", op.isfinite)
 _of_numbers("isinf", op.isinf)
 _of_numbers("isnan", op.isnan)
@@ -76,10 +75,37 @@ _rounding("floor", op.floor)
 _rounding("trunc fix", op.trunc)
 
 
+def _scaled(name: str, factor: float) -> None:
+    def convert(g: Importer, x: Expr) -> Expr:
+        x = as_float(g, x)
+        return g.emit(op.multiply(x, const(factor, g.dtype(x))))
+
+    converter(name)(convert)
+
+
+_scaled("deg2rad", math.pi / 180)
+_scaled("rad2deg", 180 / math.pi)
+
+
+@converter("square")
+def square(g: Importer, x: Expr) -> Expr:
+    """x * x"""
+    return g.emit(op.square(cast(x, "int64") if g.dtype(x) == "bool" else x))
+
+
+@converter("angle")
+def angle(g: Importer, x: Expr) -> Expr:
+    """0, or pi where x is negative; NaN stays NaN."""
+    x = as_float(g, x)
+    dtype = g.dtype(x)
+    turned = op.where(op.less(x, const(0, dtype)), const(math.pi, dtype), const(0, dtype))
+    return g.emit(op.where(op.isnan(x), x, turned))
+
+
 @converter("sign", "sgn")
 def sign(g: Importer, x: Expr) -> Expr:
     """-1, 0 or 1."""
-    return g.emit(op.sign(x))
+    return x if g.dtype(x) == "bool" else g.emit(op.sign(x))
 
 
 @converter("logical_not", "not_")
@@ -160,8 +186,8 @@ def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Ex
     for argument in args:
         if is_tensor(argument):
             dtype = g.dtype(argument)
-        elif str(argument).startswith("torch.") or (isinstance(argument, str) and "." not in argument):
-            dtype = argument if not _is_device(argument) else dtype
+        elif type(argument).__name__ == "dtype" or (isinstance(argument, str) and not _is_device(argument)):
+            dtype = argument
     if dtype is None:
         return x
     return convert_dtype(g, x, dtype)

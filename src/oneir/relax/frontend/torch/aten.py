@@ -1,0 +1,197 @@
+"""From graphs of ATen's operators to functions: what exported programs and graphs of `torch.compile` share.
+
+Each node says, in `meta["val"]`, which shape and dtype PyTorch found for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....ir.expr import PrimExpr
+from ....ir.expr import Var as PrimVar
+from ....runtime.error import OneIRError, UnsupportedError
+from ....tir.analysis.detect_buffer_access_lca import variables
+from ...expr import Var
+from ...struct_info import ShapeStructInfo, TensorStructInfo
+from . import operators
+from .dtypes import dtype_name
+from .importer import Importer, fields_of, is_tensor
+from .registry import Refused
+from .symbolic import Symbols
+
+
+def is_example(value: Any) -> bool:
+    """Whether a value stands for a tensor."""
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+class AtenImporter(Importer):
+    """Imports the nodes of a graph of ATen's operators."""
+
+    def __init__(self, graph_module: Any, custom: dict[str, Callable[..., Any]] | None = None):
+        super().__init__(custom)
+        self.graph_module = graph_module
+        self.symbols = Symbols()
+        self.inputs: list[Var] = []
+
+    # -- inputs --
+
+    def read_inputs(self, nodes: list[Any]) -> None:
+        """Makes a parameter of each placeholder that is a tensor or an integer that varies.
+
+        Symbols that are no extent of their own follow from the extents that they stand in, such as 2 * n.
+        """
+        told = {
+            extent
+            for node in nodes
+            for value in _numbers_of(node.meta.get("val"))
+            if isinstance(extent := self.symbols.expression(value), PrimVar)
+        }
+        solved: dict[str, tuple[PrimVar, PrimExpr]] = {}
+        for node in nodes:
+            for value in _numbers_of(node.meta.get("val")):
+                if hasattr(value, "node") and str(value) not in solved:
+                    found = self.symbols.solve(value, told)
+                    if found is not None:
+                        solved[str(value)] = found
+                        told.add(found[0])
+        for node in nodes:
+            try:
+                self.env[node] = self.input(node, solved)
+            except OneIRError as error:
+                self.refuse(node, "user input", str(error))
+        for var in self.inputs:
+            for extent in _extents_of(var):
+                if unknown := variables(extent) - told:
+                    node = next(n for n in nodes if n.name == var.name)
+                    names = ", ".join(sorted(v.name for v in unknown))
+                    self.refuse(
+                        node,
+                        "user input",
+                        f"the extents of the inputs do not tell the value of {names} in the extent `{extent}`; export "
+                        "with a Dim that is an extent of its own, or one symbol times a factor plus an offset",
+                    )
+
+    def input(self, node: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]) -> Any:
+        """A parameter of the function; the value of what is neither a tensor nor varies."""
+        example = node.meta.get("val")
+        if is_example(example):
+            shape = [solved[str(e)][0] if str(e) in solved else self.symbols.expression(e) for e in example.shape]
+            var = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
+            self.inputs.append(var)
+            return var
+        if type(example).__name__ == "SymInt":
+            symbol = self.symbols.expression(example)
+            self.inputs.append(Var(node.name, ShapeStructInfo([symbol])))
+            return symbol
+        return example
+
+    def assert_inputs(self, nodes: list[Any]) -> None:
+        """Says of inputs what PyTorch knows of their shapes, where that is more than their parameters say."""
+        for node in nodes:
+            if is_tensor(self.env.get(node)):
+                self.env[node] = self.verified(self.env[node], node.meta.get("val"))
+
+    def extents(self, example: Any) -> list[Any]:
+        """The shape of an example, symbolic integers as expressions."""
+        return [self.symbols.expression(extent) for extent in example.shape]
+
+    # -- nodes --
+
+    def convert(self, node: Any) -> None:
+        """Adds what a node computes, or remembers why that is not possible."""
+        if node.op == "get_attr":
+            self.env[node] = self.attribute(node)
+            return
+        if self.depends_on_refused(node):
+            self.stand_in(node)
+            return
+        name, overload = operators.name_of(node.target)
+        example = node.meta.get("val")
+        self.expected = self.extents(example) if is_example(example) else None
+        self.is_contiguous = _is_contiguous(node)
+        self.call(node, name, overload, node.args, node.kwargs)
+        if node in self.env:
+            try:
+                self.env[node] = self.verified(self.env[node], example)
+            except (Refused, OneIRError) as error:
+                self.refuse(node, f"{name}.{overload}", str(error), breakable=True)
+                del self.env[node]
+        if node not in self.env:
+            self.stand_in(node)
+            return
+        written = node
+        while operators.is_in_place(written.target):
+            written = written.args[0]
+            self.env[written] = self.env[node]
+
+    def verified(self, value: Any, example: Any) -> Any:
+        """A value, refused if it has not the shape and dtype that PyTorch says.
+
+        Where shapes are symbolic, PyTorch may know more of them: then that is asserted when the program runs.
+        """
+        if isinstance(example, (list, tuple)):
+            parts = fields_of(value)
+            checked = [self.verified(part, expected) for part, expected in zip(parts, example, strict=False)]
+            return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
+        if not is_tensor(value) or not hasattr(example, "dtype"):
+            return value
+        info, dtype = self.info(value), dtype_name(example.dtype)
+        expected = self.extents(example)
+        found = None if info.extents is None else self.shape(value)
+        static = [
+            (a, b) for a, b in zip(found or (), expected, strict=False) if isinstance(a, int) and isinstance(b, int)
+        ]
+        if info.dtype != dtype or info.ndim not in (-1, len(expected)) or any(a != b for a, b in static):
+            raise Refused(
+                f"the importer does not know this use of the operator: it gives {info.dtype} of shape "
+                f"{info.ndim if found is None else found}, but PyTorch {dtype} of shape {expected}"
+            )
+        if found is not None and all(map(self.builder.analyzer.can_prove_equal, found, expected)):
+            return value
+        return self.builder.match_cast(value, TensorStructInfo(expected, dtype))
+
+    def attribute(self, node: Any) -> Any:
+        """A tensor that the graph module holds."""
+        value = self.graph_module
+        for part in node.target.split("."):
+            value = getattr(value, part)
+        return self.constant(value) if hasattr(value, "data_ptr") else value
+
+    def stand_in(self, node: Any) -> None:
+        """A value for a node that was refused, so that what uses it is looked at too."""
+        try:
+            self.env[node] = self._stand_in(node.name, node.meta.get("val"))
+        except UnsupportedError:
+            return  # of a dtype that there is no counterpart of
+
+    def _stand_in(self, name: str, example: Any) -> Any:
+        if isinstance(example, (list, tuple)):
+            return tuple(self._stand_in(f"{name}_{i}", e) for i, e in enumerate(example))
+        if is_example(example):
+            return Var(name, TensorStructInfo(self.extents(example), dtype_name(example.dtype)))
+        return self.symbols.expression(example) if type(example).__name__ == "SymInt" else example
+
+
+def _is_contiguous(node: Any) -> bool:
+    """Whether the first argument of a node is all of its memory, in order."""
+    example: Any = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+    if not hasattr(example, "is_contiguous") or any(type(e).__name__ == "SymInt" for e in example.shape):
+        return False
+    return example.is_contiguous() and example.untyped_storage().nbytes() == example.numel() * example.element_size()
+
+
+def _numbers_of(example: Any) -> list[Any]:
+    """The integers that an input tells: its extents, or itself."""
+    if is_example(example):
+        return list(example.shape)
+    return [example] if type(example).__name__ == "SymInt" else []
+
+
+def _extents_of(var: Var) -> list[PrimExpr]:
+    """The extents of a tensor, the numbers of a shape."""
+    info = var.struct_info
+    if isinstance(info, TensorStructInfo):
+        return list(info.extents or ())
+    return list(info.values or ()) if isinstance(info, ShapeStructInfo) else []

@@ -1,0 +1,204 @@
+"""Resizing of images, of one to three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .... import op
+from ....expr import Expr, const
+from ..dtypes import is_float
+from ..importer import Importer, is_symbolic
+from ..registry import Impossible, Refused, converter, find_converter
+from .convolution import per_axis
+
+# For each kind of interpolation, how far an element reaches.
+_REACH = {"nearest": 0, "nearest-exact": 0, "linear": 1, "cubic": 2}
+_RESIZE2D = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+
+
+def _scaled(g: Importer, extent: Any, factor: float) -> Any:
+    """An extent times a factor, rounded down."""
+    if float(factor).is_integer():
+        return extent * int(factor)
+    return int(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
+
+
+def _linear(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.maximum(1 - np.abs(distance), 0)
+
+
+def _cubic(a: float) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The weights of cubic convolution by the distance of an element."""
+
+    def weight(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        d = np.abs(distance)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((d - 5) * d + 8) * d * a - 4 * a
+        return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+    return weight
+
+
+def _taps(
+    extent: int, new: int, factor: float | None, kind: str, align_corners: bool, antialias: bool
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
+    """Which elements each new element is made of, a row for each of them, and their weights; None where all are 1.
+
+    Computed as PyTorch does it, in float32.
+    """
+    if align_corners:
+        step = np.float32((extent - 1) / (new - 1) if new > 1 else 0)
+    else:
+        step = np.float32(1 / factor if factor else extent / new)
+    place = np.arange(new, dtype="float32")
+    if kind == "nearest":
+        return np.minimum((place * step).astype("int64"), extent - 1)[None], None
+    if kind == "nearest-exact":
+        return np.minimum(((place + np.float32(0.5)) * step).astype("int64"), extent - 1)[None], None
+    source = place * step if align_corners else (place + np.float32(0.5)) * step - np.float32(0.5)
+    weight = _cubic(-0.5 if antialias else -0.75) if kind == "cubic" else _linear
+    reach = float(_REACH[kind])
+    if antialias:
+        scale = max(float(step), 1.0)
+        first = np.maximum((source.astype("float64") + 0.5 - reach * scale + 0.5).astype("int64"), 0)
+        last = np.minimum((source.astype("float64") + 0.5 + reach * scale + 0.5).astype("int64"), extent)
+        rows = first[None] + np.arange((last - first).max())[:, None]
+        weights = np.where(rows < last, weight((rows - source.astype("float64")) / scale), 0.0)
+        return np.minimum(rows, extent - 1), weights / weights.sum(0)
+    if kind == "linear":
+        source = np.maximum(source, np.float32(0))
+    below = np.floor(source).astype("int64")
+    rows = below[None] + np.arange(1 - int(reach), int(reach) + 1)[:, None]
+    return np.clip(rows, 0, extent - 1), weight(rows - source[None].astype("float64"))
+
+
+def _along(g: Importer, x: Expr, axis: int, rows: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None) -> Expr:
+    """One dimension resized: sums of elements times their weights."""
+    if weights is None:
+        return g.emit(op.take(x, const(rows[0], "int64"), axis))
+    spread = [1] * g.ndim(x)
+    spread[axis] = -1
+    total: Expr | None = None
+    for row, weight in zip(rows, weights, strict=True):
+        factor = const(weight.reshape(spread), g.dtype(x))
+        part = op.multiply(op.take(x, const(row, "int64"), axis), factor)
+        total = part if total is None else op.add(total, part)
+    assert total is not None
+    return g.emit(total)
+
+
+def resize(
+    g: Importer, x: Expr, size: Any, factors: Any, kind: str, align_corners: bool = False, antialias: bool = False
+) -> Expr:
+    """Images (batch, channels, ...) resized to `size`, or by `factors`; PyTorch may give both.
+
+    Coordinates are divided by the factor, also where the extent of the result was rounded.
+    """
+    rank = g.ndim(x) - 2
+    if not is_float(g.dtype(x)) and _REACH[kind]:
+        raise Impossible("integers are resized by their nearest neighbours only; convert them to floats")
+    extents = g.shape(x)[2:]
+    factors = [None] * rank if factors is None else [None if f is None else float(f) for f in per_axis(factors, rank)]
+    if size is None:
+        size = [_scaled(g, e, f) for e, f in zip(extents, factors, strict=True)]
+    size = per_axis(size, rank)
+    exact = all(
+        align_corners or f is None or (is_symbolic(e) and f.is_integer()) or (not is_symbolic(e) and e * f == n)
+        for e, f, n in zip(extents, factors, size, strict=True)
+    )
+    if rank == 2 and exact and kind in _RESIZE2D and not antialias:
+        return _resize2d(g, x, size, _RESIZE2D[kind], align_corners)
+    for axis, (extent, new, factor) in enumerate(zip(extents, size, factors, strict=True), 2):
+        known = g.static(extent, f"the extent of an image that is resized by mode={kind!r}"), g.static(new, "a size")
+        if known[0] != known[1] or factor is not None:
+            x = _along(g, x, axis, *_taps(*known, factor, kind, align_corners, antialias))
+    return x
+
+
+def _resize2d(g: Importer, x: Expr, size: Any, method: str, align_corners: bool) -> Expr:
+    if method == "nearest_neighbor":
+        coordinates = "asymmetric"
+    else:
+        coordinates = "align_corners" if align_corners else "half_pixel"
+    options: dict[str, Any] = {"rounding_method": "floor"} if method == "nearest_neighbor" else {}
+    return g.emit(
+        op.image.resize2d(
+            x,
+            tuple(size),
+            layout="NCHW",
+            method=method,
+            coordinate_transformation_mode=coordinates,
+            **options,
+        )
+    )
+
+
+def _nearest(name: str, kind: str) -> None:
+    """ATen's operators with factors for all dimensions ("vec"), and with one for each."""
+
+    def given_both(g: Importer, x: Expr, output_size: Any, scale_factors: Any = None) -> Expr:
+        return resize(g, x, output_size, scale_factors, kind)
+
+    def given_size(g: Importer, x: Expr, output_size: Any, *scales: Any) -> Expr:
+        return resize(g, x, output_size, list(scales) or None, kind)
+
+    converter(f"{name}.vec")(given_both)
+    converter(name)(given_size)
+
+
+def _smooth(name: str, kind: str, antialias: bool = False) -> None:
+    def given_both(g: Importer, x: Expr, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Expr:
+        return resize(g, x, output_size, scale_factors, kind, align_corners, antialias)
+
+    def given_size(g: Importer, x: Expr, output_size: Any, align_corners: bool, *scales: Any) -> Expr:
+        return resize(g, x, output_size, list(scales) or None, kind, align_corners, antialias)
+
+    converter(f"{name}.vec")(given_both)
+    converter(name)(given_size)
+
+
+for _rank in (1, 2, 3):
+    _nearest(f"upsample_nearest{_rank}d", "nearest")
+    _nearest(f"_upsample_nearest_exact{_rank}d", "nearest-exact")
+for _name in ("linear1d", "bilinear2d", "trilinear3d"):
+    _smooth(f"upsample_{_name}", "linear")
+_smooth("upsample_bicubic2d", "cubic")
+_smooth("_upsample_bilinear2d_aa", "linear", antialias=True)
+_smooth("_upsample_bicubic2d_aa", "cubic", antialias=True)
+
+_KINDS = {
+    "nearest": "nearest",
+    "nearest-exact": "nearest-exact",
+    "linear": "linear",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+}
+
+
+@converter("interpolate", "upsample")
+def interpolate(
+    g: Importer,
+    x: Expr,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Expr:
+    """Images resized, with the arguments of `torch.nn.functional.interpolate`."""
+    rank = g.ndim(x) - 2
+    if size is None and (recompute_scale_factor or mode == "area"):
+        size = [_scaled(g, e, f) for e, f in zip(g.shape(x)[2:], per_axis(scale_factor, rank), strict=True)]
+    if mode == "area":
+        pool = find_converter(f"adaptive_avg_pool{rank}d")
+        assert pool is not None
+        return pool(g, x, size)
+    if mode not in _KINDS:
+        raise Refused(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
+    factor = None if size is not None else scale_factor
+    return resize(g, x, size, factor, _KINDS[mode], bool(align_corners), antialias)
