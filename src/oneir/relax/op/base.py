@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...ir.expr import GlobalVar
+from ...runtime.device import device
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
 from ..normalize import from_sinfo_args
 from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
-from .inference import fail, returns_nothing, returns_object, tensor_argument
+from .inference import fail, returns_nothing, returns_object, same_as_input, tensor_argument
 from .registry import operator
 
 
@@ -320,7 +321,9 @@ def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -
     from ...ir.global_info import VDevice
 
     if not isinstance(dst_vdevice, VDevice):
-        dst_vdevice = VDevice({"kind": str(dst_vdevice).split("(")[0]}, 0, memory_scope)
+        given = device(dst_vdevice)
+        kind = "llvm" if given.type == "cpu" else given.type
+        dst_vdevice = VDevice({"kind": kind}, given.device_id, memory_scope)
     return hint_on_device.call(data, dst_vdevice=dst_vdevice)
 
 
@@ -330,4 +333,5 @@ def _on_vdevice(call: Call, builder: Any) -> StructInfo:
 
 
 to_vdevice.struct_info(_on_vdevice)
-hint_on_device.struct_info(_on_vdevice)
+# A hint says nothing that holds: `RealizeVDevice` follows it.
+hint_on_device.struct_info(same_as_input)

@@ -1,0 +1,115 @@
+"""RealizeVDevice: devices spread from hints and annotations."""
+
+from __future__ import annotations
+
+import pytest
+
+import oneir
+from oneir.relax.transform import RealizeVDevice
+from oneir.runtime.error import InvalidValue
+from oneir.script import ir as I
+from oneir.script import relax as R
+from oneir.testing.check_pass import check_pass
+
+
+def test_a_hint_places_what_it_is_computed_from() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            with R.dataflow():
+                a = R.add(x, y)
+                b = R.hint_on_device(a, oneir.cpu())
+                c = R.exp(b)
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32", "llvm:0"), y: R.Tensor(("n",), "float32", "llvm:0")) -> R.Tensor(
+            ("n",), "float32", "llvm:0"
+        ):
+            with R.dataflow():
+                a: R.Tensor(("n",), "float32", "llvm:0") = R.add(x, y)
+                b: R.Tensor(("n",), "float32", "llvm:0") = a
+                c: R.Tensor(("n",), "float32", "llvm:0") = R.exp(b)
+                R.output(c)
+            return c
+
+    check_pass(RealizeVDevice(), Before, Expected, numbers=False)
+
+
+def test_a_hint_that_is_not_met_becomes_a_copy() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32", "llvm:0")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.hint_on_device(a, oneir.cuda(0))
+                c = R.exp(b)
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32", "llvm:0")) -> R.Tensor((4,), "float32", "cuda:0"):
+            with R.dataflow():
+                a: R.Tensor((4,), "float32", "llvm:0") = R.exp(x)
+                b: R.Tensor((4,), "float32", "cuda:0") = R.to_vdevice(a, dst_vdevice="cuda:0")
+                c: R.Tensor((4,), "float32", "cuda:0") = R.exp(b)
+                R.output(c)
+            return c
+
+    check_pass(RealizeVDevice(), Before, Expected, numbers=False)
+
+
+def test_what_a_function_returns_may_say_where_it_is() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm")]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tuple(R.Tensor((4,), "float32", "llvm:0"), R.Tensor((), "int64")):
+            a = R.exp(x)
+            b = (a, R.const(1, "int64"))
+            return b
+
+    after = RealizeVDevice()(Before)
+    (x,) = after["main"].params
+    assert x.struct_info.vdevice is after.global_infos["vdevice"][0]
+
+
+def test_without_devices_nothing_changes() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            y = R.exp(x)
+            return y
+
+    check_pass(RealizeVDevice(), Before, Before)
+
+
+def test_a_hint_of_a_device_that_is_not_declared_is_refused() -> None:
+    @I.ir_module
+    class Before:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm")]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            y = R.hint_on_device(x, oneir.cuda(1))
+            return y
+
+    with pytest.raises(InvalidValue, match=r"a device that the module does not declare; it declares llvm:0: add"):
+        RealizeVDevice()(Before)
