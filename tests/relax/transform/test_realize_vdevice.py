@@ -50,9 +50,10 @@ def test_a_hint_that_is_not_met_becomes_a_copy() -> None:
         I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("cuda", 0)]})
 
         @R.function
-        def main(x: R.Tensor((4,), "float32", "llvm:0")) -> R.Tensor((4,), "float32"):
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
             with R.dataflow():
-                a = R.exp(x)
+                h = R.hint_on_device(x, oneir.cpu())
+                a = R.exp(h)
                 b = R.hint_on_device(a, oneir.cuda(0))
                 c = R.exp(b)
                 R.output(c)
@@ -65,7 +66,8 @@ def test_a_hint_that_is_not_met_becomes_a_copy() -> None:
         @R.function
         def main(x: R.Tensor((4,), "float32", "llvm:0")) -> R.Tensor((4,), "float32", "cuda:0"):
             with R.dataflow():
-                a: R.Tensor((4,), "float32", "llvm:0") = R.exp(x)
+                h: R.Tensor((4,), "float32", "llvm:0") = x
+                a: R.Tensor((4,), "float32", "llvm:0") = R.exp(h)
                 b: R.Tensor((4,), "float32", "cuda:0") = R.to_vdevice(a, dst_vdevice="cuda:0")
                 c: R.Tensor((4,), "float32", "cuda:0") = R.exp(b)
                 R.output(c)
