@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ....ir.expr import IntImm
@@ -35,15 +35,14 @@ def body_of(schema: Any, node: Any, attributes: Sequence[Any], opset: int, input
     complete = onnx.NodeProto()
     complete.CopyFrom(node)
     del complete.attribute[:]
-    complete.attribute.extend([*attributes, *defaults(schema, node)])
+    complete.attribute.extend([*attributes, *defaults(schema, {a.name for a in attributes})])
     types = [_type_of(x).SerializeToString() for x in inputs]
     body = schema.get_context_dependent_function_with_opset_version(versions, complete.SerializeToString(), types)
     return onnx.FunctionProto.FromString(body)
 
 
-def defaults(schema: Any, node: Any) -> list[Any]:
-    """The default values of the attributes that a node does not give."""
-    given = {a.name for a in node.attribute if not a.ref_attr_name}
+def defaults(schema: Any, given: Collection[str]) -> list[Any]:
+    """The default values of the attributes that are not given."""
     return [a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.name]
 
 

@@ -22,7 +22,7 @@ from . import converters, shape_values
 from .context import Context
 from .dtypes import dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
-from .registry import Branches, Refused, call_converter, find_converter
+from .registry import MISSING, Branches, Refused, call_converter, find_converter
 from .tensors import array_of
 
 _ADVICE = (
@@ -30,9 +30,6 @@ _ADVICE = (
     "named here), or rewrite these nodes, for instance with onnxscript or onnx.compose, before the import."
 )
 OLDEST_OPSET = 7
-
-MISSING = object()
-"""Stands for the outputs of nodes that could not be imported."""
 
 
 def from_onnx(
@@ -340,10 +337,11 @@ class Importer(Context):
         function = find_converter(domain, node.op_type, opset)
         schema = schema_of(node, opset)
         if function is None:
-            body = None if schema is None else body_of(schema, node, self.resolved_attributes(node), opset, inputs)
+            own = self.resolved_attributes(node)
+            body = None if schema is None else body_of(schema, node, own, opset, inputs)
             if body is None:
                 raise Refused(f"the importer has no converter for this operator in opset {opset}")
-            return self.call(node, body, inputs, {a.name: a for a in defaults(schema, node)})
+            return self.call(node, body, inputs, {a.name: a for a in defaults(schema, {a.name for a in own})})
         attributes = {a.name: self.attribute(a) for a in node.attribute if self.is_given(a)}
         found = shape_values.evaluated(self, node.op_type, inputs, attributes) if not domain else None
         if found is not None:

@@ -16,6 +16,9 @@ from typing import Any
 
 from ....runtime.error import InternalError
 
+MISSING = object()
+"""Stands for the outputs of nodes that could not be imported."""
+
 Converter = Callable[..., Any]
 _CONVERTERS: dict[tuple[str, str], dict[int, Converter]] = {}
 

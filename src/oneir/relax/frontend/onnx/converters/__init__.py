@@ -1,6 +1,7 @@
 """The converters of ONNX's operators, a family a file."""
 
 from . import (
+    control_flow,
     convolution,
     creation,
     elementwise,

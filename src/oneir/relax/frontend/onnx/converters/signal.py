@@ -17,8 +17,9 @@ def _waves(g: Context, count: int, frequencies: int, dtype: str, inverse: bool) 
     """The matrices of cosines and sines: a row for each sample, a column for each frequency."""
     turns = np.outer(np.arange(count), np.arange(frequencies)) % max(count, 1)
     angle = 2 * math.pi * turns / max(count, 1)
+    scale = 1 / max(count, 1) if inverse else 1.0
     sine = np.sin(angle) if inverse else -np.sin(angle)
-    return g.constant(np.cos(angle).astype(np.float64), dtype), g.constant(sine.astype(np.float64), dtype)
+    return g.constant(np.cos(angle) * scale, dtype), g.constant(sine * scale, dtype)
 
 
 def _transformed(g: Context, real: Expr, imaginary: Expr | None, inverse: bool, onesided: bool) -> tuple[Expr, Expr]:
@@ -30,9 +31,6 @@ def _transformed(g: Context, real: Expr, imaginary: Expr | None, inverse: bool, 
     if imaginary is not None:
         re = op.subtract(re, op.matmul(imaginary, sine))
         im = op.add(im, op.matmul(imaginary, cosine))
-    if inverse:
-        scale = g.like(1 / count, real)
-        re, im = op.multiply(re, scale), op.multiply(im, scale)
     return g.emit(re), g.emit(im)
 
 

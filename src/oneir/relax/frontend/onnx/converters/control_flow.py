@@ -1,0 +1,291 @@
+"""Conditions, loops and scans: decided or unrolled while importing where that can be, else part of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .... import op
+from ....expr import Expr, If, SeqExpr, Tuple, const
+
+from ..dtypes import dtype_name, extents_of
+from ..registry import MISSING, Branches, NotConstant, Refused, converter
+
+if TYPE_CHECKING:
+    from ..importer import Importer
+
+MOST_STEPS = 4096
+"""The most steps that a loop is unrolled to."""
+
+
+@converter("If")
+def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> Any:
+    """What one of two graphs computes."""
+    known = g.elements(g.reshaped(condition, []))
+    if known is not None and isinstance(known[()], (bool, int)):
+        return tuple(g.subgraph(then_branch if known[()] else else_branch, []))
+    if g.builder.current_block_is_dataflow():
+        raise Branches
+    branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
+    if any(b is None for b in branches):
+        return tuple([MISSING] * len(then_branch.output))
+    both = g.builder.emit(If(g.reshaped(condition, []), *branches))
+    return tuple(g.builder.emit(both[i]) for i in range(len(then_branch.output)))
+
+
+def _branch(g: Importer, graph: Any) -> SeqExpr | None:
+    """A branch of the program, whose value is the tuple of a graph's outputs; None if it cannot be imported."""
+    with g.branch():
+        g.builder.begin_scope()
+        g.builder.begin_binding_block()
+        try:
+            values = g.subgraph(graph, [])
+            imported = all(v is not MISSING for v in values)
+            if imported and not all(isinstance(v, Expr) for v in values):
+                raise Refused("a sequence, or nothing, as the result of a branch that is chosen when the model runs")
+            result = g.builder.emit(Tuple(values)) if imported else None
+        finally:
+            blocks = g.builder.end_blocks()
+            g.builder.end_scope()
+    return None if result is None else SeqExpr(blocks, result)
+
+
+def _is_true(g: Importer, value: Any) -> bool | None:
+    """Whether a condition holds, as far as that is known."""
+    if value is None:
+        return True
+    known = g.elements(g.reshaped(value, []))
+    return bool(known[()]) if known is not None and isinstance(known[()], (bool, int)) else None
+
+
+@converter("Loop")
+def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: Any) -> Any:
+    """A graph repeated, up to `count` times and as long as a condition holds; unrolled."""
+    limit = MOST_STEPS + 1
+    if count is not None:
+        limit = g.static(g.extents(count, "a trip count")[0], "how often a Loop repeats its body")
+    carried: list[Any] = list(states)
+    scanned: list[list[Expr]] = [[] for _ in range(len(body.output) - 1 - len(states))]
+    step, holds = 0, _is_true(g, condition)
+    while holds and step < limit:
+        if step == MOST_STEPS:
+            raise Refused(f"a Loop of more than {MOST_STEPS} steps, which importing would unroll")
+        flag = const(True, "bool") if condition is None or step == 0 else condition
+        values = g.subgraph(body, [const(step, "int64"), flag, *carried])
+        if any(v is MISSING for v in values):
+            return tuple([MISSING] * (len(body.output) - 1))
+        carried = values[1 : 1 + len(carried)]
+        for rows, value in zip(scanned, values[1 + len(carried) :], strict=True):
+            rows.append(value)
+        condition, holds = values[0], _is_true(g, values[0])
+        step += 1
+    if holds is None:
+        raise NotConstant("whether a Loop goes on must be known while compiling; give it a trip count instead")
+    rows = [_stacked(g, rows, body.output[1 + len(carried) + i], 0) for i, rows in enumerate(scanned)]
+    return (*carried, *rows)
+
+
+def _stacked(g: Importer, rows: Sequence[Expr], declared: Any, axis: int) -> Expr:
+    """What the steps of a loop gave, along a new axis; of no steps, what the graph declares."""
+    if rows:
+        return g.emit(op.stack(list(rows), axis))
+    tensor = declared.type.tensor_type
+    extents = extents_of(tensor, g.symbols)
+    if extents is None or not all(isinstance(e, int) for e in extents):
+        raise Refused(f"a loop of no steps whose output `{declared.name}` has no declared shape")
+    return g.constant(np.zeros([0, *extents]), dtype_name(tensor.elem_type))
+
+
+@converter("Scan", since=8)
+def scan_of_batches(
+    g: Importer, lengths: Expr | None, *inputs: Expr, body: Any, num_scan_inputs: int, directions: Any = None
+) -> Any:
+    """A scan of each element of a batch."""
+    if lengths is not None:
+        raise Refused("a Scan over sequences of different lengths")
+    states = len(inputs) - num_scan_inputs
+    batch = g.static(g.shape(inputs[0])[0], "the size of a batch that is scanned")
+    parts = []
+    for b in range(batch):
+        own = [_slice(g, x, 0, b) for x in inputs]
+        parts.append(_scan(g, own, body, states, list(directions or [0] * num_scan_inputs), None, None, None))
+    return tuple(g.emit(op.stack(list(values), 0)) for values in zip(*parts, strict=True))
+
+
+@converter("Scan", since=9)
+def scan(
+    g: Importer,
+    *inputs: Expr,
+    body: Any,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] | None = None,
+    scan_input_directions: Sequence[int] | None = None,
+    scan_output_axes: Sequence[int] | None = None,
+    scan_output_directions: Sequence[int] | None = None,
+) -> Any:
+    """A graph applied to the slices of tensors, one after the other, with states carried on; unrolled."""
+    return _scan(
+        g,
+        inputs,
+        body,
+        len(inputs) - num_scan_inputs,
+        list(scan_input_directions or [0] * num_scan_inputs),
+        scan_input_axes,
+        scan_output_axes,
+        scan_output_directions,
+    )
+
+
+def _scan(
+    g: Importer,
+    inputs: Sequence[Expr],
+    body: Any,
+    states: int,
+    directions: Sequence[int],
+    input_axes: Sequence[int] | None,
+    output_axes: Sequence[int] | None,
+    output_directions: Sequence[int] | None,
+) -> tuple[Any, ...]:
+    carried: list[Any] = list(inputs[:states])
+    scanned = inputs[states:]
+    axes = [g.axis(a, g.ndim(x)) for a, x in zip(input_axes or [0] * len(scanned), scanned, strict=True)]
+    steps = g.static(g.shape(scanned[0])[axes[0]], "how many steps a Scan takes")
+    if steps > MOST_STEPS:
+        raise Refused(f"a Scan of {steps} steps, which importing would unroll; up to {MOST_STEPS} are")
+    rows: list[list[Expr]] = [[] for _ in range(len(body.output) - states)]
+    for step in range(steps):
+        slices = [
+            _slice(g, x, a, steps - 1 - step if d else step) for x, a, d in zip(scanned, axes, directions, strict=True)
+        ]
+        values = g.subgraph(body, [*carried, *slices])
+        if any(v is MISSING for v in values):
+            return tuple([MISSING] * len(body.output))
+        carried = values[:states]
+        for made, value in zip(rows, values[states:], strict=True):
+            made.append(value)
+    outputs = []
+    for i, made in enumerate(rows):
+        if output_directions and output_directions[i]:
+            made.reverse()
+        axis = output_axes[i] if output_axes else 0
+        outputs.append(_stacked(g, made, body.output[states + i], axis))
+    return (*carried, *outputs)
+
+
+def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
+    shape = g.shape(x)
+    one = g.emit(op.strided_slice(x, [axis], [index], [index + 1], assume_inbound=True))
+    return g.reshaped(one, [*shape[:axis], *shape[axis + 1 :]])
+
+
+# -- sequences, whose length is known while importing: lists --
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Refused("expected a sequence whose elements are known while compiling")
+    return value
+
+
+def _place(g: Importer, position: Expr | None, length: int, default: int) -> int:
+    if position is None:
+        return default
+    index = g.constant_ints(position, "the position in a sequence")[0]
+    if not -length <= index <= length:
+        raise Refused(f"position {index} in a sequence of {length} elements")
+    return index + length if index < 0 else index
+
+
+@converter("SequenceEmpty")
+def sequence_empty(g: Importer, *, dtype: int = 1) -> list[Any]:
+    """A sequence of no elements."""
+    return []
+
+
+@converter("SequenceConstruct")
+def sequence_construct(g: Importer, *items: Expr) -> list[Any]:
+    """A sequence of tensors."""
+    return list(items)
+
+
+@converter("SequenceInsert")
+def sequence_insert(g: Importer, items: Any, item: Expr, position: Expr | None = None) -> list[Any]:
+    """A sequence with one more element."""
+    place = _place(g, position, len(_items(items)), len(items))
+    return [*items[:place], item, *items[place:]]
+
+
+@converter("SequenceErase")
+def sequence_erase(g: Importer, items: Any, position: Expr | None = None) -> list[Any]:
+    """A sequence without an element."""
+    place = _place(g, position, len(_items(items)), len(items) - 1)
+    return [*items[:place], *items[place + 1 :]]
+
+
+@converter("SequenceAt")
+def sequence_at(g: Importer, items: Any, position: Expr) -> Expr:
+    """An element of a sequence."""
+    place = _place(g, position, len(_items(items)), 0)
+    if place >= len(items):
+        raise Refused(f"position {place} in a sequence of {len(items)} elements")
+    return items[place]
+
+
+@converter("SequenceLength")
+def sequence_length(g: Importer, items: Any) -> Expr:
+    """The number of elements of a sequence."""
+    return const(len(_items(items)), "int64")
+
+
+@converter("ConcatFromSequence")
+def concat_from_sequence(g: Importer, items: Any, *, axis: int, new_axis: int = 0) -> Expr:
+    """The elements of a sequence, one after the other or along a new axis."""
+    if not _items(items):
+        raise Refused("the elements of an empty sequence cannot be joined")
+    return g.emit(op.stack(items, axis) if new_axis else op.concat(items, axis))
+
+
+@converter("SplitToSequence")
+def split_to_sequence(
+    g: Importer, x: Expr, split: Expr | None = None, *, axis: int = 0, keepdims: int = 1
+) -> list[Any]:
+    """Pieces of a tensor as a sequence."""
+    place = g.axis(axis, g.ndim(x))
+    extent = g.static(g.shape(x)[place], "the extent that is split into a sequence")
+    sizes = [1] * extent
+    if split is not None:
+        sizes = g.constant_ints(split, "the sizes of SplitToSequence")
+        if g.ndim(split) == 0:
+            sizes = [min(sizes[0], extent - i) for i in range(0, extent, sizes[0])]
+    elif not keepdims:
+        return [_slice(g, x, place, i) for i in range(extent)]
+    begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    return [
+        g.emit(op.strided_slice(x, [place], [b], [b + s], assume_inbound=True))
+        for b, s in zip(begins, sizes, strict=False)
+    ]
+
+
+# -- optional values --
+
+
+@converter("Optional")
+def optional(g: Importer, value: Any = None, *, type: Any = None) -> Any:
+    """A value that may be missing."""
+    return value
+
+
+@converter("OptionalHasElement")
+def optional_has_element(g: Importer, value: Any = None) -> Expr:
+    """Whether a value is there."""
+    return const(value is not None, "bool")
+
+
+@converter("OptionalGetElement")
+def optional_get_element(g: Importer, value: Any = None) -> Any:
+    """A value that is there."""
+    if value is None:
+        raise Refused("the value of an optional that is empty")
+    return value
