@@ -84,7 +84,7 @@ def lower_graph(
 
 def default_schedule() -> Pass:
     """The pass that schedules loops that nobody has scheduled."""
-    return ApplyDefaultSchedule(cpu.Attention(), cpu.Depthwise(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())
+    return ApplyDefaultSchedule(cpu.Attention(), cpu.Depthwise(), cpu.DotProducts(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:

@@ -35,6 +35,8 @@ from .types import literal, memory_scalar, memory_suffix_of, memory_type, regist
 
 SHORT, LONG = 16, 128
 """Steps of a loop that accumulates up to which it may be unrolled, and from which on LLVM does not do it."""
+ENOUGH_BYTES = 128
+"""Bytes of a vector that a loop accumulates, beyond which the loop is not unrolled."""
 MEMORY_ALIGNMENT = 64
 """Bytes to which allocated memory is aligned."""
 
@@ -377,10 +379,15 @@ def adds_up(loop: For) -> bool:
 
     LLVM unrolls loops of known length that are not long before it makes vectors, and finds none afterwards. Those that
     are long are left to it, as it has several sums at a time only where it may unroll.
+
+    One that accumulates a vector of several registers is unrolled enough: where a step reads 2 KiB, a processor no
+    longer fetches ahead.
     """
     body, extent = loop.body, loop.extent
     if not (isinstance(body, AttrStmt) and body.attr_key == REDUCTION_UPDATE and isinstance(extent, e.IntImm)):
         return False
+    if isinstance(body.body, BufferStore) and body.body.value.dtype.itemsize > ENOUGH_BYTES:
+        return True
     return SHORT < extent.value <= LONG
 
 

@@ -5,5 +5,6 @@ from .base import CPUScheduleRule
 from .choose_layouts import ChooseLayouts
 from .contraction import Contraction
 from .depthwise import Depthwise
+from .dot_products import DotProducts
 from .reduction import Reduction
 from .spatial import Spatial

@@ -41,6 +41,7 @@ from ...topi import transpose
 from .base import extent_of, loads, static, variables
 from .contraction import operands, panel_for
 from .depthwise import group_of, panel_of_group
+from .dot_products import FEW_ROWS
 from .relayout import Panels, Permuted, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
@@ -61,9 +62,6 @@ def ChooseLayouts(target: Target | None = None) -> Pass:
 
 
 Axes = tuple[int, ...]
-
-FEW_ROWS = 4
-"""Up to so many rows of a product, transposing its matrix costs more than it brings."""
 
 
 class _Choose(PyExprMutator):
