@@ -1,90 +1,18 @@
-"""What `benchmarks.models` measured, as a table, a page in Markdown and a chart."""
+"""What `benchmarks.models` measured, as a page in Markdown and a chart."""
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.peers import PEERS
 from benchmarks.zoo import MODELS
+from oneir.bench.compare import Measured, best_peer
+from oneir.bench.contestant import PEERS
+from oneir.bench.table import comparison, machine
 
 DOCS = Path(__file__).parent.parent / "docs"
-
-
-@dataclass
-class Measured:
-    """One contestant with one model. Times are in seconds; what does not apply is None."""
-
-    model: str
-    threads: int
-    peer: str
-    seconds: float | None = None
-    shortest: float | None = None
-    error: float | None = None
-    compile_seconds: float | None = None
-    load_seconds: float | None = None
-    peak_bytes: int | None = None
-    failure: str | None = None
-
-
-HEADER = ("Model", "Threads", "Contestant", "Median ms", "Shortest ms", "Best peer / this", "Error")
-HEADER += ("Compile s", "Load s", "Memory MiB")
-
-
-def table(results: Sequence[Measured], header: bool = True) -> str:
-    """The results as rows in Markdown."""
-    lines = []
-    if header:
-        lines = [_row(HEADER), _row(["---"] * 3 + ["---:"] * (len(HEADER) - 3))]
-    return "\n".join([*lines, *(_row(_cells(r, best_peer(results, r))) for r in results)])
-
-
-def best_peer(results: Sequence[Measured], of: Measured) -> float | None:
-    """The shortest median of another contestant than OneIR for the same model and threads."""
-    same = [r for r in results if (r.model, r.threads) == (of.model, of.threads) and r.peer != "oneir"]
-    return min((r.seconds for r in same if r.seconds is not None), default=None)
-
-
-def _cells(r: Measured, best: float | None) -> list[str]:
-    first = [r.model, str(r.threads), PEERS[r.peer].name]
-    if r.failure is not None or r.seconds is None or r.shortest is None:
-        reason = " ".join((r.failure or "was not measured").replace("|", "/").split())
-        return [*first, "failed", reason[:200], *[""] * (len(HEADER) - 5)]
-    return [
-        *first,
-        _digits(r.seconds * 1e3),
-        _digits(r.shortest * 1e3),
-        "" if best is None else f"{best / r.seconds:.2f}",
-        "" if r.error is None else f"{r.error:.1e}",
-        "" if r.compile_seconds is None else f"{r.compile_seconds:.1f}",
-        "" if r.load_seconds is None else f"{r.load_seconds:.2f}",
-        "" if r.peak_bytes is None else f"{r.peak_bytes / 2**20:.0f}",
-    ]
-
-
-def _digits(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.{2 if value >= 1 else 4}f}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def machine() -> str:
-    """The processor, how many of them, and the system."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        name = names[0] if names else name
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {count} logical processors, {platform.system()}"
-
 
 PAGE = """# Whole models
 
@@ -127,7 +55,7 @@ def write_docs(results: Sequence[Measured], batch: int, seq: int, rounds: int) -
             seq=seq,
             rounds=rounds,
             chart=picture.name,
-            table=table(results),
+            table=comparison(results),
             models="\n".join(
                 f"| {name} | {MODELS[name].description} |" for name in dict.fromkeys(r.model for r in results)
             ),

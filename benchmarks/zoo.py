@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from examples.fashion_mnist.models import load_model
+
+if TYPE_CHECKING:
+    from oneir.ir import IRModule
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,33 @@ MODELS: dict[str, Model] = {
 }
 
 
-def exported(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
-    """The `torch.export.ExportedProgram` of a model, for shapes as those of the inputs."""
-    with torch.no_grad():
-        return torch.export.export(module, inputs)
+class Subject:
+    """A model as what `oneir.bench` compares."""
+
+    def __init__(self, name: str, batch: int, seq: int):
+        self.module, self.tensors = MODELS[name].make(batch, seq)
+
+    def call(self) -> tuple[nn.Module, tuple[torch.Tensor, ...], dict[str, Any]]:
+        """The module, and what to call it with."""
+        return self.module, self.tensors, {}
+
+    def inputs(self) -> list[np.ndarray]:
+        """The tensors that it takes."""
+        return [x.numpy() for x in self.tensors]
+
+    @torch.inference_mode()
+    def exact(self) -> torch.Tensor:
+        """What PyTorch computes in float64."""
+        return self.module.double()(*(x.double() if x.is_floating_point() else x for x in self.tensors))
+
+    def save_onnx(self, path: Path) -> None:
+        """Writes the model in ONNX."""
+        torch.onnx.export(self.module, self.tensors, str(path), dynamo=True, verbose=False)
+
+    def graph(self) -> IRModule:
+        """The imported module, for shapes as those of the inputs."""
+        from oneir.relax.frontend.torch import from_exported_program
+
+        with torch.no_grad():
+            program = torch.export.export(self.module, self.tensors)
+        return from_exported_program(program, unwrap_unit_return_tuple=True)

@@ -30,6 +30,7 @@ LAYERS = (
     ("codegen",),
     ("driver",),
     ("testing",),
+    ("bench",),
     ("cli", "compat"),
 )
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}

@@ -1,0 +1,300 @@
+"""A process in which one contestant runs one model, on command; and the list of contestants.
+
+Commands are lines of JSON on its input, answers are lines of JSON on its output; `worker.py` is the other end. The file
+is run by its path, and imports nothing of this package until it is needed: what that brings would count as memory of
+every contestant.
+
+All contestants compute in float32, with as many threads as the process's OMP_NUM_THREADS says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+Run = Callable[[], Any]
+"""Runs a model on its inputs, and returns the results as the contestant has them."""
+
+
+class Subject(Protocol):
+    """A model with inputs. Everything is made when it is asked for: each contestant asks for something else."""
+
+    def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The module of PyTorch, and what to call it with."""
+        ...
+
+    def inputs(self) -> list[np.ndarray]:
+        """The tensors that it takes, in order."""
+        ...
+
+    def exact(self) -> Any:
+        """What the results are compared with: what PyTorch computes in float64, if it can."""
+        ...
+
+    def save_onnx(self, path: Path) -> None:
+        """Writes the model in ONNX."""
+        ...
+
+    def graph(self) -> Any:
+        """The model as an IRModule, as imported."""
+        ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and the folder for what is made of it.
+
+    `maker` is "module:name" of what makes the `Subject` when it is called with `arguments`, which are values of JSON.
+    """
+
+    maker: str
+    arguments: tuple[Any, ...]
+    folder: Path
+
+    @staticmethod
+    def from_fields(fields: list[Any]) -> Case:
+        """The case out of its `fields`, which can be sent to another process."""
+        maker, arguments, folder = fields
+        return Case(maker, tuple(arguments), Path(folder))
+
+    @property
+    def fields(self) -> list[Any]:
+        return [self.maker, list(self.arguments), str(self.folder)]
+
+    def subject(self) -> Subject:
+        module, _, name = self.maker.partition(":")
+        return getattr(importlib.import_module(module), name)(*self.arguments)
+
+    @property
+    def inputs(self) -> list[np.ndarray]:
+        """The inputs, which `save_inputs` saved."""
+        return load_arrays(self.folder / "inputs.npz")
+
+    def save_inputs(self, arrays: list[np.ndarray]) -> None:
+        np.savez(self.folder / "inputs.npz", *arrays)
+
+
+def load_arrays(path: Path) -> list[np.ndarray]:
+    """The arrays that `numpy.savez` wrote, in their order."""
+    with np.load(path) as saved:
+        return [saved[f"arr_{i}"] for i in range(len(saved.files))]
+
+
+def threads() -> int:
+    """With how many threads this process computes."""
+    return int(os.environ["OMP_NUM_THREADS"])
+
+
+def arrays_of(result: Any) -> list[np.ndarray]:
+    """The tensors of a result, one after the other, floats as float64."""
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    if isinstance(result, (list, tuple)):
+        return [array for part in result for array in arrays_of(part)]
+    if hasattr(result, "is_floating_point") and result.is_floating_point():
+        result = result.double()
+    array = result.numpy() if hasattr(result, "numpy") else np.asarray(result)
+    return [array if array.dtype.kind in "biuc" else array.astype("float64")]
+
+
+# -- prepared once for a model, each in a process of its own; the result is the time that counts, in seconds --
+
+
+def reference(case: Case) -> float:
+    """Saves the inputs, and what PyTorch computes from them in float64."""
+    subject = case.subject()
+    case.save_inputs(subject.inputs())
+    start = time.perf_counter()
+    exact = arrays_of(subject.exact())
+    np.savez(case.folder / "reference.npz", *exact)
+    return time.perf_counter() - start
+
+
+def onnx_file(case: Case) -> float:
+    """Saves the model in ONNX: as PyTorch's exporter writes it, unless it is an ONNX model."""
+    subject = case.subject()
+    start = time.perf_counter()
+    subject.save_onnx(case.folder / "model.onnx")
+    return time.perf_counter() - start
+
+
+def compiled_by_oneir(case: Case) -> float:
+    """Saves the model as OneIR compiles it."""
+    from oneir.relax import build
+
+    graph = case.subject().graph()
+    start = time.perf_counter()
+    build(graph, "llvm").export_library(case.folder / "model.so")
+    return time.perf_counter() - start
+
+
+# -- loaded in the process that is measured --
+
+
+def oneir(case: Case) -> Run:
+    from oneir.runtime import cpu, load_module, tensor
+    from oneir.runtime.vm import VirtualMachine
+
+    function = VirtualMachine(load_module(case.folder / "model.so"), cpu())["main"]
+    inputs = [tensor(x) for x in case.inputs]
+    return lambda: function(*inputs)
+
+
+def eager(case: Case) -> Run:
+    import torch
+
+    torch.set_num_threads(threads())
+    module, args, kwargs = case.subject().call()
+
+    @torch.inference_mode()
+    def run() -> Any:
+        return module(*args, **kwargs)
+
+    return run
+
+
+def inductor(case: Case) -> Run:
+    """`torch.compile`, told that weights do not change, so that it may lay them out as it likes."""
+    import torch
+
+    torch.set_num_threads(threads())
+    config: Any = importlib.import_module("torch._inductor.config")
+    config.freezing = True
+    module, args, kwargs = case.subject().call()
+    compiled = torch.compile(module, dynamic=False)
+
+    @torch.no_grad()
+    def run() -> Any:
+        return compiled(*args, **kwargs)
+
+    return run
+
+
+def onnx_runtime(case: Case) -> Run:
+    onnxruntime = importlib.import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads(), 1
+    session = onnxruntime.InferenceSession(case.folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    feeds = {entry.name: x for entry, x in zip(session.get_inputs(), case.inputs, strict=True)}
+    return lambda: session.run(None, feeds)
+
+
+def openvino(case: Case) -> Run:
+    openvino = importlib.import_module("openvino")
+    # Its own choice of precision may be bfloat16.
+    config = {"INFERENCE_NUM_THREADS": threads(), "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(case.folder / "model.onnx", "CPU", config)
+    request, inputs = compiled.create_infer_request(), case.inputs
+    return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A contestant: what it is called, the packages it needs, of which the first is its own, what must be prepared, and
+    whether its first run compiles."""
+
+    name: str
+    packages: tuple[str, ...]
+    load: Callable[[Case], Run]
+    prepare: Callable[[Case], float] | None = None
+    compiles: bool = False
+
+    @property
+    def missing(self) -> list[str]:
+        """The packages that are not installed."""
+        return [package for package in self.packages if importlib.util.find_spec(package) is None]
+
+
+PEERS = {
+    "oneir": Peer("OneIR", ("oneir",), oneir, compiled_by_oneir),
+    "eager": Peer("PyTorch eager", ("torch",), eager),
+    "inductor": Peer("Inductor", ("torch",), inductor, compiles=True),
+    "onnxruntime": Peer("ONNX Runtime", ("onnxruntime", "onnx", "onnxscript"), onnx_runtime, onnx_file),
+    "openvino": Peer("OpenVINO", ("openvino", "onnx", "onnxscript"), openvino, onnx_file),
+}
+PREPARATIONS = {function.__name__: function for function in (reference, onnx_file, compiled_by_oneir)}
+
+
+class _Commands:
+    """What the process can do; each method is a command."""
+
+    run: Run
+
+    def prepare(self, what: str, case: list[Any]) -> float:
+        return PREPARATIONS[what](Case.from_fields(case))
+
+    def load(self, peer: str, case: list[Any]) -> float:
+        """Loads the model and runs it once; gives the seconds that took, without importing the peer's package.
+
+        Of one that compiles when it runs first, they are those of that run.
+        """
+        importlib.import_module("oneir.runtime.vm" if peer == "oneir" else PEERS[peer].packages[0])
+        start = time.perf_counter()
+        self.run = PEERS[peer].load(Case.from_fields(case))
+        if PEERS[peer].compiles:
+            start = time.perf_counter()
+        self.run()
+        return time.perf_counter() - start
+
+    def error(self, case: list[Any]) -> float:
+        """The largest difference from the reference, as a part of the largest element of the result that has it."""
+        exact = load_arrays(Case.from_fields(case).folder / "reference.npz")
+        found = arrays_of(self.run())
+        shapes = [[list(y.shape) for y in ys] for ys in (found, exact)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"the results have the shapes {shapes[0]}, the reference {shapes[1]}")
+        pairs = [(f.astype("float64"), e.astype("float64")) for f, e in zip(found, exact, strict=True) if e.size]
+        return max((float(np.abs(f - e).max() / (np.abs(e).max() or 1.0)) for f, e in pairs), default=0.0)
+
+    def turn(self, seconds: float) -> list[float]:
+        """The median and the shortest time of one run, over about so many seconds of runs, at least three."""
+        self.run()
+        times: list[float] = []
+        end = time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.run()
+            times.append(time.perf_counter() - start)
+        return [statistics.median(times), min(times)]
+
+    def peak_memory(self) -> int:
+        """The most memory that the process has had, in bytes."""
+        # What getrusage gives counts what the parent had before this process began.
+        (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+        return int(peak) * 1024
+
+    def profile(self, case: list[Any], rounds: int) -> dict[str, Any]:
+        """Where OneIR's time goes, and what the machine can do, as values of JSON."""
+        from oneir.bench.kernels import profile
+
+        return profile(Case.from_fields(case), rounds)
+
+
+def main() -> None:
+    # What libraries print goes elsewhere than the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    commands = _Commands()
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        try:
+            answer, failure = getattr(commands, name)(**arguments), None
+        except Exception as error:  # whatever a contestant raises is its result
+            answer, failure = None, f"{type(error).__name__}: {str(error).strip() or 'no reason given'}"
+        print(json.dumps([answer, failure]), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Where OneIR's time for a model goes, kernel by kernel."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..codegen.program.bytecode import cost_of
+from ..driver.graph import build_graph, lower_graph
+from ..ir.expr import Var, const
+from ..ir.module import IRModule
+from ..runtime.device import cpu
+from ..runtime.tensor import tensor
+from ..runtime.vm.footprint import footprint
+from ..runtime.vm.machine import VirtualMachine
+from ..runtime.vm.profile import CallRecord, Report
+from ..runtime.vm.program import Cost
+from ..target.target import Target
+from ..tir.function import PrimFunc
+from ..tir.stmt_functor import substitute
+from .contestant import Case
+from .roofline import MachineSpeed, machine_speed
+
+
+class Kernel(NamedTuple):
+    """Calls of one kernel with tensors of the same shapes, in one run of the model. Times are in seconds."""
+
+    name: str
+    shapes: tuple[str, ...]
+    calls: int
+    seconds: float
+    share: float
+    """Of the time of all kernels."""
+    flops: float | None
+    """Operations; None, as for what follows, where their number is unknown."""
+    bytes: float | None
+    """Bytes read and written, each tensor of a call once."""
+    gflops: float | None
+    """Billions of operations a second."""
+    gigabytes: float | None
+    """Billions of bytes a second."""
+    roofline: float | None
+    """How much of what the machine can do that is; see `MachineSpeed.share`."""
+
+
+def profile(case: Case, rounds: int) -> dict[str, Any]:
+    """The kernels of a model, measured in this process, what the machine can do, and what a run takes, as JSON."""
+    graph = case.subject().graph()
+    executable = build_graph(graph, "llvm")
+    machine, inputs = VirtualMachine(executable, cpu()), [tensor(x) for x in case.inputs]
+    speed = machine_speed()
+    reports = [machine.profile("main", *inputs) for _ in range(rounds)]
+    # Kernels of unknown extents have no costs; these are worked out for the extents of the calls.
+    known = all(call.cost is not None for call in reports[0].calls if not call.name.startswith("vm.builtin."))
+    loops = IRModule() if known else lower_graph(graph, Target("llvm"), None, "default")
+    return {
+        "machine": speed._asdict(),
+        "footprint": footprint(executable.program)._asdict(),
+        "kernels": [kernel._asdict() for kernel in kernels_of(reports, loops, speed)],
+    }
+
+
+def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) -> list[Kernel]:
+    """The kernels that several profiles of one call measured, each with its median time; slowest first.
+
+    `loops` has those whose costs are not known. What the virtual machine does by itself, and native programs do not, is
+    left out.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for i, call in enumerate(reports[0].calls):
+        if not call.name.startswith("vm.builtin.") and call.cost != Cost():
+            groups.setdefault((call.name, call.shapes), []).append(i)
+    times = [
+        statistics.median(sum(report.calls[i].duration for i in calls) for report in reports)
+        for calls in groups.values()
+    ]
+    found = []
+    for ((name, shapes), calls), seconds in zip(groups.items(), times, strict=True):
+        share, cost = seconds / sum(times), _cost(reports[0].calls[calls[0]], loops)
+        if cost is None:
+            found.append(Kernel(name, shapes, len(calls), seconds, share, None, None, None, None, None))
+            continue
+        flops, moved = cost.flops * len(calls), cost.bytes * len(calls)
+        rates = flops / seconds / 1e9, moved / seconds / 1e9, speed.share(flops, moved, seconds)
+        found.append(Kernel(name, shapes, len(calls), seconds, share, flops, moved, *rates))
+    return sorted(found, key=lambda kernel: -kernel.seconds)
+
+
+def _cost(call: CallRecord, loops: IRModule) -> Cost | None:
+    """What a call takes: where the kernel is for any shapes, with those of the call."""
+    func = {v.name_hint: f for v, f in loops.functions.items()}.get(call.name)
+    if call.cost is not None or not isinstance(func, PrimFunc):
+        return call.cost
+    values: dict[Var, Any] = {}
+    tensors = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
+    for buffer, text in zip(tensors, call.shapes, strict=True):
+        extents = [int(e) for e in text.partition("[")[2].rstrip("]").split(", ") if e]
+        for declared, extent in zip(buffer.shape, extents, strict=True):
+            if isinstance(declared, Var):
+                values[declared] = const(extent, declared.dtype)
+    return cost_of(substitute(func, values))

@@ -1,0 +1,115 @@
+"""What was measured, as text: tables in Markdown whose columns are aligned, so that they are read as they stand."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .compare import Measured, best_peer
+from .contestant import PEERS
+from .kernels import Kernel
+from .roofline import MachineSpeed
+
+COMPARED = ("Model", "Threads", "Contestant", "Median ms", "Shortest ms", "Best peer / this", "Error")
+COMPARED += ("Compile s", "Load s", "Memory MiB")
+KERNELS = ("ms", "Share", "Calls", "GFLOP", "MB", "GFLOP/s", "GB/s", "Roofline", "Kernel", "Shapes")
+
+
+def comparison(results: Sequence[Measured], header: bool = True) -> str:
+    """The results of contestants, a row each; without the header, rows that follow others."""
+    rows = [_compared(r, best_peer(results, r)) for r in results]
+    return table(COMPARED, rows, texts=(0, 2), header=header)
+
+
+def _compared(r: Measured, best: float | None) -> list[str]:
+    first = [r.model.ljust(12), str(r.threads), PEERS[r.peer].name]
+    if r.failure is not None or r.seconds is None or r.shortest is None:
+        reason = " ".join((r.failure or "was not measured").replace("|", "/").split())
+        return [*first, "failed", reason[:200], *[""] * (len(COMPARED) - 5)]
+    return [
+        *first,
+        digits(r.seconds * 1e3),
+        digits(r.shortest * 1e3),
+        "" if best is None else f"{best / r.seconds:.2f}",
+        "" if r.error is None else f"{r.error:.1e}",
+        "" if r.compile_seconds is None else f"{r.compile_seconds:.1f}",
+        "" if r.load_seconds is None else f"{r.load_seconds:.2f}",
+        "" if r.peak_bytes is None else f"{r.peak_bytes / 2**20:.0f}",
+    ]
+
+
+def kernels(found: Sequence[Kernel]) -> str:
+    """The kernels of a model, a row each, and their sum."""
+    rows = [
+        [
+            digits(k.seconds * 1e3),
+            f"{k.share:.1%}",
+            str(k.calls),
+            "" if k.flops is None else digits(k.flops / 1e9),
+            "" if k.bytes is None else digits(k.bytes / 1e6),
+            "" if k.gflops is None else digits(k.gflops),
+            "" if k.gigabytes is None else digits(k.gigabytes),
+            "" if k.roofline is None else f"{k.roofline:.0%}",
+            k.name,
+            " ".join(map(_short, k.shapes)),
+        ]
+        for k in found
+    ]
+    whole = digits(sum(k.seconds for k in found) * 1e3), "100%", str(sum(k.calls for k in found))
+    return table(KERNELS, [*rows, [*whole, *[""] * 5, "all", ""]], texts=(8, 9))
+
+
+def profiled(threads: int, profile: dict[str, Any]) -> str:
+    """What `kernels.profile` found, with the limits of the machine that the table's `Roofline` refers to."""
+    speed, run = MachineSpeed(**profile["machine"]), profile["footprint"]
+    memory = (
+        "" if run["allocated"] is None else f" and {digits(run['allocated'] / 2**20)} MiB of intermediates and results"
+    )
+    return (
+        f"OneIR with {threads} thread{'s' * (threads > 1)}: {run['kernels']} calls of kernels{memory}.\n"
+        f"The machine computes {digits(speed.flops / 1e9)} GFLOP/s and reads {digits(speed.bandwidth / 1e9)} GB/s.\n\n"
+        + kernels([Kernel(**kernel) for kernel in profile["kernels"]])
+    )
+
+
+def _short(shape: str) -> str:
+    """A shape without its dtype, where that is float32: "float32[1, 3, 8, 8]" as "1x3x8x8"."""
+    dtype, _, extents = shape.rstrip("]").partition("[")
+    text = extents.replace(", ", "x") or "scalar"
+    return text if dtype == "float32" else f"{dtype}:{text}"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.{2 if value >= 1 else 4}f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int], header: bool = True) -> str:
+    """Rows in Markdown; columns of `texts` are aligned to the left, those of numbers to the right.
+
+    The last column is as wide as each of its cells, so that long texts there do not make all lines long.
+    """
+    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
+    widths[-1] = max(len(head[-1]), 4)
+    lines = [
+        [c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))] for r in rows
+    ]
+    if header:
+        rule = ["-" * w if i in texts else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+        named = [c.ljust(w) if i in texts else c.rjust(w) for i, (c, w) in enumerate(zip(head, widths, strict=True))]
+        lines = [named, rule, *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def machine() -> str:
+    """The processor, how many of them, and the system."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        name = names[0] if names else name
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {count} logical processors, {platform.system()}"
