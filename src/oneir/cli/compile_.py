@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..ir.instrument import PassTimingInstrument
 from ..ir.transform import PassContext
+from ..runtime.error import InvalidValue
+from ..runtime.module import Module
 from ..target.target import Target
+from .console import progress, size_text
 from .model import add_model_argument, add_target_argument, load_model
+
+_EPILOG = """\
+examples:
+  oneir compile model.pt2                                    writes model.so
+  oneir compile model.onnx -o model.so --shape x=1,3,224,224
+  oneir compile model.json --target "llvm -mcpu=znver3"      for another processor
+  oneir compile model.pt2 --time-passes                      where the time goes
+"""
 
 
 def add(commands: Any) -> None:
@@ -22,37 +32,45 @@ def add(commands: Any) -> None:
         help="compile a model to a file",
         description="Compiles a model. The file holds machine code, the program and the weights; `oneir run` and "
         "oneir.runtime.load_module read it.",
+        epilog=_EPILOG,
     )
     add_model_argument(parser)
     parser.add_argument("-o", "--output", type=Path, help="the file to write; the model's name with .so")
     add_target_argument(parser)
     parser.add_argument("--time-passes", action="store_true", help="show where the time goes; nothing is cached")
+    parser.add_argument("--json", action="store_true", help="print what was written as one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
-    from ..driver.graph import compile_stages
+    from ..driver.compile import compile
 
-    output = options.output or options.model.with_suffix(".so")
+    if str(options.model) == "-" and options.output is None:
+        raise InvalidValue("a model from stdin has no name: say with -o which file to write")
+    output: Path = options.output or options.model.with_suffix(".so")
     timing = PassTimingInstrument()
-    with progress(f"compiling {options.model.name}", 2 + len(compile_stages)) as step:
+    with progress(f"compiling {options.model.name}", 3) as step:
         step("reading the model")
-        value: Any = load_model(options.model)
+        module = load_model(options.model, options.shape)
+        step("compiling")
         with PassContext(instruments=[timing] if options.time_passes else []):
             start = time.perf_counter()
-            for name, stage in compile_stages:
-                step(name)
-                value = stage(value, Target(options.target))
+            compiled: Any = compile(module, Target(options.target))
             seconds = time.perf_counter() - start
         step(f"writing {output}")
         start = time.perf_counter()
-        value.export_library(output)
+        compiled.export_library(output)
         timing.run_after_stage("public forms and linking", time.perf_counter() - start)
+    names = compiled.names if isinstance(compiled, Module) else compiled.vm_functions
+    size = output.stat().st_size
+    if options.json:
+        found = {"output": str(output), "bytes": size, "functions": names, "seconds": seconds}
+        print(json.dumps(found | ({"passes": timing.own_times()} if options.time_passes else {})))
+        return
     if options.time_passes:
         print(time_table(timing))
-    size = output.stat().st_size
-    print(f"{output}: {size / 1e6:.3g} MB, functions {', '.join(value.vm_functions)}, compiled in {seconds:.2f} s")
+    print(f"{output}: {size_text(size)}, functions {', '.join(names)}, compiled in {seconds:.2f} s")
 
 
 _STAGES = ("the graph", "schedules", "loops", "code")
@@ -90,23 +108,3 @@ def time_table(timing: PassTimingInstrument) -> str:
             line(f"  {len(rest)} others", sum(count for count, _ in rest), sum(seconds for _, seconds in rest))
     line("total", sum(count for count, _ in times.values()), total)
     return "\n".join(lines)
-
-
-@contextmanager
-def progress(what: str, steps: int) -> Iterator[Any]:
-    """A progress bar, where the terminal can show one; calling what it gives begins the next step."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=steps, step="")
-        begun = False
-
-        def step(name: str) -> None:
-            nonlocal begun
-            bar.update(task, advance=1 if begun else 0, step=name)
-            begun = True
-
-        yield step

@@ -1,29 +1,54 @@
 """`oneir COMMAND ...`: reads the arguments, runs the command, and turns errors into messages.
 
-Each command is a module with `add(subparsers)`, which declares its arguments, and a function that runs it.
+Each command is a module with `add(subparsers)`, which declares its arguments, and a function that runs it. What a
+command needs of the compiler it imports when it runs, so that `--help` and `--version` are there at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import compile_, run, show
+from . import bench, compile_, doctor, import_, run, show
 
-COMMANDS = (show, compile_, run)
+COMMANDS = (import_, show, compile_, run, bench, doctor)
+
+_EPILOG = """\
+examples:
+  oneir doctor                                      is everything here that compiling needs?
+  oneir import model.pt2                            what is in a model?
+  oneir show model.onnx --diff imported fused       what does the compiler make of it?
+  oneir compile model.pt2 -o model.so               machine code, program and weights in one file
+  oneir run model.so --input x=x.npy --repeat 100   run it, and see how long it takes
+
+exit codes: 0 done, 1 an error, whose message is on stderr, 2 a command line that is not understood, 130 interrupted.
+ONEIR_DEBUG=1 does what --traceback does. ONEIR_CACHE_DIR is where compiled code is kept; set to nothing, nowhere.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of which every command takes --traceback too, wherever it stands."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **options})
+        self.add_argument(
+            "--traceback",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="on an error, show where in the compiler it came up",
+        )
 
 
 def parser() -> argparse.ArgumentParser:
     """What the command line understands."""
-    top = argparse.ArgumentParser(
-        prog="oneir", description="A machine-learning compiler: look at models, compile, run."
-    )
+    top = Parser(prog="oneir", description="A machine-learning compiler: look at models, compile, run.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"oneir {__version__}")
-    top.add_argument("--traceback", action="store_true", help="on an error, show where in the compiler it came up")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add(commands)
@@ -31,20 +56,46 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code: 0, or 1 after an error, whose message went to stderr."""
+    """Runs a command; returns the exit code: 0, or 1 after an error, whose message went to stderr.
+
+    A command may return an exit code of its own. A command line that is not understood is a `SystemExit` of 2.
+    """
     options = parser().parse_args(arguments)
     try:
-        options.run(options)
+        code = options.run(options)
         sys.stdout.flush()
+        return code or 0
     except BrokenPipeError:  # who reads the output, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (OneIRError, OSError) as error:
-        if options.traceback:
-            raise
-        print(f"oneir {options.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"oneir {options.command}: interrupted", file=sys.stderr)
         return 130
-    return 0
+    except Exception as error:
+        if getattr(options, "traceback", False) or os.environ.get("ONEIR_DEBUG"):
+            raise
+        print(f"oneir {options.command}: {_one_screen(_message(error))}", file=sys.stderr)
+        return 1
+
+
+def _message(error: Exception) -> str:
+    """What a user is told of an error."""
+    if isinstance(error, OneIRError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return (
+        f"{type(error).__name__}: {error}\n"
+        "This is a defect of OneIR, or of a library that it calls; --traceback shows where it came up."
+    )
+
+
+def _one_screen(text: str) -> str:
+    """A message without its middle where a terminal could not show the whole of it."""
+    lines, room = text.splitlines(), shutil.get_terminal_size().lines - 2
+    if not sys.stderr.isatty() or len(lines) <= room:
+        return text
+    # The end says what can be done.
+    begin = max(room - 4, 4)
+    left_out = f"  ... {len(lines) - begin - 3} more lines; 2> FILE writes all of them to a file"
+    return "\n".join([*lines[:begin], left_out, *lines[-3:]])

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
+import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..ir.json import load_json
-from ..ir.module import IRModule
-from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
+from ..ir.module import BaseFunc, IRModule
+from ..runtime.error import InvalidValue, LibraryError, OneIRError, ParseError, UnsupportedError
+from ..runtime.module import Module, load_module
+from ..runtime.vm import Executable
+
+KINDS = {
+    ".pt2": "torch.export.save",
+    ".onnx": "ONNX",
+    ".py": "TVMScript",
+    ".json": "oneir.ir.save_json",
+}
+"""The endings of model files, and what writes them."""
 
 
-def add_model_argument(parser: argparse.ArgumentParser) -> None:
-    """The argument that names a model."""
-    parser.add_argument("model", type=Path, help="a model: .pt2 (torch.export.save) or .json (oneir.ir.save_json)")
+def add_model_argument(parser: argparse.ArgumentParser, **options: Any) -> None:
+    """The argument that names a model, and the option for the shapes of its inputs."""
+    parser.add_argument(
+        "model", type=Path, help=f"a model: {_kinds()}; - reads TVMScript or JSON from stdin", **options
+    )
+    add_shape_option(parser)
+
+
+def add_shape_option(parser: argparse.ArgumentParser) -> None:
+    """The option for shapes of inputs."""
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=N,N,...",
+        help="the shape of an input of an ONNX model, in place of what the file says; a name is a symbolic extent",
+    )
 
 
 def add_target_argument(parser: argparse.ArgumentParser) -> None:
@@ -22,30 +50,108 @@ def add_target_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="llvm", help='what to compile for, as "llvm -mcpu=znver3"; this machine')
 
 
-def load_model(path: Path) -> IRModule:
-    """The module of a model file, its weights bound."""
+def load_model(path: Path, shapes: Sequence[str] = ()) -> IRModule:
+    """The module of a model file, its weights bound; `shapes` are as `--shape` takes them.
+
+    Raises `OneIRError` for what is no model, and what cannot be imported.
+    """
+    if str(path) == "-":
+        return _from_text(sys.stdin.buffer.read(), "<stdin>")
+    if path.is_dir():
+        raise InvalidValue(f"{path} is a folder; expected a model file: {_kinds()}")
     if not path.is_file():
         raise InvalidValue(f"there is no file {path}")
+    if path.suffix == ".onnx":
+        return _onnx(path, shapes)
+    if shapes:
+        raise UnsupportedError(f"--shape is for ONNX models; the inputs of a {path.suffix} file have their shapes")
     if path.suffix == ".pt2":
         return _exported_program(path)
-    if path.suffix == ".json":
-        return _saved_module(path)
-    raise UnsupportedError(
-        f"{path.name}: models are .pt2 (saved by torch.export.save) or .json (saved by oneir.ir.save_json), "
-        f"found {path.suffix or 'no suffix'}"
-    )
+    if path.suffix in (".json", ".py"):
+        return _from_text(path.read_bytes(), str(path))
+    raise _unknown(path)
 
 
-def _saved_module(path: Path) -> IRModule:
+def is_model(path: Path) -> bool:
+    """Whether a name is that of a model; others may be those of compiled files."""
+    return path.suffix in KINDS or str(path) == "-" or not path.is_file()
+
+
+def load_compiled(path: Path) -> Executable | Module:
+    """What is in a file of `oneir compile`; `OneIRError` for other files."""
     try:
-        module = load_json(path.read_text(encoding="utf-8"))
+        return load_module(path)
+    except LibraryError as error:
+        raise error if path.suffix in (".so", ".dylib", ".dll", ".o", ".obj", ".tar") else _unknown(path) from None
+
+
+def _unknown(path: Path) -> OneIRError:
+    """The refusal of a file that is neither a model nor compiled."""
+    found = (
+        f"{path.name}: expected a model: {_kinds()}; or a file of `oneir compile`; found {path.suffix or 'no suffix'}"
+    )
+    if path.suffix in (".pt", ".pth", ".bin", ".safetensors"):
+        found += (
+            ".\nSuch files hold weights. In Python, make the model that they belong to, load them, and write a .pt2:"
+            '\n  torch.export.save(torch.export.export(model, (example_input,)), "model.pt2")'
+        )
+    return UnsupportedError(found)
+
+
+def _kinds() -> str:
+    return ", ".join(f"{suffix} ({writer})" for suffix, writer in KINDS.items())
+
+
+def _from_text(data: bytes, name: str) -> IRModule:
+    """A module in TVMScript, or as JSON, which begins with a brace."""
+    try:
+        text = data.decode()
     except UnicodeDecodeError:
-        raise InvalidValue(f"{path}: expected a program as JSON, found bytes that are no UTF-8 text") from None
+        what = "expected TVMScript or a program as JSON, found bytes that are no UTF-8 text"
+        raise InvalidValue(f"{name}: {what}") from None
+    is_json = name.endswith(".json") or text.lstrip().startswith("{")
+    try:
+        module = load_json(text) if is_json else _from_script(text, name)
     except OneIRError as error:
-        raise type(error)(f"{path}: {error}") from error
+        raise type(error)(f"{name}: {error}") from error
+    if isinstance(module, BaseFunc):
+        module = IRModule.from_expr(module)
     if not isinstance(module, IRModule):
-        raise InvalidValue(f"{path} holds a {type(module).__name__}, not a module")
+        raise InvalidValue(f"{name} holds a {type(module).__name__}, not a module")
     return module
+
+
+def _from_script(text: str, name: str) -> Any:
+    from ..script import from_source
+
+    try:
+        return from_source(text)
+    except ParseError as error:
+        # Messages say where in the text; its name is that of the file.
+        raise ParseError(re.sub(r"<script [0-9a-f]{8}>", name, str(error))) from error
+
+
+def _onnx(path: Path, shapes: Sequence[str]) -> IRModule:
+    from ..relax.frontend.onnx import from_onnx
+
+    told = _shapes(shapes)
+    try:
+        return from_onnx(path, told)
+    except OneIRError as error:
+        hint = "\nOn the command line, shape_dict is --shape NAME=1,3,n" if "shape_dict" in str(error) else ""
+        raise type(error)(f"{path}: {error}{hint}") from error
+
+
+def _shapes(items: Sequence[str]) -> dict[str, list[int | str]]:
+    """The shapes that `--shape NAME=N,N,...` gives, by the names of inputs."""
+    found: dict[str, list[int | str]] = {}
+    for item in items:
+        name, equals, extents = item.partition("=")
+        parts = [part.strip() for part in extents.split(",")] if extents.strip() else []
+        if not equals or not all(part.isdecimal() or part.isidentifier() for part in parts):
+            raise InvalidValue(f"--shape is written NAME=N,N,... with numbers or names of extents, found {item!r}")
+        found[name] = [int(part) if part.isdecimal() else part for part in parts]
+    return found
 
 
 def _exported_program(path: Path) -> IRModule:

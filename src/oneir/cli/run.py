@@ -5,20 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..runtime import load_module
 from ..runtime.device import cpu
-from ..runtime.dtype import numpy_dtype
-from ..runtime.error import InvalidValue
-from ..runtime.signature import Param
-from ..runtime.tensor import Tensor, tensor
+from ..runtime.error import InvalidValue, UnsupportedError
+from ..runtime.module import Module
+from ..runtime.signature import Param, Signature
+from ..runtime.tensor import Tensor
 from ..runtime.vm import Executable, VirtualMachine
 from ..runtime.vm.program import VMFunction
+from .console import counted, progress, table
+from .inputs import Inputs
+from .model import add_shape_option, is_model, load_compiled, load_model
+
+_EPILOG = """\
+examples:
+  oneir run model.so                                          on random inputs
+  oneir run model.so --input x=x.npy --output results.npz     on an array; all results into one file
+  oneir run model.so --input inputs.npz --extent batch=8      arrays by the names of inputs; the others for a batch of 8
+  oneir run model.so --repeat 1000 --profile                  how long it takes, and what each kernel takes
+  oneir run model.so --json                                   results as JSON, for scripts
+"""
 
 
 def add(commands: Any) -> None:
@@ -26,16 +38,23 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "run",
         help="run a compiled model, or a model",
-        description="Runs a file of `oneir compile`, or a model, which is compiled first. Inputs without a file are "
-        "random; symbolic extents are 1 unless --extent says otherwise.",
+        description="Runs a file of `oneir compile`, or a model, which is compiled first. Inputs that are not given "
+        "are random.\nSymbolic extents are those of the inputs that are given, or of --extent, else 1.\n"
+        "A function of loops gets zeros for the tensors that it writes; these are its results.",
+        epilog=_EPILOG,
     )
     parser.add_argument("program", type=Path, help="a file of `oneir compile`, or a model")
     parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input, or NAME=NUMBER"
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=FILE.npy",
+        help="an input; also NAME=NUMBER, NAME=- (an array on stdin), FILE.npz (by name), FILE.npy (the only input)",
     )
     parser.add_argument("--extent", action="append", default=[], metavar="NAME=N", help="a symbolic extent")
+    add_shape_option(parser)
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the results to a file")
-    parser.add_argument("--function", default="main", help="the function to run (main)")
+    parser.add_argument("--function", metavar="NAME", help="the function to run (main, or the only one)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="run N times more and print the times")
     parser.add_argument("--profile", action="store_true", help="print what each operator takes")
     parser.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace that Perfetto opens")
@@ -44,112 +63,95 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@dataclass
+class _Function:
+    """A function that can be run: a call of `run` gives its results."""
+
+    signature: Signature
+    run: Callable[..., Any]
+    profile: Callable[..., Any] | None
+
+
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
-    machine = VirtualMachine(_executable(options.program), cpu())
-    function = _function(machine.executable, options.function)
-    args = _arguments(function, options)
-    call = machine[options.function]
-    outputs = _flat(call(*args))
-    times = [_milliseconds(call, args) for _ in range(options.repeat)]
-    profiled = options.profile or options.trace is not None
-    report = machine.profile(options.function, *args) if profiled else None
+    if options.output is not None and options.output.suffix != ".npz":
+        raise InvalidValue(f"--output is an archive of arrays, FILE.npz, found {options.output}")
+    function = _function(_loaded(options.program, options.shape), options.function)
+    if function.profile is None and (options.profile or options.trace is not None):
+        raise UnsupportedError(f"`{function.signature.name}` is one kernel: there is nothing in it to profile")
+    inputs = Inputs(function.signature, options.input, options.extent, options.seed)
+    args = inputs.arguments()
+    first, outputs = _timed(function.run, args)
+    times = _repeated(function.run, args, options.repeat)
+    profiled = function.profile is not None and (options.profile or options.trace is not None)
+    report = function.profile(*args) if profiled and function.profile is not None else None
     if options.output is not None:
-        arrays: dict[str, Any] = {f"output_{i}": o.numpy() for i, o in enumerate(outputs) if isinstance(o, Tensor)}
+        arrays: dict[str, Any] = {f"output_{i}": _array(o) for i, o in enumerate(outputs)}
         np.savez(options.output, **arrays)
     if report is not None and options.trace is not None:
         report.save_trace(options.trace)
-    if not options.profile:
-        report = None
+    report = report if options.profile else None
     if options.json:
         found = {
-            "function": function.name,
-            "inputs": {name: _as_json(arg) for name, arg in zip(function.params, args, strict=True)},
+            "function": function.signature.name,
+            "inputs": {p.name: _as_json(arg) for p, arg in zip(function.signature.params, args, strict=True)},
             "outputs": [_as_json(output) | {"values": _values(output)} for output in outputs],
+            "first_ms": first,
             "times_ms": times,
             "profile": None if report is None else json.loads(report.json()),
         }
         print(json.dumps(found))
         return
-    for index, output in enumerate(outputs):
-        print(f"output {index}: {_described(output)}")
-    if times:
-        median, least, most = np.median(times), min(times), max(times)
-        print(f"{len(times)} runs: median {median:.4f} ms, least {least:.4f} ms, most {most:.4f} ms")
+    rows = [("input", p.name, _kind(a), _origin(p, inputs)) for p, a in zip(inputs.params, args, strict=True)]
+    rows += [("output", str(i), _kind(output), _shown(output)) for i, output in enumerate(outputs)]
+    print(table(rows, "<<<<"))
+    print(_time_text(first, times))
     if report is not None:
-        print(report)
+        print(f"\n{report}")
 
 
-def _executable(path: Path) -> Executable:
-    if path.suffix in (".pt2", ".json"):
-        from ..driver.graph import build_graph
-        from .model import load_model
-
-        return build_graph(load_model(path))
-    loaded = load_module(path)
-    if not isinstance(loaded, Executable):
-        raise InvalidValue(f"{path} holds kernels, and no graph that could be run")
-    return loaded
+# -- what is run --
 
 
-def _function(executable: Executable, name: str) -> VMFunction:
-    function = executable.program.functions[executable.place_of(name)]
+def _loaded(path: Path, shapes: list[str]) -> Executable | Module:
+    """A compiled file, or a model, compiled."""
+    if not is_model(path):
+        return load_compiled(path)
+    from ..driver.compile import compile
+
+    with progress(f"{path.name}", 2) as step:
+        step("reading the model")
+        module = load_model(path, shapes)
+        step("compiling")
+        return compile(module)
+
+
+def _function(loaded: Executable | Module, name: str | None) -> _Function:
+    """A function of what was loaded: the one of that name, else the only one, or `main`."""
+    names = loaded.vm_functions if isinstance(loaded, Executable) else loaded.names
+    name = name or (names[0] if len(names) == 1 else "main")
+    if isinstance(loaded, Module):
+        return _kernel(loaded, name)
+    machine = VirtualMachine(loaded, cpu())
+    function = loaded.program.functions[loaded.place_of(name)]
     assert isinstance(function, VMFunction)
-    return function
+    unknown = Signature(name, tuple(Param(p, "handle") for p in function.params))
+    call = machine[name]
+    return _Function(
+        function.signature or unknown, lambda *args: _flat(call(*args)), lambda *args: machine.profile(name, *args)
+    )
 
 
-def _pairs(items: list[str], option: str) -> dict[str, str]:
-    for item in items:
-        if "=" not in item:
-            raise InvalidValue(f"{option} is written NAME=VALUE, found {item!r}")
-    return dict(item.split("=", 1) for item in items)
+def _kernel(module: Module, name: str) -> _Function:
+    """A function of loops, whose results are the tensors that it writes."""
+    kernel, signature = module[name], module.signatures[name]
+    written = [i for i, param in enumerate(signature.params) if param.writable]
 
+    def call(*args: Any) -> list[Any]:
+        kernel(*args)
+        return [args[i] for i in written]
 
-def _known(names: Iterable[str], known: Sequence[str], function: VMFunction, what: str) -> None:
-    for name in names:
-        if name not in known:
-            raise InvalidValue(f"`{function.name}` has no {what} {name!r}; it has {', '.join(known) or 'none'}")
-
-
-def _arguments(function: VMFunction, options: argparse.Namespace) -> list[Any]:
-    files, given = _pairs(options.input, "--input"), _pairs(options.extent, "--extent")
-    params = function.signature.params if function.signature is not None else ()
-    symbols = dict.fromkeys(str(e) for p in params for e in p.shape or () if not isinstance(e, int))
-    _known(files, function.params, function, "input")
-    _known(given, list(symbols), function, "symbolic extent")
-    for name, value in given.items():
-        if not value.isdecimal():
-            raise InvalidValue(f"--extent {name}={value}: an extent is a number such as 8")
-    extents = {name: int(value) for name, value in given.items()}
-    rng = np.random.default_rng(options.seed)
-    return [_read(p, files[p.name]) if p.name in files else _random(p, extents, rng) for p in params]
-
-
-def _read(param: Param, text: str) -> Any:
-    """The input of `--input NAME=text`: an array from a file, or a number."""
-    where = f"--input {param.name}={text}"
-    if param.kind in ("int", "float", "bool"):
-        try:
-            return {"int": int, "float": float, "bool": json.loads}[param.kind](text)
-        except ValueError:
-            raise InvalidValue(f"{where}: expected a number of dtype {param.dtype}") from None
-    try:
-        array = np.load(text, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InvalidValue(f"{where}: expected an array that numpy.save wrote: {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise InvalidValue(f"{where}: expected one array (.npy), found an archive of several (.npz)")
-    return tensor(array)
-
-
-def _random(param: Param, extents: dict[str, int], rng: np.random.Generator) -> Any:
-    if param.kind != "tensor" or param.dtype is None or param.shape is None:
-        raise InvalidValue(f"the input `{param.name}` is no tensor of known dtype and rank: give it with --input")
-    shape = [e if isinstance(e, int) else extents.get(str(e), 1) for e in param.shape]
-    dtype = numpy_dtype(param.dtype)
-    if dtype.kind in "iu":
-        return tensor(rng.integers(0, 2, shape).astype(dtype))
-    return tensor(rng.standard_normal(shape).astype(dtype) if dtype.kind != "b" else rng.random(shape) < 0.5)
+    return _Function(signature, call, None)
 
 
 def _flat(result: Any) -> list[Any]:
@@ -157,12 +159,55 @@ def _flat(result: Any) -> list[Any]:
     return [value for part in result for value in _flat(part)] if isinstance(result, (list, tuple)) else [result]
 
 
-def _described(output: Any) -> str:
+# -- how long it takes --
+
+
+def _timed(call: Callable[..., Any], args: list[Any]) -> tuple[float, Any]:
+    """The milliseconds of a call, and what it gives."""
+    start = time.perf_counter()
+    result = call(*args)
+    return (time.perf_counter() - start) * 1e3, result
+
+
+def _repeated(call: Callable[..., Any], args: list[Any], count: int) -> list[float]:
+    with progress("running", max(count, 1)) as step:
+        times = []
+        for number in range(count):
+            step(f"{number + 1} of {count}")
+            times.append(_timed(call, args)[0])
+    return times
+
+
+def _time_text(first: float, times: list[float]) -> str:
+    if not times:
+        return f"{first:.4g} ms for the first call; --repeat N tells how long later ones take"
+    median, least, most = np.median(times), min(times), max(times)
+    return f"{counted(len(times), 'run')}: median {median:.4g} ms, least {least:.4g} ms, most {most:.4g} ms"
+
+
+# -- values --
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _origin(param: Param, inputs: Inputs) -> str:
+    if param.name in inputs.found:
+        return "given"
+    return "zeros, to be written" if param.writable else "random"
+
+
+def _shown(output: Any) -> str:
     if not isinstance(output, Tensor):
         return repr(output)
     array = output.numpy()
     flat = ", ".join(f"{v:.4g}" for v in array.reshape(-1)[:6].tolist())
-    return f"{output.dtype}{list(output.shape)} [{flat}{', ...' if array.size > 6 else ''}]"
+    return f"[{flat}{', ...' if array.size > 6 else ''}]"
+
+
+def _array(output: Any) -> Any:
+    return output.numpy() if isinstance(output, Tensor) else np.asarray(output)
 
 
 def _as_json(value: Any) -> dict[str, Any]:
@@ -177,9 +222,3 @@ def _values(value: Any) -> Any:
         array = value.numpy()
         return (array.astype("float32") if array.dtype.kind == "V" else array).tolist()
     return value if isinstance(value, (bool, int, float)) else str(value)
-
-
-def _milliseconds(call: Any, args: list[Any]) -> float:
-    start = time.perf_counter()
-    call(*args)
-    return (time.perf_counter() - start) * 1e3

@@ -1,20 +1,27 @@
-"""`oneir show`: a model as text, at any stage of compilation."""
+"""`oneir show`: a model as text, at any stage of compilation, and what changes from one stage to another."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import sys
+from pathlib import Path
 from typing import Any
 
-from ..ir.module import IRModule
-from ..relax import transform
-from ..relax.pipeline import dataflow_lower_passes, finalize_passes, legalize_passes
-from ..runtime.error import InvalidValue, NotRegistered
-from ..target.target import Target
-from .model import add_model_argument, add_target_argument, load_model
+from ..runtime.error import NotRegistered, UnsupportedError
+from ..runtime.module import Module
+from .console import counted, print_code, progress, table
+from .model import add_model_argument, add_target_argument, is_model, load_compiled, load_model
 
-STAGES = ("imported", "legalized", "fused", "lowered", "planned", "program", "llvm", "asm")
+_EPILOG = """\
+examples:
+  oneir show model.pt2                                    the graph, as imported
+  oneir show --stage list                                 the stages that there are
+  oneir show model.pt2 --stage fused --names              the functions after a stage
+  oneir show model.pt2 --stage asm --function NAME        the machine code of one kernel
+  oneir show model.pt2 --diff imported fused              what the passes between two stages change
+  oneir show model.so                                     the program in a file of `oneir compile`
+"""
 
 
 def add(commands: Any) -> None:
@@ -22,79 +29,92 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "show",
         help="print a model at a stage of compilation",
-        description="Prints a model as TVMScript after a stage: imported (operators), legalized (loops), fused, "
-        "lowered (explicit memory), planned (one arena, runtime calls); or as program (bytecode), llvm, asm.",
+        description="Prints a model after a stage of compilation: as TVMScript, or its program, LLVM IR or machine "
+        "code.\nOf a file of `oneir compile`, prints the program.",
+        epilog=_EPILOG,
     )
-    add_model_argument(parser)
-    parser.add_argument("--stage", choices=STAGES, default="imported", help="which stage (imported)")
-    parser.add_argument("--diff", choices=STAGES, help="print what changes from this stage to the other")
-    parser.add_argument("--function", help="only the function of this name")
+    add_model_argument(parser, nargs="?")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--stage", default="imported", help="which stage (imported); `list` lists them")
+    what.add_argument("--diff", nargs=2, metavar=("STAGE", "STAGE"), help="what changes from one stage to the other")
+    parser.add_argument("--function", metavar="NAME", help="only the function of this name")
     parser.add_argument("--names", action="store_true", help="only the names of the functions")
     add_target_argument(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, refuse=parser.error)
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
-    module = load_model(options.model)
-    target = Target(options.target)
-    text = _text(module, options.stage, target, options)
+    from .stages import STAGES, Stages
+
+    if options.stage == "list":
+        print(table(list(STAGES.items()), "<<"))
+        return
+    stages: list[str] = options.diff or [options.stage]
+    for stage in stages:
+        if stage not in STAGES:
+            options.refuse(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    path: Path = options.model or options.refuse("the following arguments are required: model")
+    if not is_model(path):
+        _show_compiled(path, options)
+        return
+    with progress(path.name, len(STAGES) + 1) as step:
+        step("reading the model")
+        made = Stages(load_model(path, options.shape), options.target, step)
+        if options.names:
+            texts = ["\n".join(made.names(stage)) for stage in stages]
+        elif options.diff is not None and options.function is not None:
+            texts = _where_it_is(made, stages, options.function)
+        else:
+            texts = [made.text(stage, options.function) for stage in stages]
     if options.diff is not None:
-        before = _text(module, options.diff, target, options)
-        lines = difflib.unified_diff(
-            before.splitlines(), text.splitlines(), options.diff, options.stage, lineterm="", n=2
-        )
-        text = "\n".join(lines) or f"{options.diff} and {options.stage} are the same"
-    print(_colored(text) if sys.stdout.isatty() else text)
+        _print_diff(texts, stages)
+    elif options.names:
+        print(texts[0])
+    else:
+        print_code(texts[0], _LANGUAGES.get(stages[0], "python"))
 
 
-def at_stage(module: IRModule, stage: str, target: Target) -> IRModule:
-    """The module after the passes up to a stage."""
-    passes: list[Any] = []
-    if stage == "legalized":
-        passes = [transform.LegalizeOps()]
-    elif stage != "imported":
-        module = transform.resolve_outputs(module)
-        passes = legalize_passes(target)
-        if stage in ("lowered", "planned"):
-            passes += dataflow_lower_passes(target)
-        if stage == "planned":
-            passes += finalize_passes(target)
-    with target:
-        for step in passes:
-            module = step(module)
-    return module
+_LANGUAGES = {"llvm": "llvm", "asm": "gas", "program": "text"}
 
 
-def _text(module: IRModule, stage: str, target: Target, options: argparse.Namespace) -> str:
-    if stage in ("program", "llvm", "asm"):
-        if options.names or options.function is not None:
-            raise InvalidValue(f"--names and --function are for stages that are modules; {stage} is none")
-        from ..driver.graph import build_graph
+def _where_it_is(made: Any, stages: list[str], function: str) -> list[str]:
+    """The texts of a function at two stages; nothing where it is not there yet, or any more."""
+    texts, errors = [], []
+    for stage in stages:
+        try:
+            texts.append(made.text(stage, function))
+        except NotRegistered as error:
+            errors.append(error)
+            texts.append("")
+    if len(errors) == len(stages):
+        raise errors[-1]
+    return texts
 
-        executable = build_graph(module, target)
-        if stage == "program":
-            return executable.as_text()
-        if executable.library is None:
-            return ""
-        return executable.library.inspect_source("ll" if stage == "llvm" else "asm")
-    module = at_stage(module, stage, target)
+
+def _print_diff(texts: list[str], stages: list[str]) -> None:
+    before, after = (text.splitlines() for text in texts)
+    lines = list(difflib.unified_diff(before, after, *stages, lineterm="", n=2))
+    if not lines:
+        print(f"{stages[0]} and {stages[1]} are the same")
+        return
+    print_code("\n".join(lines), "diff")
+    removed = sum(line.startswith("-") for line in lines[2:])
+    added = sum(line.startswith("+") for line in lines[2:])
+    if sys.stdout.isatty():
+        print(f"{counted(removed, 'line')} removed, {added:,} added")
+
+
+def _show_compiled(path: Path, options: argparse.Namespace) -> None:
+    """What can be seen of a file of compiled code: the program of a graph, the signatures of kernels."""
+    loaded = load_compiled(path)
+    if options.diff is not None or options.stage not in ("imported", "program"):
+        raise UnsupportedError(f"{path} is compiled: only its program can be shown; show the stages of the model")
+    if isinstance(loaded, Module):
+        print("\n".join(loaded.names if options.names else map(str, loaded.signatures.values())))
+        return
     if options.names:
-        return "\n".join(var.name_hint for var in module.get_global_vars())
-    if options.function is None:
-        return module.script()
-    if options.function not in module:
-        names = ", ".join(var.name_hint for var in module.get_global_vars())
-        raise NotRegistered(f"after the stage {stage} there is no function {options.function!r}; there are {names}")
-    # As a module of one function, since only a module knows the names of functions that are private.
-    return IRModule({options.function: module[options.function]}).script()
-
-
-def _colored(text: str) -> str:
-    from rich.console import Console
-    from rich.syntax import Syntax
-
-    console = Console()
-    with console.capture() as capture:
-        console.print(Syntax(text, "python", background_color="default", word_wrap=False))
-    return capture.get().rstrip("\n")
+        print("\n".join(loaded.vm_functions))
+        return
+    print(loaded.stats())
+    print_code(loaded.as_text(), "text")

@@ -25,6 +25,7 @@ def legalize_passes(target: Any) -> list[Pass]:
     """Operators become fused loops."""
     return [
         transform.LambdaLift(),
+        transform.FuseAttention(),
         transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),
         transform.SplitConvTranspose(),
@@ -102,18 +103,25 @@ def static_shape_tuning_pipeline(
     )
 
 
+def default_stages(target: Any) -> list[tuple[str, list[Pass]]]:
+    """The passes of the default pipeline, by the stages at which people look at a graph."""
+    steps = legalize_passes(target)
+    loops = next(i for i, step in enumerate(steps, 1) if step.info.name == "LegalizeOps")
+    return [
+        ("legalized", [*library_dispatch_passes(target), *steps[:loops]]),
+        ("fused", steps[loops:]),
+        ("layouts", [make() for make in layout_passes]),
+        ("lowered", dataflow_lower_passes(target)),
+        ("planned", finalize_passes(target)),
+    ]
+
+
 def get_default_pipeline(target: Any) -> Pass:
     """All passes for a target, from operators to a program."""
     target = target if isinstance(target, Target) or target is None else Target(target)
 
     def transform_module(mod: IRModule, ctx: PassContext) -> IRModule:
-        passes = [
-            *library_dispatch_passes(target),
-            *legalize_passes(target),
-            *(make() for make in layout_passes),
-            *dataflow_lower_passes(target),
-            *finalize_passes(target),
-        ]
+        passes = [step for _, steps in default_stages(target) for step in steps]
         return Sequential(passes, name="default_pipeline")(mod)
 
     return ModulePass(transform_module, PassInfo(0, "default_pipeline"))

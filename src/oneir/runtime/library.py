@@ -155,15 +155,20 @@ def _load_archive(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[s
 # -- shared libraries --
 
 
+_DRIVERS = ("cc", "gcc", "clang")
+
+
+def find_linker() -> str | None:
+    """The program that makes shared libraries out of object files here; None when the machine has none."""
+    return next(filter(None, map(shutil.which, (*_DRIVERS, "ld", "ld.lld"))), None)
+
+
 def _linker() -> Linker | None:
-    """What turns object files into a shared library here; None when the machine has no linker."""
-    for driver in ("cc", "gcc", "clang"):
-        if program := shutil.which(driver):
-            return lambda out, files: _run([program, "-shared", "-o", out, *files, "-lm"])
-    for linker in ("ld", "ld.lld"):
-        if program := shutil.which(linker):
-            return lambda out, files: _run([program, "-shared", "-o", out, *files])
-    return None
+    program = find_linker()
+    if program is None:
+        return None
+    libraries = ["-lm"] if Path(program).stem in _DRIVERS else []
+    return lambda out, files: _run([program, "-shared", "-o", out, *files, *libraries])
 
 
 def _run(command: list[str]) -> None:

@@ -92,6 +92,11 @@ class Module(Object):
         return list(self._signatures)
 
     @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """What each function expects of its arguments, by its name."""
+        return self._signatures
+
+    @property
     def entry_name(self) -> str:
         """The name of the function that calling the module calls."""
         if len(self._signatures) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
@@ -158,7 +158,10 @@ def _explain_shape(param: Param, tensor: Tensor, known: dict[str, int]) -> OneIR
     for extent, found in zip(param.shape, tensor.shape, strict=True):
         if isinstance(extent, str) and extent.isidentifier():
             known.setdefault(extent, found)
-    if any(_value(extent, known) not in (None, found) for extent, found in zip(param.shape, tensor.shape, strict=True)):
+    if any(
+        extent_value(extent, known) not in (None, found)
+        for extent, found in zip(param.shape, tensor.shape, strict=True)
+    ):
         return ShapeMismatch(f"expected shape {_tuple(param.shape)}{_where(param.shape, known)}, found {tensor.shape}")
     return None
 
@@ -177,7 +180,7 @@ def _explain_strides(param: Param, arg: object, tensor: Tensor, known: dict[str,
     for extent, stride, found in zip(tensor.shape, param.strides, tensor.strides, strict=True):
         if isinstance(stride, str) and stride.isidentifier():
             known.setdefault(stride, found)
-        if extent > 1 and _value(stride, known) not in (None, found):
+        if extent > 1 and extent_value(stride, known) not in (None, found):
             return ShapeMismatch(
                 f"expected strides {_tuple(param.strides)}{_where(param.strides, known)} (in items), "
                 f"found {tensor.strides}"
@@ -235,7 +238,7 @@ _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 _DIVISIONS = {ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
 
 
-def _value(extent: Extent, known: dict[str, int]) -> int | None:
+def extent_value(extent: Extent, known: Mapping[str, int]) -> int | None:
     """The value of an extent, or None where it depends on what is not known, or on more than plain arithmetic."""
     if not isinstance(extent, str):
         return extent
@@ -245,7 +248,7 @@ def _value(extent: Extent, known: dict[str, int]) -> int | None:
         return None
 
 
-def _evaluate(node: ast.expr, known: dict[str, int]) -> int | None:
+def _evaluate(node: ast.expr, known: Mapping[str, int]) -> int | None:
     match node:
         case ast.Constant(value=int(value)):
             return value

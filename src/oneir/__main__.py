@@ -1,0 +1,7 @@
+"""`python -m oneir` is `oneir`."""
+
+import sys
+
+from .cli.main import main
+
+sys.exit(main())

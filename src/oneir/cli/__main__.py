@@ -1,7 +1,0 @@
-"""`python -m oneir.cli` is `oneir`."""
-
-import sys
-
-from .main import main
-
-sys.exit(main())

@@ -1,0 +1,69 @@
+"""What commands print with: tables, sizes, colours where a terminal shows them, and the progress of long work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+
+def table(rows: Sequence[Sequence[object]], align: str, indent: str = "") -> str:
+    """Rows as lines with aligned columns; `align` has `<` or `>` for each column. Nothing pads the last column."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(align))] if cells else []
+    lines = []
+    for row in cells:
+        parts = [f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)]
+        lines.append((indent + "  ".join(parts)).rstrip())
+    return "\n".join(lines)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes, as people read it: `814 kB`."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number and its noun: `1 function`, `2 functions`."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def print_code(text: str, language: str) -> None:
+    """Prints the text of a program, coloured on a terminal; `language` is one that Pygments knows."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console()
+    with console.capture() as capture:
+        console.print(Syntax(text, language, background_color="default", word_wrap=False))
+    # Lines come padded to the width of the terminal.
+    print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").splitlines()))
+
+
+@contextmanager
+def progress(what: str, steps: int) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr, if that is a terminal; calling what it gives begins the next step."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=steps, step="")
+        begun = False
+
+        def step(name: str) -> None:
+            nonlocal begun
+            bar.update(task, advance=1 if begun else 0, step=name)
+            begun = True
+
+        yield step
