@@ -157,6 +157,7 @@ def _derived(call: Call, builder: Any) -> StructInfo:
     return infer_call(Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span), builder)
 
 
+call_pure_packed.op.set_attr("MayReturnArgument", True)
 call_pure_packed.struct_info(_derived)
 
 

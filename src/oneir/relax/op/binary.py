@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import topi
-from ..expr import Call
+from ... import te, topi
+from ..expr import Call, Constant, Expr
 from . import reference as numerics
 from .infer_layout import broadcast_layouts
 from .inference import broadcast
@@ -54,6 +54,25 @@ minimum = _binary("minimum", "The smaller of x1 and x2; NaN if either is NaN.", 
 
 for _commutative in (add, multiply):
     _commutative.op.set_attr("Commutative", True)
+
+for _elementwise in (add, subtract, multiply, divide):
+    _elementwise.op.set_attr("SupportsInplace", True)
+
+
+def te_fast_power_const(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """x**y as exp(y log x), for x above 0."""
+    return topi.fast_exp(topi.multiply(topi.log(x), y))
+
+
+def _fast_power(builder: Any, call: Call) -> Expr:
+    """One exponent for all that is not a whole number: of other powers, negative numbers and 0 have to be told apart."""
+    exponent = call.args[1]
+    if not isinstance(exponent, Constant) or exponent.data.shape or float(exponent.data.numpy()).is_integer():
+        return call
+    return builder.call_te(te_fast_power_const, *call.args)
+
+
+power.op.set_attr("FFastMath", _fast_power)
 
 equal = _binary("equal", "x1 == x2", np.equal, topi.equal, "bool")
 not_equal = _binary("not_equal", "x1 != x2", np.not_equal, topi.not_equal, "bool")

@@ -169,6 +169,7 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
 
 
 reshape.follow_precision()
+reshape.op.set_attr("ViewsArgument", True)
 
 
 @reshape.struct_info
@@ -201,6 +202,7 @@ def flatten(x: Expr) -> Expr:
 
 
 flatten.follow_precision()
+flatten.op.set_attr("ViewsArgument", True)
 
 
 @flatten.struct_info
@@ -228,6 +230,7 @@ def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
 
 
 expand_dims.follow_precision()
+expand_dims.op.set_attr("ViewsArgument", True)
 expand_dims.infer_layout(expand_layout)
 
 
@@ -269,6 +272,7 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
 
 
 squeeze.follow_precision()
+squeeze.op.set_attr("ViewsArgument", True)
 squeeze.infer_layout(squeeze_layout)
 
 
@@ -304,6 +308,7 @@ def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
 
 
 permute_dims.follow_precision()
+permute_dims.op.set_attr("ViewsArgument", True)
 permute_dims.infer_layout(permute_layout)
 
 

@@ -96,6 +96,9 @@ def _is_left_out(expr: Expr) -> bool:
     return isinstance(info, TupleStructInfo) and not info.fields
 
 
+view.op.set_attr("ViewsArgument", True)
+
+
 @view.struct_info
 def _view_struct_info(call: Call, builder: Any) -> StructInfo:
     if len(call.args) != 4:
@@ -218,6 +221,7 @@ def ensure_zero_offset(data: Expr) -> Expr:
     return ensure_zero_offset.call(data)
 
 
+ensure_zero_offset.op.set_attr("ViewsArgument", True)
 ensure_zero_offset.struct_info(same_as_input)
 ensure_zero_offset.reference(lambda data: data)
 

@@ -62,10 +62,12 @@ class Operator(Generic[P, R]):
     """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
 
     Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
-    "FReference", "FGradient", "TOpPattern"; "FDataDependent" where the shape of the result depends on elements, so that
-    the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments are not needed;
-    "FRelaxInferLayout" for other layouts, "TMixedPrecisionPolicy" and "FInferMixedPrecision" for float16; "Commutative"
-    where patterns match the arguments in either order.
+    "FReference", "FGradient", "FFastMath", "TOpPattern"; "FDataDependent" where the shape of the result depends on
+    elements, so that the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments
+    are not needed; "ViewsArgument" where the result may lie in the first argument's memory, "MayReturnArgument" where
+    it may be any argument, "SupportsInplace" where it may be written into one of its shape; "FRelaxInferLayout" for
+    other layouts; "TMixedPrecisionPolicy" and "FInferMixedPrecision" for float16; "Commutative" where patterns match
+    the arguments in either order.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
@@ -138,6 +140,14 @@ class Operator(Generic[P, R]):
         """Registers how a call is rewritten."""
         self.op.set_attr("FLegalize", rule)
         return rule
+
+    def fast_math(self, te_function: Callable[..., Any]) -> None:
+        """Registers a tensor expression that computes a call faster and less exactly: `te_function(*args, *attrs)`."""
+
+        def fast(builder: Any, call: Call) -> Expr:
+            return builder.call_te(te_function, *call.args, *call.attrs.values())
+
+        self.op.set_attr("FFastMath", fast)
 
     def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Registers the gradients with respect to the arguments: `rule(orig_var, orig_call, output_grad, builder)`."""

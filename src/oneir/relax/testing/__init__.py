@@ -1,3 +1,3 @@
 """Small helpers with which graphs are put together in tests and tutorials."""
 
-from . import nn
+from . import nn, transform

@@ -1,5 +1,6 @@
 """Passes over graphs, one a file."""
 
+from .adjust_matmul_order import AdjustMatmulOrder
 from .allocate_workspace import AllocateWorkspace
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
@@ -9,13 +10,17 @@ from .bind_symbolic_vars import BindSymbolicVars
 from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
+from .combine_parallel_matmul import CombineParallelMatmul
 from .compute_prim_value import ComputePrimValue
 from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
+from .dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from .dead_code_elimination import DeadCodeElimination
 from .decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .expand_matmul_of_sum import ExpandMatmulOfSum
 from .expand_tuple_arguments import ExpandTupleArguments
+from .fast_math import FastMathTransform
 from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fold_padding import FoldPadding
@@ -37,11 +42,15 @@ from .lower_runtime_builtin import LowerRuntimeBuiltin, VMBuiltinLower
 from .merge_composite_functions import MergeCompositeFunctions
 from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
+from .optimize_layout_transform import OptimizeLayoutTransform
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
+from .remove_redundant_reshape import RemoveRedundantReshape
 from .remove_unused_outputs import RemoveUnusedOutputs
 from .remove_unused_parameters import RemoveUnusedParameters
+from .reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat
+from .reorder_take_after_matmul import ReorderTakeAfterMatmul
 from .resolve_outputs import resolve_outputs
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen

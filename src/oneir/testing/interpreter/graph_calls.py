@@ -66,7 +66,8 @@ def _call_tir_inplace(graph: Graph, frame: Frame, call: r.Call) -> Any:
     fresh = graph.outputs(frame, call.sinfo_args[0])
     results = [new if i < 0 else inputs[i] for i, new in zip(indices, fresh, strict=True)]
     written = [result for i, result in zip(indices, results, strict=True) if i < 0]
-    args = [v if i in indices else _read_only(v) for i, v in enumerate(inputs)]
+    changed = {id(inputs[i]) for i in indices if i >= 0}
+    args = [v if id(v) in changed else _read_only(v) for v in inputs]
     positions = range(len(inputs), len(inputs) + len(written))
     graph.run_kernel(graph.kernel(frame, call.args[0]), [*args, *written, *_numbers(graph, frame, call)], positions)
     return _packed_result(results, call)

@@ -32,6 +32,7 @@ def relu(data: Expr) -> Call:
 
 
 relu.follow_precision()
+relu.op.set_attr("SupportsInplace", True)
 relu.infer_layout(keep_layout)
 relu.struct_info(elementwise())
 relu.reference(lambda data: np.maximum(data, np.zeros((), data.dtype)))
@@ -112,6 +113,7 @@ selu = _smooth(
     te_selu,
 )
 silu = _smooth("silu", "data * sigmoid(data)", lambda x: x * numerics.sigmoid(x), te_silu)
+silu.op.set_attr("SupportsInplace", True)
 
 
 @operator("relax.nn.leakyrelu", pattern=OpPattern.ELEMENTWISE)
@@ -208,6 +210,7 @@ softmax.infer_layout(move_axes("axis"))
 softmax.struct_info(_softmax_struct_info)
 softmax.reference(numerics.in_float32(softmax_of))
 softmax.legalize(topi.nn.softmax)
+softmax.fast_math(topi.nn.fast_softmax)
 
 
 @operator("relax.nn.log_softmax", pattern=OpPattern.OUT_EWISE_FUSABLE)
