@@ -8,4 +8,5 @@
 The package `onnx` is imported only by what converts, when it does.
 """
 
+from . import converters
 from .importer import from_onnx

@@ -2,8 +2,8 @@
 
 Some tensors of a model are there for the shapes of others. Where such a tensor is a constant, what is computed from it
 is computed here. Where its elements are known as expressions (the extents of an input, say), `known` holds them next to
-the variable of the tensor. Where nothing is known before the model runs, its elements become symbolic variables, which a
-match_cast binds.
+the variable of the tensor. Where nothing is known before the model runs, its elements become symbolic variables, which
+a match_cast binds.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ...expr import (
     ShapeExpr,
     StringImm,
     Tuple,
+    TupleGetItem,
     Var,
     const,
 )
@@ -227,7 +228,7 @@ class Context:
             return list(value.fields)
         info = value.struct_info
         assert isinstance(info, TupleStructInfo)
-        return [self.emit(value[i]) for i in range(len(info.fields))]
+        return [self.emit(TupleGetItem(value, i)) for i in range(len(info.fields))]
 
     # -- small compositions that many converters use --
 

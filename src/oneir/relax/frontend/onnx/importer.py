@@ -14,11 +14,11 @@ from ....ir.expr import IntImm
 from ....ir.module import IRModule
 from ....runtime.error import InternalError, InvalidValue, OneIRError, TypeMismatch, UnsupportedError
 from ....runtime.tensor import wrap_array
-from ...expr import Constant, Expr, ShapeExpr, Tuple, Var
+from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
 from ...transform import ConvertToDataflow
 from ..common import PARAMS
-from . import converters, shape_values
+from . import shape_values
 from .context import Context
 from .dtypes import dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
@@ -42,11 +42,11 @@ def from_onnx(
 ) -> IRModule:
     """A module whose function `main` computes what an ONNX model does.
 
-    `model` is an `onnx.ModelProto`, or the path of a file, next to which tensors may lie that it refers to. Parameters of
-    `main` are the model's inputs, the result is its output, or a tuple of several. Inputs have the shapes of
-    `shape_dict` (by name; integers, names, or symbolic variables), else those that the model says; a dimension with a
-    name is a symbolic variable. `dtype_dict` gives dtypes of inputs by name; a text is that of inputs which the model
-    gives none. `opset` is taken in place of the model's own.
+    `model` is an `onnx.ModelProto`, or the path of a file, next to which tensors may lie that it refers to.
+    Parameters of `main` are the model's inputs, the result is its output, or a tuple of several. Inputs have the
+    shapes of `shape_dict` (by name; integers, names, or symbolic variables), else those that the model says; a
+    dimension with a name is a symbolic variable. `dtype_dict` gives dtypes of inputs by name; a text is that of inputs
+    which the model gives none. `opset` is taken in place of the model's own.
     Weights become constants; with `keep_params_in_input` they become parameters after the inputs (the function's
     attribute `num_input` is the number of inputs), and their values its attribute "params", which
     `relax.frontend.detach_params` takes off. What shapes depend on stays constant.
@@ -201,9 +201,9 @@ class Importer(Context):
         newest, opset = onnx.defs.onnx_opset_version(), self.opsets.get("")
         if opset is not None and not OLDEST_OPSET <= opset <= newest:
             raise UnsupportedError(
-                f"the model is of opset {opset}; opsets {OLDEST_OPSET} to {newest} can be imported (onnx "
-                f"{onnx.__version__} is installed). What to do: onnx.version_converter.convert_version(model, {newest}), "
-                "or a newer version of the package onnx"
+                f"the model is of opset {opset}; with onnx {onnx.__version__}, opsets {OLDEST_OPSET} to {newest} can "
+                f"be imported. What to do: onnx.version_converter.convert_version(model, {newest}), or a newer version "
+                "of the package onnx"
             )
 
     def read_inputs(self, graph: Any, sanitize: bool) -> list[Var]:
@@ -221,34 +221,35 @@ class Importer(Context):
         return inputs
 
     def read_input(self, value: Any, sanitize: bool) -> Var:
-        kind = value.type.WhichOneof("value")
+        value_type = value.type
+        if value_type.HasField("optional_type"):
+            value_type = value_type.optional_type.elem_type  # a parameter is always given
+        kind = value_type.WhichOneof("value")
         info = TensorStructInfo((), "float32")
         if kind not in ("tensor_type", None):
             self.refuse(value.name, "input", f"it is no tensor but a {kind.removesuffix('_type')}")
         else:
             try:
-                info = self.input_info(value)
+                info = self.input_info(value.name, value_type.tensor_type)
             except OneIRError as error:
                 self.refuse(value.name, "input", str(error))
         var = Var(self.parameter_name(value.name, "input_", sanitize), info)
         self.scope[value.name] = var
         return var
 
-    def input_info(self, value: Any) -> TensorStructInfo:
+    def input_info(self, name: str, tensor_type: Any) -> TensorStructInfo:
         """Shape and dtype of an input."""
-        tensor_type = value.type.tensor_type
-        dtype = self.dtypes.get(value.name)
+        dtype = self.dtypes.get(name)
         if dtype is None:
             dtype = dtype_name(tensor_type.elem_type) if tensor_type.elem_type else self.default_dtype
-        if value.name in self.shapes:
-            told = self.shapes[value.name]
-            extents = [self.symbols.named(e) if isinstance(e, str) else e for e in told]
-            return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
-        extents = extents_of(tensor_type, self.symbols)
+        if name in self.shapes:
+            extents = [self.symbols.named(e) if isinstance(e, str) else e for e in self.shapes[name]]
+        else:
+            extents = extents_of(tensor_type, self.symbols)
         if extents is None:
             raise InvalidValue(
-                f"the model does not say how many dimensions the input `{value.name}` has; give it a shape: "
-                f'shape_dict={{"{value.name}": (1, ...)}}'
+                f"the model does not say how many dimensions the input `{name}` has; give it a shape: "
+                f'shape_dict={{"{name}": (1, ...)}}'
             )
         return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
 

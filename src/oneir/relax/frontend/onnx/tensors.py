@@ -59,8 +59,8 @@ def _inside(name: str, location: str, folder: Path | None) -> Path:
     """The path of an external file, which must lie in the folder of the model."""
     if folder is None:
         raise InvalidValue(
-            f"the tensor `{name}` is stored in the file {location!r}, next to the model: give from_onnx the path of the "
-            "model, or load it with onnx.load(path), which reads such tensors"
+            f"the tensor `{name}` is stored in the file {location!r}, next to the model: give from_onnx the path of "
+            "the model, or load it with onnx.load(path), which reads such tensors"
         )
     root = folder.resolve()
     path = (root / location).resolve()

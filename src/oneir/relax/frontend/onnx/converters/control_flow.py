@@ -9,7 +9,6 @@ import numpy as np
 
 from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
-
 from ..dtypes import dtype_name, extents_of
 from ..registry import MISSING, Branches, NotConstant, Refused, converter
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo

@@ -13,7 +13,7 @@ from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
 from .....tir import op as tir_op
 from .... import op
-from ....expr import Constant, Expr, ShapeExpr, const
+from ....expr import Expr, ShapeExpr, const
 from ..context import Context
 from ..registry import Refused, converter
 
@@ -47,14 +47,32 @@ def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
         wanted = [extents[i] if isinstance(e, int) and e == 0 else e for i, e in enumerate(wanted)]
     unknown = [i for i, e in enumerate(wanted) if isinstance(e, int) and e == -1]
     if unknown:
-        total, rest = math.prod(extents), math.prod(e for i, e in enumerate(wanted) if i != unknown[0])
-        if len(unknown) > 1 or (isinstance(rest, int) and (not rest or (isinstance(total, int) and total % rest))):
+        rest = _quotient_of_products(g, extents, [e for i, e in enumerate(wanted) if i != unknown[0]])
+        if len(unknown) > 1 or rest is None:
             raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
-        known = isinstance(total, int) and isinstance(rest, int)
-        wanted[unknown[0]] = total // rest if known else g.builder.analyzer.simplify(ops.floordiv(total, rest))
+        wanted[unknown[0]] = rest
     if all(isinstance(e, int) for e in (*extents, *wanted)) and math.prod(extents) != math.prod(wanted):
         raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
     return g.reshaped(x, wanted)
+
+
+def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]) -> Any:
+    """The product of some extents divided by that of others, what they have in common left out; None if none is."""
+    left, divisors = list(above), []
+    for extent in below:
+        same = next((i for i, e in enumerate(left) if g.same(e, extent)), None)
+        if same is None:
+            divisors.append(extent)
+        else:
+            del left[same]
+    numbers = math.prod(e for e in left if isinstance(e, int))
+    divisor = math.prod(divisors)
+    symbolic = math.prod(e for e in left if not isinstance(e, int))
+    if isinstance(divisor, int) and divisor and numbers % divisor == 0:
+        return symbolic * (numbers // divisor)
+    if isinstance(divisor, int) and (not divisor or isinstance(symbolic, int)):
+        return None
+    return g.builder.analyzer.simplify(ops.floordiv(symbolic * numbers, divisor))
 
 
 def _without_placeholders(g: Context, x: Expr, target: Expr, allowzero: int) -> Expr:
@@ -221,6 +239,9 @@ def slice_attributes(
     return g.emit(op.strided_slice(x, list(axes or range(len(starts))), list(starts), list(ends)))
 
 
+HUGE, FAR = 10**9, np.iinfo(np.int64).max
+
+
 @converter("Slice", since=10)
 def slice_(g: Context, x: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps: Expr | None = None) -> Expr:
     """A part of a tensor; bounds count from the end where they are negative, and are cut to the extent."""
@@ -234,6 +255,8 @@ def slice_(g: Context, x: Expr, starts: Expr, ends: Expr, axes: Expr | None = No
     dims = [g.axis(d, g.ndim(x)) for d in places.reshape(-1).tolist()]
     begin, end = (k.reshape(-1).tolist() for k in known[:2] if k is not None)
     strides = [1] * count if known[2] is None else [g.static(s, "a step") for s in known[2].reshape(-1).tolist()]
+    # Exporters write some huge number for "to the end"; as a bound of symbolic extents, it would be computed with.
+    end = [FAR if isinstance(e, int) and e >= HUGE else e for e in end]
     return g.emit(op.strided_slice(x, dims, begin, end, strides))
 
 
