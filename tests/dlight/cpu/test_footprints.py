@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from small_models import IMAGE_MODELS, bert, gpt2, seeded
+from small_models import ATTENTION, IMAGE_MODELS, bert, gpt2, seeded
 from torch import nn
 
 import oneir
@@ -63,9 +63,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
 }
 
 
-def measured(name: str) -> tuple[int, int, int]:
+def measured(build: Callable[[], nn.Module], example: torch.Tensor) -> tuple[int, int, int]:
     """The row of a model. The kernels need not be compiled for it."""
-    build, example = MODELS[name]
     with torch.no_grad():
         program = torch.export.export(seeded(build), (example,))
     lowered = lower_graph(
@@ -91,10 +90,16 @@ def changes(name: str, found: tuple[int, int, int]) -> str:
 
 
 def test_models_take_what_is_on_record(caplog: pytest.LogCaptureFixture) -> None:
-    found = {name: measured(name) for name in MODELS}
+    found = {name: measured(*model) for name, model in MODELS.items()}
     caplog.clear()  # pages of PyTorch's, which would follow the message
     if different := "".join(changes(name, numbers) for name, numbers in found.items()):
         pytest.fail(f"{different}If that is what the change is for, RECORD becomes\n{table(found)}", pytrace=False)
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_memory_of_attention_grows_with_the_length_and_not_its_square(attention: str) -> None:
+    short, long = (measured(lambda: bert(attention), torch.zeros(1, n, dtype=torch.int64))[2] for n in (128, 512))
+    assert long == 4 * short
 
 
 def test_a_change_is_told_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
