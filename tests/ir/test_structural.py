@@ -18,7 +18,8 @@ from oneir.ir import (
 )
 from oneir.ir.attrs import DictAttrs
 from oneir.ir.expr import Add, FloatImm, IntImm, Let, Var, const
-from oneir.ir.structural import StructuralMismatch, structural_digest
+from oneir.ir.span import SourceName, Span
+from oneir.ir.structural import StructuralMismatch, exact_digest, structural_digest
 from oneir.script import tir as T
 
 
@@ -185,3 +186,29 @@ def test_the_digest_is_the_same_in_every_process():
         )
         digests.add(done.stdout.strip())
     assert digests == {structural_digest(f).hex()}
+
+
+def test_exact_digests_tell_names_and_spans_apart():
+    n, m = (Var(name, "int32") for name in "nm")
+    assert structural_digest(n, True) == structural_digest(m, True)
+    assert exact_digest(n, 0) != exact_digest(m, 0)
+    here, there = (Span(SourceName("model.py"), line, line, 1, 2) for line in (1, 2))
+    a, b = (Add(n, n, span) for span in (here, there))
+    assert structural_digest(a) == structural_digest(b)
+    assert exact_digest(a, 0) == exact_digest(Add(n, n, here), 0) != exact_digest(b, 0)
+
+
+def test_exact_digests_refuse_what_they_cannot_tell_apart():
+    assert exact_digest([{"value": object()}], 0) is None
+    assert exact_digest([{"value": 1}], 0) != exact_digest([{"value": True}], 0)
+    weight = np.zeros(4, "float32")
+    assert exact_digest([weight], 15) is None
+    assert exact_digest([weight], 16) is not None
+
+
+def test_digests_of_shared_arrays_are_by_place():
+    one, two = np.arange(4.0), np.arange(4.0) + 1
+    views = [one, one[::-1], one.reshape(2, 2), one.view("int64")]
+    assert len({structural_digest([view, one]) for view in views}) == len(views)
+    assert structural_digest([one, two, one]) == structural_digest([one.copy(), two, one.copy()])
+    assert structural_digest([one, two, one]) != structural_digest([two, one, one])

@@ -24,7 +24,7 @@ from ..runtime import object_cache
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import Module
 from ..runtime.signature import Signature
-from ..target.cpu import resolve
+from ..target.cpu import cpu_info, resolve
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.pipeline import get_tir_pipeline
@@ -56,7 +56,8 @@ def compile_units(
     LLVM works in a thread of its own, on one unit while the next is lowered.
     """
     units = split(mod)
-    keys = [_cache_key(unit, target, pipeline, schedule) for unit in units]
+    around = circumstances(target)
+    keys = [_cache_key(unit, pipeline, schedule, around) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
     with ThreadPoolExecutor(1) as pool:
@@ -202,25 +203,25 @@ class Sources:
 # -- the cache --
 
 
-def _cache_key(mod: IRModule, target: Target, pipeline: Any, schedule: Pass | None) -> str | None:
-    """Where compiled code of this module is kept; None when something about it has no digest."""
+def circumstances(target: Target) -> list[str] | None:
+    """What code depends on besides what is compiled; None if nothing may be cached.
+
+    That is the target, the processor that it means, the options of passes, and the state of the compiler itself.
+    """
     ctx = PassContext.current()
-    if not isinstance(pipeline, str) or ctx.instruments or ctx.disabled_pass or ctx.required_pass:
-        return None
-    if object_cache.cache_dir() is None:
+    if ctx.instruments or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
+    return [str(target), *map(str, resolve(target)), repr(cpu_info(target)), options, _fingerprint()]
+
+
+def _cache_key(mod: IRModule, pipeline: Any, schedule: Pass | None, around: list[str] | None) -> str | None:
+    """Where compiled code of this module is kept; None when something about it has no digest."""
+    if not isinstance(pipeline, str) or around is None:
+        return None
     names = ",".join(sorted(v.name_hint for v in mod.functions))
     return object_cache.cache_key(
-        structural_digest(mod),
-        names,
-        _parameter_names(mod),
-        str(target),
-        *map(str, resolve(target)),
-        pipeline,
-        repr(schedule),
-        options,
-        _fingerprint(),
+        structural_digest(mod), names, _parameter_names(mod), pipeline, repr(schedule), *around
     )
 
 

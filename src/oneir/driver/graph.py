@@ -6,7 +6,7 @@ built as any others, with the native functions among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codegen.program.bytecode import ProgramBuilder, emit_bytecode, symbol_of
@@ -22,12 +22,14 @@ from ..relax.expr import Function
 from ..relax.pipeline import get_default_pipeline, get_pipeline
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.module import Later, Module
-from ..runtime.vm.executable import Executable, NativeFunction
+from ..runtime.vm.executable import Executable
 from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
 from ..tir.function import PrimFunc
+from . import graph_cache
 from .build import Sources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
+from .graph_cache import Compiled, Loops
 
 
 def build_graph(
@@ -47,22 +49,57 @@ def build_graph(
         raise TypeMismatch(f"build expects an IRModule or a relax Function, found {type(mod).__name__}")
     target = as_target(target)
     with no_collection():
-        return assemble(lower_graph(mod, target, params, relax_pipeline), target, tir_pipeline)
+        key = None
+        if relax_pipeline == tir_pipeline == "default":
+            key = graph_cache.key_of(mod, params or {}, target)
+        compiled = None if key is None else graph_cache.get(key)
+        if compiled is None:
+            mod = lower_graph(mod, target, params, relax_pipeline)
+            compiled = _compiled(mod, target, tir_pipeline)
+            if key is not None:
+                graph_cache.put(key, compiled)
+        executable = _executable(compiled, target, tir_pipeline)
+        for module in mod.get_attr("external_mods", ()):
+            executable.import_module(module)
+        return executable
 
 
-def assemble(lowered: IRModule, target: Target, tir_pipeline: str | Pass | None = "default") -> Executable:
-    """The executable of a lowered module: its bytecode, its kernels and its native functions.
+def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) -> Compiled:
+    """The bytecode, the kernels and the native functions of a lowered module.
 
-    Loops that nobody has scheduled get the default schedules of the target.
+    Loops that nobody has scheduled get the default schedules of the target when they are compiled: what the cache has
+    needs none.
     """
     builder = emit_bytecode(lowered)
-    program = builder.program()
     natives = _native_forms(lowered, builder)
-    library = _library(lowered, natives, target, tir_pipeline)
-    forms: dict[str, NativeFunction] = {}
-    if library is not None:
-        forms = {name: NativeGraph(native.spec, library) for name, native in natives.items()}
-    return Executable(program, library, forms)
+    loops, found = None, _loops(lowered, natives)
+    if found is not None:
+        mod, public_forms, direct = found
+        as_module(merged([mod, public_forms]))
+        objects = compile_units(mod, target, pipeline, default_schedule())
+        public = signatures_of(public_forms) if direct else {}
+        loops = Loops(objects, signatures_of(mod), public, lambda: (mod, public_forms))
+    return Compiled(builder.program(), {name: native.spec for name, native in natives.items()}, loops)
+
+
+def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:
+    """The executable of what a graph compiled to. Public forms of kernels are compiled when asked for."""
+    loops = compiled.loops
+    if loops is None:
+        return Executable(compiled.program)
+    context = PassContext.current()
+
+    def public_forms() -> Sequence[bytes]:
+        with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
+            return compile_units(loops.modules()[1], target, pipeline)
+
+    def source(fmt: str) -> str:
+        return Sources(merged(loops.modules()), target, pipeline, default_schedule())(fmt)
+
+    later = Later(public_forms, loops.public) if loops.public else None
+    library = Module.from_objects(loops.objects, loops.signatures, source, later)
+    natives = {name: NativeGraph(spec, library) for name, spec in compiled.natives.items()}
+    return Executable(compiled.program, library, natives)
 
 
 def lower_graph(
@@ -84,7 +121,9 @@ def lower_graph(
 
 def default_schedule() -> Pass:
     """The pass that schedules loops that nobody has scheduled."""
-    return ApplyDefaultSchedule(cpu.Attention(), cpu.Depthwise(), cpu.DotProducts(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial())
+    return ApplyDefaultSchedule(
+        cpu.Attention(), cpu.Depthwise(), cpu.DotProducts(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial()
+    )
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:
@@ -99,13 +138,17 @@ def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:
     return found
 
 
-def _library(
-    mod: IRModule, natives: Mapping[str, Native], target: Target, pipeline: str | Pass | None
-) -> Module | None:
+def loops_of(lowered: IRModule) -> IRModule | None:
+    """The TensorIR functions that the program of a lowered module is compiled from; None where there are none."""
+    found = _loops(lowered, _native_forms(lowered, emit_bytecode(lowered)))
+    return None if found is None else found[0]
+
+
+def _loops(mod: IRModule, natives: Mapping[str, Native]) -> tuple[IRModule, IRModule, bool] | None:
     """The TensorIR functions of a lowered module and of its native graph functions; None where there are none.
 
-    They get their schedules when they are compiled: what the cache has needs none.
-    Native graph functions call their kernels directly, so the forms that others may call are compiled when asked for.
+    Native graph functions call their kernels directly: the second module has the forms that others may call, and the
+    truth value says if there are any.
     """
     functions: dict[GlobalVar, Any] = {v: f for v, f in mod.functions.items() if isinstance(f, PrimFunc)}
     kernels: set[GlobalVar] = set()
@@ -113,26 +156,4 @@ def _library(
         kernels |= native.kernels
         for name, func in native.functions.items():
             functions[GlobalVar(name)] = func
-    if not functions:
-        return None
-    loops, public_forms = with_direct_kernels(IRModule(functions), kernels)
-    as_module(merged([loops, public_forms]))
-    context, schedule = PassContext.current(), default_schedule()
-
-    def objects() -> Sequence[bytes]:
-        with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
-            return compile_units(public_forms, target, pipeline)
-
-    return Module.from_objects(
-        compile_units(loops, target, pipeline, schedule),
-        signatures_of(loops),
-        Sources(merged([loops, public_forms]), target, pipeline, schedule),
-        Later(objects, signatures_of(public_forms)) if kernels else None,
-    )
-
-
-compile_stages: tuple[tuple[str, Callable[[Any, Target], Any]], ...] = (
-    ("lowering the graph", lambda mod, target: lower_graph(mod, target, None, "default")),
-    ("compiling kernels", lambda mod, target: assemble(mod, target)),
-)
-"""The steps of compiling a graph, by what a user may be told of them."""
+    return (*with_direct_kernels(IRModule(functions), kernels), bool(kernels)) if functions else None

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.error import OneIRError
+from ..runtime.digest import digests
+from ..runtime.error import OneIRError, TypeMismatch
 from .expr import FloatImm, GlobalVar, PrimExpr
 from .node import Field, Node
 from .op import Op
@@ -199,20 +200,26 @@ def _brief(value: Any) -> str:
 
 
 class _Digest:
-    """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition."""
+    """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition.
 
-    def __init__(self, map_free_vars: bool):
-        self.map_free_vars = map_free_vars
+    An exact one tells apart what equality does not, and refuses what it does not know.
+    """
+
+    def __init__(self, map_free_vars: bool, exact: bool = False):
+        self.map_free_vars, self.exact = map_free_vars, exact
+        self.fields = _exact_fields if exact else _digest_fields
         self.tokens: list[str] = []
         self.numbers: dict[int, int] = {}
+        self.arrays: list[tuple[int, np.ndarray]] = []
+        """The places of tokens that the bytes of arrays are to follow."""
 
     def add(self, value: Any, binding: bool = False) -> None:
         _digest_rule(type(value))(self, value, binding)
 
     def node(self, node: Any, binding: bool) -> None:
         self.tokens.append(node.type_key)
-        for name, always, bound in _digest_fields(type(node)):
-            self.add(getattr(node, name), always or (binding and bound))
+        for name, always, bound in self.fields(type(node)):
+            self.add(getattr(node, name, None), always or (binding and bound))
 
     def operator(self, value: Op, binding: bool) -> None:
         self.tokens.append(f"op {value.name}")
@@ -247,8 +254,8 @@ class _Digest:
 
     def array(self, value: Any, binding: bool) -> None:
         array = np.asarray(value)
-        content = hashlib.blake2b(_bytes_of(array).data).hexdigest()
-        self.tokens.append(f"array {array.dtype} {array.shape} {content}")
+        self.arrays.append((len(self.tokens), array))
+        self.tokens.append(f"array {array.dtype} {array.shape}")
 
     def float(self, value: float, binding: bool) -> None:
         self.tokens.append("nan" if math.isnan(value) else value.hex())
@@ -257,7 +264,24 @@ class _Digest:
         self.tokens.append(f"{type(value).__name__}.{value.name}")
 
     def plain(self, value: Any, binding: bool) -> None:
+        if self.exact and not (value is None or isinstance(value, (str, int, bytes))):
+            raise TypeMismatch(f"a {type(value).__name__} has no digest that tells it from every other one")
         self.tokens.append(f"{type(value).__name__} {value!r}")
+
+    def result(self) -> bytes:
+        """The digest of what has been added."""
+        places: dict[tuple[int, str], list[int]] = {}
+        distinct: list[memoryview] = []
+        for place, array in self.arrays:
+            # Weights that several constants share are read once.
+            key = array.__array_interface__["data"][0], f"{array.dtype} {array.shape} {array.strides}"
+            if key not in places:
+                distinct.append(_bytes_of(array).data)
+            places.setdefault(key, []).append(place)
+        for found, content in zip(places.values(), digests(distinct), strict=True):
+            for place in found:
+                self.tokens[place] += f" {content.hex()}"
+        return hashlib.blake2b("\0".join(self.tokens).encode(), digest_size=16).digest()
 
 
 @functools.cache
@@ -287,12 +311,38 @@ def _digest_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
     ]
 
 
+@functools.cache
+def _exact_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
+    """All that a node is made of: names of variables, spans and what was inferred as well.
+
+    What a function's name is said to be is filled in at some time from the function, and says nothing new.
+    """
+    others = [f for f in cls._fields if f not in cls._compared and (f.kind == "meta" or f.saved)]
+    others = [f for f in others if f.kind == "meta" or not issubclass(cls, GlobalVar)]
+    return [(f.name, f.kind == "binder", f.defines or issubclass(cls, PrimExpr)) for f in (*cls._compared, *others)]
+
+
 def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
     """A 16-byte digest; structurally equal values have equal digests, in every process."""
     digest = _Digest(map_free_vars)
     with deep_recursion():
         digest.add(node)
-    return hashlib.blake2b("\0".join(digest.tokens).encode(), digest_size=16).digest()
+    return digest.result()
+
+
+def exact_digest(node: Any, most_bytes: int) -> bytes | None:
+    """A 16-byte digest that names and spans count for as well: values with one digest are the same to every pass.
+
+    None for a structure with more bytes of arrays, which take long to read, or that holds something other than nodes,
+    plain values, arrays and tensors.
+    """
+    digest = _Digest(False, exact=True)
+    try:
+        with deep_recursion():
+            digest.add(node)
+    except TypeMismatch:
+        return None
+    return digest.result() if sum(array.nbytes for _, array in digest.arrays) <= most_bytes else None
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:

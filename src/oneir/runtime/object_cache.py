@@ -6,7 +6,8 @@
 Entries are files, named by key, in `ONEIR_CACHE_DIR` or the user's cache directory; `ONEIR_CACHE_DIR=""` turns the
 cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers replace files in one
 step, so readers see whole entries; each carries a checksum, and a damaged one is removed. When all entries together
-exceed `MAX_BYTES`, those unused for longest go.
+exceed `MAX_BYTES`, those unused for longest go. `find` and `put_file` are for entries that are mapped into memory,
+which carry checksums of their own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..version import __version__
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 4 << 30
 
 _MAGIC = b"oneir\x00c1"
 _DIGEST_BYTES = 16
@@ -68,8 +71,7 @@ def get(key: str) -> bytes | None:
     start = len(_MAGIC) + _DIGEST_BYTES
     data = content[start:]
     if content[:start] != _MAGIC + _checksum(data):
-        with contextlib.suppress(OSError):
-            path.unlink()
+        remove(key)
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # the time of the last use decides who is evicted
@@ -78,24 +80,56 @@ def get(key: str) -> bytes | None:
 
 def put(key: str, data: bytes) -> None:
     """Store `data` under `key`; silently does nothing where the directory cannot be written."""
+    put_file(key, [_MAGIC + _checksum(data), data])
+
+
+def find(key: str) -> Path | None:
+    """The file that `put_file` stored under `key`, or None. Whoever finds it damaged calls `remove`."""
+    path = _path(key)
+    try:
+        if path is not None:
+            os.utime(path)
+        return path
+    except OSError:
+        return None
+
+
+def remove(key: str) -> None:
+    """Remove what is stored under `key`."""
+    path = _path(key)
+    if path is not None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def holds(nbytes: int) -> bool:
+    """Whether an entry of that size is kept: the cache is on, and the entry takes no more than a quarter of it."""
+    return cache_dir() is not None and nbytes <= MAX_BYTES // 4
+
+
+def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
+    """Store a file of those contents under `key`; does nothing where it cannot be written or takes too much space."""
     global _bytes_until_sweep
     path = _path(key)
-    if path is None or len(data) > MAX_BYTES:
+    parts = list(parts)
+    size = sum(memoryview(part).nbytes for part in parts)
+    if path is None or not holds(size):
         return
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if size > shutil.disk_usage(path.parent).free // 4:
+            return
         descriptor, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + _checksum(data))
-            file.write(data)
+            file.writelines(parts)
         os.replace(temporary, path)
     except OSError:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         return
-    _bytes_until_sweep -= len(data)
+    _bytes_until_sweep -= size
     if _bytes_until_sweep <= 0:
         _bytes_until_sweep = min(_SWEEP_EVERY, MAX_BYTES // 4)
         evict(path.parent)

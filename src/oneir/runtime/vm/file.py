@@ -14,11 +14,13 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..digest import digests
 from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
 from ..error import InvalidValue, LibraryError, OneIRError
 from ..library import checksum, load, write_file
@@ -44,7 +46,7 @@ from .program import (
     VMFunction,
 )
 
-_FORMAT = 1
+_FORMAT = 2
 _MAGIC = b"oneir-graph-1:::"
 _SIZES = struct.Struct("<QQQ")
 """The sizes of the library, of the program and of the constants."""
@@ -57,12 +59,28 @@ _MAX_EXTENT = 1 << 48
 _MAX_TEXT = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a file holds. `library` is bytes that whoever wrote the file knows how to read."""
+
+    program: Program
+    natives: dict[str, NativeSpec]
+    """How native functions are called."""
+    library: bytes
+
+
 def write_executable(path: Path, program: Program, library: bytes, natives: dict[str, NativeSpec]) -> None:
     """Writes a program, the bytes of its library, and how its native functions are called."""
+    write_file(path, encode(Stored(program, natives, library)))
+
+
+def encode(stored: Stored) -> list[bytes | memoryview]:
+    """The content of a file, in parts that need not be copied together."""
     data: list[tuple[int, np.ndarray]] = []
-    document = _encode(program, data) | {"natives": {name: spec.to_json() for name, spec in natives.items()}}
+    document = _encode(stored.program, data)
+    document["natives"] = {name: spec.to_json() for name, spec in stored.natives.items()}
     text = json.dumps(document, separators=(",", ":")).encode()
-    write_file(path, _parts(library, text, data))
+    return list(_parts(stored.library, text, data))
 
 
 def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> Iterator[bytes | memoryview]:
@@ -83,6 +101,22 @@ def read_executable(path: Path) -> Executable | None:
 
     Raises `LibraryError` for a damaged file, and for a program that breaks the rules.
     """
+    stored = decode(path)
+    if stored is None:
+        return None
+    if not stored.library:
+        return Executable(stored.program)
+    library = Module(*load(path, stored.library))
+    return Executable(
+        stored.program, library, {name: NativeGraph(spec, library) for name, spec in stored.natives.items()}
+    )
+
+
+def decode(path: Path, checked: int | None = _CHECKED) -> Stored | None:
+    """What a file holds; None if it holds something else, or cannot be read.
+
+    Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises as `read_executable`.
+    """
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -90,14 +124,14 @@ def read_executable(path: Path) -> Executable | None:
                 return None
             file.seek(size - _FOOTER)
             footer = file.read(_FOOTER)
-            return _read(path, file, size, footer) if footer.startswith(_MAGIC) else None
+            return _read(path, file, size, footer, checked) if footer.startswith(_MAGIC) else None
     except OSError as error:
         if isinstance(error, LibraryError):
             raise
         return None
 
 
-def _read(path: Path, file: BinaryIO, size: int, footer: bytes) -> Executable:
+def _read(path: Path, file: BinaryIO, size: int, footer: bytes, checked: int | None) -> Stored:
     sizes = footer[len(_MAGIC) : len(_MAGIC) + _SIZES.size]
     library_size, text_size, data_size = _SIZES.unpack(sizes)
     start = -(-(library_size + text_size) // _PAGE) * _PAGE
@@ -113,28 +147,25 @@ def _read(path: Path, file: BinaryIO, size: int, footer: bytes) -> Executable:
         mapped = mapped[start : start + data_size]
     try:
         document = json.loads(text)
-        executable = Executable(_Decoder(mapped).program(document))
-        natives = _natives(document.get("natives", {}), executable)
+        decoder = _Decoder(mapped)
+        program = decoder.program(document)
+        decoder.compare(checked)
+        program.verify()
+        return Stored(program, _natives(document.get("natives", {}), program), library)
     except (OneIRError, ValueError, RecursionError) as error:
         raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
-    if library:
-        executable.library = Module(*load(path, library))
-        executable.natives = {name: NativeGraph(spec, executable.library) for name, spec in natives.items()}
-    return executable
 
 
-def _natives(value: Any, executable: Executable) -> dict[str, NativeSpec]:
+def _natives(value: Any, program: Program) -> dict[str, NativeSpec]:
     """How native functions are called, checked against the program that they are of."""
     if not isinstance(value, dict):
         raise _unexpected("native functions by name", value)
-    found = {}
+    found, constants = {}, program.constants
+    functions = {function.name: function for function in program.functions if isinstance(function, VMFunction)}
     for name, data in value.items():
         spec = NativeSpec.from_json(data)
-        function = executable.program.functions[executable.place_of(name)]
-        constants = executable.program.constants
-        fits = (
-            isinstance(function, VMFunction) and function.signature is not None and len(function.params) == spec.params
-        )
+        function = functions.get(name)
+        fits = function is not None and function.signature is not None and len(function.params) == spec.params
         if not fits or not all(0 <= c < len(constants) and isinstance(constants[c], Tensor) for c in spec.constants):
             raise _unexpected(f"the native form of {name!r}", data)
         found[name] = spec
@@ -148,7 +179,7 @@ def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, A
     return {
         "format": _FORMAT,
         "functions": [_encode_function(function) for function in program.functions],
-        "constants": [_encode_constant(constant, data) for constant in program.constants],
+        "constants": _encode_constants(program.constants, data),
         "names": program.constant_names,
     }
 
@@ -173,6 +204,12 @@ def _encode_instruction(instruction: Instruction) -> list[Any]:
             return ["if", cond, false_offset]
 
 
+def _encode_constants(constants: list[Constant], data: list[tuple[int, np.ndarray]]) -> list[list[Any]]:
+    encoded = [_encode_constant(constant, data) for constant in constants]
+    found = iter(digests([items.data for _, items in data]))
+    return [[*words, next(found).hex()] if words[0] == "tensor" else words for words in encoded]
+
+
 def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> list[Any]:
     match constant:
         case Tensor():
@@ -180,7 +217,7 @@ def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> 
             end = data[-1][0] + data[-1][1].nbytes if data else 0
             offset = -(-end // _ALIGNMENT) * _ALIGNMENT
             data.append((offset, items))
-            return ["tensor", constant.dtype, constant.shape, offset, checksum(items.data).hex()]
+            return ["tensor", constant.dtype, constant.shape, offset]
         case ShapeTuple():
             return ["shape", constant]
         case DTypeName():
@@ -201,6 +238,8 @@ class _Decoder:
 
     def __init__(self, data: np.ndarray | None):
         self.data = np.empty(0, np.uint8) if data is None else data
+        self.checksums: list[tuple[np.ndarray, str]] = []
+        """The items of constants, and the checksum that each should have."""
 
     def program(self, value: Any) -> Program:
         match value:
@@ -296,9 +335,15 @@ class _Decoder:
                 f"a constant of shape {shape} and dtype {dtype} at byte {offset} lies outside of {len(self.data)} bytes"
             )
         items = self.data[offset : offset + nbytes]
-        if nbytes <= _CHECKED and checksum(items.data).hex() != digest:
-            raise InvalidValue(f"the constant of shape {shape} at byte {offset} is damaged")
+        self.checksums.append((items, digest))
         return Tensor(items.__array_interface__["data"][0], shape, dtype, owner=items, read_only=True)
+
+    def compare(self, largest: int | None) -> None:
+        """Compares the constants up to so many bytes with their checksums, all if it is None."""
+        chosen = [(items, digest) for items, digest in self.checksums if largest is None or items.nbytes <= largest]
+        for (items, digest), found in zip(chosen, digests([items.data for items, _ in chosen]), strict=True):
+            if found.hex() != digest:
+                raise InvalidValue(f"the constant of {items.nbytes} bytes is damaged")
 
 
 def _unexpected(what: str, value: Any) -> InvalidValue:

@@ -1,0 +1,159 @@
+"""Compiled graphs in the cache on disk, found again without running a pass.
+
+    key = key_of(mod, {}, target)
+    compiled = None if key is None else get(key)
+
+The key is a digest of all that compiling looks at: the module with its weights, names and spans, the target and this
+machine's processor, the options of the `PassContext`, what is registered of operators, and the compiler's own files.
+Where one of these has no digest, there is no key. An entry is the file of an executable, whose constants are mapped
+into memory; all of it is compared with checksums before it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import BuiltinFunctionType, CellType, FunctionType
+from typing import Any
+
+from ..ir.json import load_json, save_json
+from ..ir.module import IRModule
+from ..ir.op import Op
+from ..ir.structural import exact_digest
+from ..runtime import object_cache
+from ..runtime.error import LibraryError, TypeMismatch
+from ..runtime.library import checksum
+from ..runtime.signature import Signature
+from ..runtime.vm.file import Stored, decode, encode
+from ..runtime.vm.native import NativeSpec
+from ..runtime.vm.program import Program
+from ..target.target import Target
+from .build import circumstances
+
+_LARGEST = object_cache.MAX_BYTES // 4
+"""Weights of more bytes than an entry may have are not read for a digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The compiled loops of a graph."""
+
+    objects: Sequence[bytes]
+    signatures: dict[str, Signature]
+    public: dict[str, Signature]
+    """Of the kernels' public forms, which are compiled when one is asked for."""
+    modules: Callable[[], tuple[IRModule, IRModule]]
+    """What the objects and the public forms are compiled from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a graph compiled to. `natives` is how its native functions are called."""
+
+    program: Program
+    natives: dict[str, NativeSpec]
+    loops: Loops | None
+
+
+def key_of(mod: IRModule, params: Mapping[Any, Any], target: Target) -> str | None:
+    """Where the graph is kept, compiled through the default pipelines; None when something about it has no digest."""
+    around, facts = circumstances(target), _facts()
+    if around is None or facts is None:
+        return None
+    digest = exact_digest([mod, dict(params)], _LARGEST)
+    return None if digest is None else object_cache.cache_key("graph", digest, facts, *around)
+
+
+def get(key: str) -> Compiled | None:
+    """What is kept under a key; None where nothing is, or it is damaged."""
+    path = object_cache.find(key)
+    if path is None:
+        return None
+    try:
+        stored = decode(path, checked=None)
+        if stored is None:
+            raise LibraryError(f"{path} is no compiled graph")
+        return Compiled(stored.program, stored.natives, _decode_loops(stored.library) if stored.library else None)
+    except LibraryError:
+        object_cache.remove(key)
+        return None
+
+
+def put(key: str, compiled: Compiled) -> None:
+    """Keeps a compiled graph, unless it is too large or its loops cannot be saved."""
+    if not object_cache.holds(0):
+        return
+    try:
+        library = b"" if compiled.loops is None else _encode_loops(compiled.loops)
+    except TypeMismatch:
+        return
+    object_cache.put_file(key, encode(Stored(compiled.program, compiled.natives, library)))
+
+
+def _encode_loops(loops: Loops) -> bytes:
+    modules = zlib.compress(save_json(list(loops.modules())).encode(), 1)
+    signatures = [{name: s.to_json() for name, s in table.items()} for table in (loops.signatures, loops.public)]
+    header = json.dumps([[len(data) for data in loops.objects], *signatures]).encode()
+    content = b"".join([len(header).to_bytes(8, "little"), header, *loops.objects, modules])
+    return content + checksum(content)
+
+
+def _decode_loops(data: bytes) -> Loops:
+    content = data[:-32]
+    if checksum(content) != data[-32:]:
+        raise LibraryError("the loops of a compiled graph are damaged")
+    start = 8 + int.from_bytes(content[:8], "little")
+    sizes, *signatures = json.loads(content[8:start])
+    objects = []
+    for size in sizes:
+        objects.append(content[start : start + size])
+        start += size
+
+    @functools.cache
+    def modules() -> tuple[IRModule, IRModule]:
+        loops, public_forms = load_json(zlib.decompress(content[start:]).decode())
+        return loops, public_forms
+
+    own, public = ({name: Signature.from_json(s) for name, s in table.items()} for table in signatures)
+    return Loops(objects, own, public, modules)
+
+
+# -- what is registered of operators --
+
+
+def _facts() -> str | None:
+    """What passes are told of graph operators; None where someone else than this compiler has registered code."""
+    told: list[str] = []
+    seen: set[int] = set()
+    for name in Op.list_op_names():
+        for key, fact in Op.get(name).attrs.items():
+            if not _is_own(fact, seen):
+                return None
+            if name.startswith("relax.") and isinstance(fact, (int, str, Enum)):
+                told.append(f"{name} {key} {fact!r}")
+    return "\n".join(told)
+
+
+def _is_own(value: Any, seen: set[int]) -> bool:
+    """Whether a value is plain, or code of this compiler that calls no one else's. `seen` are functions looked at."""
+    if isinstance(value, FunctionType):
+        if id(value) in seen:
+            return True
+        seen.add(id(value))
+        held = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+        return _is_ours(value.__module__) and all(_is_own(part, seen) for part in held)
+    if isinstance(value, functools.partial):
+        return all(_is_own(part, seen) for part in (value.func, *value.args, *value.keywords.values()))
+    if isinstance(value, (tuple, list)):
+        return all(_is_own(part, seen) for part in value)
+    if isinstance(value, (type, BuiltinFunctionType)):
+        return _is_ours(value.__module__ or "builtins")
+    return _is_ours(type(value).__module__)
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in (__name__.partition(".")[0], "builtins", "numpy", "math", "operator")
