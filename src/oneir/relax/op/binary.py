@@ -65,7 +65,7 @@ def te_fast_power_const(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 def _fast_power(builder: Any, call: Call) -> Expr:
-    """One exponent for all that is not a whole number: of other powers, negative numbers and 0 have to be told apart."""
+    """One exponent for all that is no whole number: of others, negative numbers and 0 have to be told apart."""
     exponent = call.args[1]
     if not isinstance(exponent, Constant) or exponent.data.shape or float(exponent.data.numpy()).is_integer():
         return call

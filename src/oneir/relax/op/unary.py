@@ -83,6 +83,9 @@ sqrt = _float_unary("sqrt", "The square root of x.", np.sqrt, topi.sqrt)
 tan = _float_unary("tan", "The tangent of x.", np.tan, topi.tan)
 tanh = _float_unary("tanh", "The hyperbolic tangent of x.", np.tanh, topi.tanh)
 
+exp.fast_math(topi.fast_exp)
+tanh.fast_math(topi.fast_tanh)
+
 
 def te_erf(x: Tensor) -> Tensor:
     """The error function; of float16, in float32."""
@@ -90,6 +93,7 @@ def te_erf(x: Tensor) -> Tensor:
 
 
 erf = _float_unary("erf", "The error function of x.", numerics.erf, te_erf, "erf")
+erf.fast_math(topi.fast_erf)
 
 isfinite = _unary("isfinite", "Whether x is neither infinite nor NaN.", np.isfinite, topi.isfinite, dtype="bool")
 isinf = _unary("isinf", "Whether x is infinite.", np.isinf, topi.isinf, dtype="bool")

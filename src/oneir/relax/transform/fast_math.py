@@ -1,0 +1,25 @@
+"""FastMathTransform: mathematical functions become loops that are faster and less exact.
+
+R.exp(x)   ->   R.call_tir(cls.fast_exp, (x,), ...)
+
+Which functions these are stands where the operators are defined.
+"""
+
+from __future__ import annotations
+
+from ...ir.op import Op
+from ...ir.transform import ModulePass, Pass, PassInfo
+from ..expr import Call, Expr
+from ..expr_functor import PyExprMutator
+
+
+def FastMathTransform() -> Pass:
+    """A pass that computes operators by their fast forms, where they have one."""
+    return ModulePass(lambda mod, ctx: _FastMath(mod).transform_functions(mod), PassInfo(0, "FastMathTransform"))
+
+
+class _FastMath(PyExprMutator):
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        fast = call.op.get_attr("FFastMath") if isinstance(call, Call) and isinstance(call.op, Op) else None
+        return call if fast is None else fast(self.builder_, call)
