@@ -27,8 +27,8 @@ machine hits all of them. PyTorch's models come from `transformers` {transformer
 
 - *Best peer / this*: the time of the fastest contestant other than OneIR, over this one's. Above 1 is faster.
 - *Error*: the largest difference from PyTorch in float64, over the largest element.
-- *Compile*: from PyTorch's program to a file or a function, with no cache. ONNX Runtime and OpenVINO compile when they
-  load; exporting to ONNX is not counted.
+- *Compile*: from PyTorch's program to a file or a function, with nothing cached. ONNX Runtime and OpenVINO compile when
+  they load; exporting to ONNX is not counted.
 - *Load*: from the file to the first result.
 - *Memory*: the most that the process had, libraries included.
 
