@@ -4,6 +4,7 @@ from .adjust_matmul_order import AdjustMatmulOrder
 from .allocate_workspace import AllocateWorkspace
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
+from .attach_external_modules import AttachExternModules
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
