@@ -20,6 +20,7 @@ from .registry import (
     remove_global_func,
 )
 from .script_printer import PrinterConfig, Scriptable
+from .support import derived_object
 from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
 from .vm import VirtualMachine
 
@@ -43,6 +44,7 @@ __all__ = [
     "convert",
     "cpu",
     "cuda",
+    "derived_object",
     "device",
     "empty",
     "enabled",

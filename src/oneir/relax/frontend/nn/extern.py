@@ -207,5 +207,5 @@ def _signature(linked: llvm.LoadedObject, name: str) -> Signature:
     """What the C++ declaration of a function says of its parameters."""
     letters = ctypes.create_string_buffer(_MAX_PARAMS + 1)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(linked.symbol(f"__oneir_params_{name}"))(ctypes.addressof(letters))
-    kinds = [_KINDS[letter] for letter in letters.value.decode()]
-    return Signature(name, tuple(Param(f"arg{i}", kind) for i, kind in enumerate(kinds)))
+    named = enumerate(letters.value.decode())
+    return Signature(name, tuple(Param(f"arg{i}", _KINDS[letter]) for i, letter in named))
