@@ -2,6 +2,7 @@
 
 from .adjust_matmul_order import AdjustMatmulOrder
 from .allocate_workspace import AllocateWorkspace
+from .alter_op_impl import AlterOpImpl
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from .attach_external_modules import AttachExternModules
