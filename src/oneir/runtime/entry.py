@@ -22,7 +22,7 @@ from . import error as errors
 from .callback import take_exception
 from .dlpack import exchange_table
 from .dtype import dtype_name
-from .entry_code import MAX_EXCHANGES, NativeFunction, library, table
+from .entry_code import MAX_EXCHANGES, GraphFunction, NativeFunction, library, table
 from .packed import Code, Failure
 from .signature import Signature, explain
 from .tensor import Tensor, borrow, from_dlpack, wrap_array
@@ -49,7 +49,14 @@ def make_entry(address: int, signature: Signature, keep_alive: object, context: 
     return _bind(native)
 
 
-def _bind(native: NativeFunction) -> Callable[..., Any]:
+def make_graph_entry(graph: GraphFunction, name: str, doc: str) -> Callable[..., Any]:
+    """The Python function that runs a graph; `graph` is complete but for what Python itself reads."""
+    graph.name, graph.entry, graph.flags = name.encode(), library().symbol("call_graph"), _METH_FASTCALL
+    graph.doc = doc.encode()
+    return _bind(graph)
+
+
+def _bind(native: NativeFunction | GraphFunction) -> Callable[..., Any]:
     return _new_function(ctypes.addressof(native), native, None)
 
 

@@ -1,6 +1,7 @@
-"""The machine code behind every compiled function's Python entry: entry.ll, completed, compiled and linked.
+"""The machine code behind every compiled function's Python entry: entry.ll, and graph_entry.ll for graphs, completed,
+compiled and linked.
 
-What entry.ll has to know of the process comes in three ways: numbers (places inside Python's, ctypes' and NumPy's
+What they have to know of the process comes in three ways: numbers (places inside Python's, ctypes' and NumPy's
 objects) are written into its text; Python's C API and type objects are linked by name; Python objects and tables of
 ours stand in `table`.
 """
@@ -21,7 +22,7 @@ import numpy as np
 
 from .dlpack import Managed, ManagedVersioned
 from .dtype import dlpack_dtype
-from .tensor import Record, Tensor, empty
+from .tensor import ALIGNMENT, Record, Tensor, empty
 
 if TYPE_CHECKING:
     from .llvm import LoadedObject
@@ -31,7 +32,9 @@ MAX_EXCHANGES = 16
 """How many types of tensors that offer DLPack's C exchange table native code can know."""
 
 _FIXED_COUNT = 16  # calls of up to so many arguments need no allocation
+_FIXED_OBJECTS = 32  # calls of graphs with so many arguments and results, neither
 _FIXED_NDIM = 8  # NumPy arrays of more dimensions take the slow way
+_LARGE_BYTES = 1 << 20  # from which on NumPy's memory is better: it asks for large pages
 _DTYPE_COUNT = 24  # of NumPy's built-in dtypes
 
 
@@ -53,11 +56,51 @@ class NativeFunction(ctypes.Structure):
     keep_alive: object
 
 
+class Model(ctypes.Structure):
+    """What a graph makes for each call: a tensor like another one, of so many bytes; large ones, by a function."""
+
+    _fields_ = (("tensor", ctypes.py_object), ("nbytes", ctypes.c_int64), ("make", ctypes.py_object))
+
+
+class Frame(ctypes.Structure):
+    """What a graph makes for certain numbers of its plan: models of its results, and then of its arena."""
+
+    _fields_ = (("numbers", ctypes.c_void_p), ("models", ctypes.c_void_p))
+    keep_alive: object
+
+
+class GraphFunction(ctypes.Structure):
+    """The `self` of the function that runs a graph: a PyMethodDef, then what graph_entry.ll reads."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("entry", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+        ("params", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("single", ctypes.c_int64),  # which output the result is; -1: `compose` makes the result of all
+        ("run", ctypes.py_object),  # a NativeFunction
+        ("plan", ctypes.py_object),  # a NativeFunction; null where sizes are known
+        ("numbers", Model),
+        ("numbers_size", ctypes.c_int64),
+        ("frame", ctypes.c_void_p),  # where the last call's Frame is kept
+        ("table", ctypes.c_void_p),  # where the table of constants is kept, or None
+        ("arenas", ctypes.py_object),  # a list of those that no call uses
+        ("make_frame", ctypes.py_object),
+        ("make_table", ctypes.py_object),
+        ("compose", ctypes.py_object),
+        ("recover", ctypes.py_object),  # raises what is wrong with the arguments
+    )
+    keep_alive: object
+
+
 class _Table(ctypes.Structure):
     """Python objects that native code compares with or calls (null where unknown yet), and what it looks up."""
 
     _fields_ = (
         ("Tensor", ctypes.py_object),
+        ("Record", ctypes.py_object),
         ("ndarray", ctypes.py_object),
         ("c_void_p", ctypes.py_object),
         ("slow", ctypes.py_object),
@@ -83,7 +126,8 @@ def library() -> LoadedObject:
 def _library() -> LoadedObject:
     from . import llvm, object_cache
 
-    template, numbers = Path(__file__).with_name("entry.ll").read_bytes(), _numbers()
+    files = [Path(__file__).with_name(name) for name in ("entry.ll", "graph_entry.ll")]
+    template, numbers = b"\n".join(file.read_bytes() for file in files), _numbers()
     # The text itself, which takes a while to expand, is made only when it must be compiled.
     state = f"{sorted(numbers.items())} {os.stat(__file__).st_mtime_ns}"
     key = object_cache.cache_key("entry", template, state, llvm.host_cpu(), llvm.host_features())
@@ -100,7 +144,7 @@ def _library() -> LoadedObject:
 
 
 def _fill_table() -> None:
-    table.Tensor = Tensor
+    table.Tensor, table.Record = Tensor, Record
     table.c_void_p = ctypes.c_void_p
     if _array_layout_is_known():
         table.ndarray = np.ndarray
@@ -139,12 +183,23 @@ def _numbers() -> dict[str, int]:
         "type_offset": _place_of(id(object), object()),
         "data_offset": _place_of(ctypes.addressof(cell), cell),
         "tensor_slot": _place_of(id(sample._record), sample),
+        "tensor_owner": _place_of(id(sample._owner), sample),
+        "tensor_layout": _place_of(id(sample._layout), sample),
+        "tensor_dtype_name": _place_of(id(sample._dtype), sample),
+        "tensor_device_object": _place_of(id(sample._device), sample),
         "tensor_dtype": Record.dtype_code.offset,
+        "record_size": ctypes.sizeof(Record),
+        "alignment": ALIGNMENT,
+        "below_alignment": ALIGNMENT - 1,
+        "alignment_mask": -ALIGNMENT,
+        "large_bytes": _LARGE_BYTES,
+        "model_size": ctypes.sizeof(Model),
         "slot_shape": ctypes.sizeof(Record),
         "slot_strides": ctypes.sizeof(Record) + 8 * _FIXED_NDIM,
         "slot_size": ctypes.sizeof(Record) + 16 * _FIXED_NDIM,
         "fixed_count": _FIXED_COUNT,
         "fixed_values": _FIXED_COUNT + 2,  # so that three more pointers fit in place of the values
+        "fixed_objects": _FIXED_OBJECTS,
         "fixed_ndim": _FIXED_NDIM,
         "dtype_count": _DTYPE_COUNT,
         "device_cpu": 1,
@@ -158,6 +213,8 @@ def _numbers() -> dict[str, int]:
         "table_numpy_dtypes": _Table.numpy_dtypes.offset,
         "table_exchanges": _Table.exchanges.offset,
     }
+    for kind, structure in (("model", Model), ("frame", Frame), ("graph", GraphFunction)):
+        numbers |= {f"{kind}_{name}": getattr(structure, name).offset for name, *_ in structure._fields_}
     for name in ("data", "device_type", "device_id", "ndim", "shape", "strides", "byte_offset", "flags"):
         numbers[f"tensor_{name}"] = getattr(Record, name).offset
     return numbers | _array_numbers()

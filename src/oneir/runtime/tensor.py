@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -184,7 +184,7 @@ class Tensor(Object):
         if not record.data or not layout.is_compact or record.device_type not in _HOST_TYPES:
             return np.array(self._view())
         dtype = numpy_dtype(self._dtype)
-        memory = _bytes(math.prod(layout.shape) * dtype.itemsize).from_address(record.data + record.byte_offset)
+        memory: Any = _bytes(math.prod(layout.shape) * dtype.itemsize).from_address(record.data + record.byte_offset)
         return np.ndarray(layout.shape, dtype, memory).copy()
 
     asnumpy = numpy
@@ -333,26 +333,6 @@ def empty(
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = block.__array_interface__["data"][0]
     return Tensor(-(-start // ALIGNMENT) * ALIGNMENT, shape, dtype, owner=block, device=where)
-
-
-def maker(shape: Sequence[int], dtype: str) -> Callable[[], Tensor]:
-    """A function that makes tensors as `empty(shape, dtype)` does, in a fraction of its time."""
-    model = empty(shape, dtype)
-    nbytes, layout, name, device = model.nbytes, model._layout, model._dtype, model._device
-    record, new, address_of = model._record, Tensor.__new__, ctypes.addressof
-    copy = Record.from_buffer_copy
-    block_type = ctypes.c_uint8 * (nbytes + ALIGNMENT)
-
-    def make() -> Tensor:
-        result = new(Tensor)
-        block = block_type()
-        result._record = made = copy(record)
-        made.data = -(-address_of(block) // ALIGNMENT) * ALIGNMENT
-        result._layout, result._owner, result._dtype, result._device = layout, block, name, device
-        return result
-
-    # ctypes clears memory, which is not worth it for large tensors.
-    return make if nbytes <= 1 << 14 else lambda: empty(shape, dtype)
 
 
 def tensor(arr: object, device: Device | str | None = None, mem_scope: str | None = None) -> Tensor:

@@ -1,21 +1,25 @@
 """Graphs as native functions: what the machine calls in place of bytecode.
 
 The compiled function takes the graph's arguments, its results, an arena for all between, and a table of the addresses
-of its constants. Results and arena are made here; where their sizes depend on the arguments, a second compiled function
-says them first.
+of its constants. Machine code (graph_entry.ll) makes results and arena after models that are made here; where their
+sizes depend on the arguments, a second compiled function says them first.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..error import InvalidValue, OneIRError
-from ..signature import Signature, explain
-from ..tensor import Tensor, empty, maker, tensor
+from ..entry import make_graph_entry
+from ..entry_code import Frame, GraphFunction, Model
+from ..error import InternalError, InvalidValue
+from ..signature import explain
+from ..tensor import Tensor, empty, tensor
 from .program import VMFunction
 
 if TYPE_CHECKING:
@@ -108,110 +112,115 @@ class NativeGraph:
 
     def __init__(self, spec: NativeSpec, library: Module):
         self.spec, self.library = spec, library
-        self._executable: Executable | None = None
-        self._table: tuple[Tensor, list[Tensor]] | None = None
+        self._table = (ctypes.py_object * 1)(None)
+        self._arenas: list[Tensor] = []
 
     def set_constant(self, index: int, value: Tensor) -> None:
         """Lets later calls use another tensor; a call that runs keeps the table that it began with."""
-        self._table = None
-
-    def _constants(self, executable: Executable) -> tuple[Tensor, list[Tensor]]:
-        """The addresses of the constants, and the tensors, which live as long as the table."""
-        table = self._table
-        if table is None:
-            tensors = [executable.program.constants[i] for i in self.spec.constants]
-            addresses = np.array([t.address for t in tensors if isinstance(t, Tensor)], "int64")
-            table = self._table = (tensor(addresses), [t for t in tensors if isinstance(t, Tensor)])
-        return table
+        self._table[0] = None
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
-        """The function that users call."""
-        spec, executable = self.spec, machine.executable
-        run, plan = self.library[spec.symbol], None if spec.plan is None else self.library[spec.plan]
-        place = executable.place_of(spec.symbol)
-        function = executable.program.functions[place]
+        """The function that users call: graph_entry.ll, with what it needs."""
+        spec, executable, table = self.spec, machine.executable, self._table
+        function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
-        check = _count_check(function.signature)
-        if plan is None and spec.result == 0 and len(spec.outputs) == 1:
-            return self._one_static_output(run, executable, check)
-        return self._general(run, plan, executable, check)
+        signature, frames = function.signature, _Frames(spec)
+        last = (ctypes.py_object * 1)(ctypes.py_object(frames((0,) * frames.count)))
+        plan = None if spec.plan is None else self.library[spec.plan]
 
-    def _one_static_output(
-        self, run: Callable[..., Any], executable: Executable, check: Callable[[Sequence[Any]], None]
-    ) -> Callable[..., Any]:
-        """The common case, with as little Python as there can be."""
-        spec, arenas = self.spec, list[Tensor]()
-        (output,) = spec.outputs
-        assert isinstance(spec.arena, int)
-        arena_size, count = spec.arena, spec.params
-        make_output = maker([e for e in output.shape if isinstance(e, int)], output.dtype)
+        def make_table() -> Tensor:
+            table[0] = made = _addresses([executable.program.constants[i] for i in spec.constants])
+            return made
 
-        def call(*args: Any) -> Any:
-            if len(args) != count:
-                check(args)
-            result = make_output()
-            arena = arenas.pop() if arenas else empty((arena_size,), "uint8")
-            table = self._table or self._constants(executable)
-            run(*args, result, arena, table[0])
-            arenas.append(arena)
-            return result
+        def make_frame(numbers: Tensor) -> Frame:
+            frame = frames(tuple(numbers.numpy().tolist()))
+            last[0] = ctypes.py_object(frame)
+            return frame
 
-        return call
+        def compose(*values: Any) -> Any:
+            return _result(spec.result, values[spec.params :], values[: spec.params], executable)
 
-    def _general(
-        self,
-        run: Callable[..., Any],
-        plan: Callable[..., Any] | None,
-        executable: Executable,
-        check: Callable[[Sequence[Any]], None],
-    ) -> Callable[..., Any]:
-        spec, arenas = self.spec, list[Tensor]()
-        count, places = spec.params, _plan_length(spec)
-
-        def call(*args: Any) -> Any:
-            if len(args) != count:
-                check(args)
-            sizes: list[int] = []
+        def recover(*args: Any) -> Any:
+            wrong = explain(signature, args)
+            if wrong is not None:
+                raise wrong
             if plan is not None:
-                numbers = empty((places,), "int64")
-                try:
-                    plan(*args, numbers)
-                except OneIRError:
-                    check(args)  # says the same of the function that the user called
-                    raise
-                sizes = numbers.numpy().tolist()
-            outputs = [empty(tuple(_known(e, sizes) for e in o.shape), o.dtype) for o in spec.outputs]
-            size = _known(spec.arena, sizes)
-            arena = arenas.pop() if arenas else empty((size,), "uint8")
-            if arena.size < size:
-                arena = empty((size,), "uint8")
-            table = self._table or self._constants(executable)
-            run(*args, *outputs, arena, table[0])
-            arenas.append(arena)
-            return _result(spec.result, outputs, args, executable)
+                plan(*args, empty((frames.count,), "int64"))
+            raise InternalError(f"`{signature.name}` refused its arguments, and gave no reason.")
 
-        return call
-
-
-def _count_check(signature: Signature) -> Callable[[Sequence[Any]], None]:
-    def check(args: Sequence[Any]) -> None:
-        wrong = explain(signature, args)
-        if wrong is not None:
-            raise wrong
-
-    return check
+        graph = GraphFunction(
+            params=spec.params,
+            outputs=len(spec.outputs),
+            single=spec.result if isinstance(spec.result, int) else -1,
+            run=_native(self.library[spec.symbol]),
+            frame=ctypes.addressof(last),
+            table=ctypes.addressof(table),
+            arenas=self._arenas,
+            make_frame=make_frame,
+            make_table=make_table,
+            compose=compose,
+            recover=recover,
+        )
+        graph.keep_alive = last, table
+        if plan is not None:
+            graph.plan = _native(plan)
+            graph.numbers, graph.numbers_size = _model((frames.count,), "int64"), 8 * frames.count
+        return make_graph_entry(graph, signature.name, str(signature))
 
 
-def _known(number: Number, sizes: list[int]) -> int:
+def _native(function: Any) -> Any:
+    """What is behind the Python function of a compiled one."""
+    return ctypes.py_object(function.__self__)
+
+
+def _addresses(constants: Sequence[Any]) -> Tensor:
+    """The addresses of tensors, which live as long as the result."""
+    tensors = [t for t in constants if isinstance(t, Tensor)]
+    addresses = np.array([t.address for t in tensors], "int64")
+    where = addresses.__array_interface__["data"][0]
+    return Tensor(where, addresses.shape, "int64", owner=(addresses, tensors))
+
+
+def _model(shape: tuple[int, ...], dtype: str) -> Model:
+    like = Tensor(0, shape, dtype, owner=None)
+    return Model(like, like.nbytes, functools.partial(empty, shape, dtype))
+
+
+class _Frames:
+    """What a graph makes for numbers of its plan; kept for some numbers, as calls take turns with few of them."""
+
+    LIMIT = 64
+
+    def __init__(self, spec: NativeSpec):
+        places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
+        self.count = max(places, default=-1) + 1
+        self._spec = spec
+        self._known: dict[tuple[int, ...], Frame] = {}
+
+    def __call__(self, numbers: tuple[int, ...]) -> Frame:
+        frame = self._known.get(numbers)
+        if frame is None:
+            if len(self._known) == self.LIMIT:
+                self._known.clear()
+            frame = self._known[numbers] = self._made(numbers)
+        return frame
+
+    def _made(self, numbers: tuple[int, ...]) -> Frame:
+        spec = self._spec
+        shapes = [(tuple(_known(e, numbers) for e in o.shape), o.dtype) for o in spec.outputs]
+        shapes.append(((_known(spec.arena, numbers),), "uint8"))
+        models = (Model * len(shapes))(*(_model(*what) for what in shapes))
+        kept = (ctypes.c_int64 * len(numbers))(*numbers)
+        frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))
+        frame.keep_alive = kept, models
+        return frame
+
+
+def _known(number: Number, sizes: Sequence[int]) -> int:
     return number if isinstance(number, int) else sizes[number[0]]
 
 
-def _plan_length(spec: NativeSpec) -> int:
-    places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
-    return max(places, default=-1) + 1
-
-
-def _result(result: Any, outputs: list[Tensor], args: Sequence[Any], executable: Executable) -> Any:
+def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[Any], executable: Executable) -> Any:
     """What the call returns."""
     if isinstance(result, int):
         return outputs[result]

@@ -1,0 +1,316 @@
+; The way from Python into a compiled graph: a METH_FASTCALL function that makes what native code wants beside the user's
+; arguments (results, an arena, the table of constants), calls it as Python would, and returns the results. Compiled with
+; entry.ll, whose abbreviations it uses; vm/native.py fills the record that is `self`.
+;
+; Where sizes depend on the arguments, a second function, the plan, computes numbers first. What to make for the numbers
+; of the last call is kept as a Frame; only other numbers ask Python for another one.
+;
+; All of this runs with the GIL, which `call` gives up while native code runs. `objects` holds a reference to everything
+; behind the user's arguments, and is given up as a whole at the end, however the call ends.
+
+; call_graph(self, args, count): what Python calls.
+define ptr @call_graph(ptr %self, ptr %args, i64 %count) {
+start:
+  %fixed = alloca [$fixed_objects x ptr], align 16
+  %numbers.at = alloca ptr, align 8
+  %frame.at = alloca ptr, align 8
+  store ptr null, ptr %numbers.at
+  store ptr null, ptr %frame.at
+  %record = load ptr, %self + $data_offset
+  %params = load i64, %record + $graph_params
+  %outputs = load i64, %record + $graph_outputs
+  %right = icmp eq i64 %count, %params
+  br i1 %right, label %space, label %wrong.count
+
+wrong.count:
+  %recover.early = load ptr, %record + $graph_recover
+  %recovered.early = call ptr @PyObject_Vectorcall(ptr %recover.early, ptr %args, i64 %count, ptr null)
+  ret ptr %recovered.early
+
+space:                                                       ; arguments, results, arena, table
+  %last = add i64 %count, %outputs
+  %total = add i64 %last, 2
+  %size = mul i64 %total, 8
+  %few = icmp ule i64 %total, $fixed_objects
+  br i1 %few, label %fill, label %allocate
+
+allocate:
+  %memory = call ptr @PyMem_RawMalloc(i64 %size)
+  %exhausted = icmp eq ptr %memory, null
+  br i1 %exhausted, label %out.of.memory, label %fill
+
+out.of.memory:
+  %no.result = call ptr @PyErr_NoMemory()
+  ret ptr null
+
+fill:
+  %block = phi ptr [ null, %space ], [ %memory, %allocate ]  ; what to free
+  %objects = phi ptr [ %fixed, %space ], [ %memory, %allocate ]
+  call void @llvm.memset.p0.i64(ptr %objects, i8 0, i64 %size, i1 false)
+  %args.size = mul i64 %count, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %objects, ptr %args, i64 %args.size, i1 false)
+  %behind = getelementptr ptr, ptr %objects, i64 %count
+  %plan = load ptr, %record + $graph_plan
+  %unplanned = icmp eq ptr %plan, null
+  br i1 %unplanned, label %same.frame, label %ask
+
+; The plan's numbers, and the frame for them.
+ask:
+  %numbers.model = getelementptr i8, ptr %record, i64 $graph_numbers
+  %numbers = call ptr @make_tensor(ptr %numbers.model)
+  store ptr %numbers, ptr %numbers.at
+  %no.numbers = icmp eq ptr %numbers, null
+  br i1 %no.numbers, label %finish, label %call.plan
+
+call.plan:
+  store ptr %numbers, ptr %behind
+  %with.numbers = add i64 %count, 1
+  %planned = call ptr @call(ptr %plan, ptr %objects, i64 %with.numbers)
+  store ptr null, ptr %behind
+  %unfit = icmp eq ptr %planned, null
+  br i1 %unfit, label %recover, label %compare
+
+recover:                                                     ; the message is to speak of the function that was called
+  call void @PyErr_Clear()
+  %recover.function = load ptr, %record + $graph_recover
+  %recovered = call ptr @PyObject_Vectorcall(ptr %recover.function, ptr %args, i64 %count, ptr null)
+  br label %finish
+
+compare:
+  call void @Py_DecRef(ptr %planned)
+  %known.cell = load ptr, %record + $graph_frame
+  %known.frame = load ptr, %known.cell + 0
+  %known = load ptr, %known.frame + $data_offset
+  %known.numbers = load ptr, %known + $frame_numbers
+  %found.structure = load ptr, %numbers + $tensor_slot
+  %found = load ptr, %found.structure + $data_offset
+  %found.numbers = load ptr, %found + $tensor_data
+  %numbers.size = load i64, %record + $graph_numbers_size
+  %difference = call i32 @memcmp(ptr %known.numbers, ptr %found.numbers, i64 %numbers.size)
+  %same = icmp eq i32 %difference, 0
+  br i1 %same, label %same.frame, label %other.frame
+
+other.frame:
+  %make.frame = load ptr, %record + $graph_make_frame
+  %new.frame = call ptr @PyObject_Vectorcall(ptr %make.frame, ptr %numbers.at, i64 1, ptr null)
+  store ptr %new.frame, ptr %frame.at
+  %no.frame = icmp eq ptr %new.frame, null
+  br i1 %no.frame, label %finish, label %make
+
+same.frame:                                                  ; another thread may replace it while this one makes objects
+  %frame.cell = load ptr, %record + $graph_frame
+  %last.frame = load ptr, %frame.cell + 0
+  call void @Py_IncRef(ptr %last.frame)
+  store ptr %last.frame, ptr %frame.at
+  br label %make
+
+; Results.
+make:
+  %frame.object = load ptr, ptr %frame.at
+  %frame = load ptr, %frame.object + $data_offset
+  %models = load ptr, %frame + $frame_models
+  br label %each
+
+each:
+  %i = phi i64 [ 0, %make ], [ %i.next, %made ]
+  %all = icmp eq i64 %i, %outputs
+  %offset = mul i64 %i, $model_size
+  %model.at = getelementptr i8, ptr %models, i64 %offset
+  br i1 %all, label %arena, label %one
+
+one:
+  %output = call ptr @make_tensor(ptr %model.at)
+  %output.at = getelementptr ptr, ptr %behind, i64 %i
+  store ptr %output, ptr %output.at
+  %no.output = icmp eq ptr %output, null
+  br i1 %no.output, label %finish, label %made
+
+made:
+  %i.next = add nuw i64 %i, 1
+  br label %each
+
+; An arena that no call uses, if it is large enough; else a new one.
+arena:
+  %arena.at = getelementptr ptr, ptr %objects, i64 %last
+  %arenas = load ptr, %record + $graph_arenas
+  %idle = call i64 @PyList_Size(ptr %arenas)
+  %none = icmp slt i64 %idle, 1
+  br i1 %none, label %new.arena, label %take
+
+take:
+  %top = sub i64 %idle, 1
+  %kept = call ptr @PyList_GetItem(ptr %arenas, i64 %top)
+  call void @Py_IncRef(ptr %kept)
+  store ptr %kept, ptr %arena.at
+  %taken = call i32 @PyList_SetSlice(ptr %arenas, i64 %top, i64 %idle, ptr null)
+  %not.taken = icmp ne i32 %taken, 0
+  br i1 %not.taken, label %finish, label %measure
+
+measure:
+  %kept.structure = load ptr, %kept + $tensor_slot
+  %kept.record = load ptr, %kept.structure + $data_offset
+  %kept.shape = load ptr, %kept.record + $tensor_shape
+  %kept.size = load i64, %kept.shape + 0
+  %wanted = load i64, %model.at + $model_nbytes
+  %fits = icmp sge i64 %kept.size, %wanted
+  br i1 %fits, label %table, label %too.small
+
+too.small:
+  store ptr null, ptr %arena.at
+  call void @Py_DecRef(ptr %kept)
+  br label %new.arena
+
+new.arena:
+  %fresh = call ptr @make_tensor(ptr %model.at)
+  store ptr %fresh, ptr %arena.at
+  %no.arena = icmp eq ptr %fresh, null
+  br i1 %no.arena, label %finish, label %table
+
+; The table of constants; None once a constant was replaced.
+table:
+  %table.at = getelementptr ptr, ptr %arena.at, i64 1
+  %cell = load ptr, %record + $graph_table
+  %current = load ptr, %cell + 0
+  %stale = icmp eq ptr %current, @_Py_NoneStruct
+  br i1 %stale, label %new.table, label %same.table
+
+same.table:
+  call void @Py_IncRef(ptr %current)
+  store ptr %current, ptr %table.at
+  br label %run
+
+new.table:
+  %make.table = load ptr, %record + $graph_make_table
+  %made.table = call ptr @PyObject_Vectorcall(ptr %make.table, ptr %objects, i64 0, ptr null)
+  store ptr %made.table, ptr %table.at
+  %no.table = icmp eq ptr %made.table, null
+  br i1 %no.table, label %finish, label %run
+
+run:
+  %run.function = load ptr, %record + $graph_run
+  %ran = call ptr @call(ptr %run.function, ptr %objects, i64 %total)
+  %failed = icmp eq ptr %ran, null
+  br i1 %failed, label %finish, label %give.back
+
+give.back:
+  call void @Py_DecRef(ptr %ran)
+  %used = load ptr, ptr %arena.at
+  %appended = call i32 @PyList_Append(ptr %arenas, ptr %used)
+  %not.appended = icmp ne i32 %appended, 0
+  br i1 %not.appended, label %finish, label %answer
+
+; One result, or what Python makes of all of them.
+answer:
+  %single = load i64, %record + $graph_single
+  %is.single = icmp sge i64 %single, 0
+  br i1 %is.single, label %return.one, label %compose
+
+return.one:
+  %result.at = getelementptr ptr, ptr %behind, i64 %single
+  %result = load ptr, ptr %result.at
+  call void @Py_IncRef(ptr %result)
+  br label %finish
+
+compose:
+  %compose.function = load ptr, %record + $graph_compose
+  %composed = call ptr @PyObject_Vectorcall(ptr %compose.function, ptr %objects, i64 %last, ptr null)
+  br label %finish
+
+finish:
+  %value = phi ptr [ null, %ask ], [ %recovered, %recover ], [ null, %other.frame ], [ null, %one ], [ null, %take ],
+                   [ null, %new.arena ], [ null, %new.table ], [ null, %run ], [ null, %give.back ],
+                   [ %result, %return.one ], [ %composed, %compose ]
+  br label %release
+
+release:
+  %j = phi i64 [ %count, %finish ], [ %j.next, %release.one ]
+  %released = icmp eq i64 %j, %total
+  br i1 %released, label %leave, label %release.one
+
+release.one:
+  %object.at = getelementptr ptr, ptr %objects, i64 %j
+  %object = load ptr, ptr %object.at
+  call void @Py_DecRef(ptr %object)                          ; which takes null as well
+  %j.next = add nuw i64 %j, 1
+  br label %release
+
+leave:
+  %old.numbers = load ptr, ptr %numbers.at
+  call void @Py_DecRef(ptr %old.numbers)
+  %old.frame = load ptr, ptr %frame.at
+  call void @Py_DecRef(ptr %old.frame)
+  call void @PyMem_RawFree(ptr %block)
+  ret ptr %value
+}
+
+; A new tensor like that of a model, or null and an exception. Its memory is a bytearray, which Python does not clear;
+; large ones are made by Python.
+define internal ptr @make_tensor(ptr %model) {
+start:
+  %nbytes = load i64, %model + $model_nbytes
+  %large = icmp ugt i64 %nbytes, $large_bytes
+  br i1 %large, label %by.python, label %here
+
+by.python:
+  %make = load ptr, %model + $model_make
+  %made = call ptr @PyObject_Vectorcall(ptr %make, ptr null, i64 0, ptr null)
+  ret ptr %made
+
+here:
+  %Tensor = table Tensor
+  %Record = table Record
+  %size = add i64 %nbytes, $alignment
+  %memory = call ptr @PyByteArray_FromStringAndSize(ptr null, i64 %size)
+  %no.memory = icmp eq ptr %memory, null
+  br i1 %no.memory, label %fail, label %structure.for
+
+structure.for:
+  %structure = call ptr @PyObject_Vectorcall(ptr %Record, ptr null, i64 0, ptr null)
+  %no.structure = icmp eq ptr %structure, null
+  br i1 %no.structure, label %fail, label %tensor.for
+
+tensor.for:
+  %tensor = call ptr @PyType_GenericAlloc(ptr %Tensor, i64 0)
+  %no.tensor = icmp eq ptr %tensor, null
+  br i1 %no.tensor, label %fail, label %fill
+
+fail:
+  %unused = phi ptr [ null, %here ], [ null, %structure.for ], [ %structure, %tensor.for ]
+  call void @Py_DecRef(ptr %unused)
+  call void @Py_DecRef(ptr %memory)
+  ret ptr null
+
+fill:
+  %like = load ptr, %model + $model_tensor
+  %like.structure = load ptr, %like + $tensor_slot
+  %from = load ptr, %like.structure + $data_offset
+  %to = load ptr, %structure + $data_offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 $record_size, i1 false)
+  %begin = call ptr @PyByteArray_AsString(ptr %memory)
+  %begin.number = ptrtoint ptr %begin to i64
+  %beyond = add i64 %begin.number, $below_alignment
+  %aligned = and i64 %beyond, $alignment_mask
+  store i64 %aligned, %to + $tensor_data
+  store ptr %structure, %tensor + $tensor_slot
+  store ptr %memory, %tensor + $tensor_owner
+  %layout = load ptr, %like + $tensor_layout
+  call void @Py_IncRef(ptr %layout)
+  store ptr %layout, %tensor + $tensor_layout
+  %name = load ptr, %like + $tensor_dtype_name
+  call void @Py_IncRef(ptr %name)
+  store ptr %name, %tensor + $tensor_dtype_name
+  %device = load ptr, %like + $tensor_device_object
+  call void @Py_IncRef(ptr %device)
+  store ptr %device, %tensor + $tensor_device_object
+  ret ptr %tensor
+}
+
+declare ptr @PyByteArray_FromStringAndSize(ptr, i64)
+declare ptr @PyByteArray_AsString(ptr)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare i64 @PyList_Size(ptr)
+declare ptr @PyList_GetItem(ptr, i64)
+declare i32 @PyList_SetSlice(ptr, i64, i64, ptr)
+declare i32 @PyList_Append(ptr, ptr)
+declare i32 @memcmp(ptr, ptr, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)

@@ -1,0 +1,149 @@
+"""Calls of graphs through machine code: what is made for each call, what is kept between calls, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir import relax, tir
+from oneir.relax import op
+from oneir.runtime import error
+
+
+def compiled(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> Any:
+    """The function that runs a graph of tensors."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, "float32")) for i, shape in enumerate(shapes)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            output = builder.emit_output(build(*params))
+        builder.emit_func_output(output)
+    executable = relax.build(builder.get(), "llvm")
+    assert executable.natives, "the graph is to have a native form"
+    return relax.VirtualMachine(executable, oneir.cpu())["main"]
+
+
+@pytest.fixture(scope="module")
+def dynamic() -> Any:
+    return compiled(lambda x: op.add(op.nn.softmax(op.multiply(x, x)), x), (tir.Var("n", "int64"), 8))
+
+
+def softmax_of_squares(x: np.ndarray) -> np.ndarray:
+    exponential = np.exp(x * x - (x * x).max(1, keepdims=True))
+    return exponential / exponential.sum(1, keepdims=True) + x
+
+
+def rows(count: int) -> np.ndarray:
+    return np.random.default_rng(count).random((count, 8), "float32")
+
+
+def test_batches_in_turn(dynamic):
+    for count in (3, 1, 3, 5, 1, 0, 5, 70, 2):
+        np.testing.assert_allclose(dynamic(rows(count)).numpy(), softmax_of_squares(rows(count)), rtol=1e-5)
+
+
+def test_more_batches_than_are_kept(dynamic):
+    for _ in range(2):
+        for count in range(1, 100):
+            result = dynamic(rows(count))
+            assert result.shape == (count, 8)
+            np.testing.assert_allclose(result.numpy(), softmax_of_squares(rows(count)), rtol=1e-5)
+
+
+def test_threads_with_batches_of_their_own(dynamic):
+    start = threading.Barrier(4)
+
+    def calls(count: int) -> float:
+        x, exact = oneir.runtime.tensor(rows(count)), softmax_of_squares(rows(count))
+        start.wait()
+        return max(float(np.abs(dynamic(x).numpy() - exact).max()) for _ in range(300))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(calls, (1, 2, 9, 40))) < 1e-5
+
+
+def test_results_have_memory_of_their_own(dynamic):
+    results = [dynamic(rows(4) * scale) for scale in (1, 2, 3)]
+    for scale, result in zip((1, 2, 3), results, strict=True):
+        assert result.address % 64 == 0 and result.writable and result.is_contiguous() and result.dtype == "float32"
+        np.testing.assert_allclose(result.numpy(), softmax_of_squares(rows(4) * scale), rtol=1e-5)
+    view = np.from_dlpack(results[0])
+    del results
+    dynamic(rows(4))
+    np.testing.assert_allclose(view, softmax_of_squares(rows(4)), rtol=1e-5)
+
+
+def test_large_results():
+    f = compiled(lambda x: op.add(x, x), (700, 1000))
+    x = np.ones((700, 1000), "float32")
+    assert (f(x).numpy() == 2).all() and (f(3 * x).numpy() == 6).all()
+
+
+def test_tuples_arguments_and_constants_as_results():
+    weight = np.arange(4, dtype="float32")
+
+    def build(x: relax.Var) -> relax.Expr:
+        y = op.add(x, relax.const(weight))
+        return relax.Tuple([y, x, relax.Tuple([op.multiply(x, x), relax.const(weight)])])
+
+    f = compiled(build, (4,))
+    x = oneir.runtime.tensor(weight + 1)
+    total, same, (square, constant) = f(x)
+    assert same is x
+    for found, expected in ((total, 2 * weight + 1), (square, (weight + 1) ** 2), (constant, weight)):
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_more_arguments_than_fit_on_the_stack():
+    def build(*xs: relax.Var) -> relax.Expr:
+        total = xs[0]
+        for x in xs[1:]:
+            total = op.add(total, x)
+        return total
+
+    f = compiled(build, *[(3,)] * 50)
+    values = [np.full(3, i, "float32") for i in range(50)]
+    np.testing.assert_array_equal(f(*values).numpy(), np.full(3, sum(range(50)), "float32"))
+
+
+def test_what_a_graph_holds_dies_with_it():
+    f = compiled(lambda x: op.add(x, relax.const(np.ones(4, "float32"))), (4,))
+    x = oneir.runtime.tensor(np.zeros(4, "float32"))
+    result, argument, function = f(x), weakref.ref(x), weakref.ref(f)
+    del f, x
+    assert argument() is None and function() is None
+    np.testing.assert_array_equal(result.numpy(), 1)
+
+
+REFUSED = {
+    "no argument": ((), error.TypeMismatch, "`main` expects 1 argument, found 0: missing `x0`"),
+    "too many": ((rows(2), 1), error.TypeMismatch, "`main` expects 1 argument, found 2"),
+    "no tensor": ((7,), error.TypeMismatch, "argument 0 `x0` of `main`: expected a tensor, found int"),
+    "another dtype": ((rows(2).astype("float64"),), error.TypeMismatch, "expected dtype float32, found float64"),
+    "another shape": ((rows(2)[:, :5],), error.ShapeMismatch, r"expected shape \(n, 8\) with n = 2, found \(2, 5\)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_unfit_arguments(dynamic, name):
+    arguments, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        dynamic(*arguments)
+    np.testing.assert_allclose(dynamic(rows(2)).numpy(), softmax_of_squares(rows(2)), rtol=1e-5)
+
+
+def test_unfit_arguments_where_sizes_are_known():
+    f = compiled(lambda x, y: op.add(x, y), (2, 3), (2, 3))
+    with pytest.raises(
+        error.ShapeMismatch, match=r"argument 1 `x1` of `main`: expected shape \(2, 3\), found \(3, 2\)"
+    ):
+        f(np.zeros((2, 3), "float32"), np.zeros((3, 2), "float32"))
+    with pytest.raises(error.TypeMismatch, match="missing `x1`"):
+        f(np.zeros((2, 3), "float32"))
