@@ -85,6 +85,8 @@ class AtenImporter(Importer):
             symbol = self.symbols.expression(example)
             self.inputs.append(Var(node.name, ShapeStructInfo([symbol])))
             return symbol
+        if type(example).__name__ in ("SymFloat", "SymBool"):
+            raise UnsupportedError("a number that varies from call to call; pass it as a tensor")
         return example
 
     def assert_inputs(self, nodes: list[Any]) -> None:
@@ -116,7 +118,7 @@ class AtenImporter(Importer):
             try:
                 self.env[node] = self.verified(self.env[node], example)
             except (Refused, OneIRError) as error:
-                self.refuse(node, f"{name}.{overload}", str(error), breakable=True)
+                self.refuse(node, f"{name}.{overload}" if overload else name, str(error), breakable=True)
                 del self.env[node]
         if node not in self.env:
             self.stand_in(node)
@@ -133,9 +135,12 @@ class AtenImporter(Importer):
         """
         if isinstance(example, (list, tuple)):
             parts = fields_of(value)
-            checked = [self.verified(part, expected) for part, expected in zip(parts, example, strict=False)]
+            pairs = zip(parts, example, strict=False)
+            checked = [None if part is None else self.verified(part, expected) for part, expected in pairs]
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
-        if not is_tensor(value) or not hasattr(example, "dtype"):
+        if value is None and is_example(example):
+            raise Refused("this result of the operator, which is for training, is not computed")
+        if value is None or not is_tensor(value) or not is_example(example):
             return value
         info, dtype = self.info(value), dtype_name(example.dtype)
         expected = self.extents(example)

@@ -126,7 +126,7 @@ class _ProgramImporter(AtenImporter):
     def weight(self, node: Any, spec: Any) -> Any:
         """A parameter, buffer or constant of the model."""
         state, constants = self.program.state_dict, self.program.constants
-        data = state[spec.target] if spec.target in state else constants[spec.target]
+        data = state[spec.target] if spec.target in state else constants.get(spec.target)
         if not hasattr(data, "data_ptr"):
             return data
         if spec.kind.name != "PARAMETER" or not self.keep_params:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....ir.module import IRModule
@@ -47,7 +47,7 @@ def from_fx(
             f"expected a torch.fx.GraphModule, found {type(model).__name__}: call torch.fx.symbolic_trace(model) "
             "first, or use from_exported_program"
         )
-    importer = _TraceImporter(model, input_info, custom_convert_map or {}, keep_params_as_input)
+    importer = TraceImporter(model, input_info, custom_convert_map or {}, keep_params_as_input)
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
@@ -79,8 +79,11 @@ _VIEWS = frozenset(
 )
 
 
-class _TraceImporter(Importer):
-    """Imports one traced module."""
+class TraceImporter(Importer):
+    """Imports one traced module.
+
+    `weights` are the names and data of the placeholders that stand for weights, by their place among the placeholders.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class _TraceImporter(Importer):
         input_info: Sequence[tuple[Sequence[Any], str]],
         custom: dict[Any, Callable[..., Any]],
         keep_params: bool,
+        weights: Mapping[int, tuple[str, Any]] | None = None,
     ):
         super().__init__({name: convert for name, convert in custom.items() if isinstance(name, str)})
         self.custom_modules = {kind: convert for kind, convert in custom.items() if not isinstance(kind, str)}
@@ -99,13 +103,20 @@ class _TraceImporter(Importer):
             for i, (shape, dtype) in enumerate(input_info)
         ]
         self.weights: dict[int, tuple[Var, Any]] = {}
+        self.given = dict(weights or {})
         if keep_params:
-            for name, data in sorted(model.named_parameters(), key=lambda named: named[0]):
+            named = [
+                *model.named_parameters(),
+                *((n, w) for n, w in self.given.values() if type(w).__name__ == "Parameter"),
+            ]
+            for name, data in sorted(named, key=lambda pair: pair[0]):
                 var = Var(name, TensorStructInfo(tuple(data.shape), dtype_name(data.dtype)))
                 self.weights[id(data)] = (var, data)
 
     def run(self, unwrap: bool, no_bind: bool) -> IRModule:
         placeholders = [node for node in self.model.graph.nodes if node.op == "placeholder"]
+        self.env.update((placeholders[i], self.parameter(data)) for i, (_, data) in self.given.items())
+        placeholders = [node for i, node in enumerate(placeholders) if i not in self.given]
         if len(placeholders) != len(self.inputs):
             raise InvalidValue(
                 f"the traced module has {len(placeholders)} inputs ({', '.join(p.name for p in placeholders)}), "

@@ -186,7 +186,10 @@ def origin_of(node: Any) -> str | None:
     source = sources[-1]
     while source.from_node:
         source = source.from_node[-1]
-    return str(source.target).removeprefix("aten.")
+    target = source.target if isinstance(source.target, str) else getattr(source.target, "__name__", "")
+    # TorchDynamo has Python's functions: "<built-in function relu>".
+    function = re.search(r"function (\w+)", target)
+    return function[1] if function else target.removeprefix("aten.")
 
 
 def share(data: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .... import op
@@ -41,7 +42,7 @@ def rrelu(g: Importer, x: Expr, lower: float = 1 / 8, upper: float = 1 / 3, trai
 @converter("prelu", "_prelu_kernel")
 def prelu(g: Importer, x: Expr, weight: Expr) -> Expr:
     """x, or weight * x where x is negative; one weight a channel, or one for all."""
-    if g.ndim(weight) > 1:
+    if g.ndim(weight) != 1:
         weight = op.reshape(weight, [-1])
     return g.emit(op.nn.prelu(x, weight, axis=1 if g.ndim(x) > 1 else 0))
 
@@ -162,6 +163,15 @@ def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> 
     return g.emit(op.nn.softmax(x, dim))
 
 
+@converter("_safe_softmax")
+def safe_softmax(g: Importer, x: Expr, dim: int, dtype: Any = None) -> Expr:
+    """As softmax; zeros where all elements are -inf."""
+    x, dim = _softmax_input(g, x, dim, dtype)
+    lowest = const(-math.inf, g.dtype(g.emit(x)))
+    none = op.equal(op.max(x, dim, keepdims=True), lowest)
+    return g.emit(op.where(none, op.zeros_like(x), op.nn.softmax(x, dim)))
+
+
 @converter("_softmax")
 def plain_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = False) -> Expr:
     """As softmax; `half_to_float` computes halves as floats."""
@@ -187,7 +197,9 @@ def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> 
     return softmax(g, op.negative(x), dim, dtype)
 
 
-@converter("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout")
+@converter(
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"
+)
 def dropout(g: Importer, x: Expr, p: float = 0.5, training: bool = True) -> Expr:
     """x itself: an imported program is for inference, where nothing is dropped."""
     return x

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator as python
 from collections.abc import Callable
 from typing import Any
 
 from .....ir.expr import PrimExpr
 from .... import op
-from ....expr import Expr
+from ....expr import Expr, const
 from ..dtypes import as_operand, cast, result_dtype, unified
 from ..importer import Importer, is_tensor
 from ..registry import Refused, converter
@@ -59,6 +60,38 @@ _binary("bitwise_or or_ __or__ ior", op.bitwise_or)
 _binary("bitwise_xor xor __xor__ ixor", op.bitwise_xor)
 _binary("bitwise_left_shift lshift __lshift__", op.left_shift)
 _binary("bitwise_right_shift rshift __rshift__", op.right_shift)
+
+
+def _signed(x: Expr, dtype: str) -> Expr:
+    """-1 where x is negative, else 1."""
+    return op.where(op.less(x, const(0, dtype)), const(-1, dtype), const(1, dtype))
+
+
+@converter("atan2", "arctan2")
+def atan2(g: Importer, x: Any, other: Any) -> Expr:
+    """The angle of the point (other, x), from -pi to pi; zeros count as positive."""
+    y, x = (g.emit(v) for v in unified(x, other, at_least_float=True))
+    dtype = g.dtype(y)
+    zero = const(0, dtype)
+    # Of two infinities only the signs count; of other points, the quotient.
+    endless = op.logical_and(op.isinf(x), op.isinf(y))
+    y, x = op.where(endless, op.sign(y), y), op.where(endless, op.sign(x), x)
+    upright = op.equal(x, zero)
+    angle = op.atan(op.divide(y, op.where(upright, const(1, dtype), x)))
+    angle = op.add(angle, op.where(op.less(x, zero), op.multiply(_signed(y, dtype), const(math.pi, dtype)), zero))
+    on_axis = op.where(op.equal(y, zero), zero, op.multiply(_signed(y, dtype), const(math.pi / 2, dtype)))
+    return g.emit(op.where(op.logical_and(upright, op.equal(y, y)), on_axis, angle))
+
+
+@converter("hypot")
+def hypot(g: Importer, x: Expr, other: Expr) -> Expr:
+    """The length of the vector (x, other), without overflow."""
+    a, b = (op.abs(v) for v in unified(x, other, at_least_float=True))
+    large, small = g.emit(op.maximum(a, b)), g.emit(op.minimum(a, b))
+    dtype = g.dtype(large)
+    ratio = op.divide(small, op.where(op.equal(large, const(0, dtype)), const(1, dtype), large))
+    ratio = g.emit(op.where(op.isinf(large), const(0, dtype), ratio))
+    return g.emit(op.multiply(large, op.sqrt(op.add(op.multiply(ratio, ratio), const(1, dtype)))))
 
 
 def _scaled(g: Importer, x: Any, alpha: Any) -> Any:

@@ -112,6 +112,10 @@ def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any
         own = dtype_name(dtype)
     else:
         own = default_float() if any(isinstance(v, float) for v in (start, end, step)) else "int64"
+    if "int" in own and any(isinstance(v, float) for v in (start, end, step)):
+        import torch
+
+        return const(torch.arange(start, end, step, dtype=getattr(torch, own)).numpy(), own)
     return g.emit(op.arange(start, end, step, dtype=own))
 
 

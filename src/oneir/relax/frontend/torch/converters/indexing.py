@@ -139,14 +139,21 @@ def index_put(
 
 
 def _masked_put(g: Importer, x: Expr, mask: Expr, values: Any, accumulate: bool) -> Expr:
-    """x with one value where a mask holds."""
-    values = as_operand(values, g.dtype(x))
-    if g.ndim(g.emit(values)) != 0 or accumulate:
-        raise Refused("writing several values where a mask holds; use torch.where")
-    missing = g.ndim(x) - g.ndim(mask)
-    if missing:
-        mask = op.reshape(mask, as_shape([*g.shape(mask), *[1] * missing]))
-    return g.emit(op.where(mask, values, x))
+    """x with values where a mask over its first dimensions holds: one for all, or one after the other."""
+    values = g.emit(as_operand(values, g.dtype(x)))
+    shape, covered = g.shape(x), g.shape(mask)
+    rest = shape[len(covered) :]
+    count = g.ndim(values) - len(rest)
+    whole = g.emit(op.reshape(mask, as_shape([*covered, *[1] * len(rest)])))
+    if count <= 0 or g.shape(values)[0] == 1:
+        chosen = g.reshaped(values, g.shape(values)[max(count, 0) :])
+    else:
+        # The n-th element of the mask that holds has the n-th value.
+        flags = op.reshape(mask, as_shape([product(covered)]))
+        places = op.subtract(op.cumsum(op.astype(flags, "int32"), 0), const(1, "int32"))
+        chosen = op.take(values, op.maximum(places, const(0, "int32")), axis=0, mode="clip")
+        chosen = op.reshape(chosen, as_shape([*covered, *g.shape(values)[1:]]))
+    return g.emit(op.where(whole, op.add(x, chosen) if accumulate else chosen, x))
 
 
 _REDUCTIONS = {
@@ -301,6 +308,21 @@ def slice_scatter(
     return g.emit(op.slice_scatter(x, src, begin, stop, step, axis=dim))
 
 
+@converter("diagonal_scatter")
+def diagonal_scatter(g: Importer, x: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
+    """x with `src` in a diagonal of two dimensions."""
+    shape, first, second = g.shape(x), g.axis(x, dim1), g.axis(x, dim2)
+    rows, columns = (g.static(shape[a], "an extent of a diagonal") for a in (first, second))
+    on = np.eye(rows, columns, offset, dtype=bool)
+    start = max(-offset, 0)
+    places = np.clip(np.arange(rows) - start, 0, max(min(rows - start, columns - max(offset, 0)) - 1, 0))
+    spread = op.take(src, const(places, "int64"), g.ndim(src) - 1)
+    rest = [a for a in range(g.ndim(x)) if a not in (first, second)]
+    moved = op.permute_dims(x, [*rest, first, second])
+    made = g.emit(op.where(const(on, "bool"), op.expand_dims(spread, -1), moved))
+    return g.emit(op.permute_dims(made, np.argsort([*rest, first, second]).tolist()))
+
+
 @converter("select_scatter")
 def select_scatter(g: Importer, x: Expr, src: Expr, dim: int, index: Any) -> Expr:
     """x with `src` at an index."""
@@ -312,11 +334,12 @@ def select_scatter(g: Importer, x: Expr, src: Expr, dim: int, index: Any) -> Exp
 @converter("masked_scatter")
 def masked_scatter(g: Importer, x: Expr, mask: Expr, source: Expr) -> Expr:
     """x with the elements of `source`, in their order, where the mask holds."""
-    if g.ndim(mask) != g.ndim(x):
-        mask = op.broadcast_to(mask, as_shape(g.shape(x)))
-    flags = op.reshape(mask, [-1])
+    shape = g.shape(x)
+    mask = g.emit(op.broadcast_to(mask, as_shape(shape)))
+    flags = op.reshape(mask, as_shape([product(shape)]))
     places = op.subtract(op.cumsum(op.astype(flags, "int32"), 0), const(1, "int32"))
-    found = op.take(op.reshape(source, [-1]), op.maximum(places, const(0, "int32")), axis=0, mode="clip")
+    elements = op.reshape(source, as_shape([product(g.shape(source))]))
+    found = op.take(elements, op.maximum(places, const(0, "int32")), axis=0, mode="clip")
     return g.emit(op.where(mask, op.reshape(found, as_shape(g.shape(x))), x))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import unified
 from ..importer import Importer, as_shape
-from ..registry import Refused, converter
+from ..registry import Impossible, Refused, converter, find_converter
 
 
 @converter("linear")
@@ -103,10 +105,30 @@ def rows_of(g: Importer, weight: Expr, indices: Expr) -> Expr:
     return g.emit(op.reshape(rows, as_shape([*g.shape(indices), g.shape(weight)[-1]])))
 
 
-@converter("embedding_bag")
+@converter("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(g: Importer, *args: Any, **kwargs: Any) -> Expr:
     """Sums over bags whose sizes are data."""
-    raise Refused("embedding_bag adds over bags whose sizes depend on data; use embedding and a sum")
+    raise Impossible("embedding_bag adds over bags whose sizes depend on data; use embedding and a sum")
+
+
+@converter("_cdist_forward", "cdist", "_euclidean_dist")
+def cdist(g: Importer, x1: Expr, x2: Expr, p: float = 2.0, compute_mode: Any = None) -> Expr:
+    """The distances between each row of one tensor and each of the other."""
+    return _norm(g, g.emit(op.subtract(op.expand_dims(x1, -2), op.expand_dims(x2, -3))), p)
+
+
+@converter("_pdist_forward", "pdist")
+def pdist(g: Importer, x: Expr, p: float = 2.0) -> Expr:
+    """The distances between each row and those after it."""
+    count = g.static(g.shape(x)[0], "the number of rows")
+    first, second = (const(index, "int64") for index in np.triu_indices(count, 1))
+    return _norm(g, g.emit(op.subtract(op.take(x, first, 0), op.take(x, second, 0))), p)
+
+
+def _norm(g: Importer, x: Expr, p: float) -> Expr:
+    norm = find_converter("linalg_vector_norm")
+    assert norm is not None
+    return norm(g, x, p, -1)
 
 
 @converter("cosine_similarity")

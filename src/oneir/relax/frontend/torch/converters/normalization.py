@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .... import op
-from ....expr import Expr, Var, const
+from ....expr import Expr, const
 from ..importer import Importer
 from ..registry import Refused, converter
 
@@ -35,8 +36,7 @@ def batch_norm(
     cudnn_enabled: bool = False,
 ) -> Expr:
     """Normalization by the mean and variance of each channel: those of the batch in training, else the running ones."""
-    made = _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return g.emit(made[0])
+    return _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 def _batch_norm(
@@ -49,22 +49,49 @@ def _batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Var:
+) -> tuple[Expr, Expr, Expr]:
+    """The result, and the running mean and variance after it."""
     channels, dtype = g.shape(x)[1:2], g.dtype(x)
     of_batch = training or running_mean is None
-    return g.emit(
+    old_mean = _filled(g, running_mean, channels, 0, dtype)
+    old_var = _filled(g, running_var, channels, 1, dtype)
+    mean, var, updated = old_mean, old_var, (old_mean, old_var)
+    if of_batch:
+        axes = [0, *range(2, g.ndim(x))]
+        mean, var = g.emit(op.mean(x, axes)), g.emit(op.variance(x, axes))
+        if running_mean is not None:
+            updated = _updated(g, x, axes, (old_mean, old_var), (mean, var), momentum)
+    made = g.emit(
         op.nn.batch_norm(
             x,
             _filled(g, weight, channels, 1, dtype),
             _filled(g, bias, channels, 0, dtype),
-            _filled(g, running_mean, channels, 0, dtype),
-            _filled(g, running_var, channels, 1, dtype),
+            mean,
+            var,
             axis=1,
             epsilon=eps,
             momentum=momentum,
-            training=of_batch,
+            training=False,
         )
     )
+    return g.emit(made[0]), *updated
+
+
+def _updated(
+    g: Importer, x: Expr, axes: list[int], old: tuple[Expr, Expr], new: tuple[Expr, Expr], momentum: float
+) -> tuple[Expr, Expr]:
+    """Running statistics after a batch, of which the variance is that of a sample."""
+    shape = g.shape(x)
+    count = math.prod(g.static(shape[a], "the number of elements of a channel in training") for a in axes)
+    factors = momentum, momentum * count / max(count - 1, 1)
+
+    def mixed(before: Expr, of_batch: Expr, factor: float) -> Expr:
+        dtype = g.dtype(before)
+        kept = op.multiply(before, const(1 - momentum, dtype))
+        return g.emit(op.add(kept, op.multiply(of_batch, const(factor, dtype))))
+
+    first, second = (mixed(a, b, f) for a, b, f in zip(old, new, factors, strict=True))
+    return first, second
 
 
 @converter("batch_norm")
@@ -111,8 +138,8 @@ def batch_norm_in_training(
     eps: float,
 ) -> Any:
     """Batch normalization, with the new running statistics as fourth and fifth result."""
-    made = _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return (g.emit(made[0]), None, None, g.emit(made[1]), g.emit(made[2]))
+    out, mean, var = _batch_norm(g, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return out, None, None, mean, var
 
 
 @converter("_native_batch_norm_legit.no_stats")

@@ -11,8 +11,9 @@ import numpy as np
 
 from .... import op
 from ....expr import Expr, const
+from ..dtypes import is_float
 from ..importer import Importer, as_shape
-from ..registry import converter
+from ..registry import Impossible, converter
 from .convolution import batched, per_axis
 
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -95,6 +96,8 @@ def _register(rank: int) -> None:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Expr:
+        if not is_float(g.dtype(x)):
+            raise Impossible("means of integers; convert them to floats before")
         around = per_axis(padding, rank)
         counted = divisor_override is not None or (count_include_pad and any(around))
         size = per_axis(kernel_size, rank)

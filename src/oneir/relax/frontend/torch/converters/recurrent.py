@@ -1,12 +1,13 @@
 """Recurrent layers, unrolled over time.
 
-Weights come as one list, for each layer and direction: input weights, hidden weights, and biases if there are any.
+Weights come as one list, for each layer and direction: input weights, hidden weights, biases if there are any, and
+what projects the hidden state of an LSTM, if that is projected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .... import op
 from ....expr import Expr, const
@@ -14,25 +15,38 @@ from ..importer import Importer, as_shape, fields_of
 from ..registry import Refused, converter
 
 State = tuple[Expr, ...]
-Cell = Callable[[Importer, Expr, State, Sequence[Expr]], State]
-"""One step: `cell(g, gates of the input, state, hidden weight and bias)` gives the next state, its output first."""
 
 
-def _hidden_gates(g: Importer, state: Expr, weights: Sequence[Expr]) -> Expr:
-    return op.linear(state, weights[0], weights[1] if len(weights) > 1 else None, g.dtype(state))
+class Hidden(NamedTuple):
+    """The weights of the hidden state of a layer in one direction."""
+
+    weight: Expr
+    bias: Expr | None
+    projection: Expr | None
 
 
-def _lstm_cell(g: Importer, gates: Expr, state: State, weights: Sequence[Expr]) -> State:
+Cell = Callable[[Importer, Expr, State, Hidden], State]
+"""One step: `cell(g, gates of the input, state, hidden weights)` gives the next state, its output first."""
+
+
+def _hidden_gates(g: Importer, state: Expr, weights: Hidden) -> Expr:
+    return op.linear(state, weights.weight, weights.bias, g.dtype(state))
+
+
+def _lstm_cell(g: Importer, gates: Expr, state: State, weights: Hidden) -> State:
     hidden, cell = state
     entering, forgetting, candidate, leaving = fields_of(
         g.emit(op.split(op.add(gates, _hidden_gates(g, hidden, weights)), 4, -1))
     )
     kept = op.multiply(op.sigmoid(forgetting), cell)
     cell = g.emit(op.add(kept, op.multiply(op.sigmoid(entering), op.tanh(candidate))))
-    return g.emit(op.multiply(op.sigmoid(leaving), op.tanh(cell))), cell
+    hidden = op.multiply(op.sigmoid(leaving), op.tanh(cell))
+    if weights.projection is not None:
+        hidden = op.linear(hidden, weights.projection, None, g.dtype(cell))
+    return g.emit(hidden), cell
 
 
-def _gru_cell(g: Importer, gates: Expr, state: State, weights: Sequence[Expr]) -> State:
+def _gru_cell(g: Importer, gates: Expr, state: State, weights: Hidden) -> State:
     (hidden,) = state
     reset, update, candidate = fields_of(g.emit(op.split(gates, 3, -1)))
     own = fields_of(g.emit(op.split(_hidden_gates(g, hidden, weights), 3, -1)))
@@ -43,7 +57,7 @@ def _gru_cell(g: Importer, gates: Expr, state: State, weights: Sequence[Expr]) -
 
 
 def _plain_cell(activation: Callable[[Expr], Expr]) -> Cell:
-    def cell(g: Importer, gates: Expr, state: State, weights: Sequence[Expr]) -> State:
+    def cell(g: Importer, gates: Expr, state: State, weights: Hidden) -> State:
         return (g.emit(activation(op.add(gates, _hidden_gates(g, state[0], weights)))),)
 
     return cell
@@ -54,12 +68,13 @@ def _layer(
 ) -> tuple[list[Expr], State]:
     """The outputs of one layer in one direction, in the order of time, and the last state; `x` is (time, batch, n)."""
     steps = g.static(g.shape(x)[0], "the number of steps, which a recurrent layer is unrolled over,")
-    into, rest = (weights[0], weights[2:3]), (weights[1], *weights[3:4])
-    gates = g.emit(op.linear(x, into[0], into[1][0] if into[1] else None, g.dtype(x)))
+    biases = weights[2:4] if len(weights) > 3 else (None, None)
+    hidden = Hidden(weights[1], biases[1], weights[-1] if len(weights) % 2 else None)
+    gates = g.emit(op.linear(x, weights[0], biases[0], g.dtype(x)))
     pieces = [gates] if steps == 1 else fields_of(g.emit(op.split(gates, steps, 0)))
     outputs: list[Expr] = []
     for piece in reversed(pieces) if backward else pieces:
-        state = cell(g, op.squeeze(piece, [0]), state, rest)
+        state = cell(g, op.squeeze(piece, [0]), state, hidden)
         outputs.append(state[0])
     return (outputs[::-1] if backward else outputs), state
 
@@ -70,7 +85,6 @@ def _recurrent(
     states: Sequence[Expr],
     params: Sequence[Expr],
     cell: Cell,
-    has_biases: bool,
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
@@ -81,7 +95,8 @@ def _recurrent(
         x, states, batch_first = op.expand_dims(x, 1), [op.expand_dims(s, 1) for s in states], False
     if batch_first:
         x = op.permute_dims(x, [1, 0, 2])
-    x, directions, each = g.emit(x), 2 if bidirectional else 1, 4 if has_biases else 2
+    x, directions = g.emit(x), 2 if bidirectional else 1
+    each = len(params) // (num_layers * directions)
     initial = [_slices(g, g.emit(s), num_layers * directions) for s in states]
     last: list[State] = []
     for layer in range(num_layers):
@@ -125,9 +140,7 @@ def lstm(
 ) -> Any:
     """Outputs, last hidden states, last cells."""
     _check(train, dropout)
-    if g.shape(hx[0])[-1] != g.shape(hx[1])[-1]:
-        raise Refused("an LSTM with proj_size")
-    out, final = _recurrent(g, x, hx, params, _lstm_cell, has_biases, num_layers, bidirectional, batch_first)
+    out, final = _recurrent(g, x, hx, params, _lstm_cell, num_layers, bidirectional, batch_first)
     return (out, *final)
 
 
@@ -145,7 +158,7 @@ def _register(name: str, cell: Cell) -> None:
         batch_first: bool,
     ) -> Any:
         _check(train, dropout)
-        out, final = _recurrent(g, x, [hx], params, cell, has_biases, num_layers, bidirectional, batch_first)
+        out, final = _recurrent(g, x, [hx], params, cell, num_layers, bidirectional, batch_first)
         return (out, *final)
 
     converter(name)(convert)

@@ -56,10 +56,11 @@ def stable_sort(g: Importer, x: Expr, *, stable: bool | None, dim: int = -1, des
 
 
 @converter("topk")
-@scalars_as_vectors
 def topk(g: Importer, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The k largest or smallest elements and their indices, in order."""
     k = g.static(k, "k")
+    if g.is_scalar(x):
+        return g.emit(op.take(g.reshaped(x, [1]), const(0, "int64"), 0)), const(0, "int64")
     return g.emit(op.topk(x, k=k, axis=dim, largest=largest, ret_type="both", dtype="int64"))
 
 

@@ -146,10 +146,12 @@ def tile(g: Importer, x: Expr, *dims: Any) -> Expr:
 
 
 @converter("repeat_interleave.self_int", "repeat_interleave")
-def repeat_interleave(g: Importer, x: Expr, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Expr:
+def repeat_interleave(
+    g: Importer, x: Expr, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
+) -> Expr:
     """Each element several times."""
-    if is_tensor(repeats):
-        raise Refused("repeat_interleave with a tensor of repetitions gives a tensor whose shape depends on data")
+    if repeats is None or is_tensor(repeats):
+        raise Impossible("repeat_interleave with a tensor of repetitions gives a tensor whose shape depends on data")
     return g.emit(op.repeat(x, g.static(repeats, "repeats"), dim))
 
 
@@ -215,6 +217,8 @@ def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
 @converter("tensor_split")
 def tensor_split(g: Importer, x: Expr, indices_or_sections: Any, dim: int = 0) -> Any:
     """A dimension cut into so many pieces, the first ones longer by one, or at the given places."""
+    if is_tensor(indices_or_sections):
+        raise Impossible("tensor_split at places that are data gives tensors whose shapes depend on data")
     extent = _extent(g, x, dim)
     if isinstance(indices_or_sections, (list, tuple)):
         places = [0, *(min(p % (extent + 1) if p < 0 else p, extent) for p in indices_or_sections), extent]

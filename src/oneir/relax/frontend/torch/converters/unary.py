@@ -9,7 +9,7 @@ from typing import Any
 
 from .... import op
 from ....expr import Expr, const
-from ..dtypes import cast, default_float, dtype_name, is_float
+from ..dtypes import cast, default_float, dtype_name, is_float, unified
 from ..importer import Importer, is_tensor
 from ..registry import Refused, converter
 
@@ -123,6 +123,27 @@ def round_(g: Importer, x: Expr, decimals: int = 0) -> Expr:
         return g.emit(op.round(x))
     scale = const(10.0**decimals, g.dtype(x))
     return g.emit(op.divide(op.round(op.multiply(x, scale)), scale))
+
+
+@converter("signbit")
+def signbit(g: Importer, x: Expr) -> Expr:
+    """Whether a number is negative; the sign of a negative zero is seen through its reciprocal."""
+    dtype = g.dtype(x)
+    if dtype == "bool":
+        return g.emit(op.zeros_like(x))
+    negative = op.less(x, const(0, dtype))
+    if is_float(dtype):
+        of_zero = op.less(op.divide(const(1, dtype), x), const(0, dtype))
+        negative = op.logical_or(negative, op.logical_and(op.equal(x, const(0, dtype)), of_zero))
+    return g.emit(negative)
+
+
+@converter("copysign")
+def copysign(g: Importer, x: Expr, other: Any) -> Expr:
+    """x with the sign of another number."""
+    size, other = (g.emit(v) for v in unified(x, other, at_least_float=True))
+    size = op.abs(size)
+    return g.emit(op.where(signbit(g, other), op.negative(size), size))
 
 
 @converter("frac")

@@ -1,0 +1,194 @@
+"""`torch.compile` with this backend, and capturing subgraphs: they compute what PyTorch computes."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch_programs import assert_same
+
+import oneir
+from oneir import relax
+from oneir.relax.frontend.torch import dynamo, dynamo_capture_subgraphs, relax_dynamo
+from oneir.testing import interpret
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before():
+    torch._dynamo.reset()
+
+
+class Attention(nn.Module):
+    """A perceptron, a norm and attention; in two subgraphs if it breaks in between."""
+
+    def __init__(self, breaks: bool = False):
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+        self.norm = nn.LayerNorm(8)
+        self.breaks = breaks
+
+    def forward(self, x):
+        y = self.norm(self.mlp(x)) * x.shape[0]
+        if self.breaks:
+            torch._dynamo.graph_break()
+        heads = y.view(x.shape[0], 1, 2, 4)
+        z = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        return z.flatten(1) + 1, x.shape[0], y[:, 0]
+
+
+def compiled(model: Any, **options: Any) -> Any:
+    return torch.compile(model, backend=dynamo.backend, **options)
+
+
+def test_the_backend_is_found_by_its_name():
+    root = Path(oneir.__file__).parents[2]
+    entries = tomllib.loads((root / "pyproject.toml").read_text())["project"]["entry-points"]["torch_dynamo_backends"]
+    module, _, name = entries["oneir"].partition(":")
+    assert getattr(import_module(module), name) is dynamo.backend
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["one subgraph", "two subgraphs"])
+def test_batches_that_vary(breaks):
+    model = Attention(breaks).eval()
+    function = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for batch in (3, 5):
+            x = torch.randn(batch, 8)
+            found, expected = function(x), model(x)
+            assert found[1] == expected[1]
+            assert_same((found[0], found[2]), (expected[0], expected[2]))
+
+
+def test_another_shape_is_compiled_anew():
+    model = Attention().eval().requires_grad_(False)
+    function = compiled(model, dynamic=False)
+    for batch in (2, 4):
+        x = torch.randn(batch, 8)
+        assert_same(function(x)[0], model(x)[0])
+
+
+def test_changes_of_weights_are_seen_unless_they_are_frozen():
+    model = nn.Linear(4, 3).eval()
+    x = torch.randn(2, 4)
+    seen = compiled(model)
+    with torch.no_grad():
+        before = model(x)
+        assert_same(seen(x), before)
+        model.weight.mul_(2)
+        assert_same(seen(x), model(x))
+        torch._dynamo.reset()
+        frozen = compiled(model, options={"freeze": True})
+        before = model(x)
+        assert_same(frozen(x), before)
+        model.weight.mul_(2)
+        assert_same(frozen(x), before)
+
+
+def test_arguments_and_buffers_are_written():
+    def doubled(x):
+        x.add_(1)
+        return x * 2
+
+    x = torch.zeros(3)
+    assert_same(compiled(doubled)(x), torch.full((3,), 2.0))
+    assert_same(x, torch.ones(3))
+    norms = [nn.BatchNorm1d(4).requires_grad_(False) for _ in range(2)]
+    x = torch.randn(5, 4)
+    assert_same(compiled(norms[0])(x), norms[1](x))
+    assert_same(norms[0].running_var, norms[1].running_var)
+
+
+def test_operators_without_a_converter_are_broken_into_smaller_ones():
+    def function(x):
+        return torch.rot90(nn.functional.grid_sample(x, torch.zeros(1, 3, 3, 2), align_corners=False)[0, 0])
+
+    x = torch.randn(1, 1, 4, 4)
+    assert_same(compiled(function)(x), function(x))
+
+
+def singular_values(x):
+    return torch.linalg.svd(x + 1)[1]
+
+
+def test_what_cannot_be_imported_is_an_error():
+    with pytest.raises(
+        Exception, match=r"_linalg_svd.default, part of linalg_svd, from .*test_dynamo.py:\d+"
+    ) as raised:
+        compiled(singular_values)(torch.eye(3))
+    assert 'options={"fallback": True}' in str(raised.value)
+
+
+def test_pytorch_runs_what_cannot_be_imported_if_asked():
+    x = torch.randn(3, 3)
+    with pytest.warns(RuntimeWarning, match=r"PyTorch runs this subgraph: 1 node of the subgraph cannot be imported"):
+        found = compiled(singular_values, options={"fallback": True})(x)
+    assert_same(found, singular_values(x))
+
+
+def test_gradients_are_refused():
+    with pytest.raises(Exception, match=r"computes no gradients: call the compiled model under torch.no_grad\(\)"):
+        compiled(nn.Linear(4, 3))(torch.randn(2, 4))
+
+
+def test_dropout_in_training_is_refused():
+    with pytest.raises(Exception, match=r"dropout is random in training; call model.eval\(\)"), torch.no_grad():
+        compiled(nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5)).train())(torch.randn(2, 4))
+
+
+def test_unknown_options_are_refused():
+    with pytest.raises(Exception, match=r"unknown options \['speed'\] of the backend; options are fallback, freeze"):
+        compiled(nn.ReLU(), options={"speed": 11})(torch.randn(2))
+
+
+def test_a_pipeline_of_the_users():
+    seen: list[oneir.IRModule] = []
+
+    @oneir.transform.module_pass(opt_level=0)
+    def look(mod, ctx):
+        seen.append(mod)
+        return mod
+
+    x = torch.randn(4)
+    assert_same(torch.compile(torch.sin, backend=relax_dynamo(look))(x), torch.sin(x))
+    assert "R.sin" in seen[0].script()
+
+
+def test_captured_subgraphs():
+    model = Attention(breaks=True).eval().requires_grad_(False)
+    x = torch.randn(3, 8)
+    mod = dynamo_capture_subgraphs(model, x)
+    assert [gvar.name_hint for gvar in mod.get_global_vars()] == ["subgraph_0", "subgraph_1"]
+    first = oneir.IRModule({"main": mod["subgraph_0"]})
+    assert_same(interpret(first, x.numpy()), model.norm(model.mlp(x)) * 3)
+
+
+def test_captured_subgraphs_with_parameters_as_inputs():
+    model = nn.Linear(4, 3).eval().requires_grad_(False)
+    mod = dynamo_capture_subgraphs(model, torch.randn(2, 4), keep_params_as_input=True)
+    mod, params = relax.frontend.detach_params(mod)
+    assert [p.name_hint for p in mod["subgraph_0"].params] == ["inp_0", "bias", "weight"]
+    np.testing.assert_array_equal(params["subgraph_0"][1].numpy(), model.weight.numpy())
+
+
+def test_subgraphs_that_cannot_be_imported_are_refused():
+    with pytest.raises(Exception, match="1 node of the traced module cannot be imported"):
+        dynamo_capture_subgraphs(singular_values_module(), torch.eye(3))
+
+
+def singular_values_module() -> nn.Module:
+    class Values(nn.Module):
+        def forward(self, x):
+            return singular_values(x)
+
+    return Values()
