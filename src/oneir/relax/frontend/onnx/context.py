@@ -230,6 +230,32 @@ class Context:
         assert isinstance(info, TupleStructInfo)
         return [self.emit(TupleGetItem(value, i)) for i in range(len(info.fields))]
 
+    # -- what is not known of shapes, but follows from their use --
+
+    def asserted(self, x: Expr, extents: Sequence[Any]) -> Expr:
+        """The tensor with extents that it must have, which is checked when the program runs; itself if it has them."""
+        if all(map(self.same, self.shape(x), extents)):
+            return x
+        return self.builder.match_cast(x, TensorStructInfo(list(extents), self.dtype(x)))
+
+    def broadcastable(self, *tensors: Expr) -> list[Expr]:
+        """Tensors whose extents are the same or 1, as broadcasting needs it.
+
+        Of two extents of which nothing is known, it is asserted that they are the same: neither is taken to be 1.
+        """
+        shapes = [self.shape(x) for x in tensors]
+        ndim = max(map(len, shapes))
+        chosen: list[Any] = []
+        for i in range(-ndim, 0):
+            here = [s[i] for s in shapes if len(s) >= -i and not self.is_one(s[i])]
+            known = next((e for e in here if isinstance(e, int)), here[0] if here else 1)
+            chosen.append(known)
+        wanted = [
+            [e if self.is_one(e) or isinstance(e, int) else c for e, c in zip(s, chosen[ndim - len(s) :], strict=True)]
+            for s in shapes
+        ]
+        return [self.asserted(x, w) for x, w in zip(tensors, wanted, strict=True)]
+
     # -- small compositions that many converters use --
 
     def cast(self, x: Expr, dtype: str) -> Expr:

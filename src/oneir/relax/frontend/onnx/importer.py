@@ -29,7 +29,7 @@ _ADVICE = (
     "What to do: export the model with operators that can be imported (another opset_version, or without the layers "
     "named here), or rewrite these nodes, for instance with onnxscript or onnx.compose, before the import."
 )
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 
 
 def from_onnx(
@@ -89,32 +89,33 @@ def _check(model: Any) -> None:
     """Refuses a model that is not what ONNX calls valid."""
     import onnx
 
-    # Weights are most of a model, and are checked when they are read.
-    light = onnx.ModelProto()
-    light.CopyFrom(model) if model.ByteSize() < 1 << 20 else _copy_without_weights(model, light)
     try:
-        onnx.checker.check_model(light)
+        onnx.checker.check_model(_without_weights(model))
     except onnx.checker.ValidationError as error:
-        text = str(error)
         # Operators of other domains are refused node by node, which says more.
-        if "No opset import for domain" not in text and "stored externally" not in text and "external" not in text:
-            raise InvalidValue(f"the model is not valid ONNX: {text}") from None
+        if "No opset import for domain" not in str(error):
+            raise InvalidValue(f"the model is not valid ONNX: {error}") from None
 
 
-def _copy_without_weights(model: Any, light: Any) -> None:
+def _without_weights(model: Any) -> Any:
+    """The model with its weights as inputs: they are most of it, and are checked when they are read."""
     import onnx
 
-    light.ir_version = model.ir_version
+    light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)
     light.graph.name = model.graph.name
     light.graph.node.extend(model.graph.node)
     light.graph.output.extend(model.graph.output)
     light.graph.input.extend(model.graph.input)
+    for value in light.graph.input:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()  # what has none is refused with what to do about it
     given = {i.name for i in model.graph.input}
-    for weight in model.graph.initializer:
+    for weight in (*model.graph.initializer, *[s.values for s in model.graph.sparse_initializer]):
         if weight.name not in given:
             light.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    return light
 
 
 @dataclass(frozen=True)
@@ -278,12 +279,11 @@ class Importer(Context):
         return weights
 
     def parameter_name(self, name: str, prefix: str, sanitize: bool) -> str:
-        """The name of a parameter, different from all others."""
-        if sanitize:
-            name = re.sub(r"\W", "_", name)
-            if not name[:1].isalpha():
-                name = prefix + name
-        return self.builder.get_unique_name(name)
+        """The name of a parameter; identifiers are different from all others."""
+        if not sanitize:
+            return name
+        name = re.sub(r"\W", "_", name)
+        return self.builder.get_unique_name(name if name[:1].isalpha() else prefix + name)
 
     # -- nodes --
 
@@ -461,7 +461,7 @@ class Importer(Context):
         if info.extents is not None and all(isinstance(e, IntImm) for e in info.extents):
             return value
         if info.ndim == -1 and told is None:
-            raise Refused("how many dimensions the result has is known only when the model runs")
+            raise Refused("how many dimensions the result has must be known while compiling")
         count = len(told or ()) if info.ndim == -1 else info.ndim
         if told is None or len(told) != count:
             told = [None] * count

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from ..... import te
+from .....ir import operators as ops
+from .....ir.expr import PrimExpr, Select
+from .....ir.expr import const as const_expr
 from .....runtime.dtype import numpy_dtype
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
 from ..dtypes import dtype_name, is_float
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def _unary(name: str, function: Callable[[Expr], Expr]) -> None:
@@ -161,7 +164,7 @@ def prelu(g: Context, x: Expr, slope: Expr) -> Expr:
 def _binary(name: str, function: Callable[[Expr, Expr], Expr]) -> None:
     @converter(name)
     def convert(g: Context, a: Expr, b: Expr) -> Expr:
-        return g.emit(function(a, b))
+        return g.emit(function(*g.broadcastable(a, b)))
 
 
 for _name, _operator in (
@@ -220,13 +223,13 @@ def bit_shift(g: Context, x: Expr, count: Expr, *, direction: str) -> Expr:
 @converter("Where")
 def where(g: Context, condition: Expr, a: Expr, b: Expr) -> Expr:
     """a where the condition holds, else b."""
-    return g.emit(op.where(condition, a, b))
+    return g.emit(op.where(*g.broadcastable(condition, a, b)))
 
 
 def _folded(name: str, function: Callable[[Expr, Expr], Expr]) -> None:
     @converter(name)
     def convert(g: Context, *tensors: Expr) -> Expr:
-        return g.emit(functools.reduce(function, tensors))
+        return g.emit(functools.reduce(function, g.broadcastable(*tensors)))
 
 
 _folded("Max", op.maximum)
@@ -246,21 +249,21 @@ def mean(g: Context, *tensors: Expr) -> Expr:
 @converter("Cast")
 def cast(g: Context, x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up") -> Expr:
     """The elements in another dtype."""
-    return converted(g, x, dtype_name(to), saturate)
+    return converted(g, x, dtype_name(to), saturate, round_mode)
 
 
 @converter("CastLike")
 def cast_like(g: Context, x: Expr, like: Expr, *, saturate: int = 1, round_mode: str = "up") -> Expr:
     """The elements in the dtype of another tensor."""
-    return converted(g, x, g.dtype(like), saturate)
+    return converted(g, x, g.dtype(like), saturate, round_mode)
 
 
-def converted(g: Context, x: Expr, dtype: str, saturate: int) -> Expr:
+def converted(g: Context, x: Expr, dtype: str, saturate: int, round_mode: str = "up") -> Expr:
     old = g.dtype(x)
     if old == dtype:
         return x
-    if dtype.startswith("float8_e8m0"):
-        raise Refused("powers of two (float8_e8m0fnu) are rounded in ways that are not computed")
+    if dtype == "float8_e8m0fnu":
+        return g.te(_te_power_of_two, g.cast(x, "float32"), saturate, round_mode, name="power_of_two")
     if dtype.startswith("float8") and saturate:
         limit = {"e4m3fn": 448.0, "e4m3fnuz": 240.0, "e5m2": 57344.0, "e5m2fnuz": 57344.0}[
             dtype.removeprefix("float8_")
@@ -272,6 +275,23 @@ def converted(g: Context, x: Expr, dtype: str, saturate: int) -> Expr:
     if is_float(old) and dtype in ("int4", "uint4", "int2", "uint2"):
         x = op.astype(x, "int32")  # short integers keep the low bits
     return g.emit(op.astype(x, dtype))
+
+
+def _te_power_of_two(data: te.Tensor, saturate: int, round_mode: str) -> te.Tensor:
+    """Floats as powers of two, whose only bits are those of the exponent."""
+    up = {"up": 1, "down": 1 << 23, "nearest": 1 << 22}[round_mode]
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        bits = tir_op.reinterpret("uint32", data(*index))
+        exponent = ops.cast("int32", ops.floordiv(ops.floormod(bits, const_expr(1 << 31, "uint32")), 1 << 23))
+        mantissa = ops.cast("int32", ops.floormod(bits, const_expr(1 << 23, "uint32")))
+        rounded = exponent + Select(mantissa >= up, ops.cast("int32", 1), ops.cast("int32", 0))
+        if saturate:
+            rounded = ops.minimum(rounded, 254)
+        special = Select(ops.equal(exponent, 255), ops.cast("int32", 255), rounded)
+        return tir_op.reinterpret("float8_e8m0fnu", ops.cast("uint8", special))
+
+    return te.compute(data.shape, element, name="power_of_two")
 
 
 @converter("BitCast", since=26)

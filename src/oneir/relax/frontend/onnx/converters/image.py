@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,12 +131,41 @@ def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None
     if not changed:
         return x
     numbers = all(isinstance(e, int) for d in changed for e in (old[d], sizes[d]))
+    if not numbers and options.mode == "nearest" and options.transformation in _FRACTIONS and not options.crop:
+        return g.te(_te_nearest, x, sizes, options.transformation, options.rounding, name="resize")
     if not numbers or _is_plain(old, sizes, factors, options, changed):
         return _by_operator(g, x, options, sizes, changed)
     for dim in changed:
         factor = sizes[dim] / old[dim] if factors is None else factors[dim]
         x = _along(g, x, dim, *_taps(old[dim], sizes[dim], factor, options, dim), options)
     return x
+
+
+_FRACTIONS: dict[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
+    "half_pixel": lambda i, old, new: ((2 * i + 1) * old - new, 2 * new),
+    "asymmetric": lambda i, old, new: (i * old, new),
+    "align_corners": lambda i, old, new: (i * (old - 1), ops.maximum(new - 1, 1)),
+}
+"""Where in an extent of `old` element `i` of `new` lies, as a fraction: exact, unlike floats."""
+
+
+def _te_nearest(data: te.Tensor, sizes: Sequence[Any], transformation: str, rounding: str) -> te.Tensor:
+    """The nearest elements, extents symbolic."""
+
+    def place(i: PrimExpr, old: PrimExpr, new: Any) -> PrimExpr:
+        above, below = _FRACTIONS[transformation](i, old, new)
+        nearest = {
+            "floor": lambda: ops.floordiv(above, below),
+            "ceil": lambda: -ops.floordiv(-above, below),
+            "round_prefer_floor": lambda: -ops.floordiv(below - 2 * above, 2 * below),
+            "round_prefer_ceil": lambda: ops.floordiv(2 * above + below, 2 * below),
+        }[rounding]()
+        return ops.maximum(ops.minimum(nearest, old - 1), 0)
+
+    def element(*index: PrimExpr) -> PrimExpr:
+        return data(*[place(i, old, new) for i, old, new in zip(index, data.shape, sizes, strict=True)])
+
+    return te.compute([*sizes], element, name="resize")
 
 
 def _scaled(g: Context, extent: Any, factor: float) -> Any:
@@ -178,22 +207,22 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
 def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int) -> np.ndarray:
     """Where in the old extent each new element lies."""
     at = np.arange(new, dtype=np.float64)
-    mode = options.transformation
+    mode, length = options.transformation, factor * old
     if mode == "asymmetric":
         return at / factor
     if mode == "align_corners":
-        return at * (old - 1) / (new - 1) if new > 1 else np.zeros(new)
+        return at * (old - 1) / (length - 1) if new > 1 else np.zeros(new)
     if mode == "pytorch_half_pixel":
         return (at + 0.5) / factor - 0.5 if new > 1 else np.zeros(new)
     if mode == "half_pixel":
         return (at + 0.5) / factor - 0.5
     if mode == "half_pixel_symmetric":
-        adjustment = new / (factor * old)
+        adjustment = new / length
         return (old / 2) * (1 - adjustment) + (at + 0.5) / factor - 0.5
     if mode == "tf_crop_and_resize":
         start, end = options.crop.get(dim, (0.0, 1.0))
         if new > 1:
-            return start * (old - 1) + at * (end - start) * (old - 1) / (new - 1)
+            return start * (old - 1) + at * (end - start) * (old - 1) / (length - 1)
         return np.full(new, 0.5 * (start + end) * (old - 1))
     raise Refused(f"the coordinate_transformation_mode {mode!r}")
 

@@ -166,7 +166,15 @@ def transpose(g: Context, x: Expr, *, perm: Sequence[int] | None = None) -> Expr
 @converter("Concat")
 def concat(g: Context, *tensors: Expr, axis: int) -> Expr:
     """Tensors one after the other along an axis."""
-    return tensors[0] if len(tensors) == 1 else g.emit(op.concat(list(tensors), axis))
+    if len(tensors) == 1:
+        return tensors[0]
+    place, first = g.axis(axis, g.ndim(tensors[0])), g.shape(tensors[0])
+    alike = []
+    for x in tensors:
+        own = g.shape(x)
+        wanted = [e if i == place or isinstance(e, int) else first[i] for i, e in enumerate(own)]
+        alike.append(g.asserted(x, wanted) if len(own) == len(first) else x)
+    return g.emit(op.concat(alike, place))
 
 
 @converter("Split")
@@ -263,6 +271,10 @@ def slice_(g: Context, x: Expr, starts: Expr, ends: Expr, axes: Expr | None = No
 def _dynamic_slice(g: Context, x: Expr, starts: Expr, ends: Expr, axes: Expr, steps: Expr | None) -> Expr:
     """A slice whose bounds are read when the model runs."""
     begin = spread(g, g.ndim(x), axes, starts, 0)
+    zero = const(0, "int64")
+    # The first element must be inside, where there is one; the end may be anywhere.
+    begin = op.where(op.less(begin, zero), op.add(begin, shape(g, x)), begin)
+    begin = g.emit(op.maximum(begin, zero))
     end = spread(g, g.ndim(x), axes, ends, np.iinfo(np.int64).max)
     stride = g.constant(np.ones([g.ndim(x)], np.int64)) if steps is None else spread(g, g.ndim(x), axes, steps, 1)
     return g.emit(op.dynamic_strided_slice(x, begin, end, stride))
