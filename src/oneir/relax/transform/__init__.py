@@ -56,6 +56,7 @@ from .reorder_take_after_matmul import ReorderTakeAfterMatmul
 from .resolve_outputs import resolve_outputs
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
+from .split_call_tir_by_pattern import SplitCallTIRByPattern
 from .split_conv_transpose import SplitConvTranspose
 from .split_layout_rewrite_preproc import SplitLayoutRewritePreproc
 from .static_plan_block_memory import StaticPlanBlockMemory
