@@ -12,6 +12,7 @@ mod = bb.finalize()
 from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMFuncScope, VMInstrumentReturnKind
 from ..runtime.vm.program import SpecialReg, VMFuncKind
 from . import analysis, backend, dpl, frontend, op, transform, utils, vm
+from .base_py_module import BasePyModule
 from .binding_rewrite import DataflowBlockRewrite
 from .block_builder import BlockBuilder, DataflowScope, FunctionScope, TestingScope
 from .emit_te import TEPlaceholderOp, te_tensor

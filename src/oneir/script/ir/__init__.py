@@ -20,6 +20,7 @@ from ...runtime.error import InvalidValue
 from ..parser.module import ModuleNote
 from ..parser.module import ir_module as ir_module
 from ..tir.meta import meta_var as meta_var
+from .pyfunc import pyfunc as pyfunc
 
 dummy_global_info = DummyGlobalInfo
 

@@ -45,6 +45,10 @@ def register_dialect(decorator: Any, dialect: Dialect) -> None:
     _dialects[id(decorator)] = (decorator, dialect)
 
 
+_WITH_PYTHON = "BasePyModule"
+"""What the class of a module with functions of Python derives from."""
+
+
 class ModuleNames:
     """What the class of a module stands for inside of it: `cls.f` is the module's function f."""
 
@@ -74,6 +78,8 @@ class ModuleParser(Evaluator):
         self.return_dtypes: dict[GlobalVar, str] = {}
         self.attrs: dict[str, Any] = {}
         self.global_infos: dict[str, list[Any]] = {}
+        self.allows_python = False
+        """Whether the module may have functions of Python."""
 
     def call(self, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value = super().call(node, callee, args, kwargs)
@@ -98,6 +104,7 @@ class ModuleParser(Evaluator):
 
     def parse_module(self, node: ast.ClassDef, closures: Mapping[str, Mapping[str, Any]]) -> IRModule:
         """The module that a class describes; `closures` are the variables that each member sees around the class."""
+        self.allows_python = any(ast.unparse(base).endswith(_WITH_PYTHON) for base in node.bases)
         members: list[tuple[ast.FunctionDef, Dialect, dict[str, Any], GlobalVar]] = []
         functions: dict[GlobalVar, BaseFunc] = {}
         names = self.members
@@ -192,14 +199,21 @@ def register_module_decorator(decorator: Any) -> None:
     _module_decorators.append(decorator)
 
 
-def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> IRModule:
-    """A class whose members are functions, written where `frame` is, as a module."""
+def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> Any:
+    """A class whose members are functions, written where `frame` is, as a module.
+
+    Of a class that derives from `BasePyModule`, the result may be called: it compiles the module for a device.
+    """
     source, node = find_class(cls, frame)
     parser = ModuleParser(source, Scope(outer=names_around(frame)), check_well_formed)
     closures = {name: closure_of(member) for name, member in vars(cls).items()}
     module = parser.parse_module(node, closures)
     if check_well_formed:
         verify(module)
+    if parser.allows_python:
+        from ...relax.base_py_module import factory
+
+        return factory(cls, module)
     return module
 
 
