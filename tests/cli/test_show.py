@@ -166,11 +166,11 @@ def test_a_terminal_gets_colours(cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("COLUMNS", "40")
     coloured = succeeds(cli("show", "{models}/graph.json", "--diff", "imported", "legalized"))
     assert "\x1b[" in coloured
     *lines, count = re.sub(r"\x1b\[[0-9;]*m", "", coloured).splitlines()
-    assert [line.rstrip() for line in lines] == [line.rstrip() for line in plain.splitlines()]
+    assert lines == plain.splitlines()
     added = sum(line.startswith("+") for line in lines[2:])
     assert count.endswith(f" removed, {added} added")
 

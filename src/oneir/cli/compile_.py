@@ -30,8 +30,8 @@ def add(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "compile",
         help="compile a model to a file",
-        description="Compiles a model. The file holds machine code, the program and the weights; `oneir run` and "
-        "oneir.runtime.load_module read it.",
+        description="Compiles a model. The file holds machine code, the program and the weights; `oneir run` "
+        "and\noneir.runtime.load_module read it.",
         epilog=_EPILOG,
     )
     add_model_argument(parser)

@@ -40,11 +40,8 @@ def print_code(text: str, language: str) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
 
-    console = Console()
-    with console.capture() as capture:
-        console.print(Syntax(text, language, background_color="default", word_wrap=False))
-    # Lines come padded to the width of the terminal.
-    print("\n".join(line.rstrip() for line in capture.get().rstrip("\n").splitlines()))
+    # What is wider than the terminal goes on in its next line, and is not cut off.
+    Console().print(Syntax("", language, background_color="default").highlight(text), soft_wrap=True, end="")
 
 
 @contextmanager
