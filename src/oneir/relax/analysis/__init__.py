@@ -3,6 +3,7 @@
 from .bindings import get_var2val, name_to_binding, udchain
 from .compile_time import computable_at_compile_time
 from .estimate_memory_usage import estimate_memory_usage
+from .layout_transforms import suggest_layout_transforms
 from .memory_plan import MemoryPlan, plan_memory
 from .purity import contains_impure_call
 from .recursion import detect_recursion
