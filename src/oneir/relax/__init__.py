@@ -9,6 +9,7 @@ with bb.function("main", [x]):
 mod = bb.finalize()
 """
 
+from ..ir.expr import GlobalVar
 from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMFuncScope, VMInstrumentReturnKind
 from ..runtime.vm.program import SpecialReg, VMFuncKind
 from . import analysis, backend, dpl, frontend, op, transform, utils, vm

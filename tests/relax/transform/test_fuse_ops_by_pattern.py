@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
-from oneir import IRModule
+from oneir import IRModule, relax
+from oneir.relax.analysis import verify_well_formed
 from oneir.relax.dpl import (
     is_const,
     is_op,
@@ -13,12 +17,14 @@ from oneir.relax.dpl import (
     make_fused_bias_activation_pattern,
     wildcard,
 )
-from oneir.relax.transform import FuseOpsByPattern, FusionPattern, PatternCheckContext
+from oneir.relax.struct_info import TensorStructInfo
+from oneir.relax.transform import FuseOpsByPattern, FusionPattern, MergeCompositeFunctions, PatternCheckContext
 from oneir.runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
 from oneir.testing.check_pass import check_pass
+from oneir.testing.numerics import assert_same_numbers
 
 MATMUL_RELU = make_fused_bias_activation_pattern("relax.matmul", activation="relax.nn.relu")
 
@@ -425,3 +431,85 @@ def test_a_name_without_a_compiler_is_refused() -> None:
         FuseOpsByPattern([("matmul", MATMUL_RELU)], annotate_codegen=True)(TwoLayers)
     with pytest.raises(TypeMismatch, match="a FusionPattern has a name and a pattern, found 'a' and 3"):
         FuseOpsByPattern([("a", 3)])
+
+
+def test_a_variable_that_two_functions_bind_is_an_error() -> None:
+    twice = IRModule({"main": TwoLayers["main"], "copy": TwoLayers["main"].with_attr("global_symbol", "copy")})
+    with pytest.raises(
+        InvalidValue, match=r"`lv` is bound in the functions `main` and `copy`; copies of functions need"
+    ):
+        FuseOpsByPattern([("mine.matmul_relu", MATMUL_RELU)])(twice)
+
+
+def test_a_field_of_a_tuple_may_be_the_result() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                s = R.split(x, indices_or_sections=2, axis=0)
+                gv = s[1]
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function(private=True)
+        def fused_relax_split(x: R.Tensor((4,), "float32")) -> R.Tensor((2,), "float32"):
+            R.func_attr({"Composite": "mine.half", "Primitive": True})
+            with R.dataflow():
+                s = R.split(x, indices_or_sections=2, axis=0)
+                gv = s[1]
+                R.output(gv)
+            return gv
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((2,), "float32"):
+            cls = Expected
+            with R.dataflow():
+                gv = cls.fused_relax_split(x)
+                R.output(gv)
+            return gv
+
+    pattern = is_tuple_get_item(is_op("relax.split")(wildcard()), 1)
+    check_pass(FuseOpsByPattern([("mine.half", pattern)]), Before, Expected)
+
+
+def random_module(rng: random.Random, size: int) -> IRModule:
+    builder = relax.BlockBuilder()
+    values: list[Any] = [relax.Var(name, TensorStructInfo((2, 2), "int32")) for name in "xy"]
+    with builder.function("main", list(values)):
+        with builder.dataflow():
+            for _ in range(size):
+                op = rng.choice(["negative", "abs", "add", "multiply", "split"])
+                args = [rng.choice(values[-5:]) for _ in range(2 if op in ("add", "multiply") else 1)]
+                if op == "split":
+                    parts = builder.emit(relax.op.split(args[0], 2, 0))
+                    value = relax.op.concat((parts[rng.randrange(2)], parts[1]), 0)
+                else:
+                    value = getattr(relax.op, op)(*args)
+                values.append(builder.emit(value))
+            outputs = [builder.emit_output(relax.op.abs(v)) for v in rng.sample(values, 2)]
+        builder.emit_func_output(relax.Tuple(outputs))
+    return builder.get()
+
+
+def random_pattern(rng: random.Random, depth: int) -> Any:
+    if depth == 0 or rng.random() < 0.2:
+        return wildcard()
+    op = rng.choice(["negative", "abs", "add", "multiply"])
+    args = [random_pattern(rng, depth - 1) for _ in range(2 if op in ("add", "multiply") else 1)]
+    return is_op(f"relax.{op}")(*args)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_matches_the_program_computes_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    mod = random_module(rng, 14)
+    rules = [(f"{rng.choice('ab')}.{i}", random_pattern(rng, 3)) for i in range(3)]
+    fused = FuseOpsByPattern(rules)(mod)
+    merged = MergeCompositeFunctions()(fused)
+    annotated = FuseOpsByPattern(rules, annotate_codegen=True)(mod)
+    for after in (fused, merged, annotated):
+        verify_well_formed(after)
+        assert_same_numbers(mod, after, entry="main")

@@ -20,7 +20,18 @@ from ...runtime.object import Object
 from ..analysis.bindings import get_var2val, udchain
 from ..dpl.matcher import match_expr
 from ..dpl.pattern import CallPattern, DFPattern, TupleGetItemPattern
-from ..expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Function, SeqExpr, Var, VarBinding
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    Expr,
+    Function,
+    SeqExpr,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from ..expr_functor import PyExprMutator
 from .binding_groups import BindingGroup, GroupFuser
 
@@ -119,19 +130,33 @@ class _PatternFuser(GroupFuser):
     def __init__(self, mod: IRModule, rule: FusionPattern, lift_constants: bool, entries: set[GlobalVar]):
         super().__init__(mod, lift_constants)
         self.rule = rule
-        self.entries = {id(mod.functions[var]) for var in entries}
+        self.entries = {id(mod.functions[var]): var.name_hint for var in entries}
         self.depth = 0
+        self.homes: dict[Var, str] = {}
+        """The function that binds each variable."""
+        roots = (Call, TupleGetItem) if isinstance(rule.pattern, TupleGetItemPattern) else (Call,)
+        self.roots: tuple[type[Expr], ...] = roots
 
     def visit_function_(self, op: Function) -> Expr:
         if not self.depth and id(op) not in self.entries:
             return op
         if not self.depth:
             self.values = get_var2val(op)
+            self._note_home(self.entries[id(op)])
             self.variables = {value: var for var, value in self.values.items()}
         self.depth += 1
         new = super().visit_function_(op)
         self.depth -= 1
         return new
+
+    def _note_home(self, name: str) -> None:
+        for var in self.values:
+            if var in self.homes:
+                raise InvalidValue(
+                    f"the variable `{var.name}` is bound in the functions `{self.homes[var]}` and `{name}`; copies of "
+                    "functions need variables of their own: copy_with_new_vars makes them"
+                )
+            self.homes[var] = name
 
     def groups_of(self, bindings: Sequence[Binding]) -> dict[Var, BindingGroup]:
         uses = udchain(DataflowBlock(bindings))
@@ -139,7 +164,7 @@ class _PatternFuser(GroupFuser):
         groups: dict[Var, BindingGroup] = {}
         self.members: dict[BindingGroup, set[Var]] = {}
         for binding in bindings:
-            if isinstance(binding, VarBinding) and isinstance(binding.value, Call):
+            if isinstance(binding, VarBinding) and isinstance(binding.value, self.roots):
                 found = match_expr(self.rule.pattern, binding.value, self.values)
                 if found is not None:
                     self._take(binding, found, groups, block, uses)
