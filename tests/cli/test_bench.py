@@ -11,9 +11,7 @@ import pytest
 import torch
 
 from oneir import ir
-from oneir.bench.compare import Measured
 from oneir.bench.contestant import PEERS
-from oneir.bench.table import comparison
 from oneir.cli.main import main
 from oneir.script import from_source
 
@@ -109,16 +107,6 @@ def test_a_module_without_pytorch_is_profiled_as_text(models, capsys) -> None:
         "Shapes",
     ]
     assert "5x3 5x3" in kernel and "| all " in whole
-
-
-def test_a_peer_that_fails_is_a_row_with_the_reason() -> None:
-    results = [
-        Measured("net", 1, "oneir", seconds=2e-3, shortest=1e-3),
-        Measured("net", 1, "openvino", failure="no | op"),
-    ]
-    ours, failed = comparison(results).splitlines()[2:]
-    assert [cell.strip() for cell in ours.split("|")][1:8] == ["net", "1", "OneIR", "2.00", "1.00", "", ""]
-    assert [cell.strip() for cell in failed.split("|")][3:6] == ["OpenVINO", "failed", "no / op"]
 
 
 @pytest.mark.parametrize(

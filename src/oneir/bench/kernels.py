@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -62,7 +61,7 @@ def profile(case: Case, rounds: int) -> dict[str, Any]:
 
 
 def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) -> list[Kernel]:
-    """The kernels that several profiles of one call measured, each with its median time; slowest first.
+    """The kernels that several profiles of one run measured, slowest first; each call counts with its shortest time.
 
     `loops` has those whose costs are not known. What the virtual machine does by itself, and native programs do not, is
     left out.
@@ -71,10 +70,7 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
     for i, call in enumerate(reports[0].calls):
         if not call.name.startswith("vm.builtin.") and call.cost != Cost():
             groups.setdefault((call.name, call.shapes), []).append(i)
-    times = [
-        statistics.median(sum(report.calls[i].duration for i in calls) for report in reports)
-        for calls in groups.values()
-    ]
+    times = [sum(min(report.calls[i].duration for report in reports) for i in calls) for calls in groups.values()]
     found = []
     for ((name, shapes), calls), seconds in zip(groups.items(), times, strict=True):
         share, cost = seconds / sum(times), _cost(reports[0].calls[calls[0]], loops)
