@@ -19,6 +19,7 @@ from ..runtime.signature import Signature
 from ..runtime.tensor import Tensor
 from ..version import __version__
 from .console import progress
+from .exported import load_exported
 from .inputs import Inputs
 from .model import add_model_argument, load_model
 
@@ -179,10 +180,9 @@ def _examples(path: Path) -> list[tuple[int, ...]]:
     """The shapes of the inputs that a .pt2 file was exported with."""
     if path.suffix != ".pt2":
         return []
-    import torch
     from torch.utils import _pytree as pytree
 
-    return [tuple(getattr(leaf, "shape", ())) for leaf in pytree.tree_leaves(torch.export.load(path).example_inputs)]
+    return [tuple(getattr(leaf, "shape", ())) for leaf in pytree.tree_leaves(load_exported(path).example_inputs)]
 
 
 def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Namespace) -> list[np.ndarray]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import re
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from ..ir.module import BaseFunc, IRModule
 from ..runtime.error import InvalidValue, LibraryError, OneIRError, ParseError, UnsupportedError
 from ..runtime.module import Module, load_module
 from ..runtime.vm import Executable
+from .exported import load_exported
 
 KINDS = {
     ".pt2": "torch.export.save",
@@ -138,8 +137,9 @@ def _onnx(path: Path, shapes: Sequence[str]) -> IRModule:
     try:
         return from_onnx(path, told)
     except OneIRError as error:
-        hint = "\nOn the command line, shape_dict is --shape NAME=1,3,n" if "shape_dict" in str(error) else ""
-        raise type(error)(f"{path}: {error}{hint}") from error
+        message = str(error) if str(path) in str(error) else f"{path}: {error}"
+        hint = "\nOn the command line, shape_dict is --shape NAME=1,3,n" if "shape_dict" in message else ""
+        raise type(error)(message + hint) from error
 
 
 def _shapes(items: Sequence[str]) -> dict[str, list[int | str]]:
@@ -155,24 +155,7 @@ def _shapes(items: Sequence[str]) -> dict[str, list[int | str]]:
 
 
 def _exported_program(path: Path) -> IRModule:
-    try:
-        import torch
-    except ImportError:
-        raise UnsupportedError("reading a .pt2 file needs PyTorch: pip install 'oneir[torch]'") from None
+    program = load_exported(path)
     from ..relax.frontend.torch import from_exported_program
 
-    if not zipfile.is_zipfile(path):
-        raise InvalidValue(f"{path} is no program of torch.export.save, which is a zip archive; it may be cut short")
-    # torch logs with a traceback what it then raises as well.
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        program = torch.export.load(path)
-    except Exception as error:  # torch raises errors of many kinds for files that it cannot read
-        raise InvalidValue(
-            f"{path} is no program that torch.export.load of PyTorch {torch.__version__} reads; export it again"
-        ) from error
-    finally:
-        logger.setLevel(level)
     return from_exported_program(program)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..bench.contestant import load_arrays
 from ..ir.module import IRModule
+from .exported import load_exported
 from .model import load_model
 
 
@@ -37,7 +38,7 @@ class ModelFile:
         import torch
         from torch.utils import _pytree as pytree
 
-        program = torch.export.load(self.path)
+        program = load_exported(self.path)
         tensors = [torch.from_numpy(x) for x in self.inputs()]
         structure = program.call_spec.in_spec
         assert structure is not None
@@ -80,7 +81,7 @@ class ModelFile:
         """Writes the model in ONNX."""
         if self.path.suffix != ".onnx":
             torch = importlib.import_module("torch")
-            torch.onnx.export(torch.export.load(self.path), (), str(path), dynamo=True, verbose=False)
+            torch.onnx.export(load_exported(self.path), (), str(path), dynamo=True, verbose=False)
             return
         onnx = importlib.import_module("onnx")
         # Weights in files of their own come along.
