@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,24 @@ from hypothesis.extra import numpy as hnp
 
 import oneir.nd
 from oneir.runtime import NDArray, Tensor, cpu, cuda, empty, from_dlpack, tensor
+from oneir.runtime.entry import make_entry
 from oneir.runtime.error import DeviceError, InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
+from oneir.runtime.signature import Signature
+from oneir.runtime.tensor import copy_arrays_with
+
+tensor_module = sys.modules[Tensor.__module__]
+
+
+@pytest.fixture(scope="module", autouse=True, params=["Python", "machine code"])
+def copies(request):
+    """Arrays are made in Python until there is machine code; all must hold in both ways."""
+    make_entry(0, Signature("f", ()), None)
+    native = tensor_module._copy
+    assert native is not None
+    copy_arrays_with(native if request.param == "machine code" else None)
+    yield
+    copy_arrays_with(native)
+
 
 NUMPY_DTYPES = ["bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)), "float16", "float32", "float64"]
 ML_DTYPES = [
@@ -44,6 +62,17 @@ def test_values_and_dtype_survive_a_round_trip(dtype):
     back = t.numpy()
     assert back.dtype == source.dtype
     assert back.tobytes() == source.tobytes()
+
+
+@pytest.mark.parametrize("count", [3, (1 << 18) + 1])
+def test_arrays_are_copies(count):
+    t = tensor(np.arange(count, dtype="float32"))
+    part = t[1:]
+    array = t.numpy()
+    array[0] = 7
+    assert array.flags.owndata and array.flags.writeable and array.flags.c_contiguous
+    assert t.numpy()[0] == 0 and part.numpy()[0] == 1 and t._create_view((2,), "int16", 4).numpy()[1] == 16256
+    np.testing.assert_array_equal(t[::2].numpy(), np.arange(0, count, 2, dtype="float32"))
 
 
 @given(hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)), st.data())

@@ -1,6 +1,6 @@
 ; The way from Python into compiled code: a METH_FASTCALL function that turns Python arguments into packed values, calls
 ; native code without the GIL, and turns its answer back. Compiled once per process; every compiled function shares it
-; and differs only in `self`. Below it stand the functions that exported tensors need when they die.
+; and differs only in `self`. Below it stand what copies tensors to arrays, and what exported tensors need when they die.
 ;
 ; This is LLVM IR with three abbreviations, which entry_code.py expands:
 ;
@@ -447,6 +447,80 @@ unfit:
 
 unknown:
   ret i32 -1
+}
+
+; copy(self, args, count): a NumPy array of the values of args[0], one of our tensors, of the dtype args[1]; None where the
+; tensor has no memory here, or gaps, or is large.
+define ptr @copy(ptr %self, ptr %args, i64 %count) {
+start:
+  %tensor = load ptr, %args + 0
+  %dtype = load ptr, %args + 8
+  %structure = load ptr, %tensor + $tensor_slot
+  %record = load ptr, %structure + $data_offset
+  %data = load ptr, %record + $tensor_data
+  %device = load i32, %record + $tensor_device_type
+  %absent = icmp eq ptr %data, null
+  %elsewhere = icmp ne i32 %device, $device_cpu
+  %unfit = or i1 %absent, %elsewhere
+  br i1 %unfit, label %decline, label %look
+
+look:
+  %ndim = load i32, %record + $tensor_ndim
+  %shape = load ptr, %record + $tensor_shape
+  %strides = load ptr, %record + $tensor_strides
+  %code = load i32, %record + $tensor_dtype
+  %bits = lshr i32 %code, 8
+  %bits.low = and i32 %bits, 255
+  %rounded = add i32 %bits.low, 7
+  %item = lshr i32 %rounded, 3
+  %item.wide = zext i32 %item to i64
+  %last = sub i32 %ndim, 1
+  br label %dimensions
+
+dimensions:                                                  ; from the last one on
+  %i = phi i32 [ %last, %look ], [ %i.next, %dimension ]
+  %size = phi i64 [ 1, %look ], [ %size.next, %dimension ]
+  %done = icmp slt i32 %i, 0
+  br i1 %done, label %measure, label %dimension
+
+dimension:
+  %extent.at = getelementptr i64, ptr %shape, i32 %i
+  %stride.at = getelementptr i64, ptr %strides, i32 %i
+  %extent = load i64, ptr %extent.at
+  %stride = load i64, ptr %stride.at
+  %dense = icmp eq i64 %stride, %size
+  %single = icmp eq i64 %extent, 1
+  %fine = or i1 %dense, %single
+  %size.next = mul i64 %size, %extent
+  %i.next = sub i32 %i, 1
+  br i1 %fine, label %dimensions, label %decline
+
+measure:                                                     ; NumPy copies large ones without the GIL
+  %bytes = mul i64 %size, %item.wide
+  %large = icmp ugt i64 %bytes, $large_bytes
+  br i1 %large, label %decline, label %make
+
+make:
+  %api = table new_array
+  %ndarray = table ndarray
+  call void @Py_IncRef(ptr %dtype)                           ; which the next call takes
+  %array = call ptr %api(ptr %ndarray, ptr %dtype, i32 %ndim, ptr %shape, ptr null, ptr null, i32 0, ptr null)
+  %failed = icmp eq ptr %array, null
+  br i1 %failed, label %leave, label %fill
+
+fill:
+  %to = load ptr, %array + $array_data
+  %offset = load i64, %record + $tensor_byte_offset
+  %from = getelementptr i8, ptr %data, i64 %offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  br label %leave
+
+leave:
+  ret ptr %array
+
+decline:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 }
 
 ; The deleters of exported tensors. Consumers call them from any thread, with or without the GIL, and even with a Python

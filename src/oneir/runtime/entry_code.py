@@ -103,6 +103,7 @@ class _Table(ctypes.Structure):
         ("Record", ctypes.py_object),
         ("ndarray", ctypes.py_object),
         ("c_void_p", ctypes.py_object),
+        ("new_array", ctypes.c_void_p),
         ("slow", ctypes.py_object),
         ("fail", ctypes.py_object),
         ("numpy_dtypes", ctypes.c_uint32 * _DTYPE_COUNT),  # DLDataType by NumPy's type number; 0: none
@@ -113,6 +114,9 @@ class _Table(ctypes.Structure):
 table = _Table()
 
 _retain = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 _lock = threading.RLock()
 
 
@@ -148,10 +152,20 @@ def _fill_table() -> None:
     table.c_void_p = ctypes.c_void_p
     if _array_layout_is_known():
         table.ndarray = np.ndarray
+        table.new_array = _array_maker()
     for character in "?bBhHiIlLqQefd":
         dtype = np.dtype(character)
         code, bits, lanes = dlpack_dtype(dtype.name)
         table.numpy_dtypes[dtype.num] = code | bits << 8 | lanes << 16
+
+
+def _array_maker() -> int | None:
+    """The address of PyArray_NewFromDescr in the table that NumPy has for extensions, or None."""
+    api = getattr(sys.modules.get("numpy._core._multiarray_umath"), "_ARRAY_API", None)
+    if api is None:
+        return None
+    functions = (ctypes.c_void_p * 95).from_address(_capsule_pointer(api, None))
+    return functions[94] if functions[2] == id(np.ndarray) else None
 
 
 def _text(template: str, numbers: dict[str, int]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -25,6 +25,11 @@ from .object import Object
 ALIGNMENT = 128
 """Bytes to which the memory of every tensor made here is aligned."""
 
+Copy = Callable[["Tensor", np.dtype], "np.ndarray | None"]
+"""Makes an array of a tensor; None of one that is not simple."""
+
+_copy: Copy | None = None
+
 _CPU = Device("cpu", 0)
 # Memory of these devices can be read by the processor: CPU, pinned CUDA and ROCm memory, managed CUDA memory.
 _HOST_TYPES = frozenset([1, 3, 11, 13])
@@ -34,6 +39,12 @@ class Record(DLTensor):
     """The DLTensor of a `Tensor`, and flags that the entry of compiled functions passes on."""
 
     _fields_ = (("flags", ctypes.c_int32),)
+
+
+def copy_arrays_with(copy: Copy | None) -> None:
+    """Let machine code copy what simple tensors hold, once there is any."""
+    global _copy
+    _copy = copy
 
 
 class _Memory:
@@ -52,36 +63,17 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-@functools.lru_cache(maxsize=1024)
-def _bytes(count: int) -> type[ctypes.Array[ctypes.c_uint8]]:
-    """The type of so many bytes."""
-    return ctypes.c_uint8 * count
-
-
 class _Layout:
     """A shape and strides as tuples, and as the arrays that a DLTensor points to; shared, and so never written."""
 
-    __slots__ = ("extents", "is_compact", "shape", "shape_address", "strides", "strides_address")
+    __slots__ = ("extents", "shape", "shape_address", "strides", "strides_address")
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self.shape = shape
         self.strides = strides
-        self.is_compact = _is_compact(shape, strides)
         self.extents = (ctypes.c_int64 * (2 * len(shape)))(*shape, *strides)
         self.shape_address = ctypes.addressof(self.extents)
         self.strides_address = self.shape_address + 8 * len(shape)
-
-
-def _is_compact(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether the items lie in row-major order without gaps."""
-    if 0 in shape:
-        return True
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
 
 
 @functools.lru_cache(maxsize=1024)
@@ -172,7 +164,14 @@ class Tensor(Object):
 
     def is_contiguous(self) -> bool:
         """Whether the items lie in row-major order without gaps."""
-        return self._layout.is_compact
+        if 0 in self._layout.shape:
+            return True
+        expected = 1
+        for extent, stride in zip(reversed(self._layout.shape), reversed(self._layout.strides), strict=True):
+            if extent != 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
 
     def same_as(self, other: object) -> bool:
         """Whether `other` is this very tensor."""
@@ -180,12 +179,8 @@ class Tensor(Object):
 
     def numpy(self) -> np.ndarray:
         """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
-        record, layout = self._record, self._layout
-        if not record.data or not layout.is_compact or record.device_type not in _HOST_TYPES:
-            return np.array(self._view())
-        dtype = numpy_dtype(self._dtype)
-        memory: Any = _bytes(math.prod(layout.shape) * dtype.itemsize).from_address(record.data + record.byte_offset)
-        return np.ndarray(layout.shape, dtype, memory).copy()
+        array = None if _copy is None else _copy(self, numpy_dtype(self._dtype))
+        return np.array(self._view()) if array is None else array
 
     asnumpy = numpy
 
