@@ -73,6 +73,11 @@ class _Search:
         self.ranges = live_ranges(block)
         self.aliases = Aliases(block, inputs)
         self.analyzer = analyzer
+        self.holders: dict[int, list[Var]] = {}
+        """The variables that may hold each memory."""
+        for var, numbers in self.aliases.sets.items():
+            for number in numbers:
+                self.holders.setdefault(number, []).append(var)
 
     def fits(self, binding: Binding, position: int, index: int) -> bool | None:
         """Whether an argument, if the result may be written into it, has its shape; None if it may not."""
@@ -116,9 +121,9 @@ class _Search:
         memories = self._memories(target)
         if memories is None or self.ranges.get(target, (0, 0))[1] > position:
             return False
-        for other, (start, end) in self.ranges.items():
-            alive = start <= position < end and other is not target
-            if alive and not memories.isdisjoint(self.aliases.sets.get(other, ())):
+        for other in (var for number in memories for var in self.holders.get(number, ()) if var is not target):
+            start, end = self.ranges.get(other, (position, position))
+            if start <= position < end:
                 return False
         return True
 
