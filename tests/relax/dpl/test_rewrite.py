@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from oneir import IRModule, relax
 from oneir.ir.structural import assert_structural_equal
 from oneir.relax import dpl
+from oneir.relax.analysis import verify_well_formed
 from oneir.relax.dpl import (
     PatternContext,
     PatternMatchingRewriter,
@@ -20,10 +22,12 @@ from oneir.relax.dpl import (
     rewrite_call,
     wildcard,
 )
+from oneir.relax.struct_info import TensorStructInfo
 from oneir.runtime.error import InvalidValue, TypeMismatch
 from oneir.script import relax as R
 from oneir.script import tir as T
 from oneir.testing.check_pass import check_pass
+from oneir.testing.numerics import assert_same_numbers
 
 
 def check(rewriter: PatternMatchingRewriter, before: relax.Function, expected: relax.Function) -> None:
@@ -386,3 +390,54 @@ def test_loops_are_left_alone() -> None:
 
     mod = IRModule({"loops": loops})
     assert TWICE(mod) is mod
+
+
+def random_function(rng: random.Random, size: int) -> IRModule:
+    """A function with branches, dataflow blocks and other ones."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(name, TensorStructInfo((2, 2), "int32")) for name in "xy"]
+
+    def steps(values: list[Any], count: int) -> None:
+        for _ in range(count):
+            op = rng.choice(["negative", "negative", "add", "add", "multiply", "abs"])
+            args = [rng.choice(values[-4:]) for _ in range(2 if op in ("add", "multiply") else 1)]
+            values.append(builder.emit(getattr(relax.op, op)(*args)))
+
+    with builder.function("main", list(params)):
+        values: list[Any] = list(params)
+        for _ in range(3):
+            if rng.random() < 0.6:
+                with builder.dataflow():
+                    inside = list(values)
+                    steps(inside, size)
+                    values.append(builder.emit_output(inside[-1]))
+            else:
+                steps(values, size)
+        builder.emit_func_output(relax.Tuple([values[-1], values[-2]]) if rng.random() < 0.5 else values[-1])
+    return builder.get()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_replaced_the_program_computes_the_same(seed: int) -> None:
+    a, b, c = wildcard(), wildcard(), wildcard()
+    negative, add, multiply = (is_op(f"relax.{name}") for name in ("negative", "add", "multiply"))
+    both = is_tuple([add(a, b), multiply(a, b)])
+
+    def product(x: Any, y: Any) -> Any:
+        return R.einsum((x, y), "ij,ij->ij")
+
+    rules = [
+        rule(negative(negative(a)), lambda e, f: f[a]),
+        rule(add(a, a), lambda e, f: R.multiply(f[a], R.const(2, "int32"))),
+        rule(add(a, negative(b)), lambda e, f: R.subtract(f[a], f[b])),
+        rule(add(multiply(a, b), multiply(a, c)), lambda e, f: R.multiply(f[a], R.subtract(f[b], R.negative(f[c])))),
+        rule(both, lambda e, f: R.split(R.concat([R.subtract(f[a], R.negative(f[b])), product(f[a], f[b])]), 2)),
+    ]
+    rng = random.Random(seed)
+    mod = random_function(rng, 6)
+    chosen = rng.sample(rules, 2)
+    for rewriter in (*chosen, chosen[0] | chosen[1]):
+        after = rewriter(mod)
+        verify_well_formed(after)
+        assert_same_numbers(mod, after, entry="main")
+        assert rewriter(after) is after
