@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -27,6 +28,11 @@ def size_text(size: float) -> str:
     return f"{size:.3g} GB"
 
 
+def time_text(milliseconds: float) -> str:
+    """A time, as people read it: `0.0123 ms`, `1.5 s`."""
+    return f"{milliseconds:.3g} ms" if milliseconds < 999.5 else f"{milliseconds / 1e3:.3g} s"
+
+
 def counted(count: int, noun: str, plural: str = "") -> str:
     """A number and its noun: `1 function`, `2 functions`."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
@@ -45,8 +51,11 @@ def print_code(text: str, language: str) -> None:
 
 
 @contextmanager
-def progress(what: str, steps: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, if that is a terminal; calling what it gives begins the next step."""
+def progress(what: str, steps: int, *, between: bool = False) -> Iterator[Callable[[str], None]]:
+    """A progress bar on stderr, if that is a terminal; calling what it gives begins the next step.
+
+    With `between`, nothing is drawn but between steps, so that it takes no time from what is measured in them.
+    """
     if not sys.stderr.isatty():
         yield lambda name: None
         return
@@ -54,13 +63,17 @@ def progress(what: str, steps: int) -> Iterator[Callable[[str], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, auto_refresh=not between) as bar:
         task = bar.add_task(what, total=steps, step="")
-        begun = False
+        begun, drawn = False, 0.0
 
         def step(name: str) -> None:
-            nonlocal begun
+            nonlocal begun, drawn
             bar.update(task, advance=1 if begun else 0, step=name)
             begun = True
+            if between and time.monotonic() - drawn > 0.1:
+                bar.refresh()
+                drawn = time.monotonic()
 
         yield step

@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(arguments)
     try:
-        code = options.run(options)
+        with warnings.catch_warnings():
+            # What libraries tell programmers is nothing that a user of this command can change.
+            warnings.simplefilter("ignore")
+            code = options.run(options)
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:  # who reads the output, `head` for instance, has seen enough

@@ -19,7 +19,7 @@ from ..runtime.signature import Param, Signature
 from ..runtime.tensor import Tensor
 from ..runtime.vm import Executable, VirtualMachine
 from ..runtime.vm.program import VMFunction
-from .console import counted, progress, table
+from .console import counted, progress, table, time_text
 from .inputs import Inputs
 from .model import add_shape_option, is_model, load_compiled, load_model
 
@@ -81,8 +81,13 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError(f"`{function.signature.name}` is one kernel: there is nothing in it to profile")
     inputs = Inputs(function.signature, options.input, options.extent, options.seed)
     args = inputs.arguments()
-    first, outputs = _timed(function.run, args)
-    times = _repeated(function.run, args, options.repeat)
+    with progress(f"running {function.signature.name}", 1 + options.repeat, between=True) as step:
+        step("first call")
+        first, outputs = _timed(function.run, args)
+        times = []
+        for number in range(options.repeat):
+            step(f"{number + 1} of {options.repeat}")
+            times.append(_timed(function.run, args)[0])
     profiled = function.profile is not None and (options.profile or options.trace is not None)
     report = function.profile(*args) if profiled and function.profile is not None else None
     if options.output is not None:
@@ -169,20 +174,11 @@ def _timed(call: Callable[..., Any], args: list[Any]) -> tuple[float, Any]:
     return (time.perf_counter() - start) * 1e3, result
 
 
-def _repeated(call: Callable[..., Any], args: list[Any], count: int) -> list[float]:
-    with progress("running", max(count, 1)) as step:
-        times = []
-        for number in range(count):
-            step(f"{number + 1} of {count}")
-            times.append(_timed(call, args)[0])
-    return times
-
-
 def _time_text(first: float, times: list[float]) -> str:
     if not times:
-        return f"{first:.4g} ms for the first call; --repeat N tells how long later ones take"
-    median, least, most = np.median(times), min(times), max(times)
-    return f"{counted(len(times), 'run')}: median {median:.4g} ms, least {least:.4g} ms, most {most:.4g} ms"
+        return f"{time_text(first)} for the first call; --repeat N tells how long later ones take"
+    median, least, most = (time_text(time) for time in (float(np.median(times)), min(times), max(times)))
+    return f"{counted(len(times), 'run')}: median {median}, least {least}, most {most}"
 
 
 # -- values --
