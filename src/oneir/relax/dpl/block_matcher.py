@@ -19,19 +19,6 @@ from .matcher import ExprMatcher
 from .pattern import DFConstraint, DFPattern, SameShapeConstraint
 
 
-def match_bindings(
-    context: PatternContext, bindings: Sequence[Binding], hint: Var | None = None, only_hint: bool = False
-) -> dict[DFPattern, Var] | None:
-    """The variable of each pattern of a context; None if there is none for all of them."""
-    search = _Search(context, bindings)
-    if hint is not None:
-        for pattern in search.order:
-            found = search.run({pattern: hint})
-            if found is not None:
-                return found
-    return None if only_hint else search.run({})
-
-
 class _Uses:
     """Which variables of a block are used by the values of which others."""
 
@@ -51,6 +38,12 @@ class _Uses:
         for binding in bindings:
             self.users.setdefault(binding.var, [])
         self.position = {var: i for i, var in enumerate(self.users)}
+
+    def forget(self, var: Var) -> None:
+        """Takes away the value of a variable."""
+        for used in dict.fromkeys(self.used.pop(var)):
+            self.users[used].remove(var)
+        del self.values[var]
 
     def allows(self, producer: Var, consumer: Var, use: Use) -> bool:
         """Whether one variable is used by another in the way that is asked for."""
@@ -76,7 +69,9 @@ def _variables(value: Expr) -> list[Var]:
     return found
 
 
-class _Search:
+class BlockMatcher:
+    """Matches the patterns of a context to the variables of some bindings."""
+
     def __init__(self, context: PatternContext, bindings: Sequence[Binding]):
         self.uses = _Uses(bindings)
         self.edges = context.edges
@@ -101,7 +96,25 @@ class _Search:
                     to_visit += reversed(self.edges.get(pattern, {}))
         return list(order)
 
-    def run(self, fixed: Mapping[DFPattern, Var]) -> dict[DFPattern, Var] | None:
+    def match(self, hint: Var | None = None, only_hint: bool = False) -> dict[DFPattern, Var] | None:
+        """The variable of each pattern; None if there is none for all of them.
+
+        A match in which `hint` takes part is preferred; with `only_hint` there is no other.
+        """
+        if hint is not None:
+            for pattern in self.order:
+                found = self._run({pattern: hint})
+                if found is not None:
+                    return found
+        return None if only_hint else self._run({})
+
+    def forget(self, variables: Iterable[Var]) -> None:
+        """Takes away the bindings of some variables: they have no value any more and use nothing."""
+        for var in variables:
+            self.uses.forget(var)
+        self.fits.clear()
+
+    def _run(self, fixed: Mapping[DFPattern, Var]) -> dict[DFPattern, Var] | None:
         """A variable for each pattern, those in `fixed` given."""
         if len(self.order) < len(self.producers) or not self.order:
             return None  # Uses in a circle match nothing.
@@ -128,6 +141,7 @@ class _Search:
     ) -> Iterator[Var]:
         """The variables that a pattern may have besides those that the others have."""
         taken = set(found.values())
+        consumers = len(self.edges.get(pattern, ()))
         before = [p for p in self.producers[pattern] if p in found]
         after = {p: uses for p, uses in self.edges.get(pattern, {}).items() if p in found}
         near: Iterable[Var] = self.uses.users
@@ -139,7 +153,8 @@ class _Search:
             used = set(self.uses.used.get(found[next(iter(after))], ()))
             near = sorted(used, key=self.uses.position.__getitem__)
         for var in near:
-            if var in taken or not self._matches(pattern, var):
+            # Each consumer is another variable.
+            if len(self.uses.users[var]) < consumers or var in taken or not self._matches(pattern, var):
                 continue
             uses = [(found[p], var, use) for p in before for use in self.edges[p][pattern]]
             uses += [(var, found[p], use) for p, wanted in after.items() for use in wanted]

@@ -76,8 +76,8 @@ class PatternContext(Object):
 
         A match in which `start_hint` takes part is preferred; with `must_include_hint` there is no other.
         """
-        from .block_matcher import match_bindings
+        from .block_matcher import BlockMatcher
 
         if must_include_hint and start_hint is None:
             raise InvalidValue("must_include_hint needs a start_hint")
-        return match_bindings(self, dfb.bindings, start_hint, must_include_hint)
+        return BlockMatcher(self, dfb.bindings).match(start_hint, must_include_hint)

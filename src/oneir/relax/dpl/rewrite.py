@@ -22,7 +22,7 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ..analysis.variables import free_vars
 from ..block_builder import BlockBuilder
 from ..expr import Binding, Expr, Function, Tuple, TupleGetItem, Var, as_seq_expr
-from .block_matcher import match_bindings
+from .block_matcher import BlockMatcher
 from .context import PatternContext
 from .matcher import ExprMatcher, match_expr
 from .pattern import DFPattern, OrPattern, TuplePattern
@@ -252,15 +252,17 @@ class _ContextRewriter(PatternMatchingRewriter):
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced: dict[Var, Expr] = {}
-        rest = list(bindings)
+        matcher = BlockMatcher(self.context, bindings)
+        values = {b.var: b.value for b in bindings}
         while True:
-            found = match_bindings(self.context, rest)
-            new = self.func(found, {b.var: b.value for b in rest}) if found is not None else {}
-            left = [b for b in rest if b.var not in new]
-            replaced.update({b.var: new[b.var] for b in rest if b.var in new})
-            if len(left) == len(rest):
+            found = matcher.match()
+            new = self.func(found, values) if found is not None else {}
+            new = {var: value for var, value in new.items() if var in values}
+            if not new:
                 return replaced
-            rest = left
+            replaced.update(new)
+            matcher.forget(new)
+            values = {var: value for var, value in values.items() if var not in new}
 
 
 def rewrite_call(pattern: DFPattern, rewriter: Rewrite, func: Function) -> Function:
