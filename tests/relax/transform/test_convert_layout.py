@@ -193,6 +193,7 @@ FOLLOWERS = {
     "adaptive": lambda b, y: op.nn.adaptive_avg_pool2d(y, (2, 4)),
     "clip": lambda b, y: op.clip(y, 0, 1),
     "astype": lambda b, y: op.astype(y, "float16"),
+    "transposed": lambda b, y: op.nn.conv2d_transpose(y, vector(4, 2, 2, 2), strides=(2, 2)),
     "flip": lambda b, y: op.flip(y, 1),
     "reshape": lambda b, y: op.reshape(y, (4, 64)),
     "matmul": lambda b, y: op.matmul(y, vector(8, 3)),

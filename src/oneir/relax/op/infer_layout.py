@@ -212,15 +212,16 @@ def move_axes(*names: str, outputs: Callable[[str, Call], NestedLayout] | None =
     return rule
 
 
-def convolve(data: str, weight: str, output: str) -> LayoutRule:
+def convolve(data: str, weight: str, output: str, follows: bool = True) -> LayoutRule:
     """Convolutions: the desired layouts [data, weight] or [data, weight, output], or else those of the arguments.
 
-    `data`, `weight` and `output` are the attributes that hold them.
+    `data`, `weight` and `output` are the attributes that hold them. One that does not follow its arguments takes them
+    as they were made, unless layouts are desired of it.
     """
 
     def rule(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
         attrs = {name: call.attrs[name] for name in (data, weight, output)}
-        current = [layouts.of(a) for a in call.args[:2]]
+        current = [layouts.of(a) if follows else initial(_tensor(call).ndim) for a in call.args[:2]]
         wanted = desired.get(call.op.name)
         if wanted:
             names = [*wanted, wanted[0]] if len(wanted) == 2 else list(wanted)

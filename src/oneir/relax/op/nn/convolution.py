@@ -317,7 +317,8 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(with_out_dtype)
-    made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout"))
+    # Loops are made in the layouts of the making only.
+    made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout", follows=False))
     made.struct_info(_transpose_struct_info(spatial))
     made.reference(_transpose_reference)
     made.legalize_as(_transpose_legalization(name, te_function, (f"NC{spatial}", f"IO{spatial}")))
