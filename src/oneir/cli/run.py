@@ -77,18 +77,12 @@ def run(options: argparse.Namespace) -> None:
     if options.output is not None and options.output.suffix != ".npz":
         raise InvalidValue(f"--output is an archive of arrays, FILE.npz, found {options.output}")
     function = _function(_loaded(options.program, options.shape), options.function)
-    if function.profile is None and (options.profile or options.trace is not None):
+    profiled = options.profile or options.trace is not None
+    if function.profile is None and profiled:
         raise UnsupportedError(f"`{function.signature.name}` is one kernel: there is nothing in it to profile")
     inputs = Inputs(function.signature, options.input, options.extent, options.seed)
     args = inputs.arguments()
-    with progress(f"running {function.signature.name}", 1 + options.repeat, between=True) as step:
-        step("first call")
-        first, outputs = _timed(function.run, args)
-        times = []
-        for number in range(options.repeat):
-            step(f"{number + 1} of {options.repeat}")
-            times.append(_timed(function.run, args)[0])
-    profiled = function.profile is not None and (options.profile or options.trace is not None)
+    outputs, first, times = _times(function, args, options.repeat)
     report = function.profile(*args) if profiled and function.profile is not None else None
     if options.output is not None:
         arrays: dict[str, Any] = {f"output_{i}": _array(o) for i, o in enumerate(outputs)}
@@ -99,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         found = {
             "function": function.signature.name,
-            "inputs": {p.name: _as_json(arg) for p, arg in zip(function.signature.params, args, strict=True)},
+            "inputs": {p.name: _as_json(arg) for p, arg in zip(inputs.params, args, strict=True)},
             "outputs": [_as_json(output) | {"values": _values(output)} for output in outputs],
             "first_ms": first,
             "times_ms": times,
@@ -113,6 +107,18 @@ def run(options: argparse.Namespace) -> None:
     print(_time_text(first, times))
     if report is not None:
         print(f"\n{report}")
+
+
+def _times(function: _Function, args: list[Any], count: int) -> tuple[Any, float, list[float]]:
+    """The results of a first call, its milliseconds, and those of `count` further ones."""
+    with progress(f"running {function.signature.name}", 1 + count, between=True) as step:
+        step("first call")
+        first, outputs = _timed(function.run, args)
+        times = []
+        for number in range(count):
+            step(f"{number + 1} of {count}")
+            times.append(_timed(function.run, args)[0])
+    return outputs, first, times
 
 
 # -- what is run --
