@@ -64,6 +64,9 @@ CONTRACTIONS = {
     "odd extents": (lambda a, b: op.matmul(a, b), (7, 11), (11, 13)),
     "a prime width": (lambda a, b: op.matmul(a, b), (3, 5), (5, 67)),
     "a width of quarters": (lambda a, b: op.matmul(a, b), (6, 9), (9, 100)),
+    "rows of no whole vectors": (lambda a, b: op.nn.relu(op.matmul(a, b)), (20, 30), (30, 45)),
+    "far fewer columns than a vector": (lambda a, b: op.matmul(a, b), (20, 30), (30, 3)),
+    "columns far apart": (lambda a, b: op.matmul(a, b), (64, 66), (66, 8208)),
     "one row": (lambda a, b: op.matmul(a, b), (1, 30), (30, 64)),
     "vector by matrix": (lambda a, b: op.matmul(a, b), (30,), (30, 32)),
     "one column": (lambda a, b: op.matmul(a, b), (8, 30), (30, 1)),
@@ -111,6 +114,31 @@ def test_contractions_of_other_dtypes(dtype):
     new, rule = scheduled(func)
     assert rule == "Contraction"
     np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
+@pytest.mark.parametrize("width", [9, 33, 64])
+def test_transposed_matrices_are_copied_into_panels(dtype, width):
+    a, b = te.placeholder((3, 12, 20), dtype, "a"), te.placeholder((3, width, 20), dtype, "b")
+    k = te.reduce_axis((0, 20), "k")
+    c = te.compute((3, 12, width), lambda n, i, j: te.sum(a[n, i, k] * b[n, j, k], axis=k), "c")
+    func = te.create_prim_func([a, b, c]).with_attr("global_symbol", "main")
+    inputs = arrays(func)
+    new, rule = scheduled(func)
+    assert rule == "Contraction" and "b_reindex" in new.script()
+    tolerance = {"float16": 2e-2, "float32": 1e-4}.get(dtype, 1e-9)
+    expected = (inputs[0].astype("float64") @ inputs[1].astype("float64").swapaxes(1, 2)).astype(dtype)
+    np.testing.assert_allclose(result(new, inputs), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("extent", [1, 5, 50])
+def test_a_symbolic_number_of_columns(extent):
+    n = tir.Var("n", "int64")
+    func = loops_of(lambda a, b, c: op.add(op.matmul(a, b), c), (16, 20), (20, n), (n,))
+    inputs = arrays(func, extent)
+    new, rule = scheduled(func)
+    assert rule == "Contraction" and "vectorized" in new.script()
+    np.testing.assert_allclose(result(new, inputs), inputs[0] @ inputs[1] + inputs[2], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("extent", [1, 5, 64])

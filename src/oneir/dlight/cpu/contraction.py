@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var
-from ...ir.structural import structural_equal
+from ...arith import Analyzer
+from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -51,6 +51,8 @@ class Contraction(CPUScheduleRule):
             return None
         info = cpu_info(target)
         inline_elementwise(sch)
+        for leaf in found:
+            copy_into_panels(sch, leaf.block.name_hint, info)
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
@@ -96,6 +98,56 @@ def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
     axes = contraction_axes(leaf) if is_contraction(leaf) else None
     tile = None if axes is None else register_tile(leaf, axes, info)
     return None if axes is None or tile is None else (axes, tile)
+
+
+def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
+    """Copies the operand of a contraction's vectors into panels, with zeros at their ends, where that pays.
+
+    It does for matrices whose rows are no multiple of vectors, or of unknown length, for those that lie transposed, and
+    for large ones, whose columns are far apart in memory. Enough rows of the result must share the copy.
+    """
+    leaf = next((leaf for leaf in leaves(sch) or () if leaf.block.name_hint == name), None)
+    store = None if leaf is None or not is_contraction(leaf) else leaf.block.body
+    if leaf is None or not isinstance(store, BufferStore) or not store.indices:
+        return
+    channel = store.indices[-1]
+    vectors = [op for op in operands(leaf.block) or () if channel in variables_of(op)]
+    extents = {iv.var: static(extent_of(iv)) for iv in leaf.block.iter_vars}
+    if len(vectors) != 1 or not isinstance(channel, Var) or channel not in extents:
+        return
+    (vector,) = vectors
+    used = variables_of(vector)
+    # Each element is copied once; a convolution's windows would be copied again and again.
+    if not all(isinstance(index, Var) for index in vector.indices) or len(used) != len(vector.indices):
+        return
+    spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
+    rows = math.prod(extents[v] or ROWS_IF_UNKNOWN for v in spatial if v not in used)
+    extent, itemsize = extents[channel], store.buffer.dtype.itemsize
+    lanes = max(1, info.vector_bytes // itemsize)
+    if vector.indices[-1] is channel and extent is not None and extent % lanes == 0:
+        size = math.prod(extents[v] or ROWS_IF_UNKNOWN for v in used) * itemsize
+        pays = size > 2 * info.l2_bytes and rows >= ROWS_OF_LARGE_PANELS
+    else:
+        pays = rows >= ROWS_OF_PANELS and (extent is None or 2 * extent >= lanes)
+    if not pays:
+        return
+    depth = math.prod(extents[v] or 1 for v in extents if v not in spatial)
+    panel = panel_of_rows(rows, extent or ROWS_IF_UNKNOWN, depth, info, itemsize)
+    index = next(i for i, region in enumerate(leaf.block.reads) if region.buffer is vector.buffer)
+    copy = sch.reindex(leaf.handle, ("read", index))
+    position = [v for v in extents if v in used].index(channel)
+
+    def panels(*axes: Var) -> list[PrimExpr]:
+        *outer, last = (axis for i, axis in enumerate(axes) if i != position)
+        return [*outer, axes[position] // panel, last, axes[position] % panel]
+
+    sch.transform_layout(copy, ("write", 0), panels, pad_value=const(0, vector.buffer.dtype))
+    if extent is not None and extent % panel == 0:
+        sch.transform_block_layout(copy, panels)
+
+
+ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 8, 64
+"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one."""
 
 
 def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
@@ -211,8 +263,9 @@ def follows(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
     reads = [load for load in loads(store.value) if load.buffer is result]
     if not reads or not all(_same(load.indices, store.indices) for load in reads):
         return False
-    # One that pads has elements more, which no tile of the contraction has.
-    if not structural_equal(store.buffer.shape, result.shape):
+    # One that pads has elements more, which no tile of the contraction has. Whole tiles have more than what follows.
+    analyzer = Analyzer()
+    if not all(analyzer.can_prove(x <= y) for x, y in zip(store.buffer.shape, result.shape, strict=True)):
         return False
     return len(sch.get_consumers(main.handle)) == 1
 
@@ -239,6 +292,8 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     itemsize = leaf.block.writes[0].buffer.dtype.itemsize
     lanes = max(1, info.vector_bytes // itemsize)
     extent = leaf.extents[axes.vector]
+    if axes.panel and extent is None:
+        extent = ROWS_IF_UNKNOWN
     if extent is None or extent < 2:
         return None
     widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
