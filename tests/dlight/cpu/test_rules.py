@@ -117,7 +117,7 @@ def test_contractions_of_other_dtypes(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8"])
-@pytest.mark.parametrize("width", [9, 33, 64])
+@pytest.mark.parametrize("width", [33, 64])
 def test_transposed_matrices_are_copied_into_panels(dtype, width):
     a, b = te.placeholder((3, 12, 20), dtype, "a"), te.placeholder((3, width, 20), dtype, "b")
     k = te.reduce_axis((0, 20), "k")
