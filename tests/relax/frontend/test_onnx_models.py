@@ -205,6 +205,49 @@ def test_loops_of_a_known_number_of_steps_are_unrolled():
     np.testing.assert_allclose(all_, np.square(states), rtol=1e-5)
 
 
+def test_loops_of_a_number_of_steps_that_is_an_input():
+    text = """f (float[n] x, int64 steps, bool go, float[n] d) => (float[n] last, float[k, n] all, int64[m] grown) {
+        start = Constant <value_ints = [7]> ()
+        last, grown, all = Loop (steps, go, x, start) <
+            body = b (int64 i, bool cond, float[n] state, int64[p] list)
+            => (bool keep, float[n] next, int64[q] longer, float[n] shown) {
+                keep = Identity(cond)
+                step = Cast <to = 1> (i)
+                add = Mul(d, step)
+                next = Add(state, add)
+                axis = Constant <value_ints = [0]> ()
+                number = Unsqueeze(i, axis)
+                longer = Concat <axis = 0> (list, number)
+                shown = Mul(next, next)
+            }
+        >
+    }"""
+    mod = from_onnx(model(text))
+    assert len(mod.functions) == 2  # main, and the loop, which calls itself
+    x, d = floats(3), np.full(3, 2, np.float32)
+    for steps in (4, 0):
+        last, all_, grown = run(mod, x, np.array(steps), np.array(True), d)
+        states = x + np.cumsum(np.arange(steps))[:, None] * d
+        np.testing.assert_allclose(all_, np.square(states), rtol=1e-5)
+        np.testing.assert_allclose(last, states[-1] if steps else x, rtol=1e-5)
+        np.testing.assert_array_equal(grown, [7, *range(steps)])
+    assert run(mod, x, np.array(4), np.array(False), d)[1].shape == (0, 3)
+
+
+def test_loops_that_go_on_as_long_as_data_says():
+    text = """f (float[2] x, bool go) => (float[2] y) {
+        y = Loop (, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) {
+            t = Add(s, s)
+            largest = ReduceMax <keepdims = 0> (t)
+            limit = Constant <value_float = 100.0> ()
+            d = Less(largest, limit)
+        }>
+    }"""
+    mod = from_onnx(model(text))
+    np.testing.assert_array_equal(run(mod, np.array([1, 2], np.float32), np.array(True)), [64, 128])
+    np.testing.assert_array_equal(run(mod, np.array([1, 2], np.float32), np.array(False)), [1, 2])
+
+
 def test_sequences_are_known_while_importing():
     text = """f (float[2, 3] x) => (float[4, 3] y) {
         s = SequenceConstruct(x, x)

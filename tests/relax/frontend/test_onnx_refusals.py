@@ -166,11 +166,11 @@ def test_tensors_in_files_need_the_path_of_the_model():
         from_onnx(_external("w.bin"))
 
 
-def test_loops_that_go_on_as_long_as_data_says():
-    text = """f (float[2] x, bool go) => (float[2] y) {
-        y = Loop (, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c) t = Exp(s) }>
+def test_loops_whose_state_changes_its_kind():
+    text = """f (float[2] x, bool go) => (float[p] y) {
+        y = Loop (, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, int64[2] t) { d = Identity(c) t = Cast <to = 7> (s) }>
     }"""
-    with pytest.raises(UnsupportedError, match=r"whether a Loop goes on must be known while compiling"):
+    with pytest.raises(UnsupportedError, match=r"a Loop carries .*float32.* into a step, and .*int64.* out of it"):
         from_onnx(model(text))
 
 

@@ -16,7 +16,7 @@ from ....runtime.error import InternalError, InvalidValue, OneIRError, TypeMisma
 from ....runtime.tensor import wrap_array
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
-from ...transform import ConvertToDataflow
+from ...transform import ConvertToDataflow, DeadCodeElimination
 from ..common import PARAMS
 from . import shape_values
 from .context import Context
@@ -191,7 +191,7 @@ class Importer(Context):
         if kept:
             func = func.with_attr(PARAMS, [wrap_array(self.parameters[v]) for v in kept])
         mod = mod.replace(functions={**mod.functions, gvar: func})
-        return mod if dataflow else ConvertToDataflow()(mod)
+        return mod if dataflow else ConvertToDataflow()(DeadCodeElimination(["main"])(mod))
 
     # -- inputs and weights --
 

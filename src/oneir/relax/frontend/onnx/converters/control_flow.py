@@ -10,7 +10,8 @@ import numpy as np
 from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ..dtypes import dtype_name, extents_of
-from ..registry import MISSING, Branches, NotConstant, Refused, converter
+from ..registry import MISSING, Branches, Refused, converter
+from .repetition import repeated
 
 if TYPE_CHECKING:
     from ..importer import Importer
@@ -61,28 +62,35 @@ def _is_true(g: Importer, value: Any) -> bool | None:
 
 @converter("Loop")
 def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: Any) -> Any:
-    """A graph repeated, up to `count` times and as long as a condition holds; unrolled."""
-    limit = MOST_STEPS + 1
-    if count is not None:
-        limit = g.static(g.extents(count, "a trip count")[0], "how often a Loop repeats its body")
+    """A graph repeated, up to `count` times and as long as a condition holds: unrolled where both are known."""
+    steps = None if count is None else g.elements(g.reshaped(count, []))
+    limit = MOST_STEPS + 1 if steps is None else steps[()]
+    bounded = (count is None or steps is not None) and isinstance(limit, int)
+    unrolled = _unrolled(g, limit, condition, states, body) if bounded else None
+    return tuple(repeated(g, count, condition, states, body) if unrolled is None else unrolled)
+
+
+def _unrolled(
+    g: Importer, limit: int, condition: Expr | None, states: Sequence[Any], body: Any
+) -> Sequence[Any] | None:
+    """What the loop gives; None where it is not known whether it goes on, or if it goes on for long."""
     carried: list[Any] = list(states)
     scanned: list[list[Expr]] = [[] for _ in range(len(body.output) - 1 - len(states))]
     step, holds = 0, _is_true(g, condition)
     while holds and step < limit:
         if step == MOST_STEPS:
-            raise Refused(f"a Loop of more than {MOST_STEPS} steps, which importing would unroll")
-        flag = const(True, "bool") if condition is None or step == 0 else condition
-        values = g.subgraph(body, [const(step, "int64"), flag, *carried])
+            return None
+        values = g.subgraph(body, [const(step, "int64"), const(True, "bool"), *carried])
         if any(v is MISSING for v in values):
-            return tuple([MISSING] * (len(body.output) - 1))
+            return [MISSING] * (len(body.output) - 1)
         carried = values[1 : 1 + len(carried)]
         for rows, value in zip(scanned, values[1 + len(carried) :], strict=True):
             rows.append(value)
-        condition, holds = values[0], _is_true(g, values[0])
+        holds = _is_true(g, values[0])
         step += 1
     if holds is None:
-        raise NotConstant("whether a Loop goes on must be known while compiling; give it a trip count instead")
-    rows = [_stacked(g, rows, body.output[1 + len(carried) + i], 0) for i, rows in enumerate(scanned)]
+        return None
+    rows = [_stacked(g, made, body.output[1 + len(carried) + i], 0) for i, made in enumerate(scanned)]
     return (*carried, *rows)
 
 
