@@ -9,7 +9,7 @@ from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, dtype_name
 from ..importer import Importer, fields_of
-from ..registry import Refused, converter
+from ..registry import Refused, converter, scalars_as_vectors
 
 converter("relu")(lambda g, x: g.emit(op.nn.relu(x)))
 converter("relu6")(lambda g, x: g.emit(op.nn.relu6(x)))
@@ -40,6 +40,7 @@ def rrelu(g: Importer, x: Expr, lower: float = 1 / 8, upper: float = 1 / 3, trai
 
 
 @converter("prelu", "_prelu_kernel")
+@scalars_as_vectors
 def prelu(g: Importer, x: Expr, weight: Expr) -> Expr:
     """x, or weight * x where x is negative; one weight a channel, or one for all."""
     if g.ndim(weight) != 1:
@@ -157,6 +158,7 @@ def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: Any) -> tuple[E
 
 
 @converter("softmax", "special_softmax")
+@scalars_as_vectors
 def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
     """exp(x) divided by its sum over a dimension."""
     x, dim = _softmax_input(g, x, dim, dtype)
@@ -173,12 +175,14 @@ def safe_softmax(g: Importer, x: Expr, dim: int, dtype: Any = None) -> Expr:
 
 
 @converter("_softmax")
+@scalars_as_vectors
 def plain_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = False) -> Expr:
     """As softmax; `half_to_float` computes halves as floats."""
     return softmax(g, x, dim, "float32" if half_to_float else None)
 
 
 @converter("log_softmax", "special_log_softmax")
+@scalars_as_vectors
 def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
     """The logarithm of softmax."""
     x, dim = _softmax_input(g, x, dim, dtype)
@@ -186,12 +190,14 @@ def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None)
 
 
 @converter("_log_softmax")
+@scalars_as_vectors
 def plain_log_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = False) -> Expr:
     """As log_softmax; `half_to_float` computes halves as floats."""
     return log_softmax(g, x, dim, "float32" if half_to_float else None)
 
 
 @converter("softmin")
+@scalars_as_vectors
 def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
     """softmax(-x)"""
     return softmax(g, op.negative(x), dim, dtype)

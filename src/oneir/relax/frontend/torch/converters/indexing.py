@@ -15,7 +15,7 @@ from ....struct_info import TupleStructInfo
 from ..dtypes import as_operand, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
 from ..registry import Impossible, Refused, converter, scalars_as_vectors
-from .shape import matrix_transpose, product
+from .shape import broadcast_shape, matrix_transpose, product
 
 
 @converter("select", "select_copy")
@@ -133,9 +133,20 @@ def index_put(
     if len(indices) == 1 and indices[0] is not None and g.dtype(indices[0]) == "bool":
         return _masked_put(g, x, indices[0], values, accumulate)
     axes, tensors = _index_groups(g, x, indices)
-    if axes != list(range(len(axes))):
-        raise Refused("index_put that leaves a dimension before an index as it is; permute the dimensions before")
-    return g.emit(op.index_put(x, tuple(tensors), as_operand(values, g.dtype(x)), accumulate=accumulate))
+    values = as_operand(values, g.dtype(x))
+    if axes == list(range(len(axes))):
+        return g.emit(op.index_put(x, tuple(tensors), values, accumulate=accumulate))
+    # The dimensions that are indexed come first, those of the values in the same order.
+    shape = g.shape(x)
+    rest = [d for d in range(len(shape)) if d not in axes]
+    index_shape = broadcast_shape([g.shape(index) for index in tensors])
+    before = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    left = [shape[d] for d in rest]
+    whole = op.broadcast_to(values, as_shape([*left[:before], *index_shape, *left[before:]]))
+    places = range(before, before + len(index_shape))
+    whole = op.permute_dims(whole, [*places, *(i for i in range(len(left) + len(index_shape)) if i not in places)])
+    made = op.index_put(op.permute_dims(x, [*axes, *rest]), tuple(tensors), g.emit(whole), accumulate=accumulate)
+    return g.emit(op.permute_dims(made, np.argsort([*axes, *rest]).tolist()))
 
 
 def _masked_put(g: Importer, x: Expr, mask: Expr, values: Any, accumulate: bool) -> Expr:

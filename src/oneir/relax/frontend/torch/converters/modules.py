@@ -34,6 +34,7 @@ _FUNCTIONS: dict[str, tuple[str, str]] = {
     "PReLU": ("prelu", "weight"),
     "Softplus": ("softplus", "beta threshold"),
     "Softmax": ("softmax", "dim"),
+    "Softmax2d": ("softmax", "dim"),
     "Softmin": ("softmin", "dim"),
     "LogSoftmax": ("log_softmax", "dim"),
     "Identity": ("identity", ""),
@@ -77,14 +78,19 @@ for _rank in (1, 2, 3):
             f"max_pool{_rank}d",
             "kernel_size stride padding dilation ceil_mode return_indices",
         ),
-        f"AvgPool{_rank}d": (f"avg_pool{_rank}d", "kernel_size stride padding ceil_mode count_include_pad"),
+        f"AvgPool{_rank}d": (
+            f"avg_pool{_rank}d",
+            "kernel_size stride padding ceil_mode count_include_pad" + (" divisor_override" if _rank > 1 else ""),
+        ),
+        f"LPPool{_rank}d": (f"lp_pool{_rank}d", "norm_type kernel_size stride ceil_mode"),
         f"AdaptiveAvgPool{_rank}d": (f"adaptive_avg_pool{_rank}d", "output_size"),
-        f"AdaptiveMaxPool{_rank}d": (f"adaptive_max_pool{_rank}d", "output_size"),
+        f"AdaptiveMaxPool{_rank}d": (f"adaptive_max_pool{_rank}d", "output_size return_indices"),
         f"BatchNorm{_rank}d": ("batch_norm", "running_mean running_var weight bias training= momentum= eps="),
         f"InstanceNorm{_rank}d": (
             "instance_norm",
             "running_mean running_var weight bias use_input_stats= momentum= eps=",
         ),
+        f"CircularPad{_rank}d": ("pad", "padding mode"),
         f"ConstantPad{_rank}d": ("pad", "padding mode value"),
         f"ZeroPad{_rank}d": ("pad", "padding mode value"),
         f"ReflectionPad{_rank}d": (f"reflection_pad{_rank}d", "padding"),
@@ -93,7 +99,8 @@ for _rank in (1, 2, 3):
 # What is no attribute of that name.
 _DERIVED: dict[tuple[str, str], Any] = {
     ("instance_norm", "use_input_stats"): lambda m: m.training or not m.track_running_stats,
-    ("pad", "mode"): lambda m: "constant",
+    ("pad", "mode"): lambda m: "circular" if type(m).__name__.startswith("Circular") else "constant",
+    ("softmax", "dim"): lambda m: -3 if type(m).__name__ == "Softmax2d" else m.dim,
 }
 
 

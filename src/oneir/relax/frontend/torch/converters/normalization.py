@@ -31,7 +31,7 @@ def batch_norm(
     running_mean: Expr | None,
     running_var: Expr | None,
     training: bool,
-    momentum: float,
+    momentum: float | None,
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Expr:
@@ -47,7 +47,7 @@ def _batch_norm(
     running_mean: Expr | None,
     running_var: Expr | None,
     training: bool,
-    momentum: float,
+    momentum: float | None,
     eps: float,
 ) -> tuple[Expr, Expr, Expr]:
     """The result, and the running mean and variance after it."""
@@ -60,6 +60,8 @@ def _batch_norm(
         axes = [0, *range(2, g.ndim(x))]
         mean, var = g.emit(op.mean(x, axes)), g.emit(op.variance(x, axes))
         if running_mean is not None:
+            if momentum is None:
+                raise Refused("running statistics over all batches (momentum=None) are for training")
             updated = _updated(g, x, axes, (old_mean, old_var), (mean, var), momentum)
     made = g.emit(
         op.nn.batch_norm(
@@ -70,7 +72,7 @@ def _batch_norm(
             var,
             axis=1,
             epsilon=eps,
-            momentum=momentum,
+            momentum=0.1 if momentum is None else momentum,
             training=False,
         )
     )
@@ -103,7 +105,7 @@ def functional_batch_norm(
     weight: Expr | None = None,
     bias: Expr | None = None,
     training: bool = False,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
 ) -> Expr:
     """The same, with the arguments of `torch.nn.functional.batch_norm`."""
@@ -118,7 +120,7 @@ def batch_norm_for_inference(
     bias: Expr | None,
     running_mean: Expr,
     running_var: Expr,
-    momentum: float,
+    momentum: float | None,
     eps: float,
 ) -> Any:
     """Batch normalization by running statistics; its second and third results are for training."""
@@ -134,7 +136,7 @@ def batch_norm_in_training(
     running_mean: Expr,
     running_var: Expr,
     training: bool,
-    momentum: float,
+    momentum: float | None,
     eps: float,
 ) -> Any:
     """Batch normalization, with the new running statistics as fourth and fifth result."""
@@ -144,7 +146,7 @@ def batch_norm_in_training(
 
 @converter("_native_batch_norm_legit.no_stats")
 def batch_norm_of_batch(
-    g: Importer, x: Expr, weight: Expr | None, bias: Expr | None, training: bool, momentum: float, eps: float
+    g: Importer, x: Expr, weight: Expr | None, bias: Expr | None, training: bool, momentum: float | None, eps: float
 ) -> Any:
     """Batch normalization by the statistics of the batch; its second and third results are for training."""
     return batch_norm(g, x, weight, bias, None, None, training, momentum, eps), None, None
@@ -237,7 +239,7 @@ def instance_norm(
     running_mean: Expr | None,
     running_var: Expr | None,
     use_input_stats: bool,
-    momentum: float,
+    momentum: float | None,
     eps: float,
     cudnn_enabled: bool = False,
 ) -> Expr:
@@ -266,7 +268,7 @@ def functional_instance_norm(
     weight: Expr | None = None,
     bias: Expr | None = None,
     use_input_stats: bool = True,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
 ) -> Expr:
     """The same, with the arguments of `torch.nn.functional.instance_norm`."""

@@ -148,6 +148,17 @@ def _register(rank: int) -> None:
     # ATen's operator always gives the indices as well.
     converter(f"adaptive_max_pool{rank}d.default")(partial(adaptive_largest, return_indices=True))
     converter(f"adaptive_max_pool{rank}d")(adaptive_largest)
+    converter(f"adaptive_max_pool{rank}d_with_indices")(partial(adaptive_largest, return_indices=True))
+
+    def powers(
+        g: Importer, x: Expr, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Expr:
+        count, dtype = math.prod(per_axis(kernel_size, rank)), g.dtype(x)
+        means = average(g, g.emit(op.power(x, const(norm_type, dtype))), kernel_size, stride, 0, ceil_mode)
+        total = op.multiply(op.multiply(op.sign(means), op.nn.relu(op.abs(means))), const(count, dtype))
+        return g.emit(op.power(total, const(1 / norm_type, dtype)))
+
+    converter(f"lp_pool{rank}d")(powers)
 
 
 for _rank in (1, 2, 3):

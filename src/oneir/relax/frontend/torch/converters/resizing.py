@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
-from ..importer import Importer, is_symbolic
+from ..importer import Importer
 from ..registry import Impossible, Refused, converter, find_converter
 from .convolution import per_axis
 
@@ -102,13 +104,12 @@ def resize(
         raise Impossible("integers are resized by their nearest neighbours only; convert them to floats")
     extents = g.shape(x)[2:]
     factors = [None] * rank if factors is None else [None if f is None else float(f) for f in per_axis(factors, rank)]
-    if size is None:
+    if size is None and g.expected is not None:
+        size = g.expected[2:]
+    elif size is None:
         size = [_scaled(g, e, f) for e, f in zip(extents, factors, strict=True)]
     size = per_axis(size, rank)
-    exact = all(
-        align_corners or f is None or (is_symbolic(e) and f.is_integer()) or (not is_symbolic(e) and e * f == n)
-        for e, f, n in zip(extents, factors, size, strict=True)
-    )
+    exact = align_corners or all(map(partial(_is_exact, g), extents, factors, size))
     if rank == 2 and exact and kind in _RESIZE2D and not antialias:
         return _resize2d(g, x, size, _RESIZE2D[kind], align_corners)
     for axis, (extent, new, factor) in enumerate(zip(extents, size, factors, strict=True), 2):
@@ -116,6 +117,14 @@ def resize(
         if known[0] != known[1] or factor is not None:
             x = _along(g, x, axis, *_taps(*known, factor, kind, align_corners, antialias))
     return x
+
+
+def _is_exact(g: Importer, extent: Any, factor: float | None, new: Any) -> bool:
+    """Whether a new extent is the old one times the factor, without rounding."""
+    if factor is None:
+        return True
+    ratio = Fraction(factor)
+    return g.builder.analyzer.can_prove_equal(extent * ratio.numerator, new * ratio.denominator)
 
 
 def _resize2d(g: Importer, x: Expr, size: Any, method: str, align_corners: bool) -> Expr:

@@ -461,15 +461,20 @@ def item(g: Importer, x: Expr) -> Expr:
 def broadcast_tensors(g: Importer, *tensors: Any) -> Any:
     """Tensors repeated to one shape."""
     values = flat(tensors)
-    shape: list[Any] = []
-    for value in values:
-        own = g.shape(value)
-        shape = [1] * (len(own) - len(shape)) + shape
-        offset = len(shape) - len(own)
-        for i, extent in enumerate(own):
-            if isinstance(shape[offset + i], int) and shape[offset + i] == 1:
-                shape[offset + i] = extent
+    shape = broadcast_shape([g.shape(value) for value in values])
     return tuple(expand(g, value, shape) for value in values)
+
+
+def broadcast_shape(shapes: Sequence[list[Any]]) -> list[Any]:
+    """The shape that shapes broadcast to; extents that are not known to be 1 are taken to agree."""
+    result: list[Any] = []
+    for own in shapes:
+        result = [1] * (len(own) - len(result)) + result
+        offset = len(result) - len(own)
+        for i, extent in enumerate(own):
+            if isinstance(result[offset + i], int) and result[offset + i] == 1:
+                result[offset + i] = extent
+    return result
 
 
 @converter("copy")

@@ -1,0 +1,216 @@
+"""Operators of PyTorch, by family: in their rarer forms, and those that PyTorch breaks into smaller ones.
+
+Each expression is exported, imported, and run by the reference interpreter, against PyTorch itself.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch_programs import assert_same, check_exported, check_traced, export, floats, function_of, integers, positive
+
+from oneir.relax.frontend.torch import from_exported_program
+from oneir.runtime.error import UnsupportedError
+from oneir.testing import interpret
+
+# What PyTorch says of itself while it decomposes.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*index_reduce.. is in beta.*:UserWarning"),
+]
+torch.manual_seed(0)
+
+ALONG = "sum mean prod amax amin argmax argmin all any logsumexp cumsum cumprod softmax log_softmax"
+SCALARS = [
+    *((f"torch.{name}(x, -1)", torch.tensor(0.5)) for name in ALONG.split()),
+    ("x.sum(0, keepdim=True)", torch.tensor(2)),
+    ("torch.max(x, 0)", torch.tensor(0.5)),
+    ("torch.sort(x)", torch.tensor(0.5)),
+    ("torch.topk(x, 1)", torch.tensor(0.5)),
+    ("torch.gather(x, 0, y)", torch.tensor(0.5), torch.tensor(0)),
+    ("torch.index_select(x, 0, y)", torch.tensor(0.5), torch.tensor([0])),
+    ("torch.linalg.vector_norm(x, 3, 0)", torch.tensor(0.5)),
+    ("torch.flip(x, [0])", torch.tensor(0.5)),
+    ("torch.cat([x.reshape(1), y.reshape(1)])", torch.tensor(0.5), torch.tensor(1.5)),
+]
+
+SIGNS = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, 2.5, -2.5])
+ELEMENTWISE = [
+    ("torch.atan2(x[:, None], x)", SIGNS[[0, 2, 3, 4, 5, 6, 7]]),
+    ("torch.hypot(x[:, None], x)", SIGNS),
+    ("torch.copysign(x[:, None], x)", SIGNS),
+    ("torch.signbit(x)", SIGNS),
+    ("torch.fmax(x, y)", torch.tensor([1.0, math.nan, 3.0]), torch.tensor([2.0, 2.0, math.nan])),
+    ("torch.fmin(x, y)", integers(4), integers(4)),
+    ("torch.angle(x)", SIGNS),
+    ("torch.deg2rad(x) + torch.rad2deg(x)", floats(4)),
+    ("torch.square(x > 0)", floats(4)),
+    ("torch.sign(x > 0)", floats(4)),
+    ("torch.float_power(x, 2)", floats(4)),
+    ("torch.isclose(x, y)", floats(4), floats(4)),
+    ("torch.logit(x, 1e-6)", torch.rand(4)),
+    ("torch.sinc(x)", floats(4)),
+    ("torch.nan_to_num(x)", torch.tensor([math.nan, math.inf, -math.inf, 1.0])),
+    ("torch.heaviside(x, y)", torch.tensor([-1.0, 0.0, 2.0]), floats(3)),
+    ("torch.xlogy(x, y)", torch.tensor([0.0, 1.0, 2.0]), positive(3)),
+    ("torch.isposinf(x)", SIGNS),
+    ("torch.logaddexp2(x, y)", floats(4), floats(4)),
+    ("x.to(torch.float64, memory_format=torch.contiguous_format)", floats(4)),
+    ("x.real + x.conj()", floats(4)),
+    ("F.multi_margin_loss(x, y)", floats(3, 5), integers(3)),
+    ("F.kl_div(x, y, reduction='batchmean')", floats(3, 5), torch.rand(3, 5)),
+    ("F.huber_loss(x, y) + F.smooth_l1_loss(x, y)", 3 * floats(9), floats(9)),
+    ("F.binary_cross_entropy_with_logits(x, y)", floats(9), torch.rand(9)),
+    ("F.cross_entropy(x, y.softmax(1), label_smoothing=0.1)", floats(3, 5), floats(3, 5)),
+]
+
+SHAPES = [
+    ("x.repeat(2, 1, 3)", floats(2, 3)),
+    ("torch.rot90(x)", floats(2, 3)),
+    ("x.unfold(1, 3, 2)", floats(2, 9)),
+    ("torch.as_strided(x, (2, 3), (1, 2), 1)", floats(3, 3)),
+    ("torch.hsplit(x, 2)", floats(6)),
+    ("torch.vsplit(x, [1, 2])", floats(3, 2)),
+    ("torch.dsplit(x, 2)", floats(1, 2, 4)),
+    ("(torch.atleast_1d(x), torch.atleast_2d(y), torch.atleast_3d(y))", torch.tensor(1.0), floats(3)),
+    ("torch.atleast_3d(x)", floats(2, 3)),
+    ("torch.cartesian_prod(x, y)", floats(2), floats(3)),
+    ("(x.ravel(), x.mH)", floats(2, 3)),
+    ("(torch.diagonal(x, 1), torch.diag_embed(y, -1))", floats(3, 4), floats(2)),
+    ("torch.diagonal_scatter(x, y, -1)", floats(4, 3), floats(3)),
+    ("torch.split(x, 5)", floats(5, 2)),
+    ("torch.kron(x, y)", floats(2, 2), floats(2, 3)),
+    ("torch.trace(x)", floats(3, 3)),
+    ("torch.block_diag(x, y)", floats(2, 2), floats(1, 3)),
+    ("F.pad(x, (-1, 2, 3, -1), mode='replicate')", floats(1, 2, 4, 4)),
+    ("F.unfold(x, 2, padding=1)", floats(1, 2, 4, 4)),
+    ("F.fold(x, (4, 4), 2, stride=2)", floats(1, 8, 4)),
+]
+
+PARTS = [
+    ("x.index_fill(1, y, 3.0)", floats(2, 4), torch.tensor([0, 2])),
+    ("x.index_copy(1, y, z)", floats(2, 4), torch.tensor([3, 1]), floats(2, 2)),
+    ("x.index_reduce(0, y, z, 'mean')", floats(4, 2), integers(5, below=4), floats(5, 2)),
+    ("x.index_reduce(0, y, z, 'amax', include_self=False)", floats(4, 2), integers(5, below=4), floats(5, 2)),
+    ("x.scatter_reduce(1, y, z, 'mean', include_self=False)", floats(2, 4), integers(2, 3, below=4), floats(2, 3)),
+    ("x.scatter_reduce(1, y, z, 'prod', include_self=False)", floats(2, 4), integers(2, 3, below=4), floats(2, 3)),
+    ("x.scatter_reduce(1, y, z, 'amin', include_self=False)", integers(2, 4), integers(2, 3, below=4), integers(2, 3)),
+    ("x.put(y, z, accumulate=True)", floats(2, 3), torch.tensor([0, 5, 0]), floats(3)),
+    ("torch.index_put(x, (y > 0,), z)", floats(4), torch.tensor([1, 0, 1, 1]), floats(3)),
+    ("torch.index_put(x, (y > 0,), z)", floats(3, 2), torch.tensor([1, 0, 1]), floats(2, 2)),
+    ("torch.masked_scatter(x, y > 0, z)", floats(2, 3), torch.tensor([1, 0, 1]), floats(4)),
+    ("torch.searchsorted(x, y, right=True)", torch.arange(5.0), floats(3)),
+    ("torch.searchsorted(x, y)", floats(2, 5).sort()[0], floats(2, 3)),
+    ("torch.median(x)", floats(3, 4)),
+    ("torch.median(x, 1)", torch.tensor([[1.0, math.nan, 0.0], [3.0, 1.0, 2.0]])),
+    ("torch.kthvalue(x, 2, 0, keepdim=True)", floats(3, 4)),
+    ("torch.logcumsumexp(x, 1)", floats(2, 5)),
+    ("torch.logsumexp(x, 1)", torch.full((2, 3), -math.inf)),
+    ("(torch.cdist(x, y), F.pdist(x))", floats(3, 4), floats(5, 4)),
+    ("torch.linspace(x, y, 5)", torch.tensor(1.0), torch.tensor(3.0)),
+    ("x + torch.arange(-7.9, -4.0, 1, dtype=torch.int64)", integers(3)),
+]
+
+WINDOWS = [
+    ("F.max_pool2d(x, 2, 3, 1, ceil_mode=True)", floats(1, 2, 5, 5)),
+    ("F.avg_pool2d(x, 2, 3, 1, ceil_mode=True)", floats(1, 2, 5, 5)),
+    ("F.avg_pool2d(x, 2, 3, 1, ceil_mode=True, count_include_pad=False)", floats(1, 2, 5, 4)),
+    ("F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=2)", floats(1, 2, 6, 5)),
+    ("F.max_pool2d(x, 3, 2, 1, return_indices=True)", floats(1, 2, 6, 5)),
+    ("F.max_pool1d(x, 2, 3, 1, 2, True, True)", floats(2, 9)),
+    ("F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)", floats(1, 2, 4, 4)),
+    ("F.adaptive_max_pool2d(x, (3, 2))", floats(1, 2, 7, 5)),
+    ("F.adaptive_max_pool1d(x, 3, True)", floats(2, 7)),
+    ("F.lp_pool2d(x, 2, 2)", floats(1, 2, 4, 4)),
+    ("F.conv_transpose3d(x, y, z, 2, 1, 1)", floats(1, 4, 3, 3, 3), floats(4, 2, 3, 3, 3), floats(2)),
+    ("F.conv_transpose3d(x, y, None, (1, 2, 3), 2, 0, 2, 2)", floats(1, 4, 3, 3, 3), floats(4, 2, 2, 3, 2)),
+    ("F.grid_sample(x, y, align_corners=True)", floats(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1),
+    ("F.affine_grid(x, (1, 1, 3, 4), align_corners=False)", floats(1, 2, 3)),
+]
+
+MODES = {1: ["nearest", "nearest-exact", "linear", "area"], 2: ["nearest-exact", "bilinear", "bicubic", "area"]}
+MODES[3] = ["nearest", "nearest-exact", "trilinear", "area"]
+RESIZED = [
+    *(
+        (f"F.interpolate(x, {given}, mode='{mode}')", floats(1, 2, *(5, 4, 3)[:rank]))
+        for rank, modes in MODES.items()
+        for mode in modes
+        for given in (f"size={(3, 7, 5)[:rank]}", "scale_factor=1.7", "scale_factor=0.6")
+    ),
+    ("F.interpolate(x, scale_factor=1.7, mode='nearest')", floats(1, 2, 5, 4)),
+    ("F.interpolate(x, 7, mode='linear', align_corners=True)", floats(1, 2, 5)),
+    ("F.interpolate(x, (7, 1), mode='bicubic', align_corners=True)", floats(1, 2, 5, 4)),
+    ("F.interpolate(x, (3, 2), mode='bilinear', antialias=True)", floats(1, 2, 9, 8)),
+    ("F.interpolate(x, (3, 9), mode='bicubic', antialias=True)", floats(1, 2, 9, 8)),
+]
+
+CASES = [*SCALARS, *ELEMENTWISE, *SHAPES, *PARTS, *WINDOWS, *RESIZED]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_exported(case: tuple[Any, ...]):
+    expression, *args = case
+    check_exported(function_of(expression, len(args)), *args)
+
+
+@pytest.mark.parametrize("case", [*WINDOWS[:6], *WINDOWS[7:12], *RESIZED[::4]], ids=lambda case: case[0])
+def test_traced(case: tuple[Any, ...]):
+    expression, *args = case
+    check_traced(function_of(expression, len(args)), *args)
+
+
+def test_weights_that_are_computed_from_others():
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    check_exported(layer, floats(2, 3))
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4)).eval()
+    check_exported(layer, floats(2, 3))
+
+
+def test_a_batch_that_varies_is_repeated():
+    program = export(
+        lambda x, y: y.repeat(x.shape[0], 1, 2), floats(3, 2), floats(2, 3), dynamic_shapes=[{0: batch()}, {}]
+    )
+    mod = from_exported_program(program)
+    y = floats(2, 3)
+    assert_same(interpret(mod, floats(5, 2).numpy(), y.numpy()), (y.repeat(5, 1, 2),))
+
+
+def test_images_of_any_extent_are_resized():
+    function = function_of("F.interpolate(x, scale_factor=1.5, mode='nearest')", 1)
+    program = export(function, floats(1, 2, 6, 4), dynamic_shapes=[{2: 2 * torch.export.Dim("half", min=2, max=64)}])
+    mod = from_exported_program(program)
+    x = floats(1, 2, 10, 4)
+    assert_same(interpret(mod, x.numpy()), (function(x),))
+
+
+def batch() -> torch.export.Dim:
+    return torch.export.Dim("batch", min=1, max=64)
+
+
+@pytest.mark.parametrize(
+    ("expression", "args", "message"),
+    [
+        ("torch.randint_like(x, 5)", [floats(3)], r"random numbers; draw them outside"),
+        ("F.dropout(x, 0.5, True) + torch.bernoulli(x)", [torch.rand(3)], r"bernoulli.default, .*\n.*random numbers"),
+        ("torch.bincount(x)", [integers(4)], r"the shape of the result depends on data"),
+        ("torch.tensor_split(x, y)", [floats(4), torch.tensor([1, 2])], r"at places that are data"),
+        (
+            "F.interpolate(x, 5, mode='bilinear')",
+            [integers(1, 1, 3, 3).byte()],
+            r"integers are resized by their nearest",
+        ),
+        ("F.avg_pool2d(x, 2)", [integers(1, 1, 4, 4)], r"means of integers"),
+        ("F.embedding_bag(x, y)", [integers(2, 2), floats(5, 3)], r"bags whose sizes depend on data"),
+        ("torch.as_strided(x[1:], (2, 2), (1, 1))", [floats(3, 3)], r"as_strided of a view"),
+        ("torch.special.bessel_y0(x)", [positive(3)], r"special_bessel_y0.default, .*\n.*no converter"),
+        ("torch.lgamma(x)", [positive(3)], r"part of lgamma.default, from .*\n.*no converter"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "(" in value else "",
+)
+def test_refused(expression: str, args: list[torch.Tensor], message: str):
+    with pytest.raises(UnsupportedError, match=message):
+        from_exported_program(export(function_of(expression, len(args)), *args))
