@@ -94,6 +94,7 @@ class _Repetition:
 
     def imported(self, callee: GlobalVar) -> Function | None:
         """The function of the loop; None where the body cannot be imported. Finds out what is not known yet."""
+        builder, params = self.g.builder, self.params()
         index, go, limit, *rest = params
         states, rows = rest[: len(self.states)], rest[len(self.states) :]
         builder.begin_scope(params)
