@@ -188,7 +188,7 @@ def test_what_was_compiled_before_stays(compiled: list[Any]) -> None:
     assert RunCodegen()(once) is once
     assert len(compiled) == 1
     more = PARTITION(once.clone())
-    more["other"] = Model["main"].with_attr("global_symbol", "other")
+    more["other"] = relax.copy_with_new_vars(Model["main"]).with_attr("global_symbol", "other")
     twice = RunCodegen(entry_functions=["main"])(PARTITION(more))
     assert [m is compiled[i][3] for i, m in enumerate(twice.attrs["external_mods"])] == [True, True]
 
