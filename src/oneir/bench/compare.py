@@ -137,7 +137,6 @@ def compare(
             if contestant.result.failure is None:
                 contestant.result.seconds = statistics.median(contestant.medians)
                 contestant.result.shortest = min(contestant.shortest)
-                contestant.result.peak_bytes = contestant.worker.ask("peak_memory")
     return [contestant.result for contestant in contestants]
 
 
@@ -146,11 +145,13 @@ def _turn(contestant: _Contestant) -> None:
         return
     try:
         median, shortest = contestant.worker.ask("turn", seconds=0.3)
+        peak = contestant.worker.ask("peak_memory")
     except Failed as failure:
         contestant.fail(failure)
         return
     contestant.medians.append(median)
     contestant.shortest.append(shortest)
+    contestant.result.peak_bytes = peak
     time.sleep(0.05)  # threads that wait for more work spin for a while
 
 
