@@ -134,8 +134,7 @@ class ExprOp:
     def __ne__(self, other: object) -> Any:
         return NotEqualOp(self, other)
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise InvalidValue(

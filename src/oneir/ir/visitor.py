@@ -16,8 +16,7 @@ Nodes that stand in several places (a buffer, say) are visited once, and mapped 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .node import Node
@@ -25,22 +24,23 @@ from .node import Node
 _DEEP = 400_000
 
 
-@contextmanager
-def deep_recursion() -> Iterator[None]:
+class deep_recursion:
     """Lets a walk go as deep as the tree it walks.
 
     Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its
     own counter stands in the way.
     """
-    limit = sys.getrecursionlimit()
-    if limit >= _DEEP:
-        yield
-        return
-    sys.setrecursionlimit(_DEEP)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
+
+    __slots__ = ("limit",)
+
+    def __enter__(self) -> None:
+        self.limit = sys.getrecursionlimit()
+        if self.limit < _DEEP:
+            sys.setrecursionlimit(_DEEP)
+
+    def __exit__(self, *_: object) -> None:
+        if self.limit < _DEEP:
+            sys.setrecursionlimit(self.limit)
 
 
 class _Dispatch:

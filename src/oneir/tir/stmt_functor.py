@@ -29,16 +29,15 @@ class _Substitute(Mapper):
         self.values = values
 
     def visit_Var(self, var: Var) -> Any:
-        return self.values.get(var, var)
+        value = self.values.get(var, var)
+        return value if isinstance(value, (PrimExpr, Buffer)) else as_expr(value)
 
 
 def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
     """The expression or statement with variables replaced; buffers whose shape or data changes are replaced
     everywhere.
     """
-    if not vmap:
-        return node
-    return _Substitute({var: v if isinstance(v, (PrimExpr, Buffer)) else as_expr(v) for var, v in vmap.items()})(node)
+    return _Substitute(vmap)(node) if vmap else node
 
 
 class _Transform(Mapper):
