@@ -179,6 +179,16 @@ def test_facts_of_operators_count(lowered: list[IRModule]) -> None:
     assert len(lowered) == 3
 
 
+def test_layout_passes_count(lowered: list[IRModule], monkeypatch: pytest.MonkeyPatch) -> None:
+    relax.build(model())
+    monkeypatch.setattr("oneir.relax.pipeline.layout_passes", [])
+    monkeypatch.setattr(graph_cache, "layout_passes", [])
+    relax.build(model())
+    assert len(lowered) == 2
+    monkeypatch.setattr(graph_cache, "layout_passes", [lambda: relax.transform.FoldConstant()])
+    assert graph_cache.key_of(model(), {}, Target("llvm")) is None
+
+
 def test_code_in_a_closure_is_found() -> None:
     def own(value: float) -> float:
         return value

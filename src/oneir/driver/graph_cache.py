@@ -24,6 +24,7 @@ from ..ir.json import load_json, save_json
 from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.structural import exact_digest
+from ..relax.pipeline import layout_passes
 from ..runtime import object_cache
 from ..runtime.error import LibraryError, TypeMismatch
 from ..runtime.library import checksum
@@ -122,13 +123,15 @@ def _decode_loops(data: bytes) -> Loops:
     return Loops(objects, own, public, modules)
 
 
-# -- what is registered of operators --
+# -- what is registered --
 
 
 def _facts() -> str | None:
-    """What passes are told of graph operators; None where someone else than this compiler has registered code."""
-    told: list[str] = []
+    """What passes are told that is not in the module; None where someone else than this compiler registered code."""
     seen: set[int] = set()
+    if not all(_is_own(make, seen) for make in layout_passes):
+        return None
+    told = [make().info.name for make in layout_passes]
     for name in Op.list_op_names():
         for key, fact in Op.get(name).attrs.items():
             if not _is_own(fact, seen):
