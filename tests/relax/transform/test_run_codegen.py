@@ -193,6 +193,36 @@ def test_what_was_compiled_before_stays(compiled: list[Any]) -> None:
     assert [m is compiled[i][3] for i, m in enumerate(twice.attrs["external_mods"])] == [True, True]
 
 
+def test_what_private_functions_call_is_compiled_too(compiled: list[Any]) -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def fused(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"Codegen": "numpy"})
+            y = R.tanh(x)
+            return y
+
+        @R.function(private=True)
+        def inner(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Before
+            y = cls.fused(x)
+            return y
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Before
+            y = cls.fused(x)
+            z = cls.inner(y)
+            return z
+
+    after = RunCodegen()(Before)
+    assert sorted(v.name_hint for v in after.functions) == ["inner", "main"]
+    vm = relax.VirtualMachine(relax.build(after, "llvm"), cpu())
+    x = np.linspace(-1, 1, 4, dtype="float32")
+    np.testing.assert_allclose(vm["main"](tensor(x)).numpy(), np.tanh(np.tanh(x)), rtol=1e-5)
+    assert compiled[0][3].calls == ["fused", "fused"]
+
+
 def test_a_module_with_nothing_to_compile_stays_as_it_is() -> None:
     assert RunCodegen()(Model) is Model
 

@@ -31,10 +31,11 @@ PREFIX = "relax.ext."
 def RunCodegen(
     target_options: Mapping[str, Mapping[str, Any]] | None = None, entry_functions: Sequence[str] | None = None
 ) -> Pass:
-    """A pass that compiles what the public functions, and `entry_functions`, call of others' compilers.
+    """A pass that lets others' compilers compile the functions that are for them, and removes what nothing calls then.
 
-    `target_options` are the options of each compiler. A compiler gets all functions for it as a list, the options, and
-    the names of the constants in all functions; by these the attribute `const_name_to_constant` has them.
+    Public functions and `entry_functions` stay. `target_options` are the options of each compiler. A compiler gets all
+    functions for it as a list, its options, and the names of the constants in all functions, by which the attribute
+    `const_name_to_constant` has them.
     """
     names = list(entry_functions or ())
     options = dict(target_options or {})
@@ -49,18 +50,18 @@ class _Runner(PyExprMutator):
         self.constant_names: dict[Constant, str] = {}
 
     def run(self, names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> IRModule:
-        entries = dict.fromkeys(self.mod.get_global_var(name) for name in names)
-        for var, func in self.mod.functions.items():
-            if isinstance(func, Function) and "global_symbol" in func.attrs and "Codegen" not in func.attrs:
-                entries[var] = None
+        for name in names:
+            self.mod.get_global_var(name)  # An unknown name is an error before anything is compiled.
         functions = dict(self.mod.functions)
-        for var in entries:
-            functions[var] = self.visit_expr(functions[var])
+        for var, func in self.mod.functions.items():
+            if isinstance(func, Function) and "Codegen" not in func.attrs:
+                functions[var] = self.visit_expr(func)
         modules = self._compiled(options)
         if not self.symbols and not modules:
             return self.mod
         for var in self.symbols:
-            del functions[var]
+            # Nothing calls it any more, so that it goes.
+            functions[var] = functions[var].without_attr("Codegen").without_attr("global_symbol")
         result = self.mod.replace(functions=functions)
         if modules:
             result = result.with_attr("external_mods", [*self.mod.get_attr("external_mods", ()), *modules])
