@@ -276,6 +276,45 @@ def test_symbols_that_inputs_do_not_tell_are_refused():
         from_exported_program(program)
 
 
+def test_parts_without_gradients():
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(floats(3))
+
+        def forward(self, x):
+            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+                angle = torch.cos(x) * self.scale
+            return angle + self.scale
+
+    program = torch.export.export(Part(), (floats(2, 3),))
+    assert any("wrap_with" in str(node.target) for node in program.graph.nodes)
+    module, x = Part(), floats(2, 3)
+    mod = from_exported_program(torch.export.export(module, (x,)))
+    assert_same(interpret(mod, x.numpy()), (module(x),))
+
+
+def test_nodes_of_parts_are_reported():
+    class Part(nn.Module):
+        def forward(self, x):
+            with torch.no_grad():
+                y = torch.linalg.svd(x)[1]
+            return y * x.sum() if torch.is_grad_enabled() else y
+
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = Part()
+
+        def forward(self, x):
+            return self.part(x) + torch.lgamma(x).sum()
+
+    with pytest.raises(UnsupportedError) as raised:
+        from_exported_program(torch.export.export(Around(), (floats(2, 2).requires_grad_(),)))
+    assert "2 nodes of the exported program" in str(raised.value)
+    assert "part of linalg_svd.default, from" in str(raised.value) and "lgamma.default" in str(raised.value)
+
+
 def test_something_else_than_a_program_is_refused():
     with pytest.raises(
         OneIRError, match=r"expected a torch.export.ExportedProgram, found Mlp: call torch.export.export"

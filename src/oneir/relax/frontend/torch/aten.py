@@ -5,7 +5,7 @@ Each node says, in `meta["val"]`, which shape and dtype PyTorch found for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....ir.expr import PrimExpr
@@ -19,6 +19,9 @@ from .dtypes import dtype_name
 from .importer import Importer, fields_of, is_tensor
 from .registry import Refused
 from .symbolic import Symbols
+
+# Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
+_WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
 def is_example(value: Any) -> bool:
@@ -110,6 +113,9 @@ class AtenImporter(Importer):
             self.stand_in(node)
             return
         name, overload = operators.name_of(node.target)
+        if name in _WRAPPERS:
+            self.inline(node, node.args[_WRAPPERS[name] :])
+            return
         example = node.meta.get("val")
         self.expected = self.extents(example) if is_example(example) else None
         self.is_contiguous = _is_contiguous(node)
@@ -127,6 +133,22 @@ class AtenImporter(Importer):
         while operators.is_in_place(written.target):
             written = written.args[0]
             self.env[written] = self.env[node]
+
+    def inline(self, node: Any, call: Sequence[Any]) -> None:
+        """Adds what a part of the program computes: a graph module, and its arguments."""
+        module, *args = (self.value(part) for part in call)
+        around, self.graph_module = self.graph_module, module
+        given = iter(args)
+        for inner in module.graph.nodes:
+            if inner.op == "placeholder":
+                self.env[inner] = next(given)
+            elif inner.op != "output":
+                self.convert(inner)
+            elif not self.depends_on_refused(inner):
+                self.env[node] = self.value(inner.args[0])
+        self.graph_module = around
+        if node not in self.env:
+            self.stand_in(node)
 
     def verified(self, value: Any, example: Any) -> Any:
         """A value, refused if it has not the shape and dtype that PyTorch says.
