@@ -240,7 +240,7 @@ def test_a_compiler_must_return_modules() -> None:
         return 3
 
     try:
-        with pytest.raises(TypeMismatch, match=r"relax.ext.numpy must return a list of runtime modules, found int"):
+        with pytest.raises(TypeMismatch, match=r"relax.ext.numpy must return a list of runtime modules.*found 3"):
             RunCodegen()(PARTITION(Model))
     finally:
         remove_global_func("relax.ext.numpy")

@@ -114,12 +114,17 @@ class _Runner(PyExprMutator):
         modules: list[Any] = []
         for name, functions in of_compiler.items():
             result = _compiler(name)(functions, dict(options.get(name, {})), self.constant_names)
-            if not isinstance(result, (list, tuple)):
+            if not isinstance(result, (list, tuple)) or not all(map(_is_module, result)):
                 raise TypeMismatch(
-                    f"the compiler {PREFIX}{name} must return a list of runtime modules, found {type(result).__name__}"
+                    f"the compiler {PREFIX}{name} must return a list of runtime modules, which have the methods "
+                    f"implements_function and get_function, found {result!r}"
                 )
             modules += result
         return modules
+
+
+def _is_module(value: Any) -> bool:
+    return callable(getattr(value, "implements_function", None)) and callable(getattr(value, "get_function", None))
 
 
 def _compiler(name: str) -> Callable[..., Any]:
