@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.expr import IntImm
 from ....ir.module import IRModule
-from ....runtime.error import InternalError, InvalidValue, OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.error import InternalError, InvalidValue, OneIRError, UnsupportedError
 from ....runtime.tensor import wrap_array
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
@@ -22,6 +22,7 @@ from . import shape_values
 from .context import Context
 from .dtypes import dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
+from .model import read_model
 from .registry import MISSING, Branches, Refused, call_converter, find_converter
 from .tensors import array_of
 
@@ -54,7 +55,7 @@ def from_onnx(
 
     Raises `UnsupportedError`, which names all nodes that cannot be imported, and `InvalidValue` for a damaged model.
     """
-    model, folder = _read(model)
+    model, folder = read_model(model)
     for dataflow in (True, False):
         importer = Importer(model, folder, shape_dict or {}, dtype_dict, opset)
         try:
@@ -62,60 +63,6 @@ def from_onnx(
         except Branches:
             continue
     raise InternalError("conditions may stand outside of dataflow blocks")
-
-
-def _read(model: Any) -> tuple[Any, Path | None]:
-    """A model, checked, and the folder that its path was in."""
-    try:
-        import onnx
-    except ImportError:
-        raise UnsupportedError("importing an ONNX model needs the package onnx: pip install 'oneir[onnx]'") from None
-    folder = None
-    if isinstance(model, (str, Path)):
-        path = Path(model)
-        if not path.is_file():
-            raise InvalidValue(f"there is no file {path}")
-        try:
-            folder, model = path.parent, onnx.load(path, load_external_data=False)
-        except Exception as error:  # Protocol buffers raise errors of their own, of several kinds.
-            raise InvalidValue(f"{path} is no ONNX model, or it is cut short: {error}") from None
-    if not isinstance(model, onnx.ModelProto):
-        raise TypeMismatch(f"expected an onnx.ModelProto or the path of a model, found {type(model).__name__}")
-    _check(model)
-    return model, folder
-
-
-def _check(model: Any) -> None:
-    """Refuses a model that is not what ONNX calls valid."""
-    import onnx
-
-    try:
-        onnx.checker.check_model(_without_weights(model))
-    except onnx.checker.ValidationError as error:
-        # Operators of other domains are refused node by node, which says more.
-        if "No opset import for domain" not in str(error):
-            raise InvalidValue(f"the model is not valid ONNX: {error}") from None
-
-
-def _without_weights(model: Any) -> Any:
-    """The model with its weights as inputs: they are most of it, and are checked when they are read."""
-    import onnx
-
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    light.graph.name = model.graph.name
-    light.graph.node.extend(model.graph.node)
-    light.graph.output.extend(model.graph.output)
-    light.graph.input.extend(model.graph.input)
-    for value in light.graph.input:
-        if value.type.HasField("tensor_type"):
-            value.type.tensor_type.shape.SetInParent()  # what has none is refused with what to do about it
-    given = {i.name for i in model.graph.input}
-    for weight in (*model.graph.initializer, *[s.values for s in model.graph.sparse_initializer]):
-        if weight.name not in given:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
-    return light
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The converters of ONNX's operators, a family a file."""
 
 from . import (
+    contrib,
     control_flow,
     convolution,
     creation,

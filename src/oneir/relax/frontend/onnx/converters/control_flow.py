@@ -65,8 +65,8 @@ def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, 
     """A graph repeated, up to `count` times and as long as a condition holds: unrolled where both are known."""
     steps = None if count is None else g.elements(g.reshaped(count, []))
     limit = MOST_STEPS + 1 if steps is None else steps[()]
-    bounded = (count is None or steps is not None) and isinstance(limit, int)
-    unrolled = _unrolled(g, limit, condition, states, body) if bounded else None
+    known = isinstance(limit, int) and (count is None or steps is not None)
+    unrolled = _unrolled(g, limit, condition, states, body) if known else None
     return tuple(repeated(g, count, condition, states, body) if unrolled is None else unrolled)
 
 

@@ -1,0 +1,64 @@
+"""Model files: read, and checked as far as ONNX itself checks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ....runtime.error import InvalidValue, TypeMismatch, UnsupportedError
+
+
+def read_model(model: Any) -> tuple[Any, Path | None]:
+    """A model, checked, and the folder that its path was in."""
+    try:
+        import onnx
+    except ImportError:
+        raise UnsupportedError("importing an ONNX model needs the package onnx: pip install 'oneir[onnx]'") from None
+    folder = None
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        if not path.is_file():
+            raise InvalidValue(f"there is no file {path}")
+        try:
+            folder, model = path.parent, onnx.load(path, load_external_data=False)
+        except Exception as error:  # Protocol buffers raise errors of their own, of several kinds.
+            raise InvalidValue(f"{path} is no ONNX model, or it is cut short: {error}") from None
+    if not isinstance(model, onnx.ModelProto):
+        raise TypeMismatch(f"expected an onnx.ModelProto or the path of a model, found {type(model).__name__}")
+    _check(model)
+    return model, folder
+
+
+def _check(model: Any) -> None:
+    """Refuses a model that is not what ONNX calls valid."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(_without_weights(model))
+    except onnx.checker.ValidationError as error:
+        # Operators of other domains are refused node by node, which says more.
+        if "No opset import for domain" not in str(error):
+            raise InvalidValue(f"the model is not valid ONNX: {error}") from None
+
+
+def _without_weights(model: Any) -> Any:
+    """The model with its weights as inputs: they are most of it, and are checked when they are read."""
+    import onnx
+
+    light = onnx.ModelProto(ir_version=model.ir_version)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = model.graph.name
+    light.graph.node.extend(model.graph.node)
+    light.graph.output.extend(model.graph.output)
+    light.graph.input.extend(model.graph.input)
+    for value in (*light.graph.input, *light.graph.output):
+        # An input without a shape is refused with what to do about it; an output needs neither shape nor type.
+        if value.type.WhichOneof("value") in ("tensor_type", None):
+            value.type.tensor_type.shape.SetInParent()
+            value.type.tensor_type.elem_type = value.type.tensor_type.elem_type or onnx.TensorProto.FLOAT
+    given = {i.name for i in model.graph.input}
+    for weight in (*model.graph.initializer, *[s.values for s in model.graph.sparse_initializer]):
+        if weight.name not in given:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
+    return light
