@@ -9,6 +9,8 @@ STAMP := .venv/installed
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
 	$(BIN)/python -m examples.fashion_mnist.demo
+	$(BIN)/python -m examples.onnx_cnn
+	$(BIN)/python -m examples.sorting.demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

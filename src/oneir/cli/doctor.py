@@ -263,6 +263,6 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "linker": _linker,
     "torch": _package("torch", "torch", "imports .pt2 files"),
     "onnx": _package("onnx", "onnx", "imports .onnx files"),
-    "onnxruntime": _package("onnxruntime", "bench", "is what `oneir bench` and benchmarks compare with"),
+    "onnxruntime": _package("onnxruntime", "bench", "what `oneir bench` compares with"),
     "kernel": _kernel,
 }

@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the results to a file")
     parser.add_argument("--function", metavar="NAME", help="the function to run (main, or the only one)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="run N times more and print the times")
-    parser.add_argument("--profile", action="store_true", help="print what each operator takes")
+    parser.add_argument("--profile", action="store_true", help="print what each kernel takes, one after the other")
     parser.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace that Perfetto opens")
     parser.add_argument("--json", action="store_true", help="print inputs, results and times as one JSON object")
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (0)")

@@ -138,9 +138,8 @@ def only(module: IRModule, name: str, stage: str) -> IRModule:
     by_name = {var.name_hint: var for var in module.get_global_vars()}
     var = by_name.get(name + _DIRECT, by_name.get(name))
     if var is None:
-        raise NotRegistered(
-            f"after the stage {stage} there is no function {name!r}; {_names_text(name, list(by_name))}"
-        )
+        known = _names_text(name, [other.removesuffix(_DIRECT) for other in by_name])
+        raise NotRegistered(f"after the stage {stage} there is no function {name!r}; {known}")
     return IRModule(with_declarations({var: module.functions[var]}, module))
 
 
