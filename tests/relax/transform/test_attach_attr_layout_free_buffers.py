@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from oneir import relax, topi
 from oneir.relax.transform import AttachAttrLayoutFreeBuffers
+from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
@@ -92,3 +94,16 @@ def test_graphs_without_loops_stay() -> None:
             return y
 
     check_pass(AttachAttrLayoutFreeBuffers(), Before, Before)
+
+
+def test_more_inputs_than_parameters_are_an_error() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"num_input": 3})
+            y = R.exp(x)
+            return y
+
+    with pytest.raises(InvalidValue, match="num_input of `main` is 3, but it has 1 parameters"):
+        AttachAttrLayoutFreeBuffers()(Before)

@@ -326,6 +326,20 @@ def test_each_call_may_be_asked_for_by_itself() -> None:
     oneir.ir.assert_structural_equal(after, ConvertLayout(NHWC)(before))
 
 
+def test_tensors_of_unknown_dimensions_stay() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor("float32"), y: R.Tensor("float32")) -> R.Tensor("float32"):
+            with R.dataflow():
+                a = R.nn.relu(x)
+                b = R.add(a, y)
+                R.output(b)
+            return b
+
+    check_pass(ConvertLayout(NHWC), Before, Before, numbers=False)
+
+
 def test_refusals() -> None:
     with pytest.raises(TypeMismatch, match=r'such as \["NHWC", "OHWI"\]; found \'NHWC\''):
         ConvertLayout({"relax.nn.conv2d": "NHWC"})

@@ -183,6 +183,62 @@ def test_what_no_weight_decides_is_computed_where_it_is_used() -> None:
     check_pass(LiftTransformParams(), Before, Expected, numbers=False)
 
 
+def test_constants_go_with_the_weights_that_they_meet() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                a = R.multiply(w, R.const(2.0, "float32"))
+                b = R.add(x, R.const(1.0, "float32"))
+                c = R.add(a, b)
+                R.output(c)
+            return c
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                b = R.add(x, R.const(1.0, "float32"))
+                c = R.add(a, b)
+                R.output(c)
+            return c
+
+        @R.function
+        def main_transform_params(
+            model_params: R.Tuple(R.Tensor((4,), "float32")),
+        ) -> R.Tuple(R.Tensor((4,), "float32")):
+            R.func_attr({"num_input": 0})
+            with R.dataflow():
+                w = model_params[0]
+                a = R.multiply(w, R.const(2.0, "float32"))
+                gv = (a,)
+                R.output(gv)
+            return gv
+
+    check_pass(LiftTransformParams(), Before, Expected, numbers=False)
+
+
+def test_a_weight_that_is_returned_is_an_output() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")):
+            R.func_attr({"num_input": 1})
+            with R.dataflow():
+                a = R.exp(w)
+                b = R.add(x, a)
+                R.output(a, b)
+            return (a, b)
+
+    after = LiftTransformParams()(Before)
+    relax.analysis.verify_well_formed(after)
+    assert [p.name for p in after["main"].params] == ["x", "a"]
+
+
 def test_a_symbolic_variable_of_a_weight_is_passed_on() -> None:
     @I.ir_module
     class Before:

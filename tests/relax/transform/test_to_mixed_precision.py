@@ -10,6 +10,7 @@ from oneir import relax
 from oneir.ir.op import Op
 from oneir.relax.op.registry import MixedPrecisionPolicy
 from oneir.relax.transform import ToMixedPrecision
+from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.testing.check_pass import check_pass
@@ -235,3 +236,8 @@ def test_integers_and_what_is_outside_of_dataflow_blocks_stay() -> None:
 )
 def test_what_operators_say(name: str, policy: MixedPrecisionPolicy | None) -> None:
     assert Op.get(name).get_attr("TMixedPrecisionPolicy") == policy
+
+
+def test_sums_are_of_floats() -> None:
+    with pytest.raises(InvalidValue, match="out_dtype is that of sums of floats, found 'int32'"):
+        ToMixedPrecision("int32")

@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dtype import DataType
 from ...ir.op import Op
 from ...ir.transform import Pass, PassInfo
 from ...ir.visitor import deep_recursion
+from ...runtime.error import InvalidValue
 from ..expr import (
     Binding,
     BindingBlock,
@@ -59,6 +61,8 @@ def ToMixedPrecision(out_dtype: str = "float32", fp16_input_names: Sequence[str]
 
     The parameters named by `fp16_input_names` are float16 afterwards.
     """
+    if not DataType(out_dtype).is_float:
+        raise InvalidValue(f"ToMixedPrecision: out_dtype is that of sums of floats, found {out_dtype!r}")
     names = frozenset(fp16_input_names or ())
 
     def transform(func: Function, mod: Any, ctx: Any) -> Function:
