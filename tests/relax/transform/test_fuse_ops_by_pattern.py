@@ -475,6 +475,28 @@ def test_a_field_of_a_tuple_may_be_the_result() -> None:
     check_pass(FuseOpsByPattern([("mine.half", pattern)]), Before, Expected)
 
 
+def test_fields_of_one_tuple_are_parameters_side_by_side() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            p: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32")), x: R.Tensor((2,), "float32")
+        ) -> R.Tensor((2,), "float32"):
+            with R.dataflow():
+                a = p[1]
+                b = R.add(a, x)
+                c = p[0]
+                gv = R.add(b, c)
+                R.output(gv)
+            return gv
+
+    field = is_tuple_get_item(wildcard())
+    pattern = is_op("relax.add")(is_op("relax.add")(field, wildcard()), is_tuple_get_item(wildcard()))
+    after = FuseOpsByPattern([("mine.sum", pattern)])(Before)
+    assert [p.name for p in after["fused_relax_add_relax_add"].params] == ["p_1", "p_0", "x"]
+    assert_same_numbers(Before, after, entry="main")
+
+
 def random_module(rng: random.Random, size: int) -> IRModule:
     builder = relax.BlockBuilder()
     values: list[Any] = [relax.Var(name, TensorStructInfo((2, 2), "int32")) for name in "xy"]

@@ -187,7 +187,7 @@ class _GroupFunction:
                 if source not in self.own and source not in self.whole and isinstance(source, Var):
                     key = (source, value.index)
                     if key not in self.inner:
-                        self.inner[key] = self._parameter(f"{source.name}_{value.index}", value)
+                        self.inner[key] = self._field(source, value)
                     self.inner[binding.var] = self.inner[key]
                     continue
                 self._add(source)
@@ -238,11 +238,17 @@ class _GroupFunction:
             self.inner[expr] = self._parameter(f"param_{self.unnamed}", expr)
             self.unnamed += 1
 
-    def _parameter(self, name: str, argument: Expr) -> Var:
+    def _parameter(self, name: str, argument: Expr, place: int | None = None) -> Var:
         var = Var(name, argument.struct_info)
-        self.params.append(var)
-        self.arguments.append(argument)
+        place = len(self.params) if place is None else place
+        self.params.insert(place, var)
+        self.arguments.insert(place, argument)
         return var
+
+    def _field(self, source: Var, value: TupleGetItem) -> Var:
+        """The parameter for a field of a tuple, behind those for its other fields."""
+        others = [i for i, a in enumerate(self.arguments) if isinstance(a, TupleGetItem) and a.tuple_value is source]
+        return self._parameter(f"{source.name}_{value.index}", value, others[-1] + 1 if others else None)
 
     def _symbolic_variables(self) -> list[Any]:
         """Symbolic variables that the group uses and no parameter's shape gives."""
