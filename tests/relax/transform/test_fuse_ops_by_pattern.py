@@ -497,6 +497,43 @@ def test_fields_of_one_tuple_are_parameters_side_by_side() -> None:
     assert_same_numbers(Before, after, entry="main")
 
 
+def test_a_symbolic_variable_is_defined_before_its_use() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            m = T.int64()
+            with R.dataflow():
+                first = R.exp(y)
+                cast = R.match_cast(x, R.Tensor((m,), "float32"))
+                zeros = R.zeros(R.shape([m]), "float32")
+                total = R.sum(zeros)
+                gv = R.add(first, total)
+                gv1 = R.exp(cast)
+                R.output(gv, gv1)
+            return gv
+
+        @R.function
+        def circle(x: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor(ndim=1, dtype="float32"):
+            m = T.int64()
+            with R.dataflow():
+                first = R.exp(x)
+                cast = R.match_cast(first, R.Tensor((m,), "float32"))
+                zeros = R.zeros(R.shape([m]), "float32")
+                gv = R.add(first, zeros)
+                gv1 = R.abs(cast)
+                R.output(gv, gv1)
+            return gv
+
+    fuse = FuseOpsByPattern([("mine.sum", is_op("relax.add")(is_op("relax.exp")(wildcard()), wildcard()))])
+    after = fuse(Before)
+    verify_well_formed(after)
+    names = [getattr(getattr(b.value, "op", None), "name_hint", "") for b in after["main"].body.blocks[0].bindings]
+    assert names.count("fused_relax_exp_relax_add") == 1
+    # The sum needs the size of its own first part.
+    assert after["circle"] is Before["circle"]
+
+
 def random_module(rng: random.Random, size: int) -> IRModule:
     builder = relax.BlockBuilder()
     values: list[Any] = [relax.Var(name, TensorStructInfo((2, 2), "int32")) for name in "xy"]

@@ -12,11 +12,13 @@ from typing import Any
 
 from ...ir.container import EMPTY
 from ...ir.expr import GlobalVar
+from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...runtime.error import InvalidValue
 from ...tir.analysis import undefined_vars
 from ..analysis.struct_info import definable_tir_vars_in_struct_info, tir_vars_in_struct_info
+from ..analysis.symbolic_vars import free_symbolic_vars
 from ..analysis.variables import free_vars, used_vars
 from ..block_builder import BlockBuilder
 from ..copy_function import copy_with_new_vars
@@ -31,6 +33,7 @@ from ..expr import (
     Expr,
     ExternFunc,
     Function,
+    MatchCast,
     PrimValue,
     ShapeExpr,
     StringImm,
@@ -106,12 +109,31 @@ class GroupFuser(PyExprMutator):
                 if not isinstance(binding.var, DataflowVar):
                     group.add_output(binding.var)
         self.builder_.begin_dataflow_block()
-        for item in _in_order(bindings, groups):
+        for item in _in_order(bindings, groups, self.requirements(bindings)):
             if isinstance(item, BindingGroup):
                 self._emit_group(item)
             else:
                 self.visit_binding(item)
         return self.builder_.end_block()
+
+    def requirements(self, bindings: Sequence[Binding]) -> dict[Var, list[Var]]:
+        """What has to come before each binding: those of the variables that it uses, and the casts that define its
+        symbolic variables.
+        """
+        casts: dict[TirVar, Var] = {}
+        for binding in bindings:
+            if isinstance(binding, MatchCast):
+                for symbol in tir_vars_in_struct_info(binding.struct_info):
+                    if self.builder_.shape_variable(symbol) is None:
+                        casts.setdefault(symbol, binding.var)
+        required: dict[Var, list[Var]] = {}
+        for binding in bindings:
+            needed = dict.fromkeys(used_vars(binding))
+            if casts:
+                symbols = [*free_symbolic_vars(binding.value), *tir_vars_in_struct_info(binding.var.struct_info)]
+                needed.update(dict.fromkeys(casts[s] for s in symbols if casts.get(s, binding.var) is not binding.var))
+            required[binding.var] = list(needed)
+        return required
 
     def _emit_group(self, group: BindingGroup) -> None:
         if not group.outputs:
@@ -133,18 +155,21 @@ class GroupFuser(PyExprMutator):
         return emit(value)
 
 
-def _in_order(bindings: Sequence[Binding], groups: Mapping[Var, BindingGroup]) -> list[Binding | BindingGroup]:
+def _in_order(
+    bindings: Sequence[Binding], groups: Mapping[Var, BindingGroup], required: Mapping[Var, Sequence[Var]]
+) -> list[Binding | BindingGroup]:
     """Groups and the bindings between them, each behind what it uses; tells groups what is used of them."""
     producers: dict[Var, Any] = {b.var: groups.get(b.var, b) for b in bindings}
     needed: dict[Any, dict[Any, None]] = {item: {} for item in producers.values()}
     for binding in bindings:
         user = producers[binding.var]
-        for var in used_vars(binding):
+        used = set(used_vars(binding))
+        for var in required[binding.var]:
             producer = producers.get(var)
             if producer is None or producer is user:
                 continue
             needed[user][producer] = None
-            if isinstance(producer, BindingGroup):
+            if isinstance(producer, BindingGroup) and var in used:
                 producer.add_output(var)
     order: dict[Any, None] = {}
     entered: set[Any] = set()

@@ -161,6 +161,11 @@ class _PatternFuser(GroupFuser):
     def groups_of(self, bindings: Sequence[Binding]) -> dict[Var, BindingGroup]:
         uses = udchain(DataflowBlock(bindings))
         block = {b.var for b in bindings}
+        self.later: dict[Var, list[Var]] = {}
+        """What has to come behind each variable."""
+        for var, required in self.requirements(bindings).items():
+            for other in required:
+                self.later.setdefault(other, []).append(var)
         groups: dict[Var, BindingGroup] = {}
         self.members: dict[BindingGroup, set[Var]] = {}
         for binding in bindings:
@@ -202,20 +207,18 @@ class _PatternFuser(GroupFuser):
         before = {var: groups[var] for var in members if var in groups}
         groups.update(dict.fromkeys(members, group))
         self.members[group] = members
-        if self._needs_itself(group, binding.var, groups, uses):
+        if self._needs_itself(group, binding.var, groups):
             for var in members:
                 del groups[var]
             groups.update(before)
 
-    def _needs_itself(
-        self, group: BindingGroup, last: Var, groups: Mapping[Var, BindingGroup], uses: Mapping[Var, Sequence[Var]]
-    ) -> bool:
+    def _needs_itself(self, group: BindingGroup, last: Var, groups: Mapping[Var, BindingGroup]) -> bool:
         """Whether something outside of a group uses a result of it and has one that the group uses."""
         members = self.members[group]
-        to_visit = [u for var in members if var is not last for u in uses.get(var, ()) if u not in members]
+        to_visit = [u for var in members if var is not last for u in self.later.get(var, ()) if u not in members]
         if not to_visit:
             return False  # What uses the last one comes behind everything that is part of a group so far.
-        to_visit.extend(uses.get(last, ()))
+        to_visit.extend(self.later.get(last, ()))
         seen: set[Var] = set()
         while to_visit:
             var = to_visit.pop()
@@ -226,7 +229,7 @@ class _PatternFuser(GroupFuser):
                 return True
             for peer in [var] if other is None else self.members[other]:
                 seen.add(peer)
-                to_visit.extend(uses.get(peer, ()))
+                to_visit.extend(self.later.get(peer, ()))
         return False
 
 

@@ -16,7 +16,6 @@ from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
 from ...runtime.error import NotRegistered
-from ..analysis.variables import used_vars
 from ..copy_function import copy_with_new_vars
 from ..expr import Binding, Call, Expr, Function, Var
 from ..expr_functor import PyExprMutator
@@ -67,10 +66,11 @@ class _Merger(GroupFuser):
     def groups_of(self, bindings: Sequence[Binding]) -> dict[Var, BindingGroup]:
         nodes: list[_Node] = []
         node_of: dict[Var, _Node] = {}
+        required = self.requirements(bindings)
         for index, binding in enumerate(bindings):
             composite = _composite(self.mod, binding.value)
             compiler = None if composite is None else codegen_name(composite)
-            sources = list(dict.fromkeys(node_of[v] for v in used_vars(binding) if v in node_of))
+            sources = list(dict.fromkeys(node_of[v] for v in required[binding.var] if v in node_of))
             node = self._place(nodes, node_of, index, compiler, sources)
             node.variables.append(binding.var)
             node_of[binding.var] = node
