@@ -58,8 +58,7 @@ class MachineSpeed(NamedTuple):
         """How much of what the machine can do a kernel does: the time that its operations take at least, or its bytes
         if that is longer, over the time that it took.
 
-        More than 1 is possible: bytes that come from a cache are faster than memory, and some schedules (Winograd's
-        form of convolutions) need fewer operations than the loops that they replace.
+        More than 1 is possible: bytes that come from a cache are faster than memory.
         """
         return max(flops / self.flops, moved / self.bandwidth) / seconds
 

@@ -45,7 +45,7 @@ what the columns mean:
   Load      from the file to the first result
   Memory    the most that the process had
   Roofline  the time that a kernel's operations, or its bytes if that is longer, take at least on this machine, over the
-            time that it took; more than 100% comes from caches, or from schedules that need fewer operations
+            time that it took; more than 100% is possible, since bytes that come from a cache are faster
 """
 
 
