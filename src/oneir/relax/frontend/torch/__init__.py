@@ -12,5 +12,5 @@ PyTorch is imported only by what converts, when it does.
 """
 
 from .dynamo import dynamo_capture_subgraphs, relax_dynamo
-from .exported_program import from_exported_program
-from .fx import from_fx
+from .exported_program_translator import from_exported_program
+from .fx_translator import from_fx

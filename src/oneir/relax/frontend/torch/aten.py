@@ -175,9 +175,9 @@ class AtenImporter(Importer):
                 f"the importer does not know this use of the operator: it gives {info.dtype} of shape "
                 f"{info.ndim if found is None else found}, but PyTorch {dtype} of shape {expected}"
             )
-        if found is not None and all(map(self.builder.analyzer.can_prove_equal, found, expected)):
+        if found is not None and all(map(self.block_builder.analyzer.can_prove_equal, found, expected)):
             return value
-        return self.builder.match_cast(value, TensorStructInfo(expected, dtype))
+        return self.block_builder.match_cast(value, TensorStructInfo(expected, dtype))
 
     def attribute(self, node: Any) -> Any:
         """A tensor that the graph module holds."""

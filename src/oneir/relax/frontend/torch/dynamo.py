@@ -33,7 +33,7 @@ from ...expr import Tuple as GraphTuple
 from ...struct_info import ShapeStructInfo
 from . import operators
 from .aten import AtenImporter, is_example
-from .fx import TraceImporter
+from .fx_translator import TorchFXImporter
 from .importer import share
 from .registry import find_converter
 
@@ -145,18 +145,18 @@ class _SubgraphImporter(AtenImporter):
         self.read_inputs(inputs)
         names = {var.name for var in self.inputs}
         self.passed = [i for i, node in enumerate(placeholders) if i not in self.frozen and node.name in names]
-        with self.builder.function("main", self.inputs):
+        with self.block_builder.function("main", self.inputs):
             output: Any = None
-            with self.builder.dataflow():
+            with self.block_builder.dataflow():
                 self.assert_inputs(inputs)
                 for node in nodes:
                     if node.op == "output":
                         self.report("subgraph", _ADVICE)
-                        output = self.builder.emit_output(GraphTuple(self.results(self.value(node.args[0]))))
+                        output = self.block_builder.emit_output(GraphTuple(self.results(self.value(node.args[0]))))
                     elif node.op != "placeholder":
                         self.convert(node)
-            self.builder.emit_func_output(output)
-        return self.builder.finalize()
+            self.block_builder.emit_func_output(output)
+        return self.block_builder.finalize()
 
     def without_known_numbers(self, nodes: list[Any]) -> list[Any]:
         """The inputs without integers that an extent of a tensor tells: programs of tensors alone are native."""
@@ -249,7 +249,7 @@ def dynamo_capture_subgraphs(model: Any, *params: Any, **kwargs: Any) -> IRModul
         weights = {i: (names[id(x)], x) for i, x in enumerate(example_inputs) if id(x) in names}
         given = [x for i, x in enumerate(example_inputs) if i not in weights]
         input_info = [(tuple(x.shape), str(x.dtype)) for x in given]
-        made = TraceImporter(graph_module, input_info, {}, keep, weights).run(unwrap=True, no_bind=False)
+        made = TorchFXImporter(graph_module, input_info, {}, keep, weights).run(unwrap=True, no_bind=False)
         mod[f"subgraph_{len(mod.get_global_vars())}"] = made["main"]
         return graph_module.forward
 

@@ -1,7 +1,9 @@
 """What importers of PyTorch's graphs share: nodes become bindings, one after the other.
 
-`Importer.env` has the value of each node: an expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of
-these, or a Python value. What cannot be imported is collected, and reported as a whole.
+Converters of users get the importer with the node: `importer.retrieve_args(node)` are the arguments and
+`importer.block_builder.emit(...)` makes a value of an expression. `Importer.env` has the value of each node: an
+expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of these, or a Python value. What cannot be
+imported is collected, and reported as a whole.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Importer:
     """Adds what nodes compute to the function that `builder` is at."""
 
     def __init__(self, custom_converters: dict[str, Callable[..., Any]] | None = None):
-        self.builder = BlockBuilder()
+        self.block_builder = BlockBuilder()
         self.env: dict[Any, Any] = {}
         self.custom = custom_converters or {}
         self.refused: list[Refusal] = []
@@ -51,7 +53,11 @@ class Importer:
 
     def emit(self, expr: Expr) -> Var:
         """Gives an expression a variable."""
-        return self.builder.emit(expr)
+        return self.block_builder.emit(expr)
+
+    def retrieve_args(self, node: Any) -> Any:
+        """The arguments of a node, with the values of the nodes in them: for converters of users."""
+        return self.value(node.args)
 
     def shape(self, x: Expr) -> list[Any]:
         """The extents of a tensor: integers, and expressions where they are symbolic."""
@@ -65,7 +71,7 @@ class Importer:
         if not isinstance(x, Expr):
             raise Refused(f"expected a tensor, found {x!r}")
         if x.struct_info_ is None:
-            x = self.builder.normalize(x)
+            x = self.block_builder.normalize(x)
         if not isinstance(x.struct_info, TensorStructInfo):
             raise Refused(f"expected a tensor, found {x.struct_info}")
         return x.struct_info
@@ -168,7 +174,8 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 def source_of(node: Any) -> str:
     """Where in the user's program a node comes from: "file.py:12", or else the module that it is part of."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if "/site-packages/torch/" not in frame[0] and not frame[0].startswith("torch/")]
+    # Neither PyTorch's own files nor what it generates.
+    own = [f for f in frames if "/site-packages/torch/" not in f[0] and not f[0].startswith(("torch/", "<"))]
     if own:
         return f"{own[-1][0]}:{own[-1][1]}"
     modules = list((node.meta.get("nn_module_stack") or {}).values())
@@ -180,16 +187,17 @@ def source_of(node: Any) -> str:
 
 def origin_of(node: Any) -> str | None:
     """The operator that the user called, if PyTorch broke it into smaller ones of which the node is one."""
-    sources = node.meta.get("from_node") or ()
-    if not sources:
-        return None
-    source = sources[-1]
-    while source.from_node:
-        source = source.from_node[-1]
-    target = source.target if isinstance(source.target, str) else getattr(source.target, "__name__", "")
-    # TorchDynamo has Python's functions: "<built-in function relu>".
-    function = re.search(r"function (\w+)", target)
-    return function[1] if function else target.removeprefix("aten.")
+    sources, origin = node.meta.get("from_node"), None
+    while sources:
+        source = sources[-1]
+        target = source.target if isinstance(source.target, str) else getattr(source.target, "__name__", "")
+        # TorchDynamo has Python's functions: "<built-in function relu>".
+        function = re.search(r"function (\w+)", target)
+        name = function[1] if function else target.removeprefix("aten.")
+        # Parts of programs are computed by no operator.
+        origin = origin if name.startswith("wrap_with_") else name
+        sources = source.from_node
+    return origin
 
 
 def share(data: Any) -> Any:

@@ -124,7 +124,7 @@ def _is_exact(g: Importer, extent: Any, factor: float | None, new: Any) -> bool:
     if factor is None:
         return True
     ratio = Fraction(factor)
-    return g.builder.analyzer.can_prove_equal(extent * ratio.numerator, new * ratio.denominator)
+    return g.block_builder.analyzer.can_prove_equal(extent * ratio.numerator, new * ratio.denominator)
 
 
 def _resize2d(g: Importer, x: Expr, size: Any, method: str, align_corners: bool) -> Expr:

@@ -47,7 +47,7 @@ def from_fx(
             f"expected a torch.fx.GraphModule, found {type(model).__name__}: call torch.fx.symbolic_trace(model) "
             "first, or use from_exported_program"
         )
-    importer = TraceImporter(model, input_info, custom_convert_map or {}, keep_params_as_input)
+    importer = TorchFXImporter(model, input_info, custom_convert_map or {}, keep_params_as_input)
     return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
@@ -79,7 +79,7 @@ _VIEWS = frozenset(
 )
 
 
-class TraceImporter(Importer):
+class TorchFXImporter(Importer):
     """Imports one traced module.
 
     `weights` are the names and data of the placeholders that stand for weights, by their place among the placeholders.
@@ -125,17 +125,17 @@ class TraceImporter(Importer):
         self.env.update(zip(placeholders, self.inputs, strict=True))
         attrs = {"num_input": len(self.inputs)} if self.keep_params else {}
         weights = [var for var, _ in self.weights.values()]
-        with self.builder.function("main", [*self.inputs, *weights], attrs):
+        with self.block_builder.function("main", [*self.inputs, *weights], attrs):
             output: Any = None
-            with self.builder.dataflow():
+            with self.block_builder.dataflow():
                 for node in self.model.graph.nodes:
                     if node.op == "output":
                         self.report("traced module", _ADVICE)
                         output = self.output(self.value(node.args[0]), unwrap, no_bind)
                     elif node.op != "placeholder" and not self.depends_on_refused(node):
                         self.convert(node)
-            self.builder.emit_func_output(output)
-        mod = self.builder.finalize()
+            self.block_builder.emit_func_output(output)
+        mod = self.block_builder.finalize()
         if self.keep_params:
             (gvar,) = mod.get_global_vars()
             params = [share(data) for _, data in self.weights.values()]
@@ -192,12 +192,12 @@ class TraceImporter(Importer):
         if isinstance(result, dict):
             result = tuple(result.values())
         if not isinstance(result, (tuple, list)):
-            return self.builder.emit_output(result)
+            return self.block_builder.emit_output(result)
         if unwrap and len(result) == 1:
-            return self.builder.emit_output(result[0])
+            return self.block_builder.emit_output(result[0])
         if no_bind:
-            return GraphTuple([self.builder.emit_output(r) for r in result])
-        return self.builder.emit_output(_as_tuple(result))
+            return GraphTuple([self.block_builder.emit_output(r) for r in result])
+        return self.block_builder.emit_output(_as_tuple(result))
 
 
 def _as_tuple(values: Any) -> Any:

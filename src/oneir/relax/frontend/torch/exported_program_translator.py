@@ -58,7 +58,7 @@ def from_exported_program(
         exported_program = exported_program.run_decompositions({})
     broken: dict[Any, Callable[..., Any]] = {}
     while True:
-        importer = _ProgramImporter(exported_program, custom_convert_map, keep_params_as_input)
+        importer = ExportedProgramImporter(exported_program, custom_convert_map, keep_params_as_input)
         try:
             return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
         except UnsupportedError:
@@ -74,7 +74,7 @@ def from_exported_program(
                 raise
 
 
-class _ProgramImporter(AtenImporter):
+class ExportedProgramImporter(AtenImporter):
     """Imports one exported program."""
 
     def __init__(self, program: Any, custom: dict[str, Callable[..., Any]] | None, keep_params: bool):
@@ -87,9 +87,9 @@ class _ProgramImporter(AtenImporter):
         attrs: dict[str, Any] = {}
         if self.keep_params:
             attrs = {"num_input": len(self.inputs)}
-        with self.builder.function("main", [*self.inputs, *(var for var, _ in self.weights)], attrs):
+        with self.block_builder.function("main", [*self.inputs, *(var for var, _ in self.weights)], attrs):
             output: Any = None
-            with self.builder.dataflow():
+            with self.block_builder.dataflow():
                 self.assert_inputs(inputs)
                 for node in self.program.graph.nodes:
                     if node.op == "output":
@@ -97,8 +97,8 @@ class _ProgramImporter(AtenImporter):
                         output = self.output(node.args[0], unwrap, no_bind)
                     elif node.op != "placeholder":
                         self.convert(node)
-            self.builder.emit_func_output(output)
-        mod = self.builder.finalize()
+            self.block_builder.emit_func_output(output)
+        mod = self.block_builder.finalize()
         if self.keep_params:
             (gvar,) = mod.get_global_vars()
             params = [share(data) for _, data in self.weights]
@@ -139,7 +139,7 @@ class _ProgramImporter(AtenImporter):
         specs = self.program.graph_signature.output_specs
         results = [self.value(v) for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
         if unwrap and len(results) == 1:
-            return self.builder.emit_output(results[0])
+            return self.block_builder.emit_output(results[0])
         if no_bind:
-            return GraphTuple([self.builder.emit_output(r) for r in results])
-        return self.builder.emit_output(GraphTuple(results))
+            return GraphTuple([self.block_builder.emit_output(r) for r in results])
+        return self.block_builder.emit_output(GraphTuple(results))
