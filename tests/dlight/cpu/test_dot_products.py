@@ -33,7 +33,10 @@ def product(a_shape, b_shape, dtype: str = "float32", biased: bool = False, tran
 def arrays(func: tir.PrimFunc) -> list[np.ndarray]:
     rng = np.random.default_rng(3)
     buffers = [func.buffer_map[param] for param in func.params]
-    return [(8 * rng.random([e.value for e in b.shape if isinstance(e, tir.IntImm)]) - 4).astype(str(b.dtype)) for b in buffers]
+    return [
+        (8 * rng.random([e.value for e in b.shape if isinstance(e, tir.IntImm)]) - 4).astype(str(b.dtype))
+        for b in buffers
+    ]
 
 
 def result(func: tir.PrimFunc, inputs: list[np.ndarray]) -> np.ndarray:
