@@ -17,15 +17,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 import oneir
 from examples.fashion_mnist.models import CLASSES, CNN, MLP, as_input, load_images, load_model
 from oneir import relax
-from oneir.driver.graph import compile_stages
 from oneir.relax.frontend.torch import from_exported_program
-from oneir.target import Target
 
 console = Console()
 
@@ -37,18 +34,6 @@ def imported(model: MLP | CNN) -> oneir.IRModule:
     with torch.no_grad():
         program = torch.export.export(model, (example,), dynamic_shapes=({0: batch},))
     return from_exported_program(program, unwrap_unit_return_tuple=True)
-
-
-def compiled(name: str, mod: oneir.IRModule) -> relax.Executable:
-    """The model as a program, compiled under a progress bar."""
-    value = mod
-    with Progress(console=console, transient=not console.is_terminal) as progress:
-        task = progress.add_task(f"compiling {name}", total=len(compile_stages))
-        for step, stage in compile_stages:
-            progress.update(task, description=f"{name}: {step}")
-            value = stage(value, Target("llvm"))
-            progress.advance(task)
-    return value
 
 
 def microseconds(call: Callable[[], object]) -> float:
@@ -83,7 +68,8 @@ def run(name: str, table: Table) -> np.ndarray:
     show(f"{name}: as imported", mod.script())
     show(f"{name}: after the pipeline", relax.get_pipeline("zero")(mod).script())
     start = time.perf_counter()
-    machine = relax.VirtualMachine(compiled(name, mod), oneir.cpu())
+    with console.status(f"compiling {name}"):
+        machine = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
     seconds = time.perf_counter() - start
     classify = machine["main"]
     predictions = classify(oneir.runtime.tensor(x)).numpy().argmax(axis=1)

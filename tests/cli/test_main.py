@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -129,6 +130,27 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     assert f"examples:\n  oneir {command}" in capsys.readouterr().out
+
+
+def test_a_saved_module_is_all_that_a_process_needs(models: Path, tmp_path: Path):
+    """Nothing that an importer would have loaded is missing; and a module goes through a pipe, weights included."""
+    for model in ("graph.json", "loops.py"):
+        command = [
+            sys.executable,
+            "-m",
+            "oneir",
+            "compile",
+            str(models / model),
+            "-o",
+            str(tmp_path / "m.so"),
+            "--json",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    command = [sys.executable, "-m", "oneir"]
+    written = subprocess.run([*command, "import", str(models / "net.pt2"), "-o", "-"], capture_output=True, check=True)
+    done = subprocess.run([*command, "run", "-", "--json"], input=written.stdout, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"") and json.loads(done.stdout)["outputs"][0]["shape"] == [1, 3]
 
 
 def test_it_is_a_module_too_and_says_its_version():

@@ -18,7 +18,7 @@ examples:
   oneir import model.pt2                     what is in the model
   oneir import model.onnx --shape x=1,3,n,n  with the shape of an input that the file leaves open
   oneir import model.pt2 -o model.json       the module, weights included, for other commands and oneir.ir.load_json
-  oneir import model.pt2 -o - | less         as TVMScript
+  oneir import model.pt2 -o - | oneir compile - -o model.so
 """
 
 
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="write the module: .json, .py (TVMScript), both with the weights; - prints TVMScript without weights",
+        help="write the module, weights included: .json, .py (TVMScript), or - for TVMScript on stdout",
     )
     parser.add_argument("--json", action="store_true", help="print what is in the model as one JSON object")
     parser.set_defaults(run=run)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     # What is printed must not mix with a module that goes to stdout.
     report = sys.stderr if to_stdout else sys.stdout
     if to_stdout:
-        print(module.script())
+        print(_text(module, ".py"))
     if options.json:
         found = {"model": str(options.model), "seconds": seconds, **summary.as_json()}
         found |= {} if output is None else {"output": str(output)}

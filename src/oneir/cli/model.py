@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import sys
 from collections.abc import Sequence
@@ -108,6 +109,8 @@ def _from_text(data: bytes, name: str) -> IRModule:
     except UnicodeDecodeError:
         what = "expected TVMScript or a program as JSON, found bytes that are no UTF-8 text"
         raise InvalidValue(f"{name}: {what}") from None
+    # What JSON may hold is known once graphs have declared their nodes.
+    importlib.import_module("oneir.relax")
     is_json = name.endswith(".json") or text.lstrip().startswith("{")
     try:
         module = load_json(text) if is_json else _from_script(text, name)
