@@ -146,6 +146,7 @@ RESIZED = [
     ("F.interpolate(x, (7, 1), mode='bicubic', align_corners=True)", floats(1, 2, 5, 4)),
     ("F.interpolate(x, (3, 2), mode='bilinear', antialias=True)", floats(1, 2, 9, 8)),
     ("F.interpolate(x, (3, 9), mode='bicubic', antialias=True)", floats(1, 2, 9, 8)),
+    ("F.interpolate(x, (3, 9), mode='bilinear', antialias=True, align_corners=True)", floats(1, 2, 9, 8)),
 ]
 
 CASES = [*SCALARS, *ELEMENTWISE, *SHAPES, *PARTS, *WINDOWS, *RESIZED]

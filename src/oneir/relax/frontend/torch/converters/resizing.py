@@ -60,7 +60,8 @@ def _taps(
         return np.minimum((place * step).astype("int64"), extent - 1)[None], None
     if kind == "nearest-exact":
         return np.minimum(((place + np.float32(0.5)) * step).astype("int64"), extent - 1)[None], None
-    source = place * step if align_corners else (place + np.float32(0.5)) * step - np.float32(0.5)
+    from_corners = align_corners and not antialias
+    source = place * step if from_corners else (place + np.float32(0.5)) * step - np.float32(0.5)
     weight = _cubic(-0.5 if antialias else -0.75) if kind == "cubic" else _linear
     reach = float(_REACH[kind])
     if antialias:
