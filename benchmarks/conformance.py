@@ -216,13 +216,15 @@ def page(outcomes: Sequence[Outcome]) -> str:
     """The page in docs/."""
     import onnx
 
+    from oneir.relax.frontend.onnx.importer import OLDEST_OPSET
+
     newest = onnx.defs.onnx_opset_version()
     return f"""# ONNX operators
 
-`oneir.relax.frontend.onnx.from_onnx` imports models of opsets 7 to {newest}. This page says how OneIR does in the tests
-that ONNX (version {onnx.__version__}) has for its operators: each is a model of one operator, or of the operators that
-define it ("expanded"), imported, compiled for this machine, run, and compared by dtype, shape and numbers with the
-tolerances of ONNX's own runner. `python -m benchmarks.conformance onnx --write-docs` makes this page.
+`oneir.relax.frontend.onnx.from_onnx` imports models of opsets {OLDEST_OPSET} to {newest}. This page says how OneIR does
+in the tests that ONNX (version {onnx.__version__}) has for its operators: each is a model of one operator, or of the
+operators that define it ("expanded"), imported, compiled for this machine, run, and compared by dtype, shape and
+numbers with the tolerances of ONNX's own runner. `python -m benchmarks.conformance onnx --write-docs` makes this page.
 
 {summary(outcomes)}
 

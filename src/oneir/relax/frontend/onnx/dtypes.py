@@ -49,6 +49,10 @@ def dtype_name(code: int) -> str:
     return _NAMES[code]
 
 
+FLOAT4 = "float4_e2m1fn"
+"""Of which constants are turned into other floats while compiling; programs do not compute with it."""
+
+
 def element_type(dtype: str) -> int:
     """ONNX's number of a dtype."""
     return _CODES[dtype]

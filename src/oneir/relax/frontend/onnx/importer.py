@@ -20,7 +20,7 @@ from ...transform import ConvertToDataflow, DeadCodeElimination
 from ..common import PARAMS
 from . import shape_values
 from .context import Context
-from .dtypes import dtype_name, extents_of
+from .dtypes import FLOAT4, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
 from .model import read_model
 from .registry import MISSING, Branches, Refused, call_converter, find_converter
@@ -190,6 +190,8 @@ class Importer(Context):
         dtype = self.dtypes.get(name)
         if dtype is None:
             dtype = dtype_name(tensor_type.elem_type) if tensor_type.elem_type else self.default_dtype
+        if dtype == FLOAT4:
+            raise UnsupportedError(f"programs do not compute with {FLOAT4}; only constants may have it")
         if name in self.shapes:
             extents = [self.symbols.named(e) if isinstance(e, str) else e for e in self.shapes[name]]
         else:
@@ -324,7 +326,7 @@ class Importer(Context):
             return value.decode()
         if isinstance(value, onnx.TensorProto):
             return array_of(value, self.folder)
-        if isinstance(value, (str, int, float, onnx.GraphProto)):
+        if isinstance(value, (str, int, float, onnx.GraphProto, onnx.TypeProto)):
             return value
         if hasattr(value, "DESCRIPTOR"):
             raise Refused(f"the attribute `{attribute.name}` is a {type(value).__name__}")

@@ -18,8 +18,8 @@ from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
-from ..dtypes import dtype_name, is_float
-from ..registry import converter
+from ..dtypes import FLOAT4, dtype_name, is_float
+from ..registry import Refused, converter
 
 
 def _unary(name: str, function: Callable[[Expr], Expr]) -> None:
@@ -262,6 +262,8 @@ def converted(g: Context, x: Expr, dtype: str, saturate: int, round_mode: str = 
     old = g.dtype(x)
     if old == dtype:
         return x
+    if FLOAT4 in (dtype, old) and g.array(x) is None:
+        raise Refused(f"programs do not compute with {FLOAT4}; only constants may have it")
     if dtype == "float8_e8m0fnu":
         return g.te(_te_power_of_two, g.cast(x, "float32"), saturate, round_mode, name="power_of_two")
     if dtype.startswith("float8") and saturate:

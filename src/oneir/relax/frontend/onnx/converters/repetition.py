@@ -20,7 +20,8 @@ from ....analysis import free_symbolic_vars, free_vars
 from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var, const
 from ....struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from ..registry import MISSING, Branches, Refused
+from ..dtypes import extents_of
+from ..registry import MISSING, Branches, NotConstant, Refused
 
 if TYPE_CHECKING:
     from ..importer import Importer
@@ -58,6 +59,8 @@ class _Repetition:
             function = self.imported(callee)
             if function is None:
                 return [MISSING] * (len(self.body.output) - 1)
+            if any(getattr(builder.well_defined(row), "extents", None) is None for row in self.rows or []):
+                raise NotConstant("the shape of what each step of a Loop gives must be known while compiling")
             if before == (self.infos, self.captured, self.symbols, False):
                 builder.update_func(callee, function)
                 return self.called(callee, count, condition)
@@ -138,8 +141,8 @@ class _Repetition:
             values = g.subgraph(self.body, [index, const(True, "bool"), *states])
             if any(v is MISSING for v in values):
                 return None
-            go, new = values[0], values[1 : 1 + len(states)]
-            made = values[1 + len(states) :]
+            go, results = values[0], list(map(self.declared, values[1:], self.body.output[1:]))
+            new, made = results[: len(states)], results[len(states) :]
             if self.rows is None:
                 # A first look: what the steps give, and how states change.
                 self.infos = [self.joined(a, g.info(b)) for a, b in zip(self.infos, new, strict=True)]
@@ -155,6 +158,14 @@ class _Repetition:
             return g.builder.emit(Call(callee, args))
 
         return self.branch(emit)
+
+    def declared(self, row: Expr, output: Any) -> Expr:
+        """What a step gives, with the extents that the model says it has, where it says numbers."""
+        told = extents_of(output.type.tensor_type, self.g.symbols)
+        own = self.g.shape(row)
+        if told is None or len(told) != len(own):
+            return row
+        return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(told, own, strict=True)])
 
     def joined(self, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
         """What is known of a state before and after a step; the old info if it holds after it too."""
