@@ -22,7 +22,7 @@ from .registry import (
 from .script_printer import PrinterConfig, Scriptable
 from .support import derived_object
 from .tensor import NDArray, Tensor, empty, from_dlpack, tensor
-from .vm import VirtualMachine
+from .vm import VirtualMachine, VMInstrumentReturnKind
 
 __all__ = [
     "AsRepr",
@@ -39,6 +39,7 @@ __all__ = [
     "ShapeTuple",
     "String",
     "Tensor",
+    "VMInstrumentReturnKind",
     "VirtualMachine",
     "const",
     "convert",

@@ -54,7 +54,7 @@ from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .buffer import Buffer, DataProducer, decl_buffer
 from .build import build
 from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
-from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle, convert
+from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle, convert, div_ambiguity_error
 from .function import PrimFunc, TensorIntrin
 from .generic import add, cast, divide, floordiv, multiply, subtract
 from .index_map import IndexMap

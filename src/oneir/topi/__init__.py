@@ -85,6 +85,7 @@ from .searchsorted import binary_search, searchsorted
 from .signal import dft, stft
 from .sort import argsort, sort, topk
 from .sparse_reshape import sparse_reshape
+from .tag import is_broadcast, is_injective
 from .tensor import elemwise_sum, eye, full, full_like
 from .transform import (
     adv_index,
