@@ -143,10 +143,19 @@ def test_loops_have_the_stages_of_loops(cli):
     assert_structural_equal(from_source(text)["add_one"], from_source(text_of_loops(cli))["add_one"])
     assert "def add_one(" in succeeds(cli("show", "{models}/loops.py", "--stage", "tir"))
     assert "add_one:" in succeeds(cli("show", "{models}/loops.py", "--stage", "asm"))
-    assert fails(cli("show", "{models}/loops.py", "--stage", "fused")) == (
-        "oneir show: the module has no graph, only loops, which go from imported through tir to asm; "
-        "fused is for graphs"
-    )
+    for stage in ("fused", "program"):
+        assert fails(cli("show", "{models}/loops.py", "--stage", stage)) == (
+            "oneir show: the module has no graph, only loops, which go from imported through tir to asm; "
+            f"{stage} is for graphs"
+        )
+
+
+def test_a_script_that_also_runs_is_read_and_not_run(cli, models: Path):
+    program = "if __name__ == '__main__':\n    raise SystemExit(3)\n\n"
+    Path("m.py").write_text(program + (models / "loops.py").read_text() + program)
+    assert succeeds(cli("show", "m.py")) == succeeds(cli("show", "{models}/loops.py"))
+    Path("m.py").write_text(program + "f(")
+    assert " --> m.py:4:2" in fails(cli("show", "m.py"))
 
 
 def text_of_loops(cli) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import re
 import sys
@@ -127,10 +128,24 @@ def _from_script(text: str, name: str) -> Any:
     from ..script import from_source
 
     try:
-        return from_source(text)
+        return from_source(_without_main(text))
     except ParseError as error:
         # Messages say where in the text; its name is that of the file.
         raise ParseError(re.sub(r"<script [0-9a-f]{8}>", name, str(error))) from error
+
+
+def _without_main(text: str) -> str:
+    """A script without what it does when it is executed, which it is not here; lines keep their numbers."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # the parser says where, and shows it
+        return text
+    lines = text.splitlines(keepends=True)
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+            end = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : end] = ["\n"] * (end - node.lineno + 1)
+    return "".join(lines)
 
 
 def _onnx(path: Path, shapes: Sequence[str]) -> IRModule:

@@ -75,10 +75,7 @@ class Stages:
 
     def _graph(self, stage: str) -> IRModule:
         """The module after the passes of the graph, up to one of their stages."""
-        if not self.is_graph:
-            raise UnsupportedError(
-                f"the module has no graph, only loops, which go from imported through tir to asm; {stage} is for graphs"
-            )
+        self._check_graph(stage)
         place = _GRAPH_STAGES.index(stage)
         if place:
             module = self.module(_GRAPH_STAGES[place - 1])
@@ -91,6 +88,12 @@ class Stages:
             for one in passes:
                 module = one(module)
         return module
+
+    def _check_graph(self, stage: str) -> None:
+        if not self.is_graph:
+            raise UnsupportedError(
+                f"the module has no graph, only loops, which go from imported through tir to asm; {stage} is for graphs"
+            )
 
     def _loops(self) -> IRModule:
         if not self.is_graph:
@@ -117,6 +120,7 @@ class Stages:
     def _program(self, function: str | None) -> str:
         if function is not None:
             raise UnsupportedError("the program is shown as a whole; --function is for the other stages")
+        self._check_graph("program")
         module = self.module("planned")
         self.step("program")
         return as_text(emit_bytecode(module).program())
