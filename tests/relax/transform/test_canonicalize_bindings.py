@@ -270,3 +270,21 @@ def test_contradicting_casts_are_refused() -> None:
         InvalidValue, match=r"define `a` and `b` contradict each other.*`n` is .*3.*, by the second .*4"
     ):
         CanonicalizeBindings()(builder.get())
+
+
+def test_a_cast_to_the_extent_of_a_parameter_stays() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(s: R.Tensor(("p",), "float32"), w: R.Tensor("float32", ndim=1)) -> R.Tensor(("p",), "float32"):
+            p = T.int64()
+            n = T.int64()
+            with R.dataflow():
+                a: R.Tensor((n,), "float32") = R.match_cast(w, R.Tensor((n,), "float32"))
+                b: R.Tensor((p,), "float32") = R.match_cast(a, R.Tensor((p,), "float32"))
+                c: R.Tensor((p,), "float32") = R.add(s, b)
+                R.output(c)
+            return c
+
+    # Without it, nothing would be known of the sum.
+    assert CanonicalizeBindings()(Before)["main"] is Before["main"]

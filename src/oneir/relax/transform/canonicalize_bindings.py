@@ -74,6 +74,11 @@ class _SymbolicVariables(SymbolicMutator):
     def __init__(self) -> None:
         self.values: dict[TirVar, PrimExpr] = {}
         self.sources: dict[TirVar, Var] = {}
+        self.defined: set[TirVar] = set()
+        """Variables of parameters and of earlier casts: another cast to one of them asserts, it does not define.
+
+        Only a number that it is found to be replaces such a variable.
+        """
         super().__init__(self.values)
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
@@ -83,9 +88,12 @@ class _SymbolicVariables(SymbolicMutator):
             value = self.visit_prim_expr(value)
             if var in self.values:
                 self._check(var, value, binding.var)
+            elif var in self.defined and tir_vars_in_struct_info(value):
+                continue  # what has the one unknown extent would not be known to fit what has the other
             elif var not in tir_vars_in_struct_info(value):
                 # A value that has the variable in it, as min(n, 12), says of n only what the cast checks.
                 self.values[var], self.sources[var] = value, binding.var
+        self.defined.update(tir_vars_in_struct_info(binding.var.struct_info))
         super().visit_match_cast_(binding)
 
     def _check(self, var: TirVar, value: PrimExpr, source: Var) -> None:
@@ -98,6 +106,8 @@ class _SymbolicVariables(SymbolicMutator):
 
     def visit_function_(self, op: Function) -> Expr:
         outside = dict(self.values)
+        for param in op.params:
+            self.defined.update(tir_vars_in_struct_info(param.struct_info))
         func = super().visit_function_(op)
         self._restore(outside)
         assert isinstance(func, Function)
