@@ -482,7 +482,8 @@ class _Translator:
             return
         expected = const(operand, "int64") if code == MatchShapeCode.ASSERT_EQUAL_TO_IMM else self.slots[operand]
         if extent is not expected and not self.analyzer.can_prove_equal(extent, expected):
-            self.require(extent.equal(expected), f"ValueError: {what}: expected {expected}")
+            number = operand if code == MatchShapeCode.ASSERT_EQUAL_TO_IMM else expected
+            self.require(extent.equal(expected), f"ValueError: {what}: expected {number}, found another {extent}")
 
     def require(self, condition: PrimExpr, message: str) -> None:
         self.steps.append(lambda: AssertStmt(condition, message, Evaluate(const(0))))
