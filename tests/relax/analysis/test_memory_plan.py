@@ -181,3 +181,27 @@ def test_planned_programs_compute_what_unplanned_ones_do(seed):
     without_planning = oneir.transform.Sequential([with_allocations, *finalize_passes(None)[1:]])
     unplanned = relax.VirtualMachine(relax.build(mod, relax_pipeline=without_planning), device)
     np.testing.assert_allclose(planned, unplanned["main"](x).numpy(), rtol=1e-4)
+
+
+def test_sizes_that_a_cast_binds_on_the_way_are_no_part_of_the_arena():
+    import oneir
+
+    @I.ir_module
+    class Program:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), shape: R.Tensor((2,), "int64")) -> R.Tensor((4,), "float32"):
+            n = T.int64()
+            m = T.int64()
+            with R.dataflow():
+                values: R.Shape(ndim=2) = R.tensor_to_shape(shape)
+                extents: R.Shape([n, m]) = R.match_cast(values, R.Shape([n, m]))
+                a: R.Tensor((n, m), "float32") = R.add(R.zeros(R.shape([n, m]), "float32"), R.const(1.0, "float32"))
+                b: R.Tensor((), "float32") = R.sum(R.cumsum(a, axis=0))
+                c: R.Tensor((4,), "float32") = R.add(x, b)
+                R.output(c)
+            return c
+
+    machine = relax.VirtualMachine(oneir.compile(Program, "llvm"), oneir.cpu())
+    for rows, columns in ((2, 3), (3, 0)):
+        found = machine["main"](np.ones(4, "float32"), np.array([rows, columns])).numpy()
+        np.testing.assert_array_equal(found, 1 + np.ones((rows, columns)).cumsum(0).sum() * np.ones(4))
