@@ -131,7 +131,7 @@ def test_a_damaged_library(cli, models: Path):
             "--input x=two.npz: expected one array (.npy), found an archive of several (.npz); leave out NAME=",
         ),
         (["--input", "x=wide.npy"], "argument 0 `x` of `main`: expected shape "),
-        (["--input", "x=double.npy"], "argument 0 `x` of `main`: expected dtype float32, found float64"),
+        (["--input", "x=double.npy"], "the input `x`: expected dtype float32, found float64; save it as numpy.save("),
         (["--extent", "rows=2"], "`main` has no symbolic extent 'rows'; it has "),
     ],
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.dtype import numpy_dtype
-from ..runtime.error import InvalidValue
+from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.signature import Param, Signature, extent_value
 from ..runtime.tensor import Tensor, tensor
 
@@ -76,6 +76,11 @@ class Inputs:
 
     def _give(self, param: Param, value: Any) -> None:
         """Takes a value; what extents it has says what symbols are."""
+        if isinstance(value, Tensor) and param.dtype not in (None, value.dtype):
+            raise TypeMismatch(
+                f"the input `{param.name}`: expected dtype {param.dtype}, found {value.dtype}; "
+                f'save it as numpy.save("{param.name}.npy", array.astype("{param.dtype}"))'
+            )
         self.found[param.name] = value
         if isinstance(value, Tensor) and param.shape is not None:
             for extent, size in zip(param.shape, value.shape, strict=False):
