@@ -46,8 +46,8 @@ def print_code(text: str, language: str) -> None:
     from rich.console import Console
     from rich.syntax import Syntax
 
-    # What is wider than the terminal goes on in its next line, and is not cut off.
-    Console().print(Syntax("", language, background_color="default").highlight(text), soft_wrap=True, end="")
+    # Plain text keeps the terminal's own colour; what is wider than the terminal goes on in its next line.
+    Console().print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True, end="")
 
 
 @contextmanager
