@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 from oneir.relax.frontend.onnx import from_onnx
-from oneir.runtime.error import InvalidValue, TypeMismatch, UnsupportedError
+from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch, UnsupportedError
 
 
 def model(text: str, opset: int = 18, more: str = "") -> onnx.ModelProto:
@@ -81,6 +85,34 @@ def test_every_prefix_of_a_file_is_refused_or_imported(tmp_path: Path):
         path.write_bytes(data[:length])
         with pytest.raises((InvalidValue, UnsupportedError)):
             from_onnx(path)
+
+
+DAMAGED = """f (float[n, 3, 8, 8] x) => (float[n, p] y) {
+    c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, w)
+    m = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (c)
+    t = Transpose <perm = [0, 2, 3, 1]> (m)
+    shape = Shape(t)
+    zero = Constant <value_ints = [0]> ()
+    rows = Gather(shape, zero)
+    rest = Constant <value_ints = [-1]> ()
+    target = Concat <axis = 0> (rows, rest)
+    f = Reshape(t, target)
+    y = Softmax <axis = 1> (f)
+}"""
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_changed_bytes_are_refused_or_imported(changes):
+    source = model(DAMAGED)
+    source.graph.initializer.append(numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w"))
+    data = bytearray(source.SerializeToString())
+    for place, value in changes:
+        data[place % len(data)] = value
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OneIRError):
+        path = Path(folder) / "m.onnx"
+        path.write_bytes(data)
+        from_onnx(path)
 
 
 def test_what_the_checker_refuses():

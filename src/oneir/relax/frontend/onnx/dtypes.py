@@ -9,7 +9,7 @@ from typing import Any
 
 from ....ir import operators
 from ....ir.expr import PrimExpr, SizeVar, Var
-from ....runtime.error import UnsupportedError
+from ....runtime.error import InvalidValue, OneIRError, UnsupportedError
 
 _NAMES = {
     1: "float32",
@@ -83,7 +83,7 @@ class Symbols:
         """The extent of a name, or of a sum, difference, product or quotient of names and numbers."""
         try:
             return self._evaluate(ast.parse(name.strip(), mode="eval").body)
-        except (SyntaxError, ValueError):
+        except (OneIRError, ArithmeticError, RecursionError, SyntaxError, ValueError):
             return self._variable(name)
 
     def _evaluate(self, tree: ast.expr) -> Any:
@@ -117,6 +117,8 @@ def extents_of(tensor_type: Any, symbols: Symbols) -> list[Any] | None:
         return None
     extents: list[Any] = []
     for dim in tensor_type.shape.dim:
+        if isinstance(dim.dim_param, bytes):
+            raise InvalidValue(f"the name of a dimension is no text: {dim.dim_param!r}; the model may be damaged")
         if dim.HasField("dim_value"):
             extents.append(dim.dim_value if dim.dim_value >= 0 else None)
         else:

@@ -261,8 +261,16 @@ class Importer(Context):
             if absent:
                 raise Refused(f"the importer does not compute the output {', '.join(absent)}")
         except (Refused, OneIRError) as error:
-            self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), str(error))
-            self.scope.update(dict.fromkeys(outputs, MISSING))
+            self.refuse_node(node, str(error))
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            # What ONNX's checker lets through may still be no use of the operator that has a meaning.
+            self.refuse_node(node, f"inputs or attributes that do not fit together ({type(error).__name__}: {error})")
+
+    def refuse_node(self, node: Any, reason: str) -> None:
+        """Remembers that a node cannot be imported, and gives its outputs values that stand for what is missing."""
+        outputs = [name for name in node.output if name]
+        self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), reason)
+        self.scope.update(dict.fromkeys(outputs, MISSING))
 
     def value(self, name: str) -> Any:
         """The value of an input; None where it is left out."""

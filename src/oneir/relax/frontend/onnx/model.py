@@ -35,7 +35,7 @@ def _check(model: Any) -> None:
 
     try:
         onnx.checker.check_model(_without_weights(model))
-    except onnx.checker.ValidationError as error:
+    except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
         # Operators of other domains are refused node by node, which says more.
         if "No opset import for domain" not in str(error):
             raise InvalidValue(f"the model is not valid ONNX: {error}") from None

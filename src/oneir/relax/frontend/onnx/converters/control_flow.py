@@ -64,7 +64,7 @@ def _is_true(g: Importer, value: Any) -> bool | None:
 def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: Any) -> Any:
     """A graph repeated, up to `count` times and as long as a condition holds: unrolled where both are known."""
     steps = None if count is None else g.elements(g.reshaped(count, []))
-    limit = MOST_STEPS + 1 if steps is None else steps[()]
+    limit: Any = MOST_STEPS + 1 if steps is None else steps[()]
     known = isinstance(limit, int) and (count is None or steps is not None)
     unrolled = _unrolled(g, limit, condition, states, body) if known else None
     return tuple(repeated(g, count, condition, states, body) if unrolled is None else unrolled)
