@@ -180,6 +180,20 @@ def test_conditions_known_when_the_model_runs():
     np.testing.assert_allclose(run(mod, x, np.array(False)), np.maximum(-x, 0), rtol=1e-6)
 
 
+def test_a_branch_for_inputs_of_another_shape_fails_when_it_is_taken():
+    text = """f (float[N, 5] x, bool c) => (float[N, 3] y) {
+        y = If (c) <
+            then_branch = t () => (float[N, 3] y1) { y1 = MatMul(x, wide) },
+            else_branch = e () => (float[N, 3] y2) { y2 = MatMul(x, narrow) }
+        >
+    }"""
+    wide, narrow, x = floats(5, 3), floats(2, 3), floats(4, 5)
+    mod = from_onnx(model(text, wide=wide, narrow=narrow))
+    np.testing.assert_allclose(run(mod, x, np.array(True)), x @ wide, rtol=1e-5)
+    with pytest.raises(oneir.OneIRError, match="this branch of the model does not work for inputs of the given shapes"):
+        run(mod, x, np.array(False))
+
+
 def test_conditions_known_while_importing_leave_one_branch():
     source = model(CONDITION, c=np.array(False))
     mod, x = from_onnx(source), floats(5)

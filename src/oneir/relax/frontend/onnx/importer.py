@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.expr import IntImm
 from ....ir.module import IRModule
-from ....runtime.error import InternalError, InvalidValue, OneIRError, UnsupportedError
+from ....runtime.error import InternalError, InvalidValue, OneIRError, ShapeMismatch, UnsupportedError
 from ....runtime.tensor import wrap_array
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
@@ -27,8 +27,9 @@ from .registry import MISSING, Branches, Refused, call_converter, find_converter
 from .tensors import array_of
 
 _ADVICE = (
-    "What to do: export the model with operators that can be imported (another opset_version, or without the layers "
-    "named here), or rewrite these nodes, for instance with onnxscript or onnx.compose, before the import."
+    "What to do: give extents that must be known while compiling in shape_dict; export the model with operators that "
+    "can be imported (another opset_version, or without the layers named here), or rewrite these nodes, for "
+    "instance with onnxscript or onnx.compose, before the import."
 )
 OLDEST_OPSET = 1
 
@@ -72,6 +73,8 @@ class Refusal:
     node: str
     operator: str
     reason: str
+    misfit: bool = False
+    """Whether the operator is known, but not for inputs of these shapes and dtypes."""
 
 
 Scope = MutableMapping[str, Any]
@@ -102,6 +105,8 @@ class Importer(Context):
         self.refused: list[Refusal] = []
         self.scope: Scope = {}
         self.declared: dict[str, Any] = {}
+        self.may_fail = False
+        """Whether the program has branches that end in an error."""
 
     def run(self, keep_params: bool, sanitize: bool, dataflow: bool) -> IRModule:
         """The module; without conditions that stay in the program, `main` can be one dataflow block."""
@@ -137,6 +142,8 @@ class Importer(Context):
         kept = [v for v in weights if v not in constants]
         if kept:
             func = func.with_attr(PARAMS, [wrap_array(self.parameters[v]) for v in kept])
+        if self.may_fail:
+            func = func.replace(is_pure=False)
         mod = mod.replace(functions={**mod.functions, gvar: func})
         return mod if dataflow else ConvertToDataflow()(DeadCodeElimination(["main"])(mod))
 
@@ -261,15 +268,16 @@ class Importer(Context):
             if absent:
                 raise Refused(f"the importer does not compute the output {', '.join(absent)}")
         except (Refused, OneIRError) as error:
-            self.refuse_node(node, str(error))
+            misfit = isinstance(error, (InvalidValue, ShapeMismatch)) and not isinstance(error, Refused)
+            self.refuse_node(node, str(error), misfit)
         except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
             # What ONNX's checker lets through may still be no use of the operator that has a meaning.
             self.refuse_node(node, f"inputs or attributes that do not fit together ({type(error).__name__}: {error})")
 
-    def refuse_node(self, node: Any, reason: str) -> None:
+    def refuse_node(self, node: Any, reason: str, misfit: bool = False) -> None:
         """Remembers that a node cannot be imported, and gives its outputs values that stand for what is missing."""
         outputs = [name for name in node.output if name]
-        self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), reason)
+        self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), reason, misfit)
         self.scope.update(dict.fromkeys(outputs, MISSING))
 
     def value(self, name: str) -> Any:
@@ -451,9 +459,9 @@ class Importer(Context):
 
     # -- what cannot be imported --
 
-    def refuse(self, name: str, operator: str, reason: str) -> None:
+    def refuse(self, name: str, operator: str, reason: str, misfit: bool = False) -> None:
         """Remembers that a node cannot be imported."""
-        self.refused.append(Refusal(" in ".join([f"`{name}`", *reversed(self.path)]), operator, reason))
+        self.refused.append(Refusal(" in ".join([f"`{name}`", *reversed(self.path)]), operator, reason, misfit))
 
     def report(self) -> None:
         """Raises an error that lists all nodes that cannot be imported, if there are any."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
+from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
 from ..registry import MISSING, Branches, Refused, converter
 from .repetition import repeated
@@ -28,7 +29,14 @@ def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> 
         return tuple(g.subgraph(then_branch if known[()] else else_branch, []))
     if g.builder.current_block_is_dataflow():
         raise Branches
+    before = len(g.refused)
     branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
+    imported = next((b for b in branches if b is not None), None)
+    if imported is not None and all(r.misfit for r in g.refused[before:]):
+        # Models choose a branch by what their inputs mean; the other may have no sense for inputs of these shapes.
+        reasons = "; ".join(f"{r.node}, {r.operator}: {r.reason}" for r in g.refused[before:])
+        del g.refused[before:]
+        branches = [_failing(g, imported, reasons) if b is None else b for b in branches]
     if any(b is None for b in branches):
         return tuple([MISSING] * len(then_branch.output))
     both = g.builder.emit(If(g.reshaped(condition, []), *branches))
@@ -50,6 +58,25 @@ def _branch(g: Importer, graph: Any) -> SeqExpr | None:
             blocks = g.builder.end_blocks()
             g.builder.end_scope()
     return None if result is None else SeqExpr(blocks, result)
+
+
+def _failing(g: Importer, like: SeqExpr, reasons: str) -> SeqExpr:
+    """A branch that ends the program with an error, as far as types go with the same results as another one."""
+    g.may_fail = True
+    info = like.body.struct_info
+    assert isinstance(info, TupleStructInfo)
+    g.builder.begin_scope()
+    g.builder.begin_binding_block()
+    text = f"this branch of the model does not work for inputs of the given shapes: {reasons}"
+    g.builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
+    values = []
+    for field in info.fields:
+        assert isinstance(field, TensorStructInfo) and field.extents is not None
+        values.append(g.emit(op.zeros(list(field.extents), field.dtype)))
+    result = g.builder.emit(Tuple(values))
+    blocks = g.builder.end_blocks()
+    g.builder.end_scope()
+    return SeqExpr(blocks, result)
 
 
 def _is_true(g: Importer, value: Any) -> bool | None:
