@@ -95,6 +95,19 @@ def test_symbolic_shapes_keep_their_symbolic_arguments() -> None:
     assert calls[1].sinfo_args[0].shape.values[0] is n
 
 
+def test_variables_of_an_inputs_shape_only_are_symbolic_arguments() -> None:
+    n = tir.Var("n", "int64")
+    x = relax.Var("x", R.Tensor([2, (n + 1) // 2], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, relax.Var("s", R.Shape([n]))]):
+        call = builder.call_te(lambda a: te.compute((2,), lambda i: a[i, 0], "first"), x)
+        builder.emit_func_output(builder.emit(call))
+    ((_, values, tir_vars), (info,)) = call.args, call.sinfo_args
+    assert list(values.fields) == [x] and list(tir_vars.values) == [n] and list(info.shape.values) == [2]
+    func = builder.get()[call.args[0]]
+    assert len(func.params) == 3 and func.params[2].dtype == "int64"
+
+
 def test_struct_info_is_refused_however_often() -> None:
     bb = relax.BlockBuilder()
     for _ in range(2):

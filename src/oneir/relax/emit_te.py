@@ -233,5 +233,7 @@ def _unbound_variables(arguments: _Arguments, outputs: list[Tensor]) -> list[Tir
         if isinstance(output.op, ComputeOp):
             found(output.op)
     for made in arguments.tensors:
+        for extent in made.shape:
+            found(extent)
         found.bound.update(e for e in made.shape if isinstance(e, TirVar))
     return [v for v in found.used if v not in found.bound and v in arguments.outer]
