@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..runtime.frames import use_evaluator, use_own_evaluator
 from .node import Node
 
 _DEEP = 400_000
@@ -28,19 +29,22 @@ class deep_recursion:
     """Lets a walk go as deep as the tree it walks.
 
     Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its
-    own counter stands in the way.
+    own counter stands in the way, and evaluators that others have put in the interpreter's place.
     """
 
-    __slots__ = ("limit",)
+    __slots__ = ("evaluator", "limit")
 
     def __enter__(self) -> None:
         self.limit = sys.getrecursionlimit()
         if self.limit < _DEEP:
             sys.setrecursionlimit(_DEEP)
+            self.evaluator = use_own_evaluator()
 
     def __exit__(self, *_: object) -> None:
         if self.limit < _DEEP:
             sys.setrecursionlimit(self.limit)
+            if self.evaluator is not None:
+                use_evaluator(self.evaluator)
 
 
 class _Dispatch:
