@@ -27,9 +27,9 @@ from .registry import MISSING, Branches, Refused, call_converter, find_converter
 from .tensors import array_of
 
 _ADVICE = (
-    "What to do: give extents that must be known while compiling in shape_dict; export the model with operators that "
-    "can be imported (another opset_version, or without the layers named here), or rewrite these nodes, for "
-    "instance with onnxscript or onnx.compose, before the import."
+    "What to do: where an extent or the number of dimensions must be known, give shape_dict numbers; export the model "
+    "with operators that can be imported (another opset_version, or without the layers named here), or rewrite these "
+    "nodes, for instance with onnxscript or onnx.compose, before the import."
 )
 OLDEST_OPSET = 1
 
