@@ -24,7 +24,7 @@ from ..runtime import object_cache
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import Module
 from ..runtime.signature import Signature
-from ..target.cpu import cpu_info, resolve
+from ..target.cpu import cores_and_caches, resolve
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.pipeline import get_tir_pipeline
@@ -77,12 +77,14 @@ def compile_units(
 
 def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None, schedule: Pass | None) -> Iterator[str]:
     """The LLVM IR of each unit. Others' passes, and those who watch passes, see the whole module at once."""
+    if not units:
+        return  # A program whose code is all in the cache does not load the code generator.
     from ..codegen.llvm import llvm_text
 
     if pipeline == "default" and not PassContext.current().instruments:
         for unit in units:
             yield llvm_text(lower(unit, target, pipeline, schedule))
-    elif units:
+    else:
         for unit in split(lower(merged(units), target, pipeline, schedule)):
             start = time.perf_counter()
             text = llvm_text(unit)
@@ -212,7 +214,7 @@ def circumstances(target: Target) -> list[str] | None:
     if ctx.instruments or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
-    return [str(target), *map(str, resolve(target)), repr(cpu_info(target)), options, _fingerprint()]
+    return [str(target), *map(str, resolve(target)), repr(cores_and_caches(target)), options, _fingerprint()]
 
 
 def _cache_key(mod: IRModule, pipeline: Any, schedule: Pass | None, around: list[str] | None) -> str | None:

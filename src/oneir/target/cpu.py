@@ -123,22 +123,28 @@ def cpu_info(target: Target) -> CPUInfo:
 
     `-num-cores` and `-vector-width` (in bits) are taken as given. Raises `InvalidValue` for a target that is no CPU.
     """
-    triple, cpu, _ = resolve(target)
-    arch = architecture(triple)
+    arch = architecture(resolve(target)[0])
     width, registers, has_fma = _vectors(target, arch)
-    here = triple == llvm.host_triple() and cpu == llvm.host_cpu()
-    usual = next(sizes for pattern, sizes in _CACHES if pattern.fullmatch(cpu))
-    l1, l2, l3 = (_host_caches() if here else None) or tuple(size << 10 for size in usual)
+    cores, l1, l2, l3 = cores_and_caches(target)
     return CPUInfo(
         arch=arch,
         vector_bytes=target.attrs.get("vector-width", 8 * width) // 8,
         vector_registers=registers,
         has_fma=has_fma,
-        num_cores=target.attrs.get("num-cores", num_threads() if here else 4),
+        num_cores=cores,
         l1_bytes=l1,
         l2_bytes=l2,
         l3_bytes=l3,
     )
+
+
+def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
+    """The threads of parallel loops and the bytes of three levels of caches: what neither target nor processor says."""
+    triple, cpu, _ = resolve(target)
+    here = triple == llvm.host_triple() and cpu == llvm.host_cpu()
+    usual = next(sizes for pattern, sizes in _CACHES if pattern.fullmatch(cpu))
+    l1, l2, l3 = (_host_caches() if here else None) or tuple(size << 10 for size in usual)
+    return target.attrs.get("num-cores", num_threads() if here else 4), l1, l2, l3
 
 
 def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
