@@ -16,4 +16,5 @@ from . import (
     reduction,
     shape,
     signal,
+    training,
 )

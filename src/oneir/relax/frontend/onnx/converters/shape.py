@@ -264,7 +264,8 @@ def slice_(g: Context, x: Expr, starts: Expr, ends: Expr, axes: Expr | None = No
     begin, end = (k.reshape(-1).tolist() for k in known[:2] if k is not None)
     strides = [1] * count if known[2] is None else [g.static(s, "a step") for s in known[2].reshape(-1).tolist()]
     # Exporters write some huge number for "to the end"; as a bound of symbolic extents, it would be computed with.
-    end = [FAR if isinstance(e, int) and e >= HUGE else e for e in end]
+    symbolic = [not isinstance(g.shape(x)[d], int) for d in dims]
+    end = [FAR if s and isinstance(e, int) and e >= HUGE else e for s, e in zip(symbolic, end, strict=True)]
     return g.emit(op.strided_slice(x, dims, begin, end, strides))
 
 
