@@ -51,8 +51,8 @@ class Contraction(CPUScheduleRule):
             return None
         info = cpu_info(target)
         inline_elementwise(sch)
-        for leaf in found:
-            copy_into_panels(sch, leaf.block.name_hint, info)
+        for name in [leaf.block.name_hint for leaf in leaves(sch) or () if is_contraction(leaf)]:
+            copy_into_panels(sch, name, info)
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
@@ -106,9 +106,9 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
     It does for matrices whose rows are no multiple of vectors, or of unknown length, for those that lie transposed, and
     for large ones, whose columns are far apart in memory. Enough rows of the result must share the copy.
     """
-    leaf = next((leaf for leaf in leaves(sch) or () if leaf.block.name_hint == name), None)
-    store = None if leaf is None or not is_contraction(leaf) else leaf.block.body
-    if leaf is None or not isinstance(store, BufferStore) or not store.indices:
+    leaf = next(leaf for leaf in leaves(sch) or () if leaf.block.name_hint == name)
+    store = leaf.block.body
+    if not isinstance(store, BufferStore) or not store.indices:
         return
     channel = store.indices[-1]
     vectors = [op for op in operands(leaf.block) or () if channel in variables_of(op)]
