@@ -131,7 +131,7 @@ def test_llama4_divides_low_frequencies(high: float) -> None:
     scaling = {**LLAMA3, "rope_type": "llama4", "high_freq_factor": high}
     angles = POSITIONS[:, None] * np.array([stretched(f, scaling) for f in frequencies(HEAD)])
     func = rope.llama4_rope_with_position_map(THETA, 1.0, HEAD, 2, 1, "float32", scaling)
-    q, k, v = by_map(func, QKV, POSITIONS, 1)
+    q, k, _ = by_map(func, QKV, POSITIONS, 1)
     np.testing.assert_allclose(np.concatenate([q, k], 1), neighbours(QKV[:, :3], angles), rtol=1e-5, atol=3e-5)
     func = rope.llama_rope_with_position_map(THETA, 1.0, HEAD, 2, 1, "float32", {**scaling, "rope_type": "llama3"})
     q, k, _ = by_map(func, QKV, POSITIONS, 1)
