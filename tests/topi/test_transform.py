@@ -158,9 +158,18 @@ def test_symbolic_bounds_are_cut_to_the_extent(bounds):
 
 def test_bounds_in_tensors():
     a = of(5, 6)
-    begin, end, strides = (np.array(v, "int64") for v in ([1, 5], [5, 0], [2, -2]))
-    got = run(lambda x, b, e, s: topi.dynamic_strided_slice(x, b, e, s, (2, 3)), a, begin, end, strides)
-    same(got, a[1:5:2, 5:0:-2])
+    for bounds in (
+        ([1, 5], [5, 0], [2, -2]),
+        ([-4, -1], [-1, 0], [2, -2]),
+        ([-9, 99], [9, -99], [3, -2]),
+        ([-1, -99], [-99, 99], [-2, 1]),
+    ):
+        begin, end, strides = (np.array(v, "int64") for v in bounds)
+        expected = a[tuple(slice(*axis) for axis in zip(*bounds, strict=True))]
+        got = run(
+            lambda *x, e=expected: topi.dynamic_strided_slice(*x, e.shape), a, begin, end, strides, interpreted=True
+        )
+        same(got, expected)
     made = topi.strided_slice(te.placeholder((5, 6)), te.placeholder((2,), "int64"), [5, 6])
     assert made.op.name == "T_strided_slice_dynamic" and isinstance(made.shape[0], tir.Var)
 

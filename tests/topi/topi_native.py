@@ -14,10 +14,17 @@ from oneir.te.tensor import ExternOp
 from oneir.testing import interpret
 
 
-def run(make: Callable[..., Any], *arrays: Any, shapes: dict[int, tuple[Any, ...]] | None = None) -> Any:
+def run(
+    make: Callable[..., Any],
+    *arrays: Any,
+    shapes: dict[int, tuple[Any, ...]] | None = None,
+    interpreted: bool = False,
+) -> Any:
     """What `make` computes from the arrays: an array, or a list of them where it returns several tensors.
 
     `shapes` gives the placeholders at some positions another shape than the array's, with variables by name ("n").
+    With `interpreted`, and where loops are written by hand, the interpreter computes the same: it finds accesses out of
+    bounds, and iterations that conflict.
     """
     arrays = tuple(np.asarray(a) for a in arrays)
     values: dict[tir.Var, int] = {}
@@ -43,8 +50,7 @@ def run(make: Callable[..., Any], *arrays: Any, shapes: dict[int, tuple[Any, ...
     func = te.create_prim_func([*inputs, *outputs])
     given = [np.ascontiguousarray(a) if a.ndim else a for a in arrays]
     oneir.build(func)(*given, *results)
-    if any(isinstance(t.op, ExternOp) for t in outputs):
-        # Loops written by hand: the interpreter finds accesses out of bounds, and iterations that conflict.
+    if interpreted or any(isinstance(t.op, ExternOp) for t in outputs):
         again = [np.zeros_like(r) for r in results]
         interpret(func, *given, *again)
         for native, interpreted in zip(results, again, strict=True):

@@ -182,12 +182,24 @@ def _slice_by_tensors(a: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
     for i, bounds in enumerate(zip(first, last, step, strict=True)):
         read = any(isinstance(v, ProducerLoad) for v in bounds)
         shape[i] = Var("dim", a.shape[i].dtype) if read else slice_length(*bounds, a.shape[i])
-    begins = {i: ops.minimum(v, ops.subtract(a.shape[i], 1)) for i, v in enumerate(first)}
+    begins = {i: _inside(v, a.shape[i]) for i, v in enumerate(first)}
     return _sliced(a, shape, begins, dict(enumerate(step)), "T_strided_slice_dynamic")
 
 
+def _inside(begin: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    """The first element of a slice that has any: a begin counted from the front, and cut to the axis."""
+    known = constant(begin)
+    if known is not None and known >= 0:
+        return ops.minimum(begin, ops.subtract(extent, 1))
+    from_front = Select(ops.less(begin, 0), ops.add(begin, extent), begin)
+    return ops.maximum(ops.minimum(from_front, ops.subtract(extent, 1)), 0)
+
+
 def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
-    """A slice whose bounds are in vectors, one element for each dimension; the caller gives the resulting shape."""
+    """A slice whose bounds are in vectors, one element for each dimension; the caller gives the resulting shape.
+
+    Begins count from the end where negative, and are cut to the tensor.
+    """
     for vector, what in ((begin, "begin"), (end, "end"), (strides, "strides")):
         require_ndim(vector, 1, "dynamic_strided_slice", what)
         if constant(vector.shape[0]) != a.ndim:
@@ -200,8 +212,7 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
         place = []
         for i, extent in enumerate(a.shape):
             at = const(i, "int64")
-            first = ops.minimum(begin(at), ops.subtract(extent, 1))
-            place.append(ops.add(ops.multiply(ax[i], strides(at)), first))
+            place.append(ops.add(ops.multiply(ax[i], strides(at)), _inside(begin(at), extent)))
         return a(*place)
 
     return te.compute(output_shape, element, name="T_strided_slice_dynamic", tag=tag.INJECTIVE)
