@@ -237,6 +237,19 @@ def test_attention_with_a_scale_and_shared_heads() -> None:
     check(lambda *a: nn.attention_bias(*a, scale=0.3), q, k, v, random((1, 1, 3, 5), seed=3))
 
 
+def test_attention_without_nan() -> None:
+    q, k, v = heads(3, 2, 4, 0), heads(5, 2, 4, 1), heads(5, 2, 4, 2)
+    bias = random((1, 2, 3, 5), seed=3)
+    bias[0, 1, 2] = -np.inf
+
+    def expected(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return F.scaled_dot_product_attention(*(a.transpose(1, 2) for a in (q, k, v)), attn_mask=bias).transpose(1, 2)
+
+    run = check(nn.safe_attention, q, k, v, bias, torch_function=expected)
+    assert run.call.op.name == "relax.nn.safe_attention"
+    check(nn.safe_attention, q, k, v)
+
+
 def test_shapes_of_attention() -> None:
     call = nn.attention(var((N, 3, 4, 8)), var((N, M, 2, 8)), var((N, M, 2, 6)))
     assert infer(call) == tensor((N, 3, 4, 6))

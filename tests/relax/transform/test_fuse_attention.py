@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+import oneir
 from oneir import relax
 from oneir.relax.transform import FuseAttention
 from oneir.script import ir as I
 from oneir.script import relax as R
+from oneir.script import tir as T
 from oneir.testing import interpret
 from oneir.testing.check_pass import check_pass
 
@@ -150,6 +152,106 @@ def test_sums_and_masks_are_applied_in_the_order_of_the_program() -> None:
             return gv
 
     check_pass(FuseAttention(), Before, Expected, numbers=False)
+
+
+def test_attention_as_exporters_to_onnx_write_it() -> None:
+    """Queries and keys scaled before their product, keys transposed with heads and batches as one dimension, and
+    weights of queries that see nothing replaced by zeros.
+    """
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            q: R.Tensor(("n", 5, 2, 4), "float32"),
+            k: R.Tensor(("n", 6, 2, 4), "float32"),
+            v: R.Tensor(("n", 6, 2, 3), "float32"),
+            seen: R.Tensor(("n", 1, 5, 6), "bool"),
+        ):
+            n = T.int64()
+            with R.dataflow():
+                heads = R.permute_dims(q, [0, 2, 1, 3])
+                lv = R.multiply(heads, R.const(0.5, "float32"))
+                lv1 = R.permute_dims(k, [0, 2, 1, 3])
+                lv2 = R.reshape(lv1, R.shape([n * 2, 6, 4]))
+                lv3 = R.permute_dims(lv2, [0, 2, 1])
+                lv4 = R.reshape(lv3, R.shape([n, 2, 4, 6]))
+                lv5 = R.multiply(R.const(0.25, "float32"), lv4)
+                lv6 = R.where(seen, R.const(0.0, "float32"), R.const(float("-inf"), "float32"))
+                lv7 = R.matmul(lv, lv5)
+                lv8 = R.add(lv7, lv6)
+                lv9 = R.nn.softmax(lv8, axis=-1)
+                lv10 = R.isnan(lv9)
+                lv11 = R.where(lv10, R.const(0.0, "float32"), lv9)
+                lv12 = R.permute_dims(v, [0, 2, 1, 3])
+                lv13 = R.matmul(lv11, lv12)
+                gv = R.permute_dims(lv13, [0, 2, 1, 3])
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            q: R.Tensor(("n", 5, 2, 4), "float32"),
+            k: R.Tensor(("n", 6, 2, 4), "float32"),
+            v: R.Tensor(("n", 6, 2, 3), "float32"),
+            seen: R.Tensor(("n", 1, 5, 6), "bool"),
+        ):
+            with R.dataflow():
+                lv = R.where(seen, R.const(0.0, "float32"), R.const(float("-inf"), "float32"))
+                lv1 = R.nn.safe_attention(q, k, v, lv, scale=0.125)
+                gv = lv1
+                R.output(gv)
+            return gv
+
+    after = check_pass(FuseAttention(), Before, Expected)
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(s).astype("float32") for s in ((3, 5, 2, 4), (3, 6, 2, 4), (3, 6, 2, 3))]
+    args.append(rng.random((3, 1, 5, 6)) < 0.5)
+    args[-1][1, 0, 2] = False
+    # A NaN among the keys is one in all weights of its head, and one among the values stays.
+    args[1][0, 3, 1, 2] = args[2][2, 4, 0, 1] = np.nan
+    expected = interpret(Before, *args)
+    assert not expected[1, 2].any() and not expected[0, :, 1].any() and np.isnan(expected[2, :, 0, 1]).all()
+    for found in (interpret(after, *args), _compiled(after, *args)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def _compiled(mod, *args: np.ndarray) -> np.ndarray:
+    machine = relax.VirtualMachine(oneir.compile(mod, "llvm"), oneir.cpu())
+    return machine["main"](*map(oneir.nd.array, args)).numpy()
+
+
+def test_weights_that_are_replaced_by_other_numbers_stay() -> None:
+    def build(builder, x, y, b, number=1.0, other=False):
+        weights = builder.emit(R.nn.softmax(builder.emit(R.matmul(x, y))))
+        asked = builder.emit(R.isnan(builder.emit(R.nn.relu(weights)) if other else weights))
+        return R.matmul(builder.emit(R.where(asked, R.const(number, "float32"), weights)), x)
+
+    _left_alone(build)
+    _left_alone(lambda *args: build(*args, number=0.0, other=True))
+
+
+def test_keys_whose_width_is_mixed_with_their_number_are_no_transposition() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(q: R.Tensor((1, 2, 6, 4), "float32"), k: R.Tensor((1, 2, 6, 4), "float32")):
+            with R.dataflow():
+                lv = R.reshape(k, R.shape([2, 4, 6]))
+                lv1 = R.permute_dims(lv, [0, 2, 1])
+                lv2 = R.reshape(lv1, R.shape([1, 2, 4, 6]))
+                lv3 = R.matmul(q, lv2)
+                lv4 = R.nn.softmax(lv3, axis=-1)
+                gv = R.matmul(lv4, q)
+                R.output(gv)
+            return gv
+
+    after = FuseAttention()(Before)
+    assert after.script().count("R.reshape") == 2
+    q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 6, 4)).astype("float32")
+    np.testing.assert_allclose(interpret(after, q, k), interpret(Before, q, k), rtol=1e-5, atol=1e-6)
 
 
 def _left_alone(build) -> None:

@@ -5,6 +5,9 @@
 ->
     y = R.permute_dims(R.nn.attention(R.permute_dims(q, [0, 2, 1, 3]), ..., bias, scale=0.125), [0, 2, 1, 3])
 
+A replacement of NaNs after the softmax (of queries that see no key) makes `R.nn.safe_attention`. Factors of queries and
+keys count as scale, as exporters of models to ONNX write it.
+
 The operator has heads behind rows, as the layers around it compute them. Models swap the two before products of
 matrices and back after them, so the transpositions that come with the operator mostly meet the model's, and both go.
 """
@@ -24,11 +27,12 @@ from ..expr import BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Exp
 from ..expr_functor import PyExprMutator
 from ..op.binary import add, divide, multiply
 from ..op.linear_algebra import matmul
-from ..op.manipulate import expand_dims, permute_dims, squeeze
+from ..op.manipulate import expand_dims, permute_dims, reshape, squeeze
 from ..op.nn.activation import softmax
-from ..op.nn.attention import attention
+from ..op.nn.attention import attention, safe_attention
 from ..op.registry import Operator
 from ..op.search import where
+from ..op.unary import isnan
 from ..struct_info import TensorStructInfo
 from .pass_base import graph_pass
 
@@ -36,8 +40,9 @@ from .pass_base import graph_pass
 def FuseAttention() -> Pass:
     """A pass that makes softmax(q @ kᵀ · scale + bias) @ v, of three or four dimensions, one `R.nn.attention`.
 
-    The scale is one or several constants. What is added may be several tensors, and `R.where` with -inf. Scores that
-    are used elsewhere too, and those that a bias gives more heads or batches, stay as they are.
+    The scale is one or several constants, of the product or of its factors. What is added may be several tensors, and
+    `R.where` with -inf. Scores that are used elsewhere too, and those that a bias gives more heads or batches, stay as
+    they are.
     """
     return graph_pass(_fuse, "FuseAttention")
 
@@ -51,12 +56,17 @@ def _fuse(func: Function, mod: IRModule) -> Function:
 
 @dataclass
 class _Scores:
-    """softmax's argument: a product, times `scale`, to which `steps` (calls of add and where) are applied."""
+    """softmax's argument: a product times `scale`, to which `steps` (calls of add and where) are applied."""
 
     product: Call
+    query: Expr
+    key: Expr
+    """The factors of the product, without what `scale` has of theirs."""
     scale: float
     steps: list[tuple[Call, Expr]]
     """First comes the one that is applied first, and with each its argument other than the scores."""
+    safe: bool
+    """Whether weights that are NaN are replaced by 0."""
 
 
 class _Fuser(PyExprMutator):
@@ -94,8 +104,12 @@ class _Fuser(PyExprMutator):
     def _scores(self, value: Expr) -> _Scores | None:
         """What is below softmax in a product that attention ends with."""
         result = _call(value, matmul)
-        weights = None if result is None else self._single(result.args[0], softmax)
-        if result is None or weights is None or weights.attrs["axis"] not in (-1, _info(weights).ndim - 1):
+        if result is None:
+            return None
+        weights, safe = self._single(result.args[0], softmax), False
+        if weights is None:
+            weights, safe = self._without_nan(result.args[0]), True
+        if weights is None or weights.attrs["axis"] not in (-1, _info(weights).ndim - 1):
             return None
         steps: list[tuple[Call, Expr]] = []
         below = weights.args[0]
@@ -105,19 +119,36 @@ class _Fuser(PyExprMutator):
                 return None
             steps.insert(0, (step, step.args[0 if step.op is where.op else 1 - position]))
             below = step.args[position]
-        scale = 1.0
-        while (step := self._single(below, multiply, divide)) is not None:
-            first, second = (_number(argument) for argument in step.args)
-            if second is not None:
-                scale, below = scale * second if step.op is multiply.op else scale / second, step.args[0]
-            elif first is not None and step.op is multiply.op:
-                scale, below = scale * first, step.args[1]
-            else:
-                return None
+        below, scale = self._unscaled(below)
         product = self._single(below, matmul)
         if product is None or not self._fits(product, [argument for _, argument in steps], weights, result):
             return None
-        return _Scores(product, scale, steps)
+        (query, of_query), (key, of_key) = (self._unscaled(factor) for factor in product.args)
+        return _Scores(product, query, key, scale * of_query * of_key, steps, safe)
+
+    def _unscaled(self, expr: Expr) -> tuple[Expr, float]:
+        """What constants multiply or divide in one or several steps, and their product."""
+        scale = 1.0
+        while (step := self._single(expr, multiply, divide)) is not None:
+            first, second = (_number(argument) for argument in step.args)
+            if second is not None:
+                scale, expr = scale * second if step.op is multiply.op else scale / second, step.args[0]
+            elif first is not None and step.op is multiply.op:
+                scale, expr = scale * first, step.args[1]
+            else:
+                break
+        return expr, scale
+
+    def _without_nan(self, expr: Expr) -> Call | None:
+        """The softmax whose NaNs are replaced by 0: `where(isnan(x), 0, x)`."""
+        choice = self._single(expr, where)
+        question = None if choice is None else self._single(choice.args[0], isnan)
+        if choice is None or question is None or _number(choice.args[1]) != 0:
+            return None
+        weights = choice.args[2]
+        if question.args[0] is not weights or not isinstance(weights, DataflowVar) or len(self.users[weights]) != 2:
+            return None
+        return _call(self.values.get(weights), softmax)
 
     def _single(self, expr: Expr, *operators: Operator) -> Call | None:
         """The call of one of the operators that a variable which is used once stands for."""
@@ -156,7 +187,6 @@ class _Fuser(PyExprMutator):
 
     def _attention(self, scores: _Scores, value: Expr) -> Expr:
         """Emits the operator; its result has dimensions batch, row, head and width."""
-        query, key = scores.product.args
         bias: Expr | None = None
         for call, argument in scores.steps:
             argument = self.visit_expr(argument)
@@ -168,21 +198,39 @@ class _Fuser(PyExprMutator):
             else:
                 bias = argument if bias is None else self.builder_.emit(add(bias, argument))
         rank = _info(scores.product).ndim
-        query = self._heads_last(query, list(range(rank)))
-        key = self._heads_last(key, [*range(rank - 2), rank - 1, rank - 2])
+        query = self._heads_last(scores.query, list(range(rank)))
+        key = self._heads_last(scores.key, [*range(rank - 2), rank - 1, rank - 2])
         value = self._heads_last(value, list(range(rank)))
         bias = None if bias is None else self._of_four_dimensions(bias, rank)
-        return self.builder_.emit(attention(query, key, value, bias, scale=scores.scale))
+        compute = safe_attention if scores.safe else attention
+        return self.builder_.emit(compute(query, key, value, bias, scale=scores.scale))
 
     def _heads_last(self, expr: Expr, axes: list[int]) -> Expr:
         """The tensor transposed by `axes`, a matrix for each head or batch, and then with heads behind rows."""
         if len(axes) == 4:
             axes = [axes[0], axes[2], axes[1], axes[3]]
-        while isinstance(expr, Var) and (inner := _call(self.values.get(expr), permute_dims)) is not None:
-            inner_axes = _axes(inner)
-            axes, expr = [inner_axes[axis] for axis in axes], inner.args[0]
+        while (inner := self._transposition(expr)) is not None:
+            inner_axes, expr = inner
+            axes = [inner_axes[axis] for axis in axes]
         transposed = self._emit(_transpose(self.visit_expr(expr), axes))
         return transposed if len(axes) == 4 else self.builder_.emit(expand_dims(transposed, [2]))
+
+    def _transposition(self, expr: Expr) -> tuple[list[int], Expr] | None:
+        """The axes of a transposition, and what it transposes; leading dimensions may be one in between."""
+        call = _call(self.values.get(expr), permute_dims, reshape) if isinstance(expr, Var) else None
+        if call is None or call.op is permute_dims.op:
+            return None if call is None else (_axes(call), call.args[0])
+        inner, merging = self._single(call.args[0], permute_dims), None
+        if inner is not None and _axes(inner)[0] == 0:
+            merging = self._single(inner.args[0], reshape)
+        if inner is None or merging is None:
+            return None
+        source, merged, out = (list(_info(e).extents or ()) for e in (merging.args[0], merging, call))
+        leading = len(source) - len(merged) + 1
+        axes = [*range(leading), *[axis + leading - 1 for axis in _axes(inner)[1:]]]
+        if leading < 1 or not self._equal(source[leading:], merged[1:]):
+            return None
+        return (axes, merging.args[0]) if self._equal(out, [source[axis] for axis in axes]) else None
 
     def _of_four_dimensions(self, bias: Expr, rank: int) -> Expr:
         missing = rank - _info(bias).ndim

@@ -13,7 +13,7 @@ from .activation import (
     softmax,
     softplus,
 )
-from .attention import attention, attention_bias, attention_var_len
+from .attention import attention, attention_bias, attention_var_len, safe_attention
 from .convolution import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d
 from .loss import cross_entropy_with_logits, nll_loss
 from .normalization import batch_norm, dropout, group_norm, instance_norm, layer_norm, rms_norm

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ....ir.expr import const
 from ....runtime.error import InvalidValue, UnsupportedError
 from ....te import Tensor
 from ....tir import op as tir_op
+from ....tir.expr import Select
 from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
@@ -68,6 +71,23 @@ def attention_bias(
     return attention(query, key, value, bias, scale, causal_mask, window_size)
 
 
+def safe_attention(
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+) -> Call:
+    """As `attention`, but weights that are NaN are 0: those of a query that the bias hides all keys from.
+
+    Exporters write attention like this, as a replacement of NaNs after the softmax.
+    """
+    arguments = [query, key, value] if bias is None else [query, key, value, bias]
+    return attention_without_nan.call(*arguments, **_attributes(scale, causal_mask, window_size))
+
+
 def _check_equal(call: Call, builder: Any, what: str, values: dict[str, Any]) -> None:
     (first, x), *others = values.items()
     for name, y in others:
@@ -76,7 +96,7 @@ def _check_equal(call: Call, builder: Any, what: str, values: dict[str, Any]) ->
 
 
 def _attention_struct_info(call: Call, builder: Any) -> StructInfo:
-    names = ("query", "key", "value", "bias") if call.op is attention_with_bias.op else ("query", "key", "value")
+    names = ("query", "key", "value", "bias") if len(call.args) == 4 else ("query", "key", "value")
     infos = [tensor_argument(call, i, name) for i, name in enumerate(names)]
     for name, info in zip(names, infos, strict=True):
         if info.ndim not in (4, -1):
@@ -116,6 +136,7 @@ def _reference(
     scale: float | None,
     causal_mask: str | None,
     window_size: int | None,
+    safe: bool = False,
 ) -> np.ndarray:
     _refuse_window(window_size)
     q, k, v = (np.transpose(numerics.wide(a), (0, 2, 1, 3)) for a in (query, key, value))
@@ -123,7 +144,10 @@ def _reference(
     scores = q @ np.swapaxes(k, -1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     scores = scores if bias is None else scores + numerics.wide(bias)
     scores = np.where(_mask(scores.shape[-2], scores.shape[-1], causal_mask), scores, -np.inf)
-    return np.transpose(softmax_of(scores, -1) @ v, (0, 2, 1, 3)).astype(query.dtype)
+    weights = softmax_of(scores, -1)
+    if safe:
+        weights = np.where(np.isnan(weights), 0, weights)
+    return np.transpose(weights @ v, (0, 2, 1, 3)).astype(query.dtype)
 
 
 def _refuse_window(window_size: int | None) -> None:
@@ -134,17 +158,25 @@ def _refuse_window(window_size: int | None) -> None:
 
 
 def te_attention(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float | None, causal_mask: str | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    scale: float | None,
+    causal_mask: str | None,
+    safe: bool = False,
 ) -> Tensor:
-    """Attention as batched products of matrices, one for each batch and head."""
+    """Attention as batched products of matrices, one for each batch and head; `safe`: weights that are NaN are 0."""
     scores, values = _scores(q, k, v, scale)
     (batch, queries, heads, _), keys = q.shape, v.shape[1]
     if bias is not None:
         scores = topi.add(topi.reshape(scores, [batch, heads, queries, keys]), bias)
         scores = topi.reshape(scores, [batch * heads, queries, keys])
     if causal_mask is None:
-        return _weighted(topi.nn.softmax(scores), values, q, v)
-    return _weighted(_masked_softmax(scores, _offset(queries, keys, causal_mask)), values, q, v)
+        weights = topi.nn.softmax(scores)
+    else:
+        weights = _masked_softmax(scores, _offset(queries, keys, causal_mask))
+    return _weighted(_without_nan(weights) if safe else weights, values, q, v)
 
 
 def _scores(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
@@ -182,6 +214,13 @@ def _masked_softmax(scores: Tensor, offset: Any) -> Tensor:
     return topi.divide(exponential, topi.sum(exponential, axis=-1, keepdims=True))
 
 
+def _without_nan(weights: Tensor) -> Tensor:
+    def element(*i: Any) -> Any:
+        return Select(tir_op.isnan(weights(*i)), const(0, weights.dtype), weights(*i))
+
+    return te.compute(weights.shape, element, name="without_nan")
+
+
 def _legalize(builder: Any, call: Call) -> Expr:
     attrs = call.attrs
     _refuse_window(attrs["window_size"])
@@ -195,21 +234,23 @@ def _legalize(builder: Any, call: Call) -> Expr:
         bias[0] if bias else None,
         attrs["scale"],
         attrs["causal_mask"],
+        call.op is attention_without_nan.op,
         primfunc_name_hint=hint,
     )
 
 
-def _register(name: str) -> Operator[..., Any]:
-    made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(attention)
+def _register(name: str, function: Callable[..., Call], reference: Callable[..., np.ndarray]) -> Operator[..., Any]:
+    made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(lambda call, dtype: call)
     made.struct_info(_attention_struct_info)
-    made.reference(_reference)
+    made.reference(reference)
     made.legalize_as(_legalize)
     return made
 
 
-attention_without_bias = _register("attention")
-attention_with_bias = _register("attention_bias")
+attention_without_bias = _register("attention", attention, _reference)
+attention_with_bias = _register("attention_bias", attention, _reference)
+attention_without_nan = _register("safe_attention", safe_attention, partial(_reference, safe=True))
 
 
 # -- sequences of different lengths --
