@@ -98,6 +98,13 @@ CASES = [
     ("F.scaled_dot_product_attention(x, y, y, z)", floats(3, 4, 8), floats(3, 5, 8), floats(3, 4, 5)),
     ("F.scaled_dot_product_attention(x, y, y, z)", floats(3, 4, 8), floats(3, 5, 8), floats(1, 4, 5)),
     ("F.scaled_dot_product_attention(x, y, y, z > 0)", floats(4, 8), floats(5, 8), 1 + floats(4, 5)),
+    # A query that sees no key.
+    (
+        "F.scaled_dot_product_attention(x, y, y, z > 1)",
+        floats(2, 2, 4, 8),
+        floats(2, 2, 5, 8),
+        torch.arange(4)[:, None],
+    ),
     ("F.scaled_dot_product_attention(x, y, y, z)", floats(2, 1, 3, 4, 8), floats(2, 1, 3, 5, 8), floats(3, 4, 5)),
     ("F.scaled_dot_product_attention(x, y, z, scale=0.3)", floats(3, 4, 8), floats(3, 5, 8), floats(3, 5, 8)),
     (

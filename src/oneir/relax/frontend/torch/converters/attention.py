@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key, value = (_repeated_heads(g, x, shape[-3]) for x in (key, value))
     query, key, value = (_four_dimensions(g, x) for x in (query, key, value))
-    bias = None if attn_mask is None else _bias(g, attn_mask, dtype, shape[:-2])
+    bias = None if attn_mask is None else _bias(g, attn_mask, dtype, shape[:-2], g.shape(key)[-2])
     heads_last = [0, 2, 1, 3]
     out = op.nn.attention(
         op.permute_dims(query, heads_last),
@@ -43,6 +43,10 @@ def scaled_dot_product_attention(
         causal_mask="TopLeft" if is_causal else None,
     )
     result = g.emit(op.permute_dims(out, heads_last))
+    if bias is not None and attn_mask is not None and not is_float(g.dtype(attn_mask)):
+        # Where a mask hides all keys, weights would be NaN: PyTorch gives 0.
+        hidden = op.equal(op.max(bias, -1, keepdims=True), const(-math.inf, dtype))
+        result = g.emit(op.where(hidden, const(0, dtype), result))
     if len(shape) == 4:
         return result
     return g.emit(op.reshape(result, as_shape([*shape[:-1], g.shape(value)[-1]])))
@@ -76,10 +80,13 @@ def _four_dimensions(g: Importer, x: Expr) -> Expr:
     return g.emit(op.reshape(x, as_shape([batch, 1, *shape[-2:]])))
 
 
-def _bias(g: Importer, mask: Expr, dtype: str, batch: list[Any]) -> Expr:
-    """A mask as what is added to the scores of queries with the leading extents `batch`: -inf where a mask of bools
-    does not hold.
+def _bias(g: Importer, mask: Expr, dtype: str, batch: list[Any], keys: Any) -> Expr:
+    """A mask as what is added to the scores of queries with the leading extents `batch`, and of so many keys: -inf
+    where a mask of bools does not hold.
     """
+    own = g.shape(mask)
+    if own[-1] == 1 and keys != 1:
+        mask = g.emit(op.broadcast_to(mask, as_shape([*own[:-1], keys])))
     if not is_float(g.dtype(mask)):
         zero, lowest = const(0, dtype), const(-math.inf, dtype)
         mask = g.emit(op.where(op.astype(mask, "bool") if g.dtype(mask) != "bool" else mask, zero, lowest))
