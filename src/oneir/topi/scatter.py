@@ -185,17 +185,21 @@ def index_put(data: Tensor, indices: Any, values: Tensor, accumulate: bool = Fal
     return _scattered(data, [*indices, values], body, "index_put.generic")
 
 
-def slice_scatter(input_tensor: Tensor, src: Tensor, start: int, end: int, step: int, axis: int) -> list[Tensor]:
-    """`input_tensor` with the slice start:end:step along an axis replaced by `src`; a list of one tensor."""
+def slice_scatter(input_tensor: Tensor, src: Tensor, start: Any, end: Any, step: int, axis: int) -> list[Tensor]:
+    """`input_tensor` with the slice start:end:step along an axis replaced by `src`; a list of one tensor.
+
+    Bounds that are no constants count from the front and lie in the tensor.
+    """
     axis = require_axis(axis, input_tensor.ndim, "slice_scatter")
-    first, beyond, by = (require_int(v, "slice_scatter", "a bound") for v in (start, end, step))
+    by = require_int(step, "slice_scatter", "a bound")
     if by < 1:
         raise InvalidValue(f"topi.slice_scatter: expected a step of at least 1, found {by}")
-    extent = constant(input_tensor.shape[axis])
-    length = constant(src.shape[axis]) if src.ndim == input_tensor.ndim else None
-    if extent is not None:
-        first, beyond, _ = slice(first, beyond, by).indices(extent)
-    if src.ndim != input_tensor.ndim or (extent is not None and length != len(range(first, beyond, by))):
+    first, beyond, length = as_expr(start), as_expr(end), None
+    extent, low, high = (constant(v) for v in (input_tensor.shape[axis], first, beyond))
+    if extent is not None and low is not None and high is not None:
+        low, high, _ = slice(low, high, by).indices(extent)
+        first, beyond, length = as_expr(low), as_expr(high), len(range(low, high, by))
+    if src.ndim != input_tensor.ndim or (length is not None and length != constant(src.shape[axis])):
         raise ShapeMismatch(
             f"topi.slice_scatter: src of shape {shape_text(src.shape)} is no slice {start}:{end}:{step} along axis "
             f"{axis} of {shape_text(input_tensor.shape)}"
@@ -203,7 +207,7 @@ def slice_scatter(input_tensor: Tensor, src: Tensor, start: int, end: int, step:
 
     def element(*ax: Any) -> PrimExpr:
         distance = ops.subtract(ax[axis], first)
-        inside = ops.logical_and(ops.greater_equal(ax[axis], first), ops.less(ax[axis], as_expr(beyond)))
+        inside = ops.logical_and(ops.greater_equal(ax[axis], first), ops.less(ax[axis], beyond))
         inside = ops.logical_and(inside, ops.equal(ops.floormod(distance, by), 0))
         new = src(*ax[:axis], ops.floordiv(distance, by), *ax[axis + 1 :])
         return tir_op.if_then_else(inside, new, input_tensor(*ax))

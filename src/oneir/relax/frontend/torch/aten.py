@@ -5,20 +5,24 @@ Each node says, in `meta["val"]`, which shape and dtype PyTorch found for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from ....ir.expr import PrimExpr
 from ....ir.expr import Var as PrimVar
+from ....ir.module import IRModule
 from ....runtime.error import OneIRError, UnsupportedError
 from ....tir.analysis.detect_buffer_access_lca import variables
-from ...expr import Var
+from ... import op
+from ...expr import Expr, Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo
+from ...transform import ConvertToDataflow, DeadCodeElimination
 from . import operators
 from .dtypes import dtype_name
 from .importer import Importer, fields_of, is_tensor
 from .registry import Refused
-from .symbolic import Symbols
 
 # Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
 _WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -34,9 +38,9 @@ class AtenImporter(Importer):
 
     def __init__(self, graph_module: Any, custom: dict[str, Callable[..., Any]] | None = None):
         super().__init__(custom)
-        self.graph_module = graph_module
-        self.symbols = Symbols()
+        self.whole = self.graph_module = graph_module
         self.inputs: list[Var] = []
+        self.has_branches = any(operators.has_branches(m.graph) for m in graph_module.modules() if hasattr(m, "graph"))
 
     # -- inputs --
 
@@ -102,6 +106,10 @@ class AtenImporter(Importer):
         """The shape of an example, symbolic integers as expressions."""
         return [self.symbols.expression(extent) for extent in example.shape]
 
+    def tensor_info(self, example: Any) -> TensorStructInfo:
+        """What PyTorch knows of a tensor."""
+        return TensorStructInfo(self.extents(example), dtype_name(example.dtype))
+
     # -- nodes --
 
     def convert(self, node: Any) -> None:
@@ -137,18 +145,46 @@ class AtenImporter(Importer):
     def inline(self, node: Any, call: Sequence[Any]) -> None:
         """Adds what a part of the program computes: a graph module, and its arguments."""
         module, *args = (self.value(part) for part in call)
-        around, self.graph_module = self.graph_module, module
-        given = iter(args)
-        for inner in module.graph.nodes:
-            if inner.op == "placeholder":
-                self.env[inner] = next(given)
-            elif inner.op != "output":
-                self.convert(inner)
-            elif not self.depends_on_refused(inner):
-                self.env[node] = self.value(inner.args[0])
-        self.graph_module = around
-        if node not in self.env:
+        try:
+            self.env[node] = self.subgraph(module, args)
+        except Refused:
             self.stand_in(node)
+
+    def subgraph(self, module: Any, args: Sequence[Any]) -> Any:
+        """Adds what a graph module computes of arguments, and returns that."""
+        around, self.graph_module = self.graph_module, module
+        given, output = iter(args), None
+        try:
+            for node in module.graph.nodes:
+                if node.op == "placeholder":
+                    self.env[node] = self.verified(next(given), node.meta.get("val"))
+                elif node.op != "output":
+                    self.convert(node)
+                else:
+                    output = node
+        finally:
+            self.graph_module = around
+        if output is None or self.depends_on_refused(output):
+            raise Refused("a part of it cannot be imported")
+        return self.value(output.args[0])
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """The scope that nodes are converted in: one dataflow block, if no part of the program has a condition."""
+        if self.has_branches:
+            yield
+        else:
+            with self.block_builder.dataflow():
+                yield
+
+    def result(self, value: Expr) -> Var:
+        """Gives a result of the program a variable."""
+        return self.emit(value) if self.has_branches else self.block_builder.emit_output(value)
+
+    def finished(self) -> IRModule:
+        """The module, when its functions are complete."""
+        mod = self.block_builder.finalize()
+        return ConvertToDataflow()(DeadCodeElimination(["main"])(mod)) if self.has_branches else mod
 
     def verified(self, value: Any, example: Any) -> Any:
         """A value, refused if it has not the shape and dtype that PyTorch says.
@@ -162,6 +198,8 @@ class AtenImporter(Importer):
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
         if value is None and is_example(example):
             raise Refused("this result of the operator, which is for training, is not computed")
+        if type(example).__name__ == "SymInt" and isinstance(value, Expr):
+            return self.number(value, example)
         if value is None or not is_tensor(value) or not is_example(example):
             return value
         info, dtype = self.info(value), dtype_name(example.dtype)
@@ -178,6 +216,29 @@ class AtenImporter(Importer):
         if found is not None and all(map(self.block_builder.analyzer.can_prove_equal, found, expected)):
             return value
         return self.block_builder.match_cast(value, TensorStructInfo(expected, dtype))
+
+    def number(self, value: Expr, example: Any) -> Any:
+        """The number that a shape of one extent, or an integer without dimensions, tells when the program runs.
+
+        The latter stays a tensor if it is only computed with.
+        """
+        if is_tensor(value):
+            if self._as_numbers.isdisjoint(map(str, example.node.expr.free_symbols)):
+                return value
+            value = self.emit(op.tensor_to_shape(op.reshape(op.astype(value, "int64"), [1])))
+        symbol = self.symbols.expression(example)
+        self.block_builder.match_cast(value, ShapeStructInfo([symbol]))
+        return symbol
+
+    @cached_property
+    def _as_numbers(self) -> set[str]:
+        """The symbols that stand in extents, or that operators take for what must be an integer."""
+        graphs = [m.graph for m in self.whole.modules() if hasattr(m, "graph")]
+        nodes = [node for graph in graphs for node in graph.nodes]
+        examples = [e for node in nodes for e in _flat(node.meta.get("val")) if is_example(e)]
+        used = [extent for example in examples for extent in example.shape]
+        used += [n.meta.get("val") for node in nodes for n in operators.integers_of(node)]
+        return {str(symbol) for number in used if hasattr(number, "node") for symbol in number.node.expr.free_symbols}
 
     def attribute(self, node: Any) -> Any:
         """A tensor that the graph module holds."""
@@ -197,7 +258,7 @@ class AtenImporter(Importer):
         if isinstance(example, (list, tuple)):
             return tuple(self._stand_in(f"{name}_{i}", e) for i, e in enumerate(example))
         if is_example(example):
-            return Var(name, TensorStructInfo(self.extents(example), dtype_name(example.dtype)))
+            return Var(name, self.tensor_info(example))
         return self.symbols.expression(example) if type(example).__name__ == "SymInt" else example
 
 
@@ -207,6 +268,11 @@ def _is_contiguous(node: Any) -> bool:
     if not hasattr(example, "is_contiguous") or any(type(e).__name__ == "SymInt" for e in example.shape):
         return False
     return example.is_contiguous() and example.untyped_storage().nbytes() == example.numel() * example.element_size()
+
+
+def _flat(value: Any) -> list[Any]:
+    """The values in nested tuples."""
+    return [v for part in value for v in _flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
 def _numbers_of(example: Any) -> list[Any]:

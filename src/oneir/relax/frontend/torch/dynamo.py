@@ -147,16 +147,16 @@ class _SubgraphImporter(AtenImporter):
         self.passed = [i for i, node in enumerate(placeholders) if i not in self.frozen and node.name in names]
         with self.block_builder.function("main", self.inputs):
             output: Any = None
-            with self.block_builder.dataflow():
+            with self.body():
                 self.assert_inputs(inputs)
                 for node in nodes:
                     if node.op == "output":
                         self.report("subgraph", _ADVICE)
-                        output = self.block_builder.emit_output(GraphTuple(self.results(self.value(node.args[0]))))
+                        output = self.result(GraphTuple(self.results(self.value(node.args[0]))))
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)
-        return self.block_builder.finalize()
+        return self.finished()
 
     def without_known_numbers(self, nodes: list[Any]) -> list[Any]:
         """The inputs without integers that an extent of a tensor tells: programs of tensors alone are native."""

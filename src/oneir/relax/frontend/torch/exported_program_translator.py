@@ -89,7 +89,7 @@ class ExportedProgramImporter(AtenImporter):
             attrs = {"num_input": len(self.inputs)}
         with self.block_builder.function("main", [*self.inputs, *(var for var, _ in self.weights)], attrs):
             output: Any = None
-            with self.block_builder.dataflow():
+            with self.body():
                 self.assert_inputs(inputs)
                 for node in self.program.graph.nodes:
                     if node.op == "output":
@@ -98,9 +98,9 @@ class ExportedProgramImporter(AtenImporter):
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)
-        mod = self.block_builder.finalize()
+        mod = self.finished()
         if self.keep_params:
-            (gvar,) = mod.get_global_vars()
+            gvar = mod.get_global_var("main")
             params = [share(data) for _, data in self.weights]
             mod = mod.replace(functions={gvar: mod[gvar].with_attr(PARAMS, params)})
         return mod
@@ -139,7 +139,7 @@ class ExportedProgramImporter(AtenImporter):
         specs = self.program.graph_signature.output_specs
         results = [self.value(v) for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
         if unwrap and len(results) == 1:
-            return self.block_builder.emit_output(results[0])
+            return self.result(results[0])
         if no_bind:
-            return GraphTuple([self.block_builder.emit_output(r) for r in results])
-        return self.block_builder.emit_output(GraphTuple(results))
+            return GraphTuple([self.result(r) for r in results])
+        return self.result(GraphTuple(results))

@@ -22,6 +22,7 @@ from ...expr import Constant, Expr, ShapeExpr, Var
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from .dtypes import dtype_name
 from .registry import Impossible, Refused, call_converter, find_converter
+from .symbolic import Symbols
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,12 @@ class Importer:
 
     def __init__(self, custom_converters: dict[str, Callable[..., Any]] | None = None):
         self.block_builder = BlockBuilder()
+        self.symbols = Symbols()
         self.env: dict[Any, Any] = {}
         self.custom = custom_converters or {}
         self.refused: list[Refusal] = []
+        # The nodes that are converted: within a node whose parts are graphs, those of such a graph.
+        self.converting: list[Any] = []
         # The shape that PyTorch says the node that is converted has, where it says one.
         self.expected: list[Any] | None = None
         # Whether PyTorch's first argument of it is all of its memory, in order.
@@ -140,6 +144,7 @@ class Importer:
         """Converts a call of an operator: sets the value of the node, or remembers why there is none."""
         operator = f"{name}.{overload}" if overload else name
         custom = self.custom.get(operator) or self.custom.get(name)
+        self.converting.append(node)
         try:
             if custom is not None:
                 self.env[node] = custom(node, self)
@@ -150,13 +155,17 @@ class Importer:
             self.env[node] = call_converter(function, self, self.value(args), self.value(kwargs))
         except (Refused, OneIRError) as error:
             self.refuse(node, operator, str(error), breakable=not isinstance(error, Impossible))
+        finally:
+            self.converting.pop()
 
     def refuse(self, node: Any, operator: str, reason: str, breakable: bool = False) -> None:
         """Remembers that a node cannot be imported, and whether smaller operators in its place may be."""
         origin = origin_of(node)
         if origin is not None and origin != operator:
             operator = f"{operator}, part of {origin}"
-        self.refused.append(Refusal(node.name, operator, source_of(node), reason, node.target if breakable else None))
+        places = (source_of(n) for n in (node, *reversed(self.converting)))
+        where = next((place for place in places if place is not None), "an unknown place")
+        self.refused.append(Refusal(node.name, operator, where, reason, node.target if breakable else None))
 
     def report(self, what: str, advice: str) -> None:
         """Raises an error that lists all nodes that cannot be imported, if there are any."""
@@ -171,8 +180,8 @@ class Importer:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def source_of(node: Any) -> str:
-    """Where in the user's program a node comes from: "file.py:12", or else the module that it is part of."""
+def source_of(node: Any) -> str | None:
+    """Where in the user's program a node comes from: "file.py:12", or else the module that it is part of, if known."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     # Neither PyTorch's own files nor what it generates.
     own = [f for f in frames if "/site-packages/torch/" not in f[0] and not f[0].startswith(("torch/", "<"))]
@@ -180,7 +189,7 @@ def source_of(node: Any) -> str:
         return f"{own[-1][0]}:{own[-1][1]}"
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     if not modules:
-        return "an unknown place"
+        return None
     path, kind = modules[-1]
     return f"{kind if isinstance(kind, str) else kind.__qualname__} `{path}`" if path else str(kind)
 

@@ -72,3 +72,24 @@ def decompositions(targets: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
     exported = default_decompositions()
     tables = (exported, decomposition_table)
     return {target: table[target] for target in targets for table in reversed(tables) if target in table}
+
+
+_BRANCHES = frozenset({"cond", "while_loop", "scan", "map_impl"})
+
+
+def has_branches(graph: Any) -> bool:
+    """Whether parts of a graph may run under a condition."""
+    return any(node.op == "call_function" and name_of(node.target)[0] in _BRANCHES for node in graph.nodes)
+
+
+def integers_of(node: Any) -> list[Any]:
+    """The arguments of a node that are nodes and stand where its operator asks for integers, such as `index` of select.
+
+    Parts of programs are asked for no numbers; they ask for their own.
+    """
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return []
+    asked = [arg for arg, declared in zip(node.args, schema.arguments, strict=False) if "int" in str(declared.type)]
+    flat = [part for arg in asked for part in (arg if isinstance(arg, (list, tuple)) else [arg])]
+    return [part for part in flat if hasattr(part, "meta")]

@@ -41,6 +41,10 @@ class Symbols:
         node = getattr(value, "node", None)
         return int(value) if node is None else self._of(node.expr, node.shape_env)
 
+    def fresh(self, name: str) -> PrimExpr:
+        """A variable that stands for no symbol of PyTorch's."""
+        return SizeVar(self._unused(name), "int64")
+
     def solve(self, value: Any, known: set[PrimVar]) -> tuple[PrimVar, PrimExpr] | None:
         """The extent of an input in which one symbol stands that no input has as an extent, such as `2 * n + 1`.
 

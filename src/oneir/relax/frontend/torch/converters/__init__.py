@@ -4,6 +4,7 @@ from . import (
     activation,
     arithmetic,
     attention,
+    control_flow,
     convolution,
     creation,
     indexing,

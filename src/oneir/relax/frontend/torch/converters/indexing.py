@@ -11,10 +11,10 @@ import numpy as np
 from .....ir.expr import IntImm
 from .... import op
 from ....expr import Expr, Tuple, const
-from ....struct_info import TupleStructInfo
+from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import as_operand, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from ..registry import Refused, converter, scalars_as_vectors
 from .shape import broadcast_shape, matrix_transpose, product
 
 
@@ -98,13 +98,27 @@ def take_along_dim(g: Importer, x: Expr, indices: Expr, dim: int | None = None) 
     return gather(g, x, dim, indices)
 
 
+def places_of(g: Importer, x: Expr) -> list[Expr]:
+    """For each dimension, where in it the elements are that are not zero; how many there are is a new symbol."""
+    count = g.ndim(x)
+    extents = [count, g.symbols.fresh("count")]
+    places = g.block_builder.match_cast(g.emit(op.nonzero(x)), TensorStructInfo(extents, "int64"))
+    return [g.emit(op.take(places, const(i, "int64"), 0)) for i in range(count)]
+
+
 def _index_groups(g: Importer, x: Expr, indices: Sequence[Any]) -> tuple[list[int], list[Expr]]:
     """The dimensions that tensors index, and those tensors."""
-    axes = [i for i, index in enumerate(indices) if index is not None]
-    tensors = [indices[i] for i in axes]
-    for index in tensors:
-        if g.dtype(index) == "bool":
-            raise Impossible("indexing with a mask gives a tensor whose shape depends on data; use torch.where")
+    axes, tensors, axis = [], [], 0
+    for index in indices:
+        found = [index]
+        if index is not None and g.dtype(index) in ("bool", "uint8"):
+            # A mask over several dimensions is an index of each.
+            found = places_of(g, index)
+        for part in found:
+            if part is not None:
+                axes.append(axis)
+                tensors.append(part)
+            axis += 1
     return axes, tensors
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..... import te
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import unified
@@ -49,6 +50,29 @@ def addbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, a
     """beta * x + alpha * (the sum of batch1 @ batch2 over the batch)"""
     product = _scaled(g, g.emit(op.sum(matmul(g, batch1, batch2), 0)), alpha)
     return product if beta == 0 else g.emit(op.add(_scaled(g, x, beta), product))
+
+
+@converter("_grouped_mm", "transformers::grouped_mm_fallback")
+def grouped_mm(
+    g: Importer, x: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: Any = None
+) -> Expr:
+    """The rows of x times the matrix of their group: `offs[i]` is where the rows of group i end."""
+    if offs is None:
+        return matmul(g, x, weight)
+    if g.ndim(x) != 2 or g.ndim(weight) != 3:
+        raise Refused("grouped_mm of groups that are not rows of the first argument; use one product for each group")
+    if bias is not None:
+        raise Refused("grouped_mm with a bias; add it afterwards")
+    return g.emit(g.block_builder.call_te(_grouped_product, x, weight, offs))
+
+
+def _grouped_product(x: te.Tensor, weight: te.Tensor, ends: te.Tensor) -> te.Tensor:
+    (rows, inner), (groups, _, columns) = x.shape, weight.shape
+    # Rows after the end of the last group may be anything.
+    before = te.reduce_axis((0, groups - 1), name="g")
+    k = te.reduce_axis((0, inner), name="k")
+    group = te.compute((rows,), lambda i: te.sum((ends[before] <= i).astype("int32"), before), name="group")
+    return te.compute((rows, columns), lambda i, j: te.sum(x[i, k] * weight[group[i], k, j], k), name="grouped_product")
 
 
 @converter("einsum")

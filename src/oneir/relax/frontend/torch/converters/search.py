@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float, unified
-from ..importer import Importer, is_tensor
+from ..importer import Importer, as_shape, fields_of, is_tensor
 from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from .indexing import places_of
+from .shape import broadcast_shape
 
 
 @converter("argmax")
@@ -104,6 +108,23 @@ def searchsorted(
     return g.emit(count if out_int32 else op.astype(count, "int64"))
 
 
+@converter("histc")
+def histc(g: Importer, x: Expr, bins: int = 100, min: Any = 0, max: Any = 0) -> Expr:
+    """How many elements are in each of as many equal parts of [min, max], or of the range of the elements."""
+    dtype = g.dtype(x)
+    low, high = const(min, dtype), const(max, dtype)
+    if min == max:
+        low, high = g.emit(op.min(x)), g.emit(op.max(x))
+        equal, one = op.equal(low, high), const(1, dtype)
+        low, high = g.emit(op.where(equal, low - one, low)), g.emit(op.where(equal, high + one, high))
+    place = op.floor(op.divide(op.multiply(x - low, const(bins, dtype)), high - low))
+    place = op.where(op.equal(x, high), const(bins - 1, dtype), place)
+    counted = op.logical_and(op.greater_equal(x, low), op.less_equal(x, high))
+    place = op.where(counted, place, const(-1, dtype))
+    hits = op.equal(op.reshape(g.emit(place), [-1, 1]), const(np.arange(bins), dtype))
+    return g.emit(op.sum(op.astype(hits, dtype), 0))
+
+
 def _kth(g: Importer, x: Expr, k: int, dim: int, keepdim: bool) -> Any:
     """The k-th smallest elements, counted from 1, and their indices."""
     place = g.axis(x, dim)
@@ -139,10 +160,51 @@ def median(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = False) 
     return values if whole else (values, places)
 
 
-_DATA_DEPENDENT = (
-    "bincount histogram masked_select nonzero nonzero_static segment_reduce "
-    "unique _unique2 unique_consecutive unique_dim"
-)
+@converter("nonzero")
+@scalars_as_vectors
+def nonzero(g: Importer, x: Expr) -> Expr:
+    """The indices of the elements that are not zero, a row each."""
+    return g.emit(op.stack(nonzero_numpy(g, x), 1))
+
+
+@converter("nonzero_numpy")
+def nonzero_numpy(g: Importer, x: Expr) -> Any:
+    """The same, a tensor for each dimension."""
+    return tuple(places_of(g, x))
+
+
+@converter("masked_select")
+def masked_select(g: Importer, x: Expr, mask: Expr) -> Expr:
+    """The elements where a mask holds, in one dimension."""
+    shape = as_shape(broadcast_shape([g.shape(x), g.shape(mask)]))
+    x, mask = (g.emit(op.flatten(g.emit(op.broadcast_to(v, shape)))) for v in (x, mask))
+    return g.emit(op.take(x, places_of(g, mask)[0], 0))
+
+
+@converter("unique_dim")
+def unique_dim(
+    g: Importer,
+    x: Expr,
+    dim: int,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> Any:
+    """The different parts along a dimension, for each part which one it is, and how often each stands."""
+    made = fields_of(g.emit(op.unique(x, True, False, True, True, dim)))
+    return made[0], made[1], made[2]
+
+
+@converter("_unique2")
+def unique(g: Importer, x: Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The different elements, for each element which one it is, and how often each stands; None if not asked for."""
+    values, which, counts = fields_of(g.emit(op.unique(x, True, False, True, True)))
+    which = g.emit(op.reshape(which, as_shape(g.shape(x))))
+    nothing = const(np.zeros([0], "int64"), "int64")
+    return values, which if return_inverse else nothing, counts if return_counts else nothing
+
+
+_DATA_DEPENDENT = "bincount histogram segment_reduce unique unique_consecutive"
 
 
 @converter(*_DATA_DEPENDENT.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from .....ir.expr import IntImm, PrimExpr
 from .... import op
 from ....expr import Expr, const
+from ....struct_info import ShapeStructInfo
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
 from ..registry import Impossible, Refused, converter, scalars_as_vectors
@@ -149,10 +150,26 @@ def tile(g: Importer, x: Expr, *dims: Any) -> Expr:
 def repeat_interleave(
     g: Importer, x: Expr, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
 ) -> Expr:
-    """Each element several times."""
-    if repeats is None or is_tensor(repeats):
-        raise Impossible("repeat_interleave with a tensor of repetitions gives a tensor whose shape depends on data")
-    return g.emit(op.repeat(x, g.static(repeats, "repeats"), dim))
+    """Each element several times: as often as a number or, for each element, a tensor says."""
+    if not is_tensor(repeats):
+        return g.emit(op.repeat(x, g.static(repeats, "repeats"), dim))
+    if dim is None:
+        x, dim = g.emit(op.reshape(x, [-1])), 0
+    length = g.shape(x)[g.axis(x, dim)]
+    repeats = g.emit(op.broadcast_to(repeats, as_shape([length])))
+    return g.emit(op.take(x, repeated_places(g, repeats, output_size=output_size), g.axis(x, dim)))
+
+
+@converter("repeat_interleave.Tensor")
+def repeated_places(g: Importer, repeats: Expr, *, output_size: Any = None) -> Expr:
+    """0 as often as the first element says, 1 as often as the second, and so on."""
+    ends = g.emit(op.cumsum(op.astype(repeats, "int64"), 0))
+    if output_size is None:
+        last = g.emit(op.tensor_to_shape(op.reshape(op.max(ends), [1])))
+        output_size = g.symbols.fresh("count")
+        g.block_builder.match_cast(last, ShapeStructInfo([output_size]))
+    places = op.expand_dims(op.arange(0, output_size, 1, "int64"), 1)
+    return g.emit(op.sum(op.astype(op.less_equal(op.expand_dims(ends, 0), places), "int64"), 1))
 
 
 @converter("cat", "concat", "concatenate")
@@ -181,10 +198,15 @@ def _extent(g: Importer, x: Expr, dim: int) -> int:
     return g.static(g.shape(x)[g.axis(x, dim)], f"the extent of dimension {dim}, which is cut,")
 
 
-def cut(g: Importer, x: Expr, sizes: Sequence[int], dim: int) -> Any:
+def cut(g: Importer, x: Expr, sizes: Sequence[Any], dim: int) -> Any:
     """Pieces of the given sizes along a dimension, as a tuple."""
     if len(sizes) == 1:
         return (x,)
+    if any(is_symbolic(size) for size in sizes):
+        ends = list(accumulate(sizes))
+        place = g.axis(x, dim)
+        bounds = zip([0, *ends], ends, strict=False)
+        return tuple(g.emit(op.strided_slice(x, [place], [begin], [end])) for begin, end in bounds)
     places: list[int] = []
     for size in sizes[:-1]:
         places.append((places[-1] if places else 0) + size)
@@ -198,7 +220,7 @@ def cut(g: Importer, x: Expr, sizes: Sequence[int], dim: int) -> Any:
 def split(g: Importer, x: Expr, split_size_or_sections: Any, dim: int = 0) -> Any:
     """A dimension cut into pieces of one size, the last maybe smaller, or of the given sizes."""
     if isinstance(split_size_or_sections, (list, tuple)):
-        return cut(g, x, [g.static(s, "the size of a piece") for s in split_size_or_sections], dim)
+        return cut(g, x, split_size_or_sections, dim)
     size, extent = g.static(split_size_or_sections, "the size of a piece"), _extent(g, x, dim)
     return cut(g, x, _sizes(extent, size), dim)
 
