@@ -2,14 +2,13 @@
 
 A function of the bytecode's kind is followed instruction by instruction, and what each does is written as TensorIR:
 kernels are called directly, with pointers into one arena; shapes are numbers in registers; functions of the runtime are
-called back. What comes out is an ordinary TensorIR function
+called back; branches are branches. What comes out is an ordinary TensorIR function
 
     main(x, w, ..., out, arena, constants)
 
 over the graph's arguments, its results, memory for everything between, and a table of the addresses of its constants.
 Where extents are symbolic, `main__plan(x, w, ..., plan)` says first how large results and arena are. A graph that
-handles objects (closures, branches, tensors that runtime functions return) has no native form; the virtual machine
-executes it.
+handles objects (closures, tensors that runtime functions return) has no native form; the virtual machine executes it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,9 @@ from ...relax.expr import (
     Expr,
     ExternFunc,
     Function,
+    If,
     PrimValue,
+    SeqExpr,
     ShapeExpr,
     StringImm,
     Tuple,
@@ -51,7 +52,7 @@ from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.op import handle_add_byte_offset, reinterpret
-from ...tir.stmt import AssertStmt, BufferStore, Evaluate, SeqStmt, Stmt
+from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import written_buffers
 from ..units import SHARED, with_declarations
@@ -66,12 +67,13 @@ class NotNative(Exception):
 
 @dataclass(slots=True)
 class _Storage:
-    """A range of the arena, or memory that becomes a result."""
+    """A range of the arena, or memory that becomes a result; that of a branch's result is where the branches meet."""
 
     size: PrimExpr
     base: PrimExpr | None = None
     result: Buffer | None = None
     tensors: int = 0
+    meets: _Storage | None = None
 
 
 @dataclass(slots=True)
@@ -85,6 +87,15 @@ class _Tensor:
     buffer: Buffer | None = None
     constant: int | None = None
     param: int | None = None
+
+
+@dataclass(slots=True)
+class _Branch:
+    """One of two ways: what it computes, its steps, its storages."""
+
+    value: _Value
+    steps: list[Callable[[], Stmt]]
+    storages: list[Any]
 
 
 _Value = Any
@@ -178,12 +189,12 @@ class _Translator:
     def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]):
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
-        self.used = _used(func)
+        self.used = _used(func.body)
         self.binding: Var | None = None
         self.inputs: list[TirVar | Buffer] = []
         self.values: dict[Var, _Value] = {}
         self.slots: dict[int, PrimExpr] = {}
-        self.storages: list[_Storage] = []
+        self.storages: list[_Storage | tuple[list[Any], list[Any]]] = []
         self.steps: list[Callable[[], Stmt]] = []
         self.results: list[tuple[_Tensor, Buffer]] = []
         self.constants: list[int] = []
@@ -194,12 +205,8 @@ class _Translator:
     def translate(self) -> Native:
         for position, param in enumerate(self.func.params):
             self.values[param] = self.parameter(param, position)
-        for block in self.func.body.blocks:
-            for binding in block.bindings:
-                self.binding = binding.var
-                self.values[binding.var] = self.value(binding.value)
-        result = self.result(self.value(self.func.body.body))
-        arena_size = self.place_storages()
+        result = self.result(self.sequence(self.func.body))
+        arena_size = self.place(self.storages, const(0, "int64"))
         body = SeqStmt([step() for step in self.steps])
         outputs = [buffer for _, buffer in self.results]
         run = self.function(self.name, [*self.inputs, *outputs, self.arena, self.table], body)
@@ -265,36 +272,55 @@ class _Translator:
         self.results.append((value, buffer))
         return len(self.results) - 1
 
-    def place_storages(self) -> PrimExpr:
-        """Gives each storage its place in the arena; returns how large the arena is."""
-        total: PrimExpr = const(0, "int64")
-        for storage in self.storages:
-            if storage.result is None:
-                storage.base = total
+    def place(self, storages: Sequence[Any], start: PrimExpr) -> PrimExpr:
+        """Gives each storage its place in the arena from a start on; returns where they end.
+
+        Of two branches one runs, so their storages share their place.
+        """
+        end = start
+        for storage in storages:
+            if isinstance(storage, tuple):
+                first, second = (self.place(branch, end) for branch in storage)
+                end = self.analyzer.simplify(ops.maximum(first, second))
+            elif storage.result is None and storage.meets is None:
+                storage.base = end
                 rounded = ops.floordiv(storage.size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
-                total = self.analyzer.simplify(total + rounded)
-        return total
+                end = self.analyzer.simplify(end + rounded)
+        return end
 
     def pointer(self, tensor: _Tensor, written: bool) -> PrimExpr:
         """The address of a tensor's first element."""
         if tensor.constant is not None:
             address = BufferLoad(self.table, [const(tensor.constant, "int64")])
             return reinterpret("handle", address)
-        if tensor.storage is not None:
-            if tensor.storage.result is not None:
-                return tensor.storage.result.data
-            assert tensor.storage.base is not None
-            return handle_add_byte_offset(self.arena.data, tensor.storage.base + tensor.offset)
+        storage = tensor.storage
+        if storage is not None:
+            while storage.meets is not None:
+                storage = storage.meets
+            if storage.result is not None:
+                return storage.result.data
+            assert storage.base is not None
+            return handle_add_byte_offset(self.arena.data, storage.base + tensor.offset)
         assert tensor.buffer is not None
         return pointer_to(tensor.buffer, written)
 
     # -- values --
+
+    def sequence(self, seq: SeqExpr) -> _Value:
+        """The value of a sequence, whose bindings are followed first."""
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.binding = binding.var
+                self.values[binding.var] = self.value(binding.value)
+        return self.value(seq.body)
 
     def value(self, expr: Expr) -> _Value:
         if isinstance(expr, Var):
             return self.values[expr]
         if isinstance(expr, Call):
             return self.call(expr)
+        if isinstance(expr, If):
+            return self.condition(expr)
         if isinstance(expr, Tuple):
             return tuple(self.value(f) for f in expr.fields)
         if isinstance(expr, TupleGetItem):
@@ -324,6 +350,66 @@ class _Translator:
         if not isinstance(value, _Tensor):
             raise NotNative(f"`{expr}` is no tensor")
         return value
+
+    # -- branches --
+
+    def condition(self, expr: If) -> _Value:
+        """What the branch that is taken computes, wherever each of them has it."""
+        chosen = self.value(expr.cond)
+        steps, storages, slots = self.steps, self.storages, self.slots
+        branches: list[_Branch] = []
+        for seq in (expr.true_branch, expr.false_branch):
+            self.steps, self.storages, self.slots = [], [], dict(slots)
+            branches.append(_Branch(self.sequence(seq), self.steps, self.storages))
+        self.steps, self.storages, self.slots = steps, storages, slots
+        first, second = branches
+        met = self.meet(first, first.value, second, second.value)
+        self.storages.append((first.storages, second.storages))
+
+        def step() -> Stmt:
+            then, otherwise = (SeqStmt([step() for step in branch.steps]) for branch in branches)
+            if isinstance(chosen, PrimExpr):
+                return IfThenElse(chosen, then, otherwise)
+            flag = decl_buffer((), chosen.dtype, "condition")
+            taken = IfThenElse(BufferLoad(flag, []).astype("bool"), then, otherwise)
+            return LetStmt(flag.data, self.pointer(chosen, False), taken)
+
+        self.steps.append(step)
+        return met
+
+    def meet(self, first: _Branch, one: _Value, second: _Branch, other: _Value) -> _Value:
+        """One value for what two branches compute."""
+        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+            return tuple(self.meet(first, a, second, b) for a, b in zip(one, other, strict=True))
+        if not isinstance(one, _Tensor) or not isinstance(other, _Tensor):
+            raise NotNative("branches give something else than tensors")
+        if one.dtype != other.dtype or not self.same_shape(one.shape, other.shape):
+            raise NotNative("branches give tensors of different shapes or dtypes")
+        size = self.analyzer.simplify(_product(one.shape) * one.dtype.itemsize)
+        storage = _Storage(size, tensors=1)
+        met = _Tensor(one.shape, one.dtype, storage)
+        for branch, tensor in ((first, one), (second, other)):
+            own = tensor.storage
+            if own is not None and own.meets is None and own.tensors == 1 and any(own is s for s in branch.storages):
+                own.meets = storage
+                storage.size = self.analyzer.simplify(ops.maximum(storage.size, own.size))
+            else:
+                branch.steps.append(lambda tensor=tensor: self.copy(tensor, met))
+        self.storages.append(storage)
+        return met
+
+    def same_shape(self, one: Sequence[PrimExpr], other: Sequence[PrimExpr]) -> bool:
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(self.analyzer.can_prove_equal(a, b) for a, b in pairs)
+
+    def copy(self, source: _Tensor, target: _Tensor) -> Stmt:
+        """Copies a compact tensor."""
+        count = _product(source.shape)
+        read, write = (decl_buffer((count,), source.dtype, name) for name in ("source", "target"))
+        element = TirVar("element", "int64")
+        body = BufferStore(write, BufferLoad(read, [element]), [element])
+        loop = For(element, const(0, "int64"), count, ForKind.SERIAL, body)
+        return LetStmt(read.data, self.pointer(source, False), LetStmt(write.data, self.pointer(target, True), loop))
 
     # -- calls --
 
@@ -553,13 +639,15 @@ class _Loads(Mapper):
         return self.slots[_int(load.indices[0])].astype("int64")
 
 
-def _used(func: Function) -> set[Var]:
-    """The variables of a function that something reads; to end a value's life is not to read it."""
-    used = set(free_vars(func.body.body))
-    for block in func.body.blocks:
+def _used(seq: SeqExpr) -> set[Var]:
+    """The variables of a sequence that something reads; to end a value's life is not to read it."""
+    used = set(free_vars(seq.body))
+    for block in seq.blocks:
         for binding in block.bindings:
             value = binding.value
-            if not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.vm.kill_object"):
+            if isinstance(value, If):
+                used.update(free_vars(value.cond), _used(value.true_branch), _used(value.false_branch))
+            elif not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.vm.kill_object"):
                 used.update(used_vars(binding))
     return used
 
