@@ -93,7 +93,7 @@ class Analyzer:
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Constant bounds of an expression."""
         with deep_recursion():
-            return ConstIntBound(*self.bounds(_integer(expr)))
+            return ConstIntBound(*map(clip, self.bounds(_integer(expr))))
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
         """Whether bounds of a variable have been given."""

@@ -46,7 +46,7 @@ def _dtype_info(dtype: DataType) -> tuple[Bounds, bool]:
         if dtype.code == "int":
             bounds = (clip(-(1 << (dtype.bits - 1))), clip((1 << (dtype.bits - 1)) - 1))
         elif dtype.code in ("uint", "bool"):
-            bounds = (0, clip((1 << dtype.bits) - 1))
+            bounds = (0, (1 << dtype.bits) - 1)
         else:
             bounds = EVERYTHING
         found = _dtype_bounds[dtype] = (bounds, (dtype.is_int or dtype.is_bool) and not is_index_like(dtype))
@@ -155,7 +155,7 @@ class BoundAnalyzer:
         kind = type(expr)
         if kind is e.IntImm:
             value = expr.value
-            return (value, value) if NEG_INF < value < POS_INF else (clip(value), clip(value))
+            return (value, value) if NEG_INF < value < POS_INF or expr.dtype.is_uint else (clip(value), clip(value))
         if expr._is_variable:
             found = self.variables.get(expr)
             if found is not None:
@@ -171,7 +171,8 @@ class BoundAnalyzer:
             bounds = (low, high)
         else:
             bounds = handler(self, expr)
-            if wraps and (bounds[0] < low or bounds[1] > high):
+            # Of a uint64, infinity may be a value that wraps.
+            if wraps and (bounds[0] < low or bounds[1] > high or bounds[1] >= POS_INF):
                 bounds = (low, high)
         for fact, limits in self.facts:
             if type(fact) is kind and same(fact, expr):
@@ -245,9 +246,7 @@ class BoundAnalyzer:
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return everything
         low, high = self.visit(expr.value)
-        # Of a uint64, infinity may be a value that int64 does not hold.
-        unknown = high == POS_INF and source.code == "uint" and source.bits > 63
-        return (low, high) if low >= everything[0] and high <= everything[1] and not unknown else everything
+        return (low, high) if low >= everything[0] and high <= everything[1] else everything
 
     def _ramp(self, expr: Any) -> Bounds:
         if not isinstance(expr.lanes, int):

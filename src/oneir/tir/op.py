@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir import operators as ops
 from ..ir.dtype import BOOL, HANDLE, VOID, DataType
-from ..ir.expr import Call, CallEffectKind, FloatImm, IntImm, PrimExpr, StringImm, Var, as_expr, const
+from ..ir.expr import Call, CallEffectKind, FloatImm, IntImm, PrimExpr, Select, StringImm, Var, as_expr, const
 from ..ir.op import Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
@@ -429,7 +429,9 @@ def logaddexp(lhs: Any, rhs: Any, span: Any = None) -> PrimExpr:
     """log(exp(lhs) + exp(rhs)), without overflow."""
     lhs, rhs = ops.match_types(lhs, rhs)
     larger = ops.maximum(lhs, rhs)
-    return ops.add(larger, log1p(exp(ops.negative(abs(ops.subtract(lhs, rhs)))), span))
+    # The difference of equal infinities would be NaN.
+    distance = Select(ops.equal(lhs, rhs), const(0, lhs.dtype), abs(ops.subtract(lhs, rhs)))
+    return ops.add(larger, log1p(exp(ops.negative(distance))), span)
 
 
 # -- limits --

@@ -5,12 +5,13 @@ Each takes tensors, expressions and numbers; of operands none of which is a tens
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Select
+from ..ir.expr import Let, Select, Var, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor, set_tensor_operators
 from ..tir import op as tir_op
@@ -118,9 +119,13 @@ def floor_mod(lhs: Any, rhs: Any) -> Any:
 
 def _floor_mod(a: Any, b: Any) -> Any:
     a, b = ops.match_types(a, b)
-    if a.dtype.is_float:
-        return ops.subtract(a, ops.multiply(_floor_divide(a, b), b))
-    return ops.floormod(a, b)
+    if not a.dtype.is_float:
+        return ops.floormod(a, b)
+    # a - floor(a / b) * b would be off by as much as the quotient is rounded, and NaN for infinite b.
+    rest = Var("rest", a.dtype)
+    other_sign = ops.not_equal(ops.less(rest, 0.0), ops.less(b, 0.0))
+    corrected = Select(ops.logical_and(ops.not_equal(rest, 0.0), other_sign), ops.add(rest, b), rest)
+    return Let(rest, tir_op.fmod(a, b), corrected)
 
 
 def maximum(lhs: Any, rhs: Any) -> Any:
@@ -134,15 +139,33 @@ def minimum(lhs: Any, rhs: Any) -> Any:
 
 
 def power(lhs: Any, rhs: Any) -> Any:
-    """lhs to the power rhs; of integers, an integer."""
+    """lhs to the power rhs; of integers, an integer: products wrap, and below an exponent of 0 only powers of 1 and -1
+    are not 0.
+    """
     return _binary("power", _power, lhs, rhs)
 
 
 def _power(a: Any, b: Any) -> Any:
     a, b = ops.match_types(a, b)
-    if a.dtype.is_float:
-        return tir_op.power(a, b)
-    return ops.cast(a.dtype, tir_op.round(tir_op.power(ops.cast("float64", a), ops.cast("float64", b))))
+    return tir_op.power(a, b) if a.dtype.is_float else _integer_power(a, b)
+
+
+def _integer_power(a: Any, b: Any) -> Any:
+    """The product of the squares of squares of `a` that the bits of `b` choose."""
+    dtype, one = a.dtype, const(1, a.dtype)
+    known = constant(b)
+    signed = not dtype.is_uint
+    bits = dtype.bits - signed if known is None else max(known.bit_length(), 1)
+    squares = [Var(f"square{i}", dtype) for i in range(bits)]
+    factors = [Select(ops.equal(ops.bitwise_and(ops.shift_right(b, i), 1), 1), s, one) for i, s in enumerate(squares)]
+    product = functools.reduce(ops.multiply, factors)
+    if signed:
+        # Of 1 and -1 the lowest bit decides, whatever the sign.
+        shrinks = ops.logical_and(ops.less(b, 0), ops.logical_and(ops.not_equal(a, 1), ops.not_equal(a, -1)))
+        product = Select(shrinks, const(0, dtype), product)
+    for i in reversed(range(bits)):
+        product = Let(squares[i], ops.multiply(squares[i - 1], squares[i - 1]) if i else a, product)
+    return product
 
 
 def left_shift(lhs: Any, rhs: Any) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, Select, as_expr, const
+from ..ir.dtype import DataType
+from ..ir.expr import IntImm, PrimExpr, Select, as_expr, const
 from ..runtime.error import TypeMismatch
 from ..target import Target
 from ..te.tensor import Tensor
@@ -200,9 +202,20 @@ def right_shift(x: Tensor, n: Any) -> Tensor:
 
 
 def clip(x: Tensor, a_min: Any, a_max: Any) -> Tensor:
-    """x limited to [a_min, a_max], which are converted to its dtype."""
-    low, high = (ops.cast(x.dtype, v) if isinstance(v, PrimExpr) else const(v, x.dtype) for v in (a_min, a_max))
+    """x limited to [a_min, a_max], which are converted to its dtype; a_min where that is larger.
+
+    Constants beyond the values of an integer dtype are the nearest of them.
+    """
+    low, high = (_bound(v, x.dtype) for v in (a_min, a_max))
     return _elemwise(x, lambda v: ops.maximum(ops.minimum(v, high), low))
+
+
+def _bound(value: Any, dtype: DataType) -> PrimExpr:
+    value = as_expr(value)
+    if isinstance(value, IntImm) and (dtype.is_int or dtype.is_uint):
+        smallest = 0 if dtype.is_uint else -(1 << (dtype.bits - 1))
+        return const(builtins.max(smallest, builtins.min(value.value, smallest + (1 << dtype.bits) - 1)), dtype)
+    return ops.cast(dtype, value)
 
 
 def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:

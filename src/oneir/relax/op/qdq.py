@@ -125,7 +125,8 @@ def _dequantize_reference(
 ) -> np.ndarray:
     wide = np.float32 if numerics.is_float(data) else np.int32
     shifted = data.astype(wide) - _along(zero_point, axis, data.ndim).astype(wide)
-    return _limited(shifted.astype(np.float32) * _along(scale, axis, data.ndim).astype(np.float32), out_dtype)
+    value = shifted.astype(np.float32) * _along(scale, axis, data.ndim).astype(np.float32)
+    return value if out_dtype == "float32" else _limited(value, out_dtype)
 
 
 def te_dequantize(data: te.Tensor, scale: Any, zero_point: Any, axis: int, out_dtype: str) -> te.Tensor:

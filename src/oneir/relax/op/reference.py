@@ -32,6 +32,14 @@ def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
     return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(target)
 
 
+def nearest(number: int | float, dtype: np.dtype) -> np.ndarray:
+    """A number in a dtype: of integers, truncated, and the nearest that there is."""
+    if dtype.kind not in "iu" or isinstance(number, float):
+        return converted(np.asarray(number), dtype.name)
+    limits = np.iinfo(dtype)
+    return np.asarray(max(limits.min, min(number, limits.max)), dtype)
+
+
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of floats that computes short ones in float32, as the compiler does."""
 
@@ -77,15 +85,21 @@ def truncated_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def floor_remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The remainder of a / b rounded down, with the sign of b."""
     if is_float(a):
-        return np.mod(a, b)
+        rest = np.fmod(a, b)
+        return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest).astype(a.dtype)
     return np.where(b == 0, a, np.mod(a, _nonzero(b))).astype(a.dtype)
 
 
 def power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a to the power b; of integers, the integer nearest to the power."""
+    """a to the power b; of integers, products wrap, and negative powers of all but 1 and -1 are 0."""
     if is_float(a):
         return np.power(a, b)
-    return converted(np.rint(np.power(a.astype(np.float64), b.astype(np.float64))), str(a.dtype))
+    result = np.ones(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    square = a
+    for bit in range(a.dtype.itemsize * 8):
+        result = np.where(b >> bit & 1, result * square, result)
+        square = square * square
+    return np.where((b < 0) & (a != 1) & (a != np.array(-1).astype(a.dtype)), 0, result).astype(a.dtype)
 
 
 def shift_left(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -102,7 +102,7 @@ isnan = _unary("isnan", "Whether x is NaN.", np.isnan, topi.isnan, dtype="bool")
 
 @operator("relax.clip", pattern=OpPattern.ELEMENTWISE)
 def clip(x: Expr, min: Any, max: Any) -> Expr:
-    """x limited to [min, max], which are numbers; max where min is larger."""
+    """x limited to [min, max], which are numbers; min where that is larger."""
     return clip.call(x, number_value(min), number_value(max))
 
 
@@ -117,5 +117,9 @@ def _clip_struct_info(call: Call, builder: Any) -> StructInfo:
     return same_as_input(call, builder)
 
 
-clip.reference(lambda x, min, max: np.maximum(np.minimum(x, np.asarray(max, x.dtype)), np.asarray(min, x.dtype)))
+@clip.reference
+def _clip_reference(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
+    return np.maximum(np.minimum(x, numerics.nearest(max, x.dtype)), numerics.nearest(min, x.dtype))
+
+
 clip.legalize(topi.clip, "tir_clip")
