@@ -238,6 +238,49 @@ def test_parts_by_their_published_names():
     )
 
 
+def test_indices_and_pixels_of_lines_and_volumes():
+    n, c, z, y, x, cc = (tir.Var(v, "int32") for v in "nczyxk")
+    assert image.get_3d_indices((n, z, y, x, c), "NDHWC") == (n, c, z, y, x, None)
+    assert image.get_3d_indices((n, c, z, y, x, cc), "NCDHW4c") == (n, c, z, y, x, cc)
+    line, volume = rng.standard_normal((2, 3, 5)), rng.standard_normal((1, 2, 3, 4, 5)).astype("float16")
+
+    def beside(a, v):
+        ends = te.compute((2, 3, 9), lambda n, c, i: image.get_1d_pixel(a, "NCW", 5, n, c, i - 2, None, 0, 0))
+        whole = te.compute(
+            (1, 2, 5, 6, 7),
+            lambda n, c, k, j, i: image.get_3d_pixel(v, "NCDHW", 3, 4, 5, n, c, k - 1, j - 1, i - 1, None),
+        )
+        return [ends, whole]
+
+    ends, whole = run(beside, line, volume)
+    np.testing.assert_array_equal(ends, np.pad(line, [(0, 0), (0, 0), (2, 2)], mode="edge"))
+    np.testing.assert_array_equal(whole, np.pad(volume, [(0, 0), (0, 0), (1, 1), (1, 1), (1, 1)], mode="edge"))
+    assert ends.dtype == "float64" and whole.dtype == "float32"
+
+
+@pytest.mark.parametrize("mode", COORDINATES)
+@pytest.mark.parametrize(("size", "target"), [(5, 8), (8, 5), (1, 4), (4, 1)])
+def test_coordinates_of_a_result(mode, size, target):
+    found = run(lambda: te.compute((target,), lambda i: tir.Cast("float32", image.get_inx(i, size, target, mode))))
+    np.testing.assert_allclose(found, COORDINATES[mode](np.arange(target), size, target), rtol=1e-5, atol=1e-6)
+    whole = run(lambda: te.compute((8,), lambda i: image.get_inx(i, 4, 8, "asymmetric", use_int_div=True)))
+    np.testing.assert_array_equal(whole, np.arange(8) // 2)
+
+
+@pytest.mark.parametrize("rounding", ROUND)
+def test_the_index_next_to_a_coordinate(rounding):
+    where = np.float32([-1.5, -0.5, 0, 0.4, 0.5, 1.5, 2.5, 3.0])
+    near, even = run(
+        lambda v: [
+            te.compute((8,), lambda i: image.get_closest_index(v(i), rounding, None)),
+            te.compute((8,), lambda i: image.get_closest_index(v(i), rounding, "boxes")),
+        ],
+        where,
+    )
+    np.testing.assert_array_equal(near, ROUND[rounding](where))
+    np.testing.assert_array_equal(even, np.round(where))
+
+
 # -- refusals --
 
 T = te.placeholder((1, 2, 3, 4))
@@ -249,6 +292,8 @@ T = te.placeholder((1, 2, 3, 4))
         (lambda: image.resize2d(T, None, (2, 2), "NHCW"), InvalidValue, "expected a layout such as NCHW, NHWC or NCHW16c, found 'NHCW'"),
         (lambda: image.resize2d(T, None, (2,)), InvalidValue, "topi.image.resize2d: expected 2 sizes, found 1"),
         (lambda: image.resize2d(T, None, (2, 2), method="area"), InvalidValue, "expected a method of .* found 'area'"),
+        (lambda: image.get_closest_index(T[0, 0, 0, 0], "up", None), InvalidValue, "expected a rounding_method of .* found 'up'"),
+        (lambda: image.get_inx(0, 4, 8, "center"), InvalidValue, "unknown coordinate_transformation_mode 'center'"),
         (lambda: image.resize2d(T, None, (2, 2), coordinate_transformation_mode="x"), InvalidValue, "unknown coordinate_transformation_mode 'x'"),
         (lambda: image.resize2d(T, None, (2, 2), method="nearest_neighbor", rounding_method="x"), InvalidValue, "rounding_method of .* found 'x'"),
         (lambda: image.resize3d(T, None, (2, 2, 2)), ShapeMismatch, "topi.image.resize3d: expected an image of layout NCDHW of 5 dimensions"),

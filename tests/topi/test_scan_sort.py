@@ -9,6 +9,8 @@ from topi_native import run
 
 from oneir import te, tir, topi
 from oneir.runtime.error import InvalidValue, ShapeMismatch
+from oneir.topi import loops
+from oneir.topi.searchsorted import binary_search
 
 rng = np.random.default_rng(10)
 
@@ -135,6 +137,24 @@ def test_searchsorted(right):
     got = run(lambda s, v: topi.searchsorted(s, v, right, "int32"), many, values)
     np.testing.assert_array_equal(got, [np.searchsorted(s, v, side) for s, v in zip(many, values, strict=True)])
     assert got.dtype == "int32"
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_a_binary_search_as_a_statement(right):
+    sequences, values = np.sort(of(3, 8), -1), of(3)
+
+    def search(s, v):
+        def body(ins, outs):
+            found = []
+            for row in range(3):
+                buffers, stmt = binary_search([row], 8, ins[0], ins[1][row], right, "int32")
+                found.append(loops.allocate(buffers, stmt, loops.store(outs[0], (row,), buffers[0][0])))
+            return tir.SeqStmt(found)
+
+        return te.extern([(3,)], [s, v], body, dtype="int32")
+
+    expected = [np.searchsorted(s, v, "right" if right else "left") for s, v in zip(sequences, values, strict=True)]
+    np.testing.assert_array_equal(run(search, sequences, values), expected)
 
 
 # -- Fourier transforms --

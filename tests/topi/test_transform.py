@@ -222,6 +222,21 @@ def test_stages_are_named_as_documented():
         assert made.op.name == name and topi.tag.is_injective(made.op.tag)
 
 
+def test_tags_say_what_kind_a_stage_is():
+    t = te.placeholder((2, 4))
+    kinds = [
+        (topi.exp(t), True, True),
+        (topi.add(t, t), True, True),
+        (topi.transpose(t), False, True),
+        (topi.nn.pad(t, [1, 1]), False, True),
+        (topi.sum(t), False, False),
+        (topi.argmax(t), False, False),
+        (topi.nn.dense(t, t), False, False),
+    ]
+    for made, broadcast, injective in kinds:
+        assert (topi.tag.is_broadcast(made.op.tag), topi.tag.is_injective(made.op.tag)) == (broadcast, injective)
+
+
 # -- refusals --
 
 
@@ -237,7 +252,7 @@ def test_stages_are_named_as_documented():
         (lambda a: topi.stack([a, te.placeholder((2, 3), "int32")], 0), TypeMismatch, "one dtype, found float32 and int32"),
         (lambda a: topi.split(a, 2, 1), InvalidValue, "cannot cut 3 elements along axis 1 into 2 equal parts"),
         (lambda a: topi.split(a, [2, 1], 1), InvalidValue, r"expected ascending indices, found \[2, 1\]"),
-        (lambda a: topi.repeat(a, 0, 0), InvalidValue, "topi.repeat: expected repeats >= 1, found 0"),
+        (lambda a: topi.repeat(a, -1, 0), InvalidValue, "topi.repeat: expected repeats >= 0, found -1"),
         (lambda a: topi.strided_slice(a, [0], [1], [0]), InvalidValue, "expected strides other than 0"),
         (lambda a: topi.strided_slice(a, [0] * 3, [1] * 3), ShapeMismatch, "3 begins, 3 ends"),
         (lambda a: topi.sliding_window(a, 0, (1,), (1,)), ShapeMismatch, "expected 2 window extents and strides"),

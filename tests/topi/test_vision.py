@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from topi_native import run
 
-from oneir import te, topi
+from oneir import te, tir, topi
 from oneir.runtime.error import InvalidValue, ShapeMismatch
 from oneir.topi import vision
 
@@ -86,6 +86,70 @@ def test_valid_counts(id_index):
         where = np.flatnonzero(valid[n])
         np.testing.assert_array_equal(indices[n], np.pad(where, (0, 7 - len(where)), constant_values=-1))
         np.testing.assert_array_equal(moved[n], np.where((indices[n] >= 0)[:, None], data[n][indices[n]], -1))
+
+
+# -- the parts of it --
+
+
+def test_overlap_is_the_intersection_over_the_union():
+    boxes = np.float32([[0, 0, 2, 2], [3, 1, 1, 3], [5, 5, 6, 6], [4, 4, 4, 9], [0, 0, 2, 2]])
+    found = run(
+        lambda b: te.compute(
+            (5, 5), lambda i, j: vision.nms_util.calculate_overlap(lambda at: b(at // 4, at % 4), i * 4, j * 4)
+        ),
+        boxes,
+    )
+    np.testing.assert_allclose(found, [[overlap(a, b) for b in boxes] for a in boxes], rtol=1e-6)
+
+
+def test_scores_above_a_threshold_are_counted():
+    scores = -np.sort(-rng.uniform(0, 1, (4, 9)).astype("float32"), -1)
+
+    def count(t):
+        def body(ins, outs):
+            rows = [vision.nms_util.binary_search(y, 9, ins[0], 0.4, outs[0]) for y in range(4)]
+            return tir.SeqStmt(rows)
+
+        return te.extern([(4,)], [t], body, dtype="int32")
+
+    np.testing.assert_array_equal(run(count, scores), (scores > 0.4).sum(1))
+
+
+@pytest.mark.parametrize("limits_in_tensors", [False, True])
+def test_selection_and_its_collection(detections, limits_in_tensors):
+    boxes, scores = detections
+    order = np.argsort(-scores, -1, kind="stable").reshape(6, 12).astype("int32")
+    sorted_scores = np.take_along_axis(scores.reshape(6, 12), order.astype("int64"), 1)
+    valid = (sorted_scores > 0.3).sum(1).astype("int32")
+    limits = (np.array([3], "int64"), np.float32([0.2])) if limits_in_tensors else ()
+    indices, best, counts = run(
+        lambda b, s, i, n, *most_and_iou: vision.nms_util.run_all_class_nms(
+            b, s, i, n, *(most_and_iou or (3, 0.2)), return_scores=True
+        ),
+        boxes, sorted_scores, order, valid, *limits,
+    )  # fmt: skip
+    expected = kept(boxes, scores, 3, 0.2, 0.3)
+    chosen = [expected[(expected[:, 0] == n) & (expected[:, 1] == c), 2] for n, c in np.ndindex(2, 3)]
+    assert counts.shape == (1, 6) and counts[0].tolist() == [len(rows) for rows in chosen]
+    for row, (which, mine) in enumerate(zip(indices, chosen, strict=True)):
+        np.testing.assert_array_equal(which[: len(mine)], mine)
+        assert (which[len(mine) :] == -1).all()
+        np.testing.assert_array_equal(best[row, : len(mine)], scores.reshape(6, 12)[row, mine])
+    offsets = np.cumsum([0, *counts[0, :-1]]).astype("int64")
+    rows = run(
+        lambda i, n, o: vision.nms_util.collect_selected_indices(3, i, n, o, (len(expected) + 1, 3)),
+        indices, counts, offsets,
+    )  # fmt: skip
+    np.testing.assert_array_equal(rows, [*expected, (-1, -1, -1)])
+    each = counts.reshape(2, 3)
+    starts = np.cumsum(each, 1) - each
+    pairs, values = run(
+        vision.nms_util.collect_selected_indices_and_scores, indices, best, each, starts.astype("int64")
+    )
+    for n in range(2):
+        own = expected[expected[:, 0] == n]
+        np.testing.assert_array_equal(pairs[n, : len(own)], own[:, 1:])
+        np.testing.assert_array_equal(values[n, : len(own)], scores[tuple(own.T)])
 
 
 def test_refusals_name_function_and_argument():

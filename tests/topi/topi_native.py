@@ -23,7 +23,7 @@ def run(
     """What `make` computes from the arrays: an array, or a list of them where it returns several tensors.
 
     `shapes` gives the placeholders at some positions another shape than the array's, with variables by name ("n").
-    With `interpreted`, and where loops are written by hand, the interpreter computes the same: it finds accesses out of
+    Loops that are written by hand are interpreted as well, and with `interpreted` all: that finds accesses out of
     bounds, and iterations that conflict.
     """
     arrays = tuple(np.asarray(a) for a in arrays)
@@ -50,11 +50,13 @@ def run(
     func = te.create_prim_func([*inputs, *outputs])
     given = [np.ascontiguousarray(a) if a.ndim else a for a in arrays]
     oneir.build(func)(*given, *results)
-    if interpreted or any(isinstance(t.op, ExternOp) for t in outputs):
+    by_hand = any(isinstance(t.op, ExternOp) for t in outputs)
+    if interpreted or by_hand:
         again = [np.zeros_like(r) for r in results]
         interpret(func, *given, *again)
-        for native, interpreted in zip(results, again, strict=True):
-            np.testing.assert_array_equal(native, interpreted)
+        for native, other in zip(results, again, strict=True):
+            if by_hand or native.dtype.kind in "biu":
+                np.testing.assert_array_equal(native, other)
     return results if isinstance(made, (list, tuple)) else results[0]
 
 

@@ -34,6 +34,13 @@ def test_bitpack(bits, pack_type):
         np.testing.assert_array_equal(found[:, b], expected.astype(pack_type))
 
 
+def test_a_word_packs_as_many_elements_as_it_has_bits():
+    widths = [topi.nn.bitserial_util.binary_op_multiplier(t) for t in ("uint8", "uint16", "uint32", "uint64")]
+    assert widths == [8, 16, 32, 64]
+    with pytest.raises(InvalidValue, match="expected one of uint8, uint16, uint32, uint64 to pack in, found int32"):
+        topi.nn.bitserial_util.binary_op_multiplier("int32")
+
+
 @pytest.mark.parametrize("pack_type", ["uint8", "uint32"])
 @pytest.mark.parametrize("unipolar", [False, True])
 @pytest.mark.parametrize(("data_bits", "weight_bits"), [(1, 1), (2, 1), (2, 2)])

@@ -53,6 +53,22 @@ def test_groups(dim, groups):
     np.testing.assert_allclose(found, reference(x, w, *sizes, groups), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_the_plain_convolution_behind_it(dim):
+    x, w = array(1, 3, *EXTENTS[:dim]), array(3, 2, *WINDOW[:dim])
+    sizes = (2, 1, 2)[:dim], (1, 0, 1)[:dim], None, (1, 0, 1)[:dim]
+    preprocess, declare = (
+        (topi.nn.conv2d_transpose_nchw_preprocess, topi.nn.declaration_conv2d_transpose_impl)
+        if dim == 2
+        else (topi.nn.conv3d_transpose_ncdhw_preprocess, topi.nn.declaration_conv3d_transpose_impl)
+    )
+    expected = reference(x, w, sizes[0], sizes[1], sizes[3])
+    np.testing.assert_allclose(run(lambda x, w: declare(x, w, *sizes), x, w), expected, rtol=1e-4, atol=1e-4)
+    padded, turned = run(lambda x, w: list(preprocess(x, w, *sizes)), x, w)
+    found = (F.conv2d if dim == 2 else F.conv3d)(torch.from_numpy(padded), torch.from_numpy(turned)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_uneven_padding_and_a_wider_dtype():
     x, w = array(1, 2, 4, 4, dtype="float16"), array(2, 3, 3, 3, dtype="float16")
     found = run(lambda x, w: topi.nn.conv2d_transpose_nchw(x, w, (2, 2), (0, 1, 1, 0), "float32", (0, 0)), x, w)
