@@ -355,6 +355,9 @@ def padded(g: Context, x: Expr, widths: list[Any], mode: str, value: Expr | None
 def _te_pad(data: te.Tensor, filler: te.Tensor, before: Any, after: Any, mode: str) -> te.Tensor:
     """The padded tensor; widths may be symbolic, and larger than the tensor."""
     out = [b + e + a for b, e, a in zip(before, data.shape, after, strict=True)]
+    padded = [
+        isinstance(b, PrimExpr) or isinstance(a, PrimExpr) or a + b > 0 for b, a in zip(before, after, strict=True)
+    ]
 
     def inner(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
         if mode == "wrap":
@@ -367,11 +370,11 @@ def _te_pad(data: te.Tensor, filler: te.Tensor, before: Any, after: Any, mode: s
 
     def element(*index: PrimExpr) -> PrimExpr:
         moved = [i - b for i, b in zip(index, before, strict=True)]
-        value = data(*[inner(i, e) for i, e in zip(moved, data.shape, strict=True)])
-        if mode != "constant":
-            return value
-        for i, e in zip(moved, data.shape, strict=True):
-            value = tir_op.if_then_else(ops.logical_and(i >= 0, i < e), value, filler())
+        value = data(*[inner(i, e) if p else i for i, e, p in zip(moved, data.shape, padded, strict=True)])
+        if mode == "constant":
+            for i, e, p in zip(moved, data.shape, padded, strict=True):
+                if p:
+                    value = tir_op.if_then_else(ops.logical_and(i >= 0, i < e), value, filler())
         return value
 
     return te.compute(out, element, name="pad")
