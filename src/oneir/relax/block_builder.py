@@ -329,12 +329,13 @@ class BlockBuilder:
                 f"the function `{self._functions[-1].name}` is not finished; functions of a module are built one after "
                 "the other"
             )
+        params = self._checked_params(scope.params or [])
         self._functions.append(scope)
         stack = getattr(BlockBuilder._local, "stack", None)
         if stack is None:
             stack = BlockBuilder._local.stack = []
         stack.append(self)
-        self.begin_scope(self._checked_params(scope.params or []))
+        self.begin_scope(params)
         self.begin_binding_block()
 
     def _checked_params(self, params: Any) -> list[Var]:
