@@ -121,6 +121,57 @@ def test_modules(case):
     check_traced(*case)
 
 
+class Around(nn.Module):
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *args):
+        return self.layer(*args)
+
+
+RECURRENT = [
+    (nn.LSTM(3, 4, batch_first=True), [(2, 5, 3)]),
+    (nn.LSTM(3, 4, 2), [(5, 2, 3)]),
+    (nn.GRU(3, 4, 2, bidirectional=True), [(5, 2, 3)]),
+    (nn.GRU(3, 4), [(5, 3), (1, 4)]),
+    (nn.RNN(3, 4, nonlinearity="relu", bias=False), [(5, 2, 3), (1, 2, 4)]),
+    (nn.LSTMCell(3, 4), [(2, 3)]),
+    (nn.GRUCell(3, 4), [(2, 3), (2, 4)]),
+    (nn.RNNCell(3, 4, bias=False, nonlinearity="relu"), [(3,)]),
+]
+
+
+@pytest.mark.parametrize(("layer", "shapes"), RECURRENT, ids=lambda value: str(value))
+def test_recurrent_layers(layer: nn.Module, shapes: list[tuple[int, ...]]):
+    graph = torch.fx.Graph()
+    inputs = tuple(graph.placeholder(f"x{i}") for i in range(len(shapes)))
+    graph.output(graph.call_module("layer", inputs))
+    traced = torch.fx.GraphModule(Around(layer.eval()), graph)
+    args = [floats(*shape) for shape in shapes]
+    mod = from_fx(traced, [(shape, "float32") for shape in shapes])
+    with torch.no_grad():
+        expected = layer(*args)
+    assert_same(interpret(mod, *[a.numpy() for a in args]), expected)
+
+
+def test_dropout_between_recurrent_layers_in_training_is_refused():
+    graph = torch.fx.Graph()
+    graph.output(graph.call_module("layer", (graph.placeholder("x"),)))
+    traced = torch.fx.GraphModule(Around(nn.LSTM(3, 4, 2, dropout=0.5).train()), graph)
+    with pytest.raises(UnsupportedError, match=r"LSTM \(layer\), from .*\n.*call model.eval\(\)"):
+        from_fx(traced, [((5, 2, 3), "float32")])
+
+
+def test_extents_may_have_names():
+    traced = torch.fx.symbolic_trace(nn.Bilinear(3, 4, 2))
+    mod = from_fx(traced, [(("n", 3), "float32"), (("n", 4), "float32")])
+    first, second = (p.struct_info.shape for p in mod["main"].params)
+    assert first[0] is second[0] and first[0].name == "n"
+    with pytest.raises(OneIRError, match=r"expected a number or an expression, found \('n',\)"):
+        from_fx(traced, [((("n",), 3), "float32"), ((2, 4), "float32")])
+
+
 def test_shapes_and_sizes_while_tracing():
     def function(x):
         rows, columns = x.shape[0], x.size(1)
@@ -155,16 +206,16 @@ def test_what_cannot_be_imported_is_reported_at_once():
     class Outside(nn.Module):
         def __init__(self):
             super().__init__()
-            self.memory = nn.LSTM(3, 4)
+            self.memory = nn.MultiheadAttention(3, 1)
 
         def forward(self, x):
-            return self.memory(x), torch.linalg.svd(x)
+            return self.memory(x, x, x), torch.linalg.svd(x)
 
     with pytest.raises(UnsupportedError) as raised:
         from_fx(torch.fx.symbolic_trace(Outside()), [((2, 2, 3), "float32")])
     text = str(raised.value)
     assert text.startswith("2 nodes of the traced module cannot be imported:")
-    assert "memory = torch.nn.modules.rnn.LSTM (memory)" in text and "linalg_svd" in text
+    assert "memory = torch.nn.modules.activation.MultiheadAttention (memory)" in text and "linalg_svd" in text
     assert "import the model by torch.export.export and from_exported_program" in text
 
 

@@ -39,7 +39,8 @@ def from_exported_program(
     constants either way. The result is a tuple, as PyTorch's is; with `unwrap_unit_return_tuple`, a tuple of one value
     is that value, and with `no_bind_return_tuple` the values get variables and the tuple gets none.
     What the program writes into its inputs and buffers is not given back.
-    Symbolic extents have the names of their `torch.export.Dim`.
+    Symbolic extents have the names of their `torch.export.Dim`; files keep no names, so those of a program that was
+    loaded are called by the input and the dimension that they are of, such as x_dim0.
 
     PyTorch breaks operators that cannot be imported into smaller ones; with `run_ep_decomposition`, all that are not of
     its core.
@@ -120,6 +121,9 @@ class ExportedProgramImporter(AtenImporter):
                 self.env[node] = self.weight(node, spec)
             except OneIRError as error:
                 self.refuse(node, spec.kind.name.lower().replace("_", " "), str(error))
+        for node in inputs:
+            for i, extent in enumerate(getattr(node.meta.get("val"), "shape", ())):
+                self.symbols.name_by_place(extent, f"{node.name}_dim{i}")
         self.read_inputs(inputs)
         return inputs
 

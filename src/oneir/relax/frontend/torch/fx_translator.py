@@ -33,8 +33,8 @@ def from_fx(
 ) -> IRModule:
     """A module whose function `main` computes what a `torch.fx.GraphModule` does, in inference.
 
-    `input_info` has the shape and dtype of each input; they are called inp_0, inp_1, ... Weights become constants, over
-    the memory that they are in; with `keep_params_as_input` they become parameters after the inputs, in the order of
+    `input_info` has the shape and dtype of each input; they are called inp_0, inp_1, ... An extent is an integer, a
+    symbolic variable, or the name of one, as in ("n", 3). Weights become constants, over the memory that they are in; with `keep_params_as_input` they become parameters after the inputs, in the order of
     their names (the function's attribute `num_input` is the number of inputs), and their values its attribute "params",
     which `relax.frontend.detach_params` takes off. With `unwrap_unit_return_tuple`, a tuple of one value is that value;
     with `no_bind_return_tuple` the values of a tuple get variables and the tuple gets none. `custom_convert_map` has
@@ -98,8 +98,10 @@ class TorchFXImporter(Importer):
         self.model, self.keep_params = model, keep_params
         self.written: dict[Any, Any] = {}
         self.modules = dict(model.named_modules())
+        names = {extent for shape, _ in input_info for extent in shape if isinstance(extent, str)}
+        symbols = {name: self.symbols.fresh(name) for name in sorted(names)}
         self.inputs = [
-            Var(f"inp_{i}", TensorStructInfo(list(shape), dtype_name(dtype)))
+            Var(f"inp_{i}", TensorStructInfo([symbols.get(e, e) for e in shape], dtype_name(dtype)))
             for i, (shape, dtype) in enumerate(input_info)
         ]
         self.weights: dict[int, tuple[Var, Any]] = {}

@@ -35,6 +35,13 @@ class Symbols:
     def __init__(self) -> None:
         self._values: dict[str, PrimExpr] = {}
         self._taken: set[str] = set()
+        self._places: dict[str, str] = {}
+
+    def name_by_place(self, extent: Any, place: str) -> None:
+        """What the symbol that an extent is, if it is one, is called where PyTorch knows no name: files keep none."""
+        node = getattr(extent, "node", None)
+        if node is not None and node.expr.is_Symbol:
+            self._places.setdefault(str(node.expr), place)
 
     def expression(self, value: Any) -> Any:
         """An integer as it is; a `SymInt` as an expression."""
@@ -71,7 +78,8 @@ class Symbols:
     def _variable(self, symbol: Any, shape_env: Any) -> Any:
         name = str(symbol)
         if name not in self._values:
-            self._values[name] = SizeVar(self._unused(_given_name(symbol, shape_env)), "int64")
+            given = _given_name(symbol, shape_env) or self._places.get(name, name)
+            self._values[name] = SizeVar(self._unused(given), "int64")
         return self._values[name]
 
     def _unused(self, name: str) -> str:
@@ -129,8 +137,8 @@ class Symbols:
         return self._of(expr, shape_env), 1
 
 
-def _given_name(symbol: Any, shape_env: Any) -> str:
-    """The name of the `torch.export.Dim` that a symbol stands for; if there is none, PyTorch's own, such as s77."""
+def _given_name(symbol: Any, shape_env: Any) -> str | None:
+    """The name of the `torch.export.Dim` that a symbol stands for; None if there is none."""
     given = getattr(shape_env, "source_name_to_debug_name", {})
     for other, sources in getattr(shape_env, "var_to_sources", {}).items():
         if shape_env.replacements.get(other, other) != symbol:
@@ -141,4 +149,4 @@ def _given_name(symbol: Any, shape_env: Any) -> str:
             name = given.get(text, text)
             if name.isidentifier():
                 return name
-    return str(symbol)
+    return None

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..importer import Importer
 from ..registry import Refused, call_converter, find_converter
+from .recurrent import call_cell, call_recurrent
 
 # For each class: the function that its `forward` calls, and the attributes that follow the input, `name=` by keyword.
 _FUNCTIONS: dict[str, tuple[str, str]] = {
@@ -103,6 +104,11 @@ _DERIVED: dict[tuple[str, str], Any] = {
     ("softmax", "dim"): lambda m: -3 if type(m).__name__ == "Softmax2d" else m.dim,
 }
 
+_RECURRENT = {
+    **dict.fromkeys(("RNN", "LSTM", "GRU"), call_recurrent),
+    **dict.fromkeys(("RNNCell", "LSTMCell", "GRUCell"), call_cell),
+}
+
 
 def _attribute(g: Importer, module: Any, function: str, name: str) -> Any:
     derive = _DERIVED.get((function, name))
@@ -117,6 +123,8 @@ def call_module(g: Importer, module: Any, args: tuple[Any, ...], kwargs: dict[st
     for kind in type(module).__mro__:
         if kind.__name__ in _FUNCTIONS:
             break
+        if kind.__name__ in _RECURRENT:
+            return _RECURRENT[kind.__name__](g, module, *args, **kwargs)
     else:
         raise Refused("the importer has no converter for this module; trace into it, or import it by torch.export")
     if getattr(module, "padding_mode", "zeros") != "zeros":

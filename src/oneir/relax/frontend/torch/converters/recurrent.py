@@ -167,3 +167,42 @@ def _register(name: str, cell: Cell) -> None:
 _register("gru.input", _gru_cell)
 _register("rnn_tanh.input", _plain_cell(op.tanh))
 _register("rnn_relu.input", _plain_cell(op.nn.relu))
+
+
+def call_recurrent(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:
+    """What a recurrent layer of a traced module gives: outputs and last states; the first states are 0 if not given."""
+    _check(module.training, module.dropout)
+    weights = [g.parameter(weight) for weight in module._flat_weights]
+    if hx is None:
+        count = module.num_layers * (2 if module.bidirectional else 1)
+        batch = [] if g.ndim(x) == 2 else [g.shape(x)[0 if module.batch_first else 1]]
+        sizes = [module.proj_size or module.hidden_size, module.hidden_size]
+        states = [g.emit(op.zeros(as_shape([count, *batch, size]), g.dtype(x))) for size in sizes]
+        hx = states if module.mode == "LSTM" else states[0]
+    states = list(hx) if module.mode == "LSTM" else [hx]
+    cell = _CELLS[module.mode]
+    out, last = _recurrent(g, x, states, weights, cell, module.num_layers, module.bidirectional, module.batch_first)
+    return out, tuple(last) if module.mode == "LSTM" else last[0]
+
+
+def call_cell(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:
+    """One step of a recurrent layer in a traced module: the next state, for an LSTM a pair."""
+    kind = type(module).__name__.removesuffix("Cell")
+    mode = kind if kind != "RNN" else f"RNN_{module.nonlinearity.upper()}"
+    biases = (module.bias_ih, module.bias_hh) if module.bias else (None, None)
+    own, hidden = (None if b is None else g.parameter(b) for b in biases)
+    if hx is None:
+        zeros = g.emit(op.zeros(as_shape([*g.shape(x)[:-1], module.hidden_size]), g.dtype(x)))
+        hx = (zeros, zeros) if mode == "LSTM" else zeros
+    gates = g.emit(op.linear(x, g.parameter(module.weight_ih), own, g.dtype(x)))
+    states = tuple(hx) if mode == "LSTM" else (hx,)
+    made = _CELLS[mode](g, gates, states, Hidden(g.parameter(module.weight_hh), hidden, None))
+    return made if mode == "LSTM" else made[0]
+
+
+_CELLS = {
+    "LSTM": _lstm_cell,
+    "GRU": _gru_cell,
+    "RNN_TANH": _plain_cell(op.tanh),
+    "RNN_RELU": _plain_cell(op.nn.relu),
+}
