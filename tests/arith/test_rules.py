@@ -97,6 +97,7 @@ QUESTIONS: dict[str, Any] = {
     "less_equal": lambda x, y: number(x) <= number(y),
     "divisible": lambda x, c: number(c) != 0,
     "remainder": lambda x, c: number(x) % number(c),
+    "varies": lambda x: True,
     "whole": lambda x: True,
     "select": lambda c, a, b: a if c else b,
 }

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..ir import expr as e
-from .const_int_bound import Bounds, add_bounds, floordiv_bounds, floormod_bounds, is_index_like, scale_bounds
+from .const_int_bound import POS_INF, Bounds, add_bounds, floordiv_bounds, floormod_bounds, is_index_like, scale_bounds
 from .pattern import Overflow
 from .rewrite_simplify import RewriteSimplifier
 
@@ -224,6 +224,8 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def _fits_in(self, total: Sum, dtype: Any) -> bool:
         low, high = self.analyzer.bounds_of_dtype(dtype)
+        # What is infinite may be beyond a uint64.
+        high = POS_INF - 1 if high > POS_INF else high
         sofar: Bounds = (total.base, total.base)
         for term in total.terms.values():
             index = self.bounds(term.index)
@@ -255,9 +257,6 @@ class CanonicalSimplifier(RewriteSimplifier):
         if low // divisor == high // divisor and abs(low) < 1 << 62 and abs(high) < 1 << 62:
             result.base += low // divisor
             return result
-        if rest.base % divisor != rest.base and len(rest.terms) == 1:
-            result.base += rest.base // divisor
-            rest.base %= divisor
         key, term = self._as_term(rest, dtype)
         self._divide_term(result, key, term, divisor)
         return result
@@ -274,7 +273,8 @@ class CanonicalSimplifier(RewriteSimplifier):
             low, high = total.base % factor, total.base % factor
             for _, lower in terms[count:]:
                 low, high = add_bounds((low, high), self.term_bounds(lower))
-            if low >= 0 and high < factor:
+            dropped = count < len(terms) or total.base % factor != 0
+            if low >= 0 and high < factor and dropped and (count > 1 or factor == abs(term.scale)):
                 best = (count, factor)
         if best is None:
             return total, divisor

@@ -39,7 +39,7 @@ FUNCTIONS = {"min": e.Min, "max": e.Max, "truncdiv": e.Div, "truncmod": e.Mod, "
 FIELDS = {e.Not: ("a",), e.Select: ("condition", "true_value", "false_value")}
 COMMUTATIVE = {e.Add, e.Mul, e.Min, e.Max, e.EQ, e.NE, e.And, e.Or}
 
-_QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "whole"}
+_QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "varies", "whole"}
 
 # A parsed pattern: a name, a number, or a node class with its operands.
 Term = Any

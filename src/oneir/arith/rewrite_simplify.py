@@ -166,6 +166,10 @@ class RewriteSimplifier:
         """The remainder of x by c, where it is known."""
         return self.analyzer.modular(x)[1] % c
 
+    def varies(self, x: Any) -> bool:
+        """Whether x is no number, so that a product with it does not belong into the sum above."""
+        return not isinstance(x, e.IntImm)
+
     def whole(self, x: Any) -> bool:
         """Whether x is an integer, so that no value is unordered."""
         return not x.dtype.is_float

@@ -19,7 +19,7 @@ x + x -> x * 2
 (x - y) + (y - z) -> x - z
 (x - y) + (z - x) -> z - y
 (0 - x) + y -> y - x
-x * y + x -> x * (y + 1)
+x * y + x -> x * (y + 1) where varies(x)
 x * c1 + x -> x * (c1 + 1)
 x * y + x * z -> x * (y + z)
 x * c1 + x * c2 -> x * (c1 + c2)
@@ -142,7 +142,7 @@ x // c3 - (x + c2) // c3 -> ((x + c2) % c3 - c2) // c3 where c3 > 0
 (x * c1 + y) // c2 -> x * (c1 // c2) + y // c2 where c2 > 0 and c1 % c2 == 0
 (x * c1 - y) // c2 -> x * (c1 // c2) + (0 - y) // c2 where c2 > 0 and c1 % c2 == 0
 (y - x * c1) // c2 -> y // c2 - x * (c1 // c2) where c2 > 0 and c1 % c2 == 0
-(x * c1 + y) // c2 -> (x + lo(y) // c1) // (c2 // c1) where c1 > 0 < c2 and c2 % c1 == 0 and lo(y) // c1 == hi(y) // c1
+(x * c1 + y) // c2 -> x // (c2 // c1) + lo(y) // c2 where c1 > 0 < c2 and c2 % c1 == 0 and lo(y) // c1 == hi(y) // c1 and lo(y) % c2 < c1
 (x + c1) // c2 -> x // c2 + c1 // c2 where c2 > 0 and c1 % c2 == 0
 (x + y) // x -> y // x + 1 where nonzero(x)
 (x - y) // x -> (0 - y) // x + 1 where nonzero(x)
@@ -158,6 +158,8 @@ x // -1 -> 0 - x
 (x * c1 + y) % c2 -> y % c2 where c2 > 0 and c1 % c2 == 0
 (y - x * c1) % c2 -> y % c2 where c2 > 0 and c1 % c2 == 0
 (x * c1 + y) % c2 -> (x % (c2 // c1)) * c1 + y where c1 > 0 and c2 > 0 and c2 % c1 == 0 and lo(y) >= 0 and hi(y) < c1
+(x * c1) % c2 -> (x * (c1 % c2)) % c2 where c2 > 0 and c1 % c2 != c1
+(x * c1 + y) % c2 -> (x * (c1 % c2) + y) % c2 where c2 > 0 and c1 % c2 != c1
 (x + c1) % c2 -> (x + c1 % c2) % c2 where c2 > 0 and c1 % c2 != c1
 (x % c1 + y) % c2 -> (x + y) % c2 where c1 > 0 and c2 > 0 and c1 % c2 == 0
 (x * y) % y -> 0
