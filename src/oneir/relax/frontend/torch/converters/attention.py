@@ -42,11 +42,11 @@ def scaled_dot_product_attention(
         scale=scale,
         causal_mask="TopLeft" if is_causal else None,
     )
-    result = g.emit(op.permute_dims(out, heads_last))
     if bias is not None and attn_mask is not None and not is_float(g.dtype(attn_mask)):
         # Where a mask hides all keys, weights would be NaN: PyTorch gives 0.
         hidden = op.equal(op.max(bias, -1, keepdims=True), const(-math.inf, dtype))
-        result = g.emit(op.where(hidden, const(0, dtype), result))
+        out = op.where(op.permute_dims(hidden, heads_last), const(0, dtype), out)
+    result = g.emit(op.permute_dims(out, heads_last))
     if len(shape) == 4:
         return result
     return g.emit(op.reshape(result, as_shape([*shape[:-1], g.shape(value)[-1]])))
