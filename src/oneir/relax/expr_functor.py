@@ -20,7 +20,13 @@ from ..ir.module import BaseFunc, IRModule
 from ..ir.op import Op
 from ..ir.structural import structural_equal
 from ..runtime.error import TypeMismatch
-from .analysis.struct_info import erase_to_well_defined, is_base_of, tir_vars_in_struct_info
+from .analysis.struct_info import (
+    BaseCheckResult,
+    erase_to_well_defined,
+    is_base_of,
+    struct_info_base_check,
+    tir_vars_in_struct_info,
+)
 from .block_builder import BlockBuilder
 from .expr import (
     Binding,
@@ -304,15 +310,20 @@ class PyExprMutator(ExprFunctor):
         return Function(params, body, self._refined(ret, params, body), op.is_pure, op.attrs, op.span)
 
     def _refined(self, declared: StructInfo, params: Any, body: Expr) -> StructInfo:
-        """What is known of a function's result outside: what was declared, or what the body says where that is more."""
+        """What is known of a function's result outside: what was declared, or what the body says where that is more, or
+        something else.
+        """
         found = body.struct_info_
-        if found is None or structural_equal(found, declared) or not is_base_of(declared, found):
+        if found is None or structural_equal(found, declared):
+            return declared
+        changed = struct_info_base_check(declared, found) is BaseCheckResult.FAIL_L0
+        if not changed and not is_base_of(declared, found):
             return declared
         own = {v for p in params for v in tir_vars_in_struct_info(p.struct_info)}
         # A local function sees the symbolic variables around it.
         around = self.builder_.shape_variable if self.builder_.in_block else lambda v: None
         found = erase_to_well_defined(found, lambda v: v if v in own else around(v), lambda v: None)
-        return found if is_base_of(declared, found) else declared
+        return found if changed or is_base_of(declared, found) else declared
 
     def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
         """Rewrites the body of a function or branch in a scope of its own."""
