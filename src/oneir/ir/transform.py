@@ -227,13 +227,13 @@ def pass_decorator(base: type, method: str) -> Callable[..., Any]:
         traceable: bool = False,
     ) -> Any:
         def create(target: Any) -> Any:
+            if not callable(target):
+                raise TypeMismatch(f"a pass is a function or a class, found {target!r}")
             info = PassInfo(opt_level, name or target.__name__, required or (), traceable)
             if isinstance(target, type):
                 if not hasattr(target, method):
                     raise TypeMismatch(f"the pass class {target.__name__} must define {method}(self, ..., ctx)")
                 return _class_pass(target, info, base, method)
-            if not callable(target):
-                raise TypeMismatch(f"a pass is a function or a class, found {target!r}")
             return base(target, info)
 
         return create if pass_func is None else create(pass_func)
