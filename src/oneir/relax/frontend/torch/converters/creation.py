@@ -11,8 +11,8 @@ from .....ir.expr import PrimExpr
 from .... import op
 from ....expr import Expr, PrimValue, const
 from ..dtypes import as_operand, cast, default_float, dtype_name, is_float
-from ..importer import Importer, as_shape, is_tensor
-from ..registry import Impossible, converter
+from ..importer import Importer, as_shape, is_symbolic, is_tensor
+from ..registry import Impossible, Refused, converter
 from .shape import flat
 
 
@@ -112,7 +112,11 @@ def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any
         own = dtype_name(dtype)
     else:
         own = default_float() if any(isinstance(v, float) for v in (start, end, step)) else "int64"
+    if "int" in own:
+        start, end, step = (int(v) if isinstance(v, float) and v.is_integer() else v for v in (start, end, step))
     if "int" in own and any(isinstance(v, float) for v in (start, end, step)):
+        if any(is_symbolic(v) for v in (start, end, step)):
+            raise Refused("integers of a range of fractions of symbolic length; make it a range of floats")
         import torch
 
         return const(torch.arange(start, end, step, dtype=getattr(torch, own)).numpy(), own)

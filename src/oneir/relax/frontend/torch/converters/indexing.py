@@ -23,12 +23,12 @@ from .shape import broadcast_shape, matrix_transpose, product
 def select(g: Importer, x: Expr, dim: int, index: Any) -> Expr:
     """The slice at an index, without the dimension."""
     place = g.axis(x, dim)
+    if not is_symbolic(index):
+        index = g.static(index, "the index")
+        index = g.shape(x)[place] + index if index < 0 else index
     if is_symbolic(index):
         piece = op.strided_slice(x, [place], [index], [index + 1])
         return g.emit(op.squeeze(piece, [place]))
-    index = g.static(index, "the index")
-    if index < 0:
-        index = g.static(g.shape(x)[place], "the extent that a negative index counts from") + index
     return g.emit(op.take(x, const(index, "int64"), place))
 
 

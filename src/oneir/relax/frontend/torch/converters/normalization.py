@@ -284,6 +284,14 @@ def normalize(g: Importer, x: Expr, p: float = 2.0, dim: int = 1, eps: float = 1
     return g.emit(op.divide(x, op.maximum(length, const(eps, g.dtype(x)))))
 
 
+@converter("_weight_norm")
+def weight_norm(g: Importer, v: Expr, lengths: Expr, dim: int = 0) -> Expr:
+    """Directions times lengths: v over its norm along all dimensions but one, times the lengths."""
+    axes = [axis for axis in range(g.ndim(v)) if axis != g.axis(v, dim)] if dim != -1 else None
+    norm = op.sqrt(op.sum(op.multiply(v, v), axes, keepdims=True))
+    return g.emit(op.multiply(v, op.divide(lengths, norm)))
+
+
 @converter("local_response_norm")
 def local_response_norm(
     g: Importer, x: Expr, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..... import topi
 from .....ir.expr import IntImm, PrimExpr
 from .... import op
 from ....expr import Expr, const
@@ -395,6 +396,10 @@ def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant"
         mode, value = "constant", mode
     if mode not in _PAD_MODES:
         raise Refused(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
+    if mode == "constant" and any(is_symbolic(a) for a in pad):
+        missing = [0] * (2 * g.ndim(x) - len(pad))
+        amounts = [*pad, *missing][::-1]
+        return g.emit(g.block_builder.call_te(topi.nn.pad, x, amounts[1::2], amounts[::2], value or 0))
     amounts = [g.static(a, "padding") for a in pad]
     pairs = [amounts[i : i + 2] for i in range(0, len(amounts), 2)]
     pairs += [[0, 0]] * (g.ndim(x) - len(pairs))
