@@ -142,7 +142,7 @@ x // c3 - (x + c2) // c3 -> ((x + c2) % c3 - c2) // c3 where c3 > 0
 (x * c1 + y) // c2 -> x * (c1 // c2) + y // c2 where c2 > 0 and c1 % c2 == 0
 (x * c1 - y) // c2 -> x * (c1 // c2) + (0 - y) // c2 where c2 > 0 and c1 % c2 == 0
 (y - x * c1) // c2 -> y // c2 - x * (c1 // c2) where c2 > 0 and c1 % c2 == 0
-(x * c1 + y) // c2 -> x // (c2 // c1) + lo(y) // c2 where c1 > 0 and c2 % c1 == 0 and hi(y) - lo(y) // c2 * c2 < c1
+(x * c1 + y) // c2 -> x // (c2 // c1) + lo(y) // c2 where c1 > 0 < c2 and c2 % c1 == 0 and hi(y) - lo(y) // c2 * c2 < c1
 (x + c1) // c2 -> x // c2 + c1 // c2 where c2 > 0 and c1 % c2 == 0
 (x + y) // x -> y // x + 1 where nonzero(x)
 (x - y) // x -> (0 - y) // x + 1 where nonzero(x)
