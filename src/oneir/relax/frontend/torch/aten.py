@@ -21,7 +21,7 @@ from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow, DeadCodeElimination
 from . import operators
 from .dtypes import dtype_name
-from .importer import Importer, fields_of, is_tensor
+from .importer import Importer, Pair, fields_of, is_tensor
 from .registry import Refused
 
 # Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
@@ -83,6 +83,10 @@ class AtenImporter(Importer):
     def input(self, node: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]) -> Any:
         """A parameter of the function; the value of what is neither a tensor nor varies."""
         example = node.meta.get("val")
+        if is_example(example) and example.is_complex():
+            raise UnsupportedError(
+                f"an input of {example.dtype}; pass torch.view_as_real of it, and view that as complex in the model"
+            )
         if is_example(example):
             shape = [solved[str(e)][0] if str(e) in solved else self.symbols.expression(e) for e in example.shape]
             var = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
@@ -177,6 +181,13 @@ class AtenImporter(Importer):
             with self.block_builder.dataflow():
                 yield
 
+    def results_of(self, node: Any) -> Any:
+        """The values that a program returns; complex ones are refused."""
+        for source in node.all_input_nodes:
+            if isinstance(self.env.get(source), Pair):
+                self.refuse(source, "output", "a complex result; return torch.view_as_real of it")
+        return self.value(node.args[0])
+
     def result(self, value: Expr) -> Var:
         """Gives a result of the program a variable."""
         return self.emit(value) if self.has_branches else self.block_builder.emit_output(value)
@@ -198,6 +209,10 @@ class AtenImporter(Importer):
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
         if value is None and is_example(example):
             raise Refused("this result of the operator, which is for training, is not computed")
+        if isinstance(value, Pair):
+            if not is_example(example) or not example.is_complex():
+                raise Refused("complex numbers where PyTorch has real ones")
+            return Pair(self.verified(value.real, example.real), self.verified(value.imag, example.imag))
         if type(example).__name__ == "SymInt" and isinstance(value, Expr):
             return self.number(value, example)
         if value is None or not is_tensor(value) or not is_example(example):
@@ -258,6 +273,8 @@ class AtenImporter(Importer):
         if isinstance(example, (list, tuple)):
             return tuple(self._stand_in(f"{name}_{i}", e) for i, e in enumerate(example))
         if is_example(example):
+            if example.is_complex():
+                return Pair(*(self._stand_in(f"{name}_{p}", getattr(example, p)) for p in ("real", "imag")))
             return Var(name, self.tensor_info(example))
         return self.symbols.expression(example) if type(example).__name__ == "SymInt" else example
 

@@ -151,8 +151,9 @@ class _SubgraphImporter(AtenImporter):
                 self.assert_inputs(inputs)
                 for node in nodes:
                     if node.op == "output":
+                        values = self.results_of(node)
                         self.report("subgraph", _ADVICE)
-                        output = self.result(GraphTuple(self.results(self.value(node.args[0]))))
+                        output = self.result(GraphTuple(self.results(values)))
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)

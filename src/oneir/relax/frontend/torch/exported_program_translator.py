@@ -94,8 +94,9 @@ class ExportedProgramImporter(AtenImporter):
                 self.assert_inputs(inputs)
                 for node in self.program.graph.nodes:
                     if node.op == "output":
+                        values = self.results_of(node)
                         self.report("exported program", _ADVICE)
-                        output = self.output(node.args[0], unwrap, no_bind)
+                        output = self.output(values, unwrap, no_bind)
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)
@@ -141,7 +142,7 @@ class ExportedProgramImporter(AtenImporter):
 
     def output(self, values: Any, unwrap: bool, no_bind: bool) -> Any:
         specs = self.program.graph_signature.output_specs
-        results = [self.value(v) for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
+        results = [v for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
         if unwrap and len(results) == 1:
             return self.result(results[0])
         if no_bind:

@@ -34,10 +34,11 @@ def from_fx(
     """A module whose function `main` computes what a `torch.fx.GraphModule` does, in inference.
 
     `input_info` has the shape and dtype of each input; they are called inp_0, inp_1, ... An extent is an integer, a
-    symbolic variable, or the name of one, as in ("n", 3). Weights become constants, over the memory that they are in; with `keep_params_as_input` they become parameters after the inputs, in the order of
-    their names (the function's attribute `num_input` is the number of inputs), and their values its attribute "params",
-    which `relax.frontend.detach_params` takes off. With `unwrap_unit_return_tuple`, a tuple of one value is that value;
-    with `no_bind_return_tuple` the values of a tuple get variables and the tuple gets none. `custom_convert_map` has
+    symbolic variable, or the name of one, as in ("n", 3). Weights become constants, over the memory that they are in;
+    with `keep_params_as_input` they become parameters after the inputs, in the order of their names (the function's
+    attribute `num_input` is the number of inputs), and their values its attribute "params", which
+    `relax.frontend.detach_params` takes off. With `unwrap_unit_return_tuple`, a tuple of one value is that value; with
+    `no_bind_return_tuple` the values of a tuple get variables and the tuple gets none. `custom_convert_map` has
     converters by the name of the function or method, or the class of the module: `convert(node, importer)`.
 
     Raises `UnsupportedError`, which names all operators that cannot be imported and the lines that they come from.

@@ -36,6 +36,14 @@ class Refusal:
     breakable: Any  # the operator, if smaller ones in its place may be imported
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A complex tensor: its real and its imaginary parts."""
+
+    real: Any
+    imag: Any
+
+
 class Importer:
     """Adds what nodes compute to the function that `builder` is at."""
 
@@ -108,9 +116,12 @@ class Importer:
             return int(value)
         raise Refused(f"{what} must be an integer that is known while compiling, found `{value}`")
 
-    def constant(self, data: Any, name: str = "") -> Constant:
+    def constant(self, data: Any, name: str = "") -> Any:
         """A PyTorch tensor as a constant over its memory; one tensor gives one constant, of the first name."""
         data = data.detach()
+        if data.is_complex():
+            data = data.resolve_conj()
+            return Pair(self.constant(data.real, f"{name}_real"), self.constant(data.imag, f"{name}_imag"))
         key = (data.data_ptr(), tuple(data.shape), tuple(data.stride()), data.dtype) if data.numel() else (id(data),)
         known = self._constants.get(key)
         if known is None:
@@ -149,10 +160,13 @@ class Importer:
             if custom is not None:
                 self.env[node] = custom(node, self)
                 return
-            function = find_converter(name, overload)
+            args, kwargs = self.value(args), self.value(kwargs)
+            of_complex = _has_complex([*args, *kwargs.values()])
+            function = find_converter(f"complex::{name}" if of_complex else name, overload)
             if function is None:
-                raise Refused("the importer has no converter for this operator")
-            self.env[node] = call_converter(function, self, self.value(args), self.value(kwargs))
+                what = " of complex numbers" if of_complex else ""
+                raise Refused(f"the importer has no converter for this operator{what}")
+            self.env[node] = call_converter(function, self, args, kwargs)
         except (Refused, OneIRError) as error:
             self.refuse(node, operator, str(error), breakable=not isinstance(error, Impossible))
         finally:
@@ -217,6 +231,10 @@ def share(data: Any) -> Any:
         raise UnsupportedError(f"expected a dense tensor, found {data.layout} of {data.dtype}; convert it before")
     # Conjugated and negated views, and tensors of no elements, have no memory that could be shared as it is.
     return from_dlpack(data.resolve_neg().contiguous())
+
+
+def _has_complex(values: Sequence[Any]) -> bool:
+    return any(_has_complex(v) if isinstance(v, (list, tuple)) else isinstance(v, (Pair, complex)) for v in values)
 
 
 def as_shape(extents: Any) -> ShapeExpr:

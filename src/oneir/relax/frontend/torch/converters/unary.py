@@ -10,7 +10,7 @@ from typing import Any
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, default_float, dtype_name, is_float, unified
-from ..importer import Importer, is_tensor
+from ..importer import Importer, Pair, is_tensor
 from ..registry import Refused, converter
 
 
@@ -202,7 +202,7 @@ def erfc(g: Importer, x: Expr) -> Expr:
 
 
 @converter("to", "_to_copy", "type", "astype")
-def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Expr:
+def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     """The tensor in another dtype; where it lies is not said in a graph."""
     for argument in args:
         if is_tensor(argument):
@@ -218,8 +218,12 @@ def _is_device(argument: Any) -> bool:
     return isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda", "mps", "meta", "xpu", "hpu")
 
 
-def convert_dtype(g: Importer, x: Expr, dtype: Any) -> Expr:
-    """The tensor in a dtype of PyTorch or of ours."""
+@converter("prims::convert_element_type")
+def convert_dtype(g: Importer, x: Expr, dtype: Any) -> Any:
+    """The tensor in a dtype of PyTorch or of ours; complex, with imaginary parts of 0."""
+    if getattr(dtype, "is_complex", False):
+        real = convert_dtype(g, x, dtype.to_real())
+        return Pair(real, g.emit(op.zeros_like(real)))
     name = dtype_name(dtype)
     return x if g.dtype(x) == name else g.emit(op.astype(x, name))
 

@@ -1,0 +1,264 @@
+"""Complex numbers, as pairs of tensors: the real and the imaginary parts.
+
+Graphs have no complex tensors, so pairs live within a program: what rotary embeddings and Fourier transforms need. A
+converter named "complex::mul" is that of `mul` where an argument is complex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .... import op
+from ....expr import Expr, const
+from ..importer import Importer, Pair
+from ..registry import Refused, call_converter, converter, find_converter
+from .indexing import select
+from .shape import stack
+from .unary import convert_dtype
+
+COMPLEX = "complex::"
+
+
+def _call(g: Importer, name: str, *args: Any, **kwargs: Any) -> Any:
+    """What the converter of real numbers emits."""
+    function = find_converter(name)
+    assert function is not None
+    return call_converter(function, g, args, kwargs)
+
+
+@converter("view_as_complex")
+def view_as_complex(g: Importer, x: Expr) -> Pair:
+    """The numbers whose parts lie next to each other in the last dimension."""
+    return Pair(select(g, x, -1, 0), select(g, x, -1, 1))
+
+
+@converter("complex")
+def complex_(g: Importer, real: Expr, imag: Expr) -> Pair:
+    """The numbers with these parts."""
+    return Pair(real, imag)
+
+
+@converter("polar")
+def polar(g: Importer, size: Expr, angle: Expr) -> Pair:
+    """The numbers of these sizes in these directions."""
+    return Pair(g.emit(op.multiply(size, op.cos(angle))), g.emit(op.multiply(size, op.sin(angle))))
+
+
+@converter(f"{COMPLEX}view_as_real")
+def view_as_real(g: Importer, x: Pair) -> Expr:
+    """The parts, next to each other in a new last dimension."""
+    return stack(g, [x.real, x.imag], -1)
+
+
+converter(f"{COMPLEX}real")(lambda g, x: x.real)
+converter(f"{COMPLEX}imag")(lambda g, x: x.imag)
+
+
+@converter(*(f"{COMPLEX}{name}" for name in ("conj", "_conj", "conj_physical", "_conj_physical")))
+def conj(g: Importer, x: Pair) -> Pair:
+    """The numbers with the imaginary parts negated."""
+    return Pair(x.real, g.emit(op.negative(x.imag)))
+
+
+@converter(f"{COMPLEX}abs", f"{COMPLEX}absolute")
+def absolute(g: Importer, x: Pair) -> Expr:
+    """The distance from 0."""
+    return _call(g, "hypot", x.real, x.imag)
+
+
+@converter(f"{COMPLEX}angle")
+def angle(g: Importer, x: Pair) -> Expr:
+    """The direction."""
+    return _call(g, "atan2", x.imag, x.real)
+
+
+@converter(f"{COMPLEX}exp")
+def exp(g: Importer, x: Pair) -> Pair:
+    """e^x"""
+    return polar(g, g.emit(op.exp(x.real)), x.imag)
+
+
+def _parts(value: Any, which: int) -> Any:
+    """One part of each complex number in an argument."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_parts(v, which) for v in value)
+    return (value.real, value.imag)[which] if isinstance(value, Pair) else value
+
+
+def _of_each_part(name: str) -> None:
+    def convert(g: Importer, *args: Any, **kwargs: Any) -> Any:
+        real, imag = (_call(g, name, *_parts(args, i), **{k: _parts(v, i) for k, v in kwargs.items()}) for i in (0, 1))
+        if isinstance(real, (list, tuple)):
+            return tuple(map(Pair, real, imag))
+        return Pair(real, imag)
+
+    converter(f"{COMPLEX}{name}")(convert)
+
+
+_BY_PARTS = (
+    "_unsafe_view alias cat chunk clone contiguous detach expand flatten flip gather index index_select lift mean "
+    "movedim narrow neg permute repeat reshape roll select slice split split_with_sizes squeeze stack sum t transpose unbind "
+    "unflatten unsqueeze view"
+)
+for _name in _BY_PARTS.split():
+    _of_each_part(_name)
+
+
+@converter(f"{COMPLEX}_to_copy", f"{COMPLEX}to", f"{COMPLEX}prims::convert_element_type")
+def to(g: Importer, x: Pair, *args: Any, dtype: Any = None, **kwargs: Any) -> Pair:
+    """The same numbers in another precision."""
+    dtype = next((a for a in args if type(a).__name__ == "dtype"), dtype)
+    if dtype is None:
+        return x
+    if not dtype.is_complex:
+        raise Refused("complex numbers as real ones; take torch.real or torch.abs of them")
+    return Pair(convert_dtype(g, x.real, dtype.to_real()), convert_dtype(g, x.imag, dtype.to_real()))
+
+
+def _sum(name: str) -> None:
+    """Of a complex and a real number, the imaginary part is that of the one."""
+
+    def convert(g: Importer, x: Any, other: Any, *, alpha: Any = 1) -> Pair:
+        real = _call(g, name, _parts(x, 0), _parts(other, 0), alpha=alpha)
+        if isinstance(x, Pair) and isinstance(other, Pair):
+            return Pair(real, _call(g, name, x.imag, other.imag, alpha=alpha))
+        if isinstance(x, Pair):
+            return Pair(real, g.emit(op.broadcast_to(x.imag, real.struct_info.shape)))
+        zero = const(0, g.dtype(other.imag))
+        return Pair(
+            real, g.emit(op.broadcast_to(_call(g, name, zero, other.imag, alpha=alpha), real.struct_info.shape))
+        )
+
+    converter(f"{COMPLEX}{name}")(convert)
+
+
+_sum("add")
+_sum("sub")
+
+
+def _product(g: Importer, multiply: Callable[[Any, Any], Expr], x: Any, other: Any) -> Pair:
+    """A product, from one of real numbers."""
+    if not isinstance(other, Pair):
+        return Pair(multiply(x.real, other), multiply(x.imag, other))
+    if not isinstance(x, Pair):
+        return Pair(multiply(x, other.real), multiply(x, other.imag))
+    real = op.subtract(multiply(x.real, other.real), multiply(x.imag, other.imag))
+    imag = op.add(multiply(x.real, other.imag), multiply(x.imag, other.real))
+    return Pair(g.emit(real), g.emit(imag))
+
+
+def _bilinear(name: str) -> None:
+    def convert(g: Importer, x: Any, other: Any) -> Pair:
+        if isinstance(x, complex) or isinstance(other, complex):
+            x, other = (Pair(v.real, v.imag) if isinstance(v, complex) else v for v in (x, other))
+        return _product(g, lambda a, b: _call(g, name, a, b), x, other)
+
+    converter(f"{COMPLEX}{name}")(convert)
+
+
+for _name in ("mul", "multiply", "matmul", "mm", "bmm", "mv"):
+    _bilinear(_name)
+
+
+@converter(f"{COMPLEX}einsum")
+def einsum(g: Importer, equation: str, *operands: Any, path: Any = None) -> Pair:
+    """A sum of products of two tensors."""
+    given = operands[0] if len(operands) == 1 else operands
+    if len(given) != 2:
+        raise Refused("einsum of more or fewer than two complex tensors; write it as several")
+    return _product(g, lambda a, b: _call(g, "einsum", equation, [a, b]), *given)
+
+
+@converter(f"{COMPLEX}div", f"{COMPLEX}true_divide")
+def div(g: Importer, x: Any, other: Any) -> Pair:
+    """x / other"""
+    if not isinstance(other, Pair):
+        return Pair(_call(g, "div", x.real, other), _call(g, "div", x.imag, other))
+    size = g.emit(op.add(op.square(other.real), op.square(other.imag)))
+    above = _product(g, lambda a, b: _call(g, "mul", a, b), x, conj(g, other))
+    return Pair(g.emit(op.divide(above.real, size)), g.emit(op.divide(above.imag, size)))
+
+
+# -- Fourier transforms, as products with matrices --
+
+
+def _waves(rows: int, columns: int, period: int, sign: float) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin of sign * 2 pi * row * column / period."""
+    # The remainder is exact, so angles of large products are too.
+    angles = sign * 2 * math.pi * (np.outer(np.arange(rows), np.arange(columns)) % period) / period
+    return np.cos(angles), np.sin(angles)
+
+
+def _scale(normalization: int, count: int) -> float:
+    return (1.0, count**-0.5, 1.0 / count)[normalization]
+
+
+def _along(g: Importer, x: Expr, matrix: Expr, axis: int) -> Expr:
+    """The product of an axis with a matrix."""
+    order = [*(i for i in range(g.ndim(x)) if i != axis), axis]
+    back = np.argsort(order).tolist()
+    return g.emit(op.permute_dims(op.matmul(op.permute_dims(x, order), matrix), back))
+
+
+def _transformed(g: Importer, x: Any, axis: int, sign: float, scale: float, kept: int | None = None) -> Pair:
+    """The transform along one axis, of which the first `kept` frequencies are wanted."""
+    sample = x.real if isinstance(x, Pair) else x
+    count = g.static(g.shape(sample)[axis], "the extent of a Fourier transform")
+    dtype = g.dtype(sample)
+    waves = _waves(count, count if kept is None else kept, count, sign)
+    cos, sin = (const((wave * scale).astype(dtype), dtype) for wave in waves)
+    return _product(g, lambda a, b: _along(g, a, b, axis), x, Pair(cos, sin))
+
+
+def _signal(g: Importer, x: Any) -> Any:
+    sample = x.real if isinstance(x, Pair) else x
+    if g.dtype(sample) not in ("float32", "float64"):
+        raise Refused(f"a Fourier transform of {g.dtype(sample)}; convert it to float32 before")
+    return sample
+
+
+@converter("_fft_r2c")
+def fft_of_real(g: Importer, x: Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Pair:
+    """The Fourier transform of real numbers; one-sided, without the frequencies that are conjugates of others."""
+    _signal(g, x)
+    axes = [g.axis(x, d) for d in dim]
+    found: Any = x
+    for axis in reversed(axes):
+        count = g.static(g.shape(x)[axis], "the extent of a Fourier transform")
+        kept = count // 2 + 1 if onesided and axis == axes[-1] else None
+        found = _transformed(g, found, axis, -1.0, _scale(normalization, count), kept)
+    return found
+
+
+@converter(f"{COMPLEX}_fft_c2c")
+def fft_of_complex(g: Importer, x: Pair, dim: Sequence[int], normalization: int, forward: bool) -> Pair:
+    """The Fourier transform, or its inverse."""
+    shape = g.shape(_signal(g, x))
+    for d in dim:
+        axis = d % len(shape)
+        count = g.static(shape[axis], "the extent of a Fourier transform")
+        x = _transformed(g, x, axis, -1.0 if forward else 1.0, _scale(normalization, count))
+    return x
+
+
+@converter(f"{COMPLEX}_fft_c2r")
+def fft_to_real(g: Importer, x: Pair, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Expr:
+    """The inverse transform of what is known to be that of real numbers."""
+    _signal(g, x)
+    *others, last = (g.axis(x.real, d) for d in dim)
+    if others:
+        x = fft_of_complex(g, x, others, normalization, False)
+    count = g.static(last_dim_size, "the extent of a Fourier transform")
+    kept = g.static(g.shape(x.real)[last], "the extent of a Fourier transform")
+    dtype = g.dtype(x.real)
+    cos, sin = _waves(kept, count, count, 1.0)
+    # Frequencies but the first, and the last of an even count, stand for two.
+    twice = np.where((np.arange(kept) == 0) | (2 * np.arange(kept) == count), 1, 2)[:, None]
+    weight = twice * _scale(normalization, count)
+    real = _along(g, x.real, const((cos * weight).astype(dtype), dtype), last)
+    imag = _along(g, x.imag, const((sin * weight).astype(dtype), dtype), last)
+    return g.emit(op.subtract(real, imag))
