@@ -18,7 +18,6 @@ from ..tir.buffer import decl_buffer
 from ..tir.expr import IterVar, Reduce, expr_array
 from ..tir.function import PrimFunc
 from ..tir.stmt import Evaluate, Stmt
-from ..tir.stmt_functor import substitute
 from .tag import current_tag
 from .tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 
@@ -169,20 +168,17 @@ def extern_primfunc(input_tensors: list[Tensor], primfunc: PrimFunc, **kwargs: A
         raise InvalidValue(
             f"expected a function of tensors only, {len(input_tensors)} of them inputs, found {primfunc.params}"
         )
-    ins, outs = buffers[: len(input_tensors)], buffers[len(input_tensors) :]
-    values: dict[Var, Any] = {}
-    for tensor, buffer in zip(input_tensors, ins, strict=True):
-        assert buffer is not None
-        for dim, extent in zip(buffer.shape, tensor.shape, strict=True):
-            if isinstance(dim, Var):
-                values[dim] = extent
-    mapped = substitute(primfunc.body, values)
-    shapes = [[substitute(d, values) for d in b.shape] for b in outs if b is not None]
+    given = {
+        param: decl_buffer(tensor.shape, tensor.dtype, tensor.op.name)
+        for param, tensor in zip(primfunc.params, input_tensors, strict=False)
+    }
+    func, count = primfunc.specialize(given), len(input_tensors)
+    ins, outs = ([func.buffer_map[p] for p in func.params[part]] for part in (slice(count), slice(count, None)))
     return extern(
-        shapes,
+        [list(b.shape) for b in outs],
         input_tensors,
-        lambda i, o: mapped,
-        dtype=[b.dtype for b in outs if b is not None],
+        lambda i, o: func.body,
+        dtype=[b.dtype for b in outs],
         in_buffers=ins,
         out_buffers=outs,
         **{"name": primfunc.attrs.get("global_symbol", "extern"), **kwargs},

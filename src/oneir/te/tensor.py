@@ -102,9 +102,8 @@ class Tensor(ExprOp, DataProducer, shared=True):
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Tensor):
-            if not self.shape and not other.shape and self is not other:
-                return EqualOp(self, other)
-            return self is other
+            same = self.op is other.op and self.value_index == other.value_index
+            return same if self.shape or other.shape or same else EqualOp(self, other)
         return False if self.shape else EqualOp(self, other)
 
     def __ne__(self, other: object) -> Any:
@@ -112,7 +111,7 @@ class Tensor(ExprOp, DataProducer, shared=True):
         return not result if isinstance(result, bool) else ops.not_equal(self, other)
 
     def __hash__(self) -> int:
-        return id(self) >> 4
+        return (id(self.op) >> 4) + self.value_index
 
     def __str__(self) -> str:
         return f"Tensor(shape={list(self.shape)}, op.name={self.op.name})"
@@ -164,10 +163,10 @@ class Operation(Node, shared=True):
         """The tensors that it reads, each once, in the order of reading."""
         return Array()
 
-    def _output(self, index: int, shape: Any, dtype: str) -> Tensor:
+    def _checked(self, index: int) -> int:
         if not 0 <= index < self.num_outputs:
             raise InvalidValue(f"`{self.name}` has {self.num_outputs} outputs, found index {index}")
-        return Tensor(shape, dtype, self, index)
+        return index
 
 
 class PlaceholderOp(Operation):
@@ -177,7 +176,7 @@ class PlaceholderOp(Operation):
     dtype: DataType = attr("float32", convert=DataType)
 
     def output(self, index: int) -> Tensor:
-        return self._output(index, self.shape, self.dtype)
+        return Tensor(self.shape, self.dtype, self, self._checked(index))
 
 
 class BaseComputeOp(Operation):
@@ -202,7 +201,7 @@ class ComputeOp(BaseComputeOp):
         return len(self.body)
 
     def output(self, index: int) -> Tensor:
-        return self._output(index, self.shape, self.body[index].dtype)
+        return Tensor(self.shape, self.body[self._checked(index)].dtype, self, index)
 
     @property
     def input_tensors(self) -> Array[Tensor]:
@@ -233,8 +232,8 @@ class ScanOp(Operation):
         return len(self.update)
 
     def output(self, index: int) -> Tensor:
-        state = self.state_placeholder[index]
-        return self._output(index, state.shape, state.dtype)
+        state = self.state_placeholder[self._checked(index)]
+        return Tensor(state.shape, state.dtype, self, index)
 
     @property
     def input_tensors(self) -> Array[Tensor]:
@@ -254,8 +253,8 @@ class ExternOp(Operation):
         return len(self.output_placeholders)
 
     def output(self, index: int) -> Tensor:
-        buffer = self.output_placeholders[index]
-        return self._output(index, buffer.shape, buffer.dtype)
+        buffer = self.output_placeholders[self._checked(index)]
+        return Tensor(buffer.shape, buffer.dtype, self, index)
 
     @property
     def input_tensors(self) -> Array[Tensor]:
