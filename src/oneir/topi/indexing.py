@@ -62,13 +62,21 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
 
 
 def _taken(a: Tensor, index: PrimExpr, extent: PrimExpr, mode: str, at: Any) -> PrimExpr:
+    limit = extent
+    if mode != "fast" and index.dtype.is_uint and index.dtype.bits >= extent.dtype.bits:
+        # As signed numbers, the largest unsigned ones would be negative.
+        limit = ops.cast(index.dtype, extent)
+
+    def element(place: PrimExpr) -> PrimExpr:
+        return at(place if limit is extent else ops.cast(extent.dtype, place))
+
     if mode == "clip":
-        return at(ops.minimum(ops.maximum(0, index), ops.subtract(extent, 1)))
+        return element(ops.minimum(ops.maximum(0, index), ops.subtract(limit, 1)))
     if mode == "wrap":
-        return at(ops.truncmod(ops.add(ops.truncmod(index, extent), extent), extent))
+        return element(ops.truncmod(ops.add(ops.truncmod(index, limit), limit), limit))
     if mode == "nan":
-        inside = ops.logical_and(ops.greater_equal(index, 0), ops.less(index, extent))
-        return tir_op.if_then_else(inside, at(index), const(math.nan, a.dtype))
+        inside = ops.logical_and(ops.greater_equal(index, 0), ops.less(index, limit))
+        return tir_op.if_then_else(inside, element(index), const(math.nan, a.dtype))
     return at(index)
 
 

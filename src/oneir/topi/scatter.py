@@ -199,6 +199,11 @@ def slice_scatter(input_tensor: Tensor, src: Tensor, start: Any, end: Any, step:
     if extent is not None and low is not None and high is not None:
         low, high, _ = slice(low, high, by).indices(extent)
         first, beyond, length = as_expr(low), as_expr(high), len(range(low, high, by))
+    else:
+        first, beyond = (
+            ops.add(input_tensor.shape[axis], bound) if (constant(bound) or 0) < 0 else bound
+            for bound in (first, beyond)
+        )
     if src.ndim != input_tensor.ndim or (length is not None and length != constant(src.shape[axis])):
         raise ShapeMismatch(
             f"topi.slice_scatter: src of shape {shape_text(src.shape)} is no slice {start}:{end}:{step} along axis "

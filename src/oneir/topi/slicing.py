@@ -119,7 +119,10 @@ def _symbolic_slice(
             first = tir_op.if_then_else(backwards, ops.subtract(extent, 1), const(0, extent.dtype))
         if last is None:
             last = tir_op.if_then_else(backwards, const(-1, extent.dtype), extent)
-        shape[axis] = analyzer.simplify(_length(first, last, step))
+        length = _length(first, last, step)
+        if mode == "end" and not assume_inbound and not _in_order(b, e, step, extent):
+            length = ops.maximum(length, 0)
+        shape[axis] = analyzer.simplify(length)
         # Where nothing is read unless the begin lies inside, it does not have to be cut.
         known = None if b is None else constant(b)
         inside = known is not None and known >= 0 and (constant(step) or 0) > 0
@@ -146,10 +149,26 @@ def _from_front(bound: Any, extent: PrimExpr, step: PrimExpr, assume_inbound: bo
 
 
 def slice_length(begin: Any, end: Any, stride: Any, extent: Any, assume_inbound: bool = True) -> PrimExpr:
-    """The number of elements of begin:end:stride of an axis; not negative only if begin and end are in order."""
+    """The number of elements of begin:end:stride of an axis; with `assume_inbound`, of bounds that are in order."""
     stride, extent = as_expr(stride), as_expr(extent)
     first, last = (_from_front(bound, extent, stride, assume_inbound) for bound in (begin, end))
-    return _length(first, last, stride)
+    length = _length(first, last, stride)
+    return length if assume_inbound or _in_order(begin, end, stride, extent) else ops.maximum(length, 0)
+
+
+def _in_order(begin: Any, end: Any, step: Any, extent: Any) -> bool:
+    """Whether bounds, cut to the extent, are in the order of the step whatever a symbolic extent is."""
+    sign = constant(step)
+    if begin is None or end is None or sign is None:
+        return sign is not None
+    first, last = constant(begin), constant(end)
+    if first is not None and last is not None and (first < 0) == (last < 0):
+        return first <= last if sign > 0 else first >= last
+    # One of the bounds is an end of the axis; no extent reaches the largest int32.
+    far = 2**31 - 1
+    if sign > 0:
+        return first == 0 or end is extent or (last is not None and last >= far)
+    return first == -1 or (first is not None and first >= far) or (last is not None and last <= -far)
 
 
 def _length(first: PrimExpr, last: PrimExpr, step: PrimExpr) -> PrimExpr:

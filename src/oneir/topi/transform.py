@@ -251,11 +251,11 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
     """Each element along an axis `repeats` times in a row."""
     axis = require_axis(axis, a.ndim, "repeat")
     repeats = require_int(repeats, "repeat", "repeats")
-    if repeats < 1:
-        raise InvalidValue(f"topi.repeat: expected repeats >= 1, found {repeats}")
+    if repeats < 0:
+        raise InvalidValue(f"topi.repeat: expected repeats >= 0, found {repeats}")
     return te.compute(
         [*a.shape[:axis], ops.multiply(repeats, a.shape[axis]), *a.shape[axis + 1 :]],
-        lambda *ax: a(*ax[:axis], ops.floordiv(ax[axis], repeats), *ax[axis + 1 :]),
+        lambda *ax: a(*ax[:axis], ops.floordiv(ax[axis], max(repeats, 1)), *ax[axis + 1 :]),
         name="T_repeat",
         tag=tag.BROADCAST,
     )

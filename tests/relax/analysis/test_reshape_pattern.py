@@ -44,6 +44,8 @@ def test_copies_in_row_major_order(shape, out_shape, compute):
         ((4, 6), (4, 6), lambda a, i, j: a[3 - i, j]),
         ((N, M), (M, N), lambda a, i, j: a[(i * N + j) // M % N, (i * N + j + 1) % M]),
         ((4, 1), (4, 6), lambda a, i, j: a[i, 0]),
+        ((0, 4), (0, 6), lambda a, i, j: a[i, j]),
+        ((0, 1), (0, 6), lambda a, i, j: a[i, 0]),
     ],
 )
 def test_other_loops(shape, out_shape, compute):

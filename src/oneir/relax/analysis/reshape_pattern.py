@@ -35,6 +35,9 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     sizes = _product(source.shape), _product(target.shape)
     if not all(analyzer.can_prove_equal(count, size) for size in sizes):
         return False
+    if isinstance(count, IntImm) and not count.value:
+        # Places without elements are no numbers to any base; and there is nothing to gain.
+        return False
     written = _flat(store.indices, target.shape)
     same_place = analyzer.can_prove_equal(_flat(load.indices, source.shape), written)
     if not same_place and not _are_digits(load.indices, source.shape, written, analyzer):

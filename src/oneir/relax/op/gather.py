@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import te, topi
+from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, Tuple
@@ -32,6 +33,17 @@ def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") ->
         raise fail(call, f"argument {what} must be a tensor of integers, found dtype {info.dtype}", TypeMismatch)
 
 
+def check_inside(call: Call, data: TensorStructInfo, indices: TensorStructInfo, axis: int, builder: Any) -> None:
+    """An error if indices are known to reach behind the data along another axis than theirs."""
+    for i, (extent, taken) in enumerate(zip(data.extents or (), indices.extents or (), strict=False)):
+        if i != axis and builder.analyzer.can_prove(ops.less(extent, taken)):
+            raise fail(
+                call,
+                f"indices of the shape {list(indices.extents or ())} must not reach behind data of the shape "
+                f"{list(data.extents or ())} along dimension {i}; the axis is {axis}",
+            )
+
+
 @operator("relax.gather_elements", pattern=OpPattern.INJECTIVE)
 def gather_elements(data: Expr, indices: Expr, axis: int = 0) -> Expr:
     """out[i][j][k] = data[i][indices[i][j][k]][k], for axis 1 of 3; has the shape of `indices`."""
@@ -42,12 +54,12 @@ def gather_elements(data: Expr, indices: Expr, axis: int = 0) -> Expr:
 def _gather_elements_struct_info(call: Call, builder: Any) -> StructInfo:
     info, indices = tensor_argument(call, 0, "data"), tensor_argument(call, 1, "indices")
     check_integers(call, indices)
-    if info.ndim != -1:
-        normalize_axis(call, call.attrs["axis"], info.ndim)
+    axis = call.attrs["axis"] if info.ndim == -1 else normalize_axis(call, call.attrs["axis"], info.ndim)
     if -1 in (info.ndim, indices.ndim):
         return unknown_shape(info, max(info.ndim, indices.ndim))
     if info.ndim != indices.ndim:
         raise fail(call, f"expected indices of {info.ndim} dimensions like the data, found {indices.ndim}")
+    check_inside(call, info, indices, axis, builder)
     return TensorStructInfo(indices.shape, info.dtype, info.vdevice, indices.ndim)
 
 
@@ -85,8 +97,13 @@ def _gather_nd_struct_info(call: Call, builder: Any) -> StructInfo:
     check_integers(call, indices)
     if -1 in (info.ndim, indices.ndim):
         return unknown_shape(info, -1)
+    if indices.ndim == 0:
+        raise fail(call, "expected indices of at least one dimension, along which places are named, found a scalar")
     if batch > info.ndim or batch > indices.ndim - 1:
         raise fail(call, f"batch_dims={batch} is too large for data of {info.ndim} and indices of {indices.ndim} axes")
+    for i, (x, y) in enumerate(zip((info.extents or ())[:batch], (indices.extents or ())[:batch], strict=False)):
+        if builder.analyzer.can_prove(ops.not_equal(x, y)):
+            raise fail(call, f"data and indices have batch_dims={batch} in common, found {x} and {y} at dimension {i}")
     count = constant(indices.extents[-1]) if indices.extents is not None else None
     if count is None or indices.extents is None:
         return unknown_shape(info, -1)
@@ -181,14 +198,14 @@ def _meshgrid_struct_info(call: Call, builder: Any) -> StructInfo:
 
 
 meshgrid.reference(lambda tensors, indexing: list(np.meshgrid(*tensors, indexing=indexing or "ij")))
-meshgrid.legalize_as(
-    lambda builder, call: builder.call_te(
-        topi.meshgrid,
-        tuple_fields(builder, call.args[0]),
-        call.attrs["indexing"] or "ij",
-        primfunc_name_hint="meshgrid",
-    )
-)
+
+
+@meshgrid.legalize_as
+def _legalize_meshgrid(builder: Any, call: Call) -> Expr:
+    fields, indexing = tuple_fields(builder, call.args[0]), call.attrs["indexing"] or "ij"
+    made = builder.call_te(topi.meshgrid, fields, indexing, primfunc_name_hint="meshgrid")
+    # What loops give alone is no tuple.
+    return Tuple([made]) if len(fields) == 1 else made
 
 
 @operator("relax.one_hot", pattern=OpPattern.INJECTIVE)

@@ -42,6 +42,8 @@ def _take_struct_info(call: Call, builder: Any) -> StructInfo:
     info, indices, axis = tensor_argument(call, 0), tensor_or_number(call, 1), call.attrs["axis"]
     if indices.dtype != VOID and not indices.dtype.is_int:
         raise fail(call, f"the indices must be integers, found dtype {indices.dtype}", TypeMismatch)
+    if call.attrs["mode"] == "nan" and info.dtype != VOID and not info.dtype.is_float:
+        raise fail(call, f'the mode "nan" needs a tensor of floats, found dtype {info.dtype}', TypeMismatch)
     if axis is None and info.ndim not in (1, -1):
         raise fail(call, f"without an axis, expected a tensor of one dimension, found {info.ndim}")
     if info.ndim == -1 or indices.ndim == -1:
@@ -56,10 +58,14 @@ def _take_struct_info(call: Call, builder: Any) -> StructInfo:
 def _take_reference(x: np.ndarray, indices: Any, axis: int | None, mode: str) -> np.ndarray:
     axis = 0 if axis is None else axis
     size, indices = x.shape[axis], np.asarray(indices)
+    # The dtype of the indices may not hold the extent; one of these two does.
+    indices = indices if indices.dtype == np.uint64 else indices.astype(np.int64)
+    if mode == "clip":
+        return np.take(x, np.clip(indices, 0, size - 1).astype(np.int64), axis)
     if mode != "nan":
-        return np.take(x, np.clip(indices, 0, size - 1) if mode == "clip" else indices % size, axis)
+        return np.take(x, (indices % indices.dtype.type(size)).astype(np.int64), axis)
     inside = (indices >= 0) & (indices < size)
-    taken = np.take(x, np.where(inside, indices, 0), axis)
+    taken = np.take(x, np.where(inside, indices, 0).astype(np.int64), axis)
     after = x.ndim - 1 - axis % x.ndim
     return np.where(inside.reshape(*inside.shape, *[1] * after), taken, np.nan).astype(x.dtype)
 

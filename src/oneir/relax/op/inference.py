@@ -163,7 +163,8 @@ def broadcast_tensor(
 def normalize_axis(call: Call, axis: int, ndim: int, what: str = "axis") -> int:
     """An axis counted from the front; one outside of the dimensions is an error."""
     if not -ndim <= axis < ndim:
-        raise fail(call, f"{what} {axis} is outside of a tensor of {ndim} dimensions (allowed: {-ndim} to {ndim - 1})")
+        allowed = f" (allowed: {-ndim} to {ndim - 1})" if ndim else ", which has no axes"
+        raise fail(call, f"{what} {axis} is outside of a tensor of {ndim} dimensions{allowed}")
     return axis % ndim
 
 

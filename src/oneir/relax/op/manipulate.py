@@ -523,6 +523,8 @@ def _legalize_split(builder: Any, call: Call) -> Expr:
 @operator("relax.repeat", pattern=OpPattern.BROADCAST)
 def repeat(data: Expr, repeats: int, axis: int | None = None) -> Expr:
     """Each element `repeats` times in a row along an axis; without one, in one dimension."""
+    if integer(repeats) < 0:
+        raise InvalidValue(f"relax.repeat: expected repeats of at least 0, found {repeats}")
     return repeat.call(data, repeats=integer(repeats), axis=None if axis is None else integer(axis))
 
 
@@ -563,7 +565,10 @@ repeat.legalize(te_repeat, "repeat")
 @operator("relax.tile", pattern=OpPattern.BROADCAST)
 def tile(data: Expr, repeats: int | Sequence[int]) -> Expr:
     """The tensor as a whole repeated along its dimensions; the shorter of shape and repeats is filled with ones."""
-    return tile.call(data, repeats=axis_list(repeats))
+    times = integers(repeats)
+    if min(times, default=0) < 0:
+        raise InvalidValue(f"relax.tile: expected repeats of at least 0, found {times}")
+    return tile.call(data, repeats=times)
 
 
 tile.follow_precision()

@@ -9,13 +9,13 @@ import numpy as np
 
 from ... import te, topi
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, Tuple
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
 from .create import prim_argument
-from .gather import check_integers, indexed_extents
+from .gather import check_inside, check_integers, indexed_extents
 from .inference import (
     broadcast_extents,
     common_dtype,
@@ -70,7 +70,7 @@ def _scatter_elements_struct_info(call: Call, builder: Any) -> StructInfo:
     if len(set(ranks) - {-1}) > 1:
         raise fail(call, f"expected data, indices and updates of as many dimensions, found {ranks}")
     if data.ndim != -1:
-        normalize_axis(call, call.attrs["axis"], data.ndim)
+        check_inside(call, data, indices, normalize_axis(call, call.attrs["axis"], data.ndim), builder)
     for x, y in zip(indices.extents or (), updates.extents or (), strict=False):
         if builder.analyzer.can_prove(ops.not_equal(x, y)):
             raise fail(call, f"indices and updates must have one shape, found {indices.shape} and {updates.shape}")
@@ -108,10 +108,12 @@ def _scatter_nd_struct_info(call: Call, builder: Any) -> StructInfo:
     _check_dtypes(call, data, indices, updates)
     if data.extents is None or indices.extents is None or updates.extents is None:
         return _like_data(data)
-    count = constant(indices.extents[-1]) if indices.ndim else None
+    if not indices.extents:
+        raise fail(call, "expected indices of at least one dimension, along which places are named, found a scalar")
+    count = constant(indices.extents[-1])
     if count is None:
         raise fail(call, f"the last extent of indices must be a constant, found {indices.shape}")
-    if count > data.ndim:
+    if not 1 <= count <= data.ndim:
         raise fail(call, f"each index names {count} places in data of {data.ndim} dimensions")
     expected: list[PrimExpr] = [*indices.extents[:-1], *data.extents[count:]]
     differ = any(
@@ -161,7 +163,12 @@ def _index_put_struct_info(call: Call, builder: Any) -> StructInfo:
     common = indexed_extents(call, indices, builder)
     if common is not None and data.extents is not None and values.extents is not None:
         region = [*common, *data.extents[len(indices) :]]
-        broadcast_extents(call, region, values.extents, builder.analyzer)
+        whole = broadcast_extents(call, region, values.extents, builder.analyzer) or region
+        grown = (builder.analyzer.can_prove(ops.not_equal(x, y)) for x, y in zip(whole, region, strict=False))
+        if len(whole) != len(region) or any(grown):
+            raise fail(
+                call, f"values of the shape {list(values.extents)} do not broadcast to {region}, which is indexed"
+            )
     return _like_data(data)
 
 
@@ -203,14 +210,22 @@ def _slice_scatter_struct_info(call: Call, builder: Any) -> StructInfo:
             raise fail(call, f"argument {name} must be an integer, found {value} of dtype {value.dtype}", TypeMismatch)
     if analyzer.can_prove(step < 1):
         raise fail(call, f"the step must be at least 1, found {step}")
-    if analyzer.can_prove(end < start):
+    # A negative bound counts from the end, so one may be below the other and behind it.
+    one_sign = (constant(start) or 0) < 0 or (constant(end) or 0) >= 0
+    if one_sign and analyzer.can_prove(end < start):
         raise fail(call, f"the start must not be after the end, found {start} and {end}")
     if len({data.ndim, src.ndim} - {-1}) > 1:
         raise fail(call, f"expected src of {data.ndim} dimensions like the tensor, found {src.ndim}")
     if data.extents is not None and src.extents is not None:
         axis = normalize_axis(call, call.attrs["axis"], data.ndim)
         expected = list(data.extents)
-        expected[axis] = analyzer.simplify(ops.floordiv(end - start + step - 1, step))
+        extent, *bounds = (constant(v) for v in (expected[axis], start, end, step))
+        if extent is not None and None not in bounds:
+            expected[axis] = const(len(range(*slice(*bounds).indices(extent))), "int64")
+        elif one_sign:
+            expected[axis] = analyzer.simplify(ops.floordiv(end - start + step - 1, step))
+        else:
+            expected[axis] = src.extents[axis]
         for x, y in zip(expected, src.extents, strict=True):
             if analyzer.can_prove(ops.not_equal(x, y)):
                 shape = ", ".join(map(str, expected))

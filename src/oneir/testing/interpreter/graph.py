@@ -17,7 +17,7 @@ from ...ir.expr import GlobalVar
 from ...ir.op import Op
 from ...relax import expr as r
 from ...relax.block_builder import BlockBuilder
-from ...relax.struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from ...relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ...runtime.error import InterpreterError
 from ...runtime.object import ShapeTuple
 from ...runtime.registry import get_global_func
@@ -26,7 +26,7 @@ from ...tir.function import PrimFunc
 from .graph_calls import CALLS
 from .graph_values import Agreement, Killed, allocate, computed, described, is_tuple
 from .loops import Loops, check_written
-from .memory import Violation
+from .memory import Violation, storage_dtype
 from .rounding import Exact, as_arrays
 from .statements import Execution
 
@@ -210,7 +210,7 @@ class Graph:
         raise Violation(f"the operator {op.name} has no NumPy reference: register one with its `reference`")
 
     def _reference(self, frame: Frame, call: r.Call, op: Op, reference: Callable[..., Any]) -> Any:
-        args = [as_arrays(self.value(frame, a)) for a in call.args]
+        args = [_typed(as_arrays(self.value(frame, a)), a.struct_info_) for a in call.args]
         args = self.rounding.arguments(op, args, call.struct_info_)
         value = reference(*args, **call.attrs.values_by_name)
         return computed(self.rounding.result(op, as_arrays(computed(value, call.struct_info_))), call.struct_info_)
@@ -253,6 +253,13 @@ class Graph:
         extents = info.extents
         shape = self.value(frame, info.shape) if extents is None else [frame.run.integer(e) for e in extents]
         return allocate(shape, info.dtype)
+
+
+def _typed(value: Any, info: StructInfo | None) -> Any:
+    """A number of the program in its dtype, if that is not the one in which NumPy takes Python's numbers."""
+    if not isinstance(info, PrimStructInfo) or info.dtype in ("bool", "int64", "float64"):
+        return value
+    return storage_dtype(info.dtype).type(value)
 
 
 def _located(violation: Violation, frame: Frame, binding: r.Binding) -> InterpreterError:
