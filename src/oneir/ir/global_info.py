@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .node import Node, attr
+
+_make_target: list[Callable[[Any], Any]] = []
+
+
+def set_make_target(make: Callable[[Any], Any]) -> None:
+    """Says how a target is made of its text or dictionary; targets know, which are no part of this package."""
+    _make_target.append(make)
 
 
 class GlobalInfo(Node, shared=True):
@@ -16,8 +24,13 @@ class DummyGlobalInfo(GlobalInfo):
 
 
 class VDevice(GlobalInfo):
-    """A device of the program: a target, an index among the devices of its kind, a memory scope."""
+    """A device of the program: a target, an index among the devices of its kind, a memory scope.
 
-    target: Any = attr(None)
+    The target may be given as its text or dictionary.
+    """
+
+    target: Any = attr(
+        None, convert=lambda given: _make_target[0](given) if isinstance(given, (str, Mapping)) else given
+    )
     vdevice_id: int = 0
     memory_scope: str = "global"

@@ -156,11 +156,7 @@ class TensorStructInfo(StructInfo):
         if known >= 0 and ndim not in (-1, known):
             raise InvalidValue(f"a tensor of the shape {shape} has {known} dimensions, not ndim={ndim}")
         self.shape, self.dtype, self.ndim = shape, as_dtype(dtype), max(known, ndim)
-        if isinstance(vdevice, str):
-            from ..target.target import Target
-
-            vdevice = VDevice(Target(vdevice))
-        self.vdevice = vdevice
+        self.vdevice = VDevice(vdevice) if isinstance(vdevice, str) else vdevice
         self.span = span
 
     @property

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.container import Array
+from ..ir.global_info import set_make_target
 from ..ir.json import register_json_type
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.object import Object
@@ -499,3 +500,4 @@ def create(target: Target | str | Mapping[str, Any]) -> Target:
 
 
 register_json_type("target", Target, Target.export, Target)
+set_make_target(Target)

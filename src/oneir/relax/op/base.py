@@ -320,12 +320,11 @@ def to_vdevice(data: Expr, dst_vdevice: Any) -> Call:
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
     """The tensor itself, with the hint that it lies on a device."""
     from ...ir.global_info import VDevice
-    from ...target import Target
 
     if not isinstance(dst_vdevice, VDevice):
         given = device(dst_vdevice)
         kind = "llvm" if given.type == "cpu" else given.type
-        dst_vdevice = VDevice(Target(kind), given.device_id, memory_scope)
+        dst_vdevice = VDevice(kind, given.device_id, memory_scope)
     return hint_on_device.call(data, dst_vdevice=dst_vdevice)
 
 

@@ -27,10 +27,6 @@ dummy_global_info = DummyGlobalInfo
 
 def vdevice(target: Any = None, vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
     """A device of the program."""
-    if isinstance(target, (str, Mapping)):
-        from ...target import Target
-
-        target = Target(target)
     return VDevice(target, vdevice_id, memory_scope)
 
 
