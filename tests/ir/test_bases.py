@@ -122,7 +122,7 @@ def test_facts_of_modules() -> None:
     mod.update_global_info("mine", [ir.DummyGlobalInfo(), ir.DummyGlobalInfo()])
     assert len(mod.global_infos["mine"]) == 2
     assert (second.vdevice_id, second.memory_scope, second.target.kind.name) == (1, "global", "llvm")
-    with pytest.raises(OneIRError, match='There is no target kind "lvm"'):
+    with pytest.raises(OneIRError, match='There is no target kind or tag "lvm"'):
         ir.VDevice("lvm")
     assert not ir.structural_equal(first, second) and ir.structural_equal(first, ir.VDevice("llvm", 0))
 
