@@ -102,6 +102,31 @@ def test_others_stay(difference: dict[str, Any]) -> None:
     assert SplitConvTranspose()(mod) is mod
 
 
-def test_images_of_unknown_size_stay() -> None:
-    mod = network((Var("h", "int64"), 4), (2, 2), strides=(2, 2))
+@pytest.mark.parametrize(
+    ("kernel", "attrs"),
+    [
+        ((2, 2), {"strides": (2, 2)}),
+        ((3, 3), {"strides": (2, 2), "padding": (1, 1), "output_padding": (1, 1)}),
+        ((5, 3), {"strides": (3, 1), "padding": (3, 0, 1, 1)}),
+        ((1, 2), {"strides": (2, 3), "output_padding": (1, 2)}),
+    ],
+)
+def test_images_of_any_size(kernel: tuple[int, int], attrs: dict[str, Any]) -> None:
+    before = network((Var("h", "int64"), Var("w", "int64")), kernel, **attrs)
+    after = SplitConvTranspose()(before)
+    assert called(after) == ["relax.nn.conv2d", "interleave"]
+    for image in ((3, 4), (1, 1), (6, 2)):
+        x = rng.integers(-4, 4, (2, 3, *image)).astype("float32")
+        np.testing.assert_array_equal(interpret(after, x), interpret(before, x))
+
+
+def test_data_of_unknown_shape_stays() -> None:
+    x = relax.Var("x", relax.TensorStructInfo(None, "float32", ndim=4))
+    weight = relax.const(np.ones((3, 4, 2, 2), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            out = builder.emit_output(op.nn.conv2d_transpose(x, weight, strides=(2, 2)))
+        builder.emit_func_output(out)
+    mod = builder.get()
     assert SplitConvTranspose()(mod) is mod

@@ -12,12 +12,13 @@ of which moves over the data by steps of one. Nothing is multiplied with zeros b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import te
-from ...ir.expr import IntImm
+from ...ir.expr import PrimExpr
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, Pass, PassInfo
 from ...runtime.tensor import tensor
@@ -32,7 +33,7 @@ _PLAIN = {conv1d_transpose.op: (conv1d, "NCW", "IOW"), conv2d_transpose.op: (con
 
 
 def SplitConvTranspose() -> Pass:
-    """A pass that splits transposed convolutions of one group, without dilation, of data with known extents."""
+    """A pass that splits transposed convolutions of one group, without dilation."""
     return ModulePass(_split, PassInfo(0, "SplitConvTranspose"))
 
 
@@ -55,13 +56,13 @@ class _Splitter(PyExprMutator):
         weight = op.args[1]
         while isinstance(weight, Var) and weight in self.values:
             weight = self.values[weight]
-        image, out = image_of(op.args[0]), image_of(op)
+        info = op.struct_info
         split = None
-        if isinstance(weight, Constant) and image is not None and out is not None:
-            split = self.split(op, weight.data.numpy(), image, out)
+        if isinstance(weight, Constant) and isinstance(info, TensorStructInfo) and info.extents is not None:
+            split = self.split(op, weight.data.numpy(), info.extents[2:])
         return super().visit_call_(op) if split is None else split
 
-    def split(self, op: Call, weight: np.ndarray, image: list[int], out: list[int]) -> Expr | None:
+    def split(self, op: Call, weight: np.ndarray, out: Sequence[PrimExpr]) -> Expr | None:
         """The plain convolution and what puts its phases together; None where a call has another form."""
         attrs, (plain, *layouts) = op.attrs, _PLAIN[op.op]
         if attrs["groups"] != 1 or any(d != 1 for d in attrs["dilation"]):
@@ -71,12 +72,12 @@ class _Splitter(PyExprMutator):
         strides = list(attrs["strides"])
         dims = len(strides)
         before = attrs["padding"][:dims]
+        after = [a - o for a, o in zip(attrs["padding"][dims:], attrs["output_padding"], strict=True)]
         taps = [-(-k // s) for k, s in zip(weight.shape[2:], strides, strict=True)]
-        # The first step along each dimension of which the result has something, and how many there are.
+        # The first step along each dimension of which the result has something; the last is `tail` beyond the data.
         first = [p // s for p, s in zip(before, strides, strict=True)]
-        count = [-(-(o + p) // s) - f for o, p, s, f in zip(out, before, strides, first, strict=True)]
         head = [t - 1 - f for t, f in zip(taps, first, strict=True)]
-        tail = [c - e - h + t - 1 for c, e, h, t in zip(count, image, head, taps, strict=True)]
+        tail = [-(-(k - a) // s) - 1 for k, a, s in zip(weight.shape[2:], after, strides, strict=True)]
         if min(head + tail) < 0:
             return None
         phases = plain(
@@ -91,15 +92,6 @@ class _Splitter(PyExprMutator):
         return self.builder_.call_te(interleave, self.builder_.emit(phases), out, strides, skipped)
 
 
-def image_of(expr: Expr) -> list[int] | None:
-    """The extents of the spatial dimensions; None where not all are known."""
-    info = expr.struct_info
-    if not isinstance(info, TensorStructInfo) or info.extents is None:
-        return None
-    known = [extent.value for extent in info.extents[2:] if isinstance(extent, IntImm)]
-    return known if len(known) == info.ndim - 2 else None
-
-
 def _by_phase(weight: np.ndarray, taps: list[int], strides: list[int]) -> np.ndarray:
     """Weights (I, O, ...) as (phases * O, I, ...), turned round, with zeros where a phase has no tap."""
     dims = len(strides)
@@ -112,7 +104,7 @@ def _by_phase(weight: np.ndarray, taps: list[int], strides: list[int]) -> np.nda
     return np.ascontiguousarray(apart.reshape(math.prod(strides) * outputs, inputs, *taps))
 
 
-def interleave(x: te.Tensor, out: list[int], strides: list[int], skipped: list[int]) -> te.Tensor:
+def interleave(x: te.Tensor, out: Sequence[PrimExpr], strides: list[int], skipped: list[int]) -> te.Tensor:
     """Data (n, phases * channels, ...) as (n, channels, ...): along each dimension the phases take turns.
 
     Of what that makes, `skipped` elements are left out before the result, of the extents `out`.
