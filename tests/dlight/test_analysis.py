@@ -7,9 +7,14 @@ import pytest
 from oneir import te, tir, topi
 from oneir.dlight import normalize_prim_func
 from oneir.dlight.analysis import (
+    BlockInfo,
+    IterInfo,
+    collect_block_iter_vars_used_in_access_region,
+    collect_vars_used_in_prim_expr,
     detect_dominant_read,
     get_max_shared_memory_per_block,
     get_max_threads_per_block,
+    get_reduction_expr,
     get_root_block,
     is_broadcast_epilogue,
     is_gemv,
@@ -140,6 +145,44 @@ def test_the_dominant_read_is_the_matrix():
     block = sch.get(blocks_of(sch)[0].block_rv)
     i, k = (iv.var for iv in block.iter_vars)
     assert str(detect_dominant_read(block)) == str(i * 24 + k)
+
+
+def test_axes_are_described():
+    sch = schedule_of(matrix_by_vector, (16, 24), (24,))
+    (info,) = blocks_of(sch)
+    assert isinstance(info, BlockInfo) and all(isinstance(axis, IterInfo) for axis in info.iters)
+    block = sch.get(info.block_rv)
+    assert [(axis.kind, axis.dom, axis.var) for axis in info.iters] == [
+        ("S", 16, block.iter_vars[0].var),
+        ("R", 24, block.iter_vars[1].var),
+    ]
+    assert [get_extent(sch, axis.loop_rv) for axis in info.iters] == [16, 24]
+    n = tir.Var("n", "int64")
+    (unknown,) = blocks_of(schedule_of(topi.exp, (n,)))
+    assert isinstance(unknown.iters[0].dom, tir.PrimExpr) and repr(unknown.iters[0]) == 'Iter("S", n)'
+
+
+def test_variables_of_accesses():
+    a, b = tir.Var("a", "int32"), tir.Var("b", "int32")
+    assert collect_vars_used_in_prim_expr(a * 2 + tir.Cast("int32", tir.max(b, 3))) == {a, b}
+    assert collect_vars_used_in_prim_expr(tir.const(3)) == set()
+    sch = schedule_of(matrix_by_vector, (16, 24), (24,))
+    block = sch.get(blocks_of(sch)[0].block_rv)
+    i, k = (iv.var for iv in block.iter_vars)
+    used = {r.buffer.name: collect_block_iter_vars_used_in_access_region(block, r.region) for r in block.reads}
+    assert used == {"A0": {i, k}, "A1": {k}}
+    (write,) = block.writes
+    assert collect_block_iter_vars_used_in_access_region(block, write.region) == {i}
+
+
+def test_what_a_reduction_adds():
+    sch = schedule_of(matrix_by_vector, (16, 24), (24,))
+    block = sch.get(blocks_of(sch)[0].block_rv)
+    i, k = (iv.var for iv in block.iter_vars)
+    assert str(get_reduction_expr(block)) == f"A0[{i.name}, {k.name}] * A1[{k.name}]"
+    for build in (lambda a: topi.max(a, axis=1), topi.exp, lambda a: topi.add(a, a)):
+        other = schedule_of(build, (4, 5))
+        assert get_reduction_expr(other.get(blocks_of(other)[0].block_rv)) is None
 
 
 def test_broadcasts():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from oneir.ir.module import IRModule
+from oneir.ir.transform import Sequential
 from oneir.script import tir as T
-from oneir.tir.analysis import calculate_allocated_bytes
+from oneir.tir.analysis import calculate_allocated_bytes, get_vtcm_compaction_passes
 
 
 @T.prim_func
@@ -59,3 +60,27 @@ def test_memory_of_unknown_size_does_not_count():
         b[0] = a[0]
 
     assert calculate_allocated_bytes(func) == {"main": {"global": 16}}
+
+
+def test_allocations_after_compaction():
+    @T.prim_func
+    def staged(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+        with T.block("root"):
+            fast = T.alloc_buffer((64, 64), "float32", scope="global.vtcm")
+            for i, j in T.grid(8, 8):
+                for u, v in T.grid(8, 8):
+                    with T.block("load"):
+                        y = T.axis.spatial(64, i * 8 + u)
+                        x = T.axis.spatial(64, j * 8 + v)
+                        fast[y, x] = A[y, x]
+                for u, v in T.grid(8, 8):
+                    with T.block("store"):
+                        y = T.axis.spatial(64, i * 8 + u)
+                        x = T.axis.spatial(64, j * 8 + v)
+                        B[y, x] = fast[y, x] + T.float32(1)
+
+    whole = IRModule({"main": staged})
+    assert calculate_allocated_bytes(whole) == {"main": {"global.vtcm": 64 * 64 * 4}}
+    # One tile of 8 by 8 is all that is used at once.
+    tiled = Sequential(get_vtcm_compaction_passes())(whole)
+    assert calculate_allocated_bytes(tiled) == {"main": {"global.vtcm": 8 * 8 * 4}}

@@ -21,7 +21,7 @@ def get_reduction_expr(block: Block) -> PrimExpr | None:
     store = block.body
     if not isinstance(store, BufferStore) or not isinstance(store.value, Add):
         return None
-    same = structural_equal(store.value.a, BufferLoad(store.buffer, store.indices), map_free_vars=True)
+    same = structural_equal(store.value.a, BufferLoad(store.buffer, store.indices))
     return store.value.b if same else None
 
 

@@ -14,3 +14,4 @@ from .verify_gpu_code import verify_gpu_code
 from .verify_memory import verify_memory
 from .verify_ssa import verify_ssa
 from .verify_well_formed import verify_well_formed
+from .vtcm_compaction_passes import get_vtcm_compaction_passes
