@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 from torch_programs import assert_same
 
 import oneir
 from oneir import relax
 from oneir.relax.frontend.torch import dynamo, dynamo_capture_subgraphs, relax_dynamo
+from oneir.runtime.error import UnsupportedError
 from oneir.testing import interpret
 
 pytestmark = [
@@ -107,6 +109,85 @@ def test_arguments_and_buffers_are_written():
     x = torch.randn(5, 4)
     assert_same(compiled(norms[0])(x), norms[1](x))
     assert_same(norms[0].running_var, norms[1].running_var)
+
+
+def test_arguments_that_share_memory_are_written():
+    def shifted(x, y):
+        x.add_(1)
+        return y * 2
+
+    memory = [torch.arange(6.0) for _ in range(2)]
+    found, expected = (f(m[:4], m[2:]) for f, m in zip((compiled(shifted), shifted), memory, strict=True))
+    assert_same(found, expected)
+    assert_same(*memory)
+
+
+def test_results_that_are_arguments_stay_so():
+    x = torch.randn(2, 3)
+    same, flat, row, new = compiled(lambda x: (x, x.view(-1), x[1], x + 1))(x)
+    assert same is x and flat.data_ptr() == x.data_ptr() and row.data_ptr() == x[1].data_ptr()
+    assert_same(new, x + 1)
+
+
+def test_results_have_the_order_in_memory_of_pytorch():
+    image = torch.randn(2, 3, 5, 4).contiguous(memory_format=torch.channels_last)
+    for function in (lambda x: x.relu() + 1, lambda x: ((x + 1).permute(3, 1, 0, 2), x.sum(0, keepdim=True))):
+        found, expected = compiled(function)(image), function(image)
+        assert_same(found, expected)
+        parts = zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, expected)), strict=True)
+        assert all(a.stride() == b.stride() for a, b in parts)
+        torch._dynamo.reset()
+
+
+def test_numbers_that_vary():
+    def scaled(x, factor, count):
+        return x * factor + count, count + 1
+
+    function, x = compiled(scaled, dynamic=True), torch.randn(3)
+    for factor, count in ((0.5, 2), (1.5, 3), (2.5, 7)):
+        found, expected = function(x, factor, count), scaled(x, factor, count)
+        assert_same(found[0], expected[0])
+        assert found[1] == expected[1]
+
+
+def test_weights_that_a_model_writes_into_are_not_frozen():
+    layers = [nn.Linear(3, 3).requires_grad_(False) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+
+    def halved(layer, x):
+        layer.weight.mul_(0.5)
+        return layer(x)
+
+    function, x = compiled(lambda x: halved(layers[0], x), options={"freeze": True}), torch.randn(2, 3)
+    for _ in range(2):
+        assert_same(function(x), halved(layers[1], x))
+
+
+def test_caches_that_are_buffers():
+    class Cached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.keys: torch.Tensor
+            self.register_buffer("keys", torch.zeros(1, 2, 8, 4))
+
+        def forward(self, x, place):
+            self.keys[:, :, place] = x * 2
+            return nn.functional.scaled_dot_product_attention(x, self.keys, self.keys)
+
+    models = [Cached(), Cached()]
+    function = compiled(models[0])
+    for i in range(3):
+        args = torch.randn(1, 2, 1, 4), torch.tensor([i])
+        assert_same(function(*args), models[1](*args))
+        assert_same(models[0].keys, models[1].keys)
+
+
+def test_other_devices_and_layouts_are_refused():
+    layer = nn.Linear(3, 4, device="meta").requires_grad_(False)
+    with pytest.raises(BackendCompilerFailed, match=r"is on the device meta; the backend compiles for cpu and cuda"):
+        compiled(layer)(torch.randn(2, 3, device="meta"))
+    with pytest.raises(UnsupportedError, match=r"expected a dense tensor, found one of the layout torch.sparse_coo"):
+        dynamo.backend(torch.fx.symbolic_trace(lambda x: x + 1), [torch.eye(3).to_sparse()])
 
 
 def test_operators_without_a_converter_are_broken_into_smaller_ones():

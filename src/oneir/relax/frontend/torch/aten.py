@@ -21,7 +21,7 @@ from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow, DeadCodeElimination
 from . import operators
 from .dtypes import dtype_name
-from .importer import Importer, Pair, fields_of, is_tensor
+from .importer import Importer, Pair, check_dense, fields_of, is_tensor
 from .registry import Refused
 
 # Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
@@ -88,6 +88,7 @@ class AtenImporter(Importer):
                 f"an input of {example.dtype}; pass torch.view_as_real of it, and view that as complex in the model"
             )
         if is_example(example):
+            check_dense(example)
             shape = [solved[str(e)][0] if str(e) in solved else self.symbols.expression(e) for e in example.shape]
             var = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
             self.inputs.append(var)

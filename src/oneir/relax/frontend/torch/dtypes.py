@@ -118,6 +118,17 @@ def as_operand(value: Any, dtype: str) -> Expr:
     return const(value, dtype)
 
 
+def as_fill(value: Any, dtype: str) -> Expr:
+    """What a tensor is filled with, which is cast to its dtype: a number in Python's dtype where that is exact."""
+    if isinstance(value, bool):
+        return const(value, "bool")
+    if isinstance(value, int) and -(1 << 31) <= value < 1 << 31:
+        return const(value, "int32")
+    if isinstance(value, float) and dtype != "float64":
+        return const(value, "float32")
+    return as_operand(value, dtype)
+
+
 def unified(*values: Any, at_least_float: bool = False) -> list[Expr]:
     """Operands of an elementwise operator, brought to the dtype of its result."""
     dtype = result_dtype(*values)

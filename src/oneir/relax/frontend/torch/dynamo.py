@@ -6,9 +6,10 @@
 
 What is compiled is for inference. Arguments and weights are read where they are; nothing is copied but tensors with
 gaps. Weights are arguments of the programs, so changes of them are seen; with `options={"freeze": True}` they are
-constants, laid out anew for the machine while compiling, and changes are not seen. Extents that vary from call to call
-(`dynamic=True`, or what PyTorch found to vary) are symbolic. What a model writes into its buffers and arguments is
-written by PyTorch when the program has run.
+constants, laid out anew for the machine while compiling, and changes are not seen, except those of weights that the
+model itself writes into. Extents that vary from call to call (`dynamic=True`, or what PyTorch found to vary) are
+symbolic. What a model writes into its buffers and arguments is written by PyTorch when the program has run. Results
+have the dimensions in the order in memory that PyTorch gives them.
 
 An operator that cannot be imported is an error; with `options={"fallback": True}`, PyTorch runs its subgraph, and a
 warning says so.
@@ -28,13 +29,14 @@ from ....runtime.device import cpu, cuda
 from ....runtime.error import InvalidValue, UnsupportedError
 from ....runtime.object import ShapeTuple
 from ....runtime.tensor import Tensor
+from ... import op
 from ...expr import Expr, ShapeExpr
 from ...expr import Tuple as GraphTuple
 from ...struct_info import ShapeStructInfo
 from . import operators
 from .aten import AtenImporter, is_example
 from .fx_translator import TorchFXImporter
-from .importer import share
+from .importer import check_dense, share
 from .registry import find_converter
 
 _ADVICE = (
@@ -75,6 +77,7 @@ def backend(
             fw_compiler=_refuse_training, inference_compiler=compiler, decompositions={**_unknown_operators(), **broken}
         )
         try:
+            _check_inputs(example_inputs)
             return compile_all(graph_module, example_inputs)
         except UnsupportedError as error:
             more = operators.decompositions(compiler.breakable - broken.keys())
@@ -95,6 +98,18 @@ def _unknown_operators() -> dict[Any, Any]:
     return {t: d for t, d in known.items() if find_converter(*operators.name_of(t)) is None}
 
 
+def _check_inputs(example_inputs: Sequence[Any]) -> None:
+    """Refuses tensors of devices that nothing is compiled for, and tensors that are not dense."""
+    for i, x in enumerate(example_inputs):
+        if hasattr(x, "device"):
+            check_dense(x)
+            if x.device.type not in ("cpu", "cuda"):
+                raise UnsupportedError(
+                    f"input {i} of the subgraph, of shape {list(x.shape)}, is on the device {x.device}; the backend "
+                    "compiles for cpu and cuda: move the model and its inputs there, with .to('cpu')"
+                )
+
+
 def _refuse_training(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
     raise UnsupportedError(
         "the backend computes no gradients: call the compiled model under torch.no_grad() or torch.inference_mode(), "
@@ -109,12 +124,13 @@ class _Compiler:
         self.pipeline = pipeline
         self.device = device_from_inputs(example_inputs)
         self.frozen = {i: x for i, x in enumerate(example_inputs) if freeze and type(x).__name__ == "Parameter"}
+        self.count = len(example_inputs)
         self.breakable: set[Any] = set()
 
     def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Any:
         from torch.utils._python_dispatch import _disable_current_modes
 
-        importer = _SubgraphImporter(graph_module, self.frozen)
+        importer = _SubgraphImporter(graph_module, _without_written(self.frozen, graph_module, self.count))
         try:
             # Weights are looked at as they are, not as the stand-ins that PyTorch traces with.
             with _disable_current_modes():
@@ -122,6 +138,18 @@ class _Compiler:
         finally:
             self.breakable = {r.breakable for r in importer.refused if r.breakable is not None}
         return _program(mod, importer.passed, importer.kinds, self.device, self.pipeline)
+
+
+def _without_written(frozen: Mapping[int, Any], graph_module: Any, count: int) -> Mapping[int, Any]:
+    """The weights that may be constants: those that the graph, which has `count` inputs, does not write into."""
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    if metadata is None or sum(node.op == "placeholder" for node in graph_module.graph.nodes) != count:
+        # Where inputs share memory, PyTorch passes others than it was given.
+        return {}
+    return {i: weight for i, weight in frozen.items() if not metadata.input_info[i].mutates_data}
 
 
 class _SubgraphImporter(AtenImporter):
@@ -153,7 +181,7 @@ class _SubgraphImporter(AtenImporter):
                     if node.op == "output":
                         values = self.results_of(node)
                         self.report("subgraph", _ADVICE)
-                        output = self.result(GraphTuple(self.results(values)))
+                        output = self.result(GraphTuple(self.results(values, node.args[0])))
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)
@@ -172,19 +200,40 @@ class _SubgraphImporter(AtenImporter):
                 kept.append(node)
         return kept
 
-    def results(self, values: Sequence[Any]) -> list[Expr]:
-        """What the function returns: tensors, and symbolic integers as shapes."""
+    def results(self, values: Sequence[Any], nodes: Sequence[Any]) -> list[Expr]:
+        """What the function returns: tensors, and symbolic integers as shapes.
+
+        A tensor whose dimensions PyTorch has in another order in memory is returned in that order, and permuted back.
+        """
         made: list[Expr] = []
-        for value in values:
+        for value, node in zip(values, nodes, strict=True):
             if isinstance(value, PrimExpr):
                 self.kinds.append(("number", None))
                 made.append(ShapeExpr([value]))
             elif isinstance(value, Expr):
-                self.kinds.append(("tensor", None))
-                made.append(value)
+                order = _memory_order(node.meta.get("val"))
+                self.kinds.append(("tensor", None if order is None else [order.index(i) for i in range(len(order))]))
+                made.append(value if order is None else self.emit(op.permute_dims(value, order)))
             else:
                 self.kinds.append(("known", value))
         return made
+
+
+def _memory_order(example: Any) -> list[int] | None:
+    """The dimensions of a tensor from the largest stride to the smallest; None if that is their own order."""
+    if not is_example(example):
+        return None
+    # Dimensions of extent 1 have any stride; what varies is as large as in the example.
+    extents, strides = ([_hint(v) for v in values] for values in (example.shape, example.stride()))
+    moved = [i for i, extent in enumerate(extents) if extent != 1]
+    by_stride = iter(sorted(moved, key=lambda i: -strides[i]))
+    order = [next(by_stride) if i in moved else i for i in range(len(extents))]
+    return None if order == sorted(order) else order
+
+
+def _hint(value: Any) -> int:
+    node = getattr(value, "node", None)
+    return int(value) if node is None else node.hint if node.hint is not None else 1 << 62
 
 
 def _program(
@@ -211,10 +260,13 @@ def _program(
             *(ShapeTuple([int(v)]) if number else share(v) for v, number in zip(given, takes_number, strict=True))
         )
         results = iter(made)
-        return tuple(value if kind == "known" else _as_torch(next(results)) for kind, value in kinds)
+        return tuple(value if kind == "known" else _as_torch(next(results), value) for kind, value in kinds)
 
-    def _as_torch(result: Any) -> Any:
-        return torch.from_dlpack(result) if isinstance(result, Tensor) else int(result[0])
+    def _as_torch(result: Any, order: Sequence[int] | None) -> Any:
+        if not isinstance(result, Tensor):
+            return int(result[0])
+        made = torch.from_dlpack(result)
+        return made if order is None else made.permute(*order)
 
     # PyTorch then passes one list, and not one argument after the other.
     vars(call)["_boxed_call"] = True

@@ -226,9 +226,8 @@ def origin_of(node: Any) -> str | None:
 def share(data: Any) -> Any:
     """A runtime tensor over the memory of a PyTorch tensor."""
     data = data.detach()
+    check_dense(data)
     dtype_name(data.dtype)
-    if data.is_sparse or data.is_quantized:
-        raise UnsupportedError(f"expected a dense tensor, found {data.layout} of {data.dtype}; convert it before")
     # Conjugated and negated views, and tensors of no elements, have no memory that could be shared as it is.
     return from_dlpack(data.resolve_neg().contiguous())
 
@@ -240,6 +239,13 @@ def _has_complex(values: Sequence[Any]) -> bool:
 def as_shape(extents: Any) -> ShapeExpr:
     """Extents as a shape."""
     return ShapeExpr(list(extents))
+
+
+def check_dense(data: Any) -> None:
+    """Refuses tensors that are no array of numbers: sparse ones, quantized ones, and those of other layouts."""
+    if str(data.layout) != "torch.strided" or data.is_quantized:
+        kind = f"a quantized tensor of {data.dtype}" if data.is_quantized else f"one of the layout {data.layout}"
+        raise UnsupportedError(f"expected a dense tensor, found {kind}; convert it before (to_dense, dequantize)")
 
 
 def is_tensor(value: Any) -> bool:

@@ -63,7 +63,9 @@ def celu(g: Importer, x: Expr, alpha: float = 1.0) -> Expr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
     dtype = g.dtype(x)
     scale = const(alpha, dtype)
-    below = op.minimum(const(0, dtype), op.subtract(op.exp(op.divide(x, scale)), const(1, dtype)))
+    # With a scale of 1, in the order in which it is published.
+    grown = op.divide(op.exp(x), scale) if alpha == 1 else op.exp(op.divide(x, scale))
+    below = op.minimum(const(0, dtype), op.subtract(grown, const(1, dtype)))
     return g.emit(op.add(op.multiply(scale, below), op.nn.relu(x)))
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from .....ir.expr import PrimExpr
 from .... import op
 from ....expr import Expr, const
-from ..dtypes import as_operand, cast, result_dtype, unified
-from ..importer import Importer, is_tensor
+from ..dtypes import as_fill, as_operand, cast, result_dtype, unified
+from ..importer import Importer, as_shape, is_tensor
 from ..registry import Refused, converter
+from .shape import broadcast_shape
 
 
 def _of_known(choose: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:
@@ -211,12 +212,21 @@ def clamp(g: Importer, x: Expr, min: Any = None, max: Any = None) -> Expr:
     x = cast(x, dtype)
     if not bounds:
         return x
-    if any(is_tensor(b) for b in bounds) or "float" not in dtype:
+    if "float" not in dtype and (len(bounds) < 2 or any(is_tensor(b) for b in bounds)):
         if min is not None:
             x = g.emit(op.maximum(x, as_operand(min, dtype)))
         return x if max is None else g.emit(op.minimum(x, as_operand(max, dtype)))
+    if is_tensor(min):
+        x, min = g.emit(op.maximum(x, _in_shape_of(g, cast(min, dtype), x))), None
+    if is_tensor(max):
+        x, max = g.emit(op.minimum(x, _in_shape_of(g, cast(max, dtype), x))), None
     low, high = (float("-inf") if min is None else min), (float("inf") if max is None else max)
     return g.emit(op.clip(x, low, high))
+
+
+def _in_shape_of(g: Importer, bound: Expr, x: Expr) -> Expr:
+    shape = g.shape(x)
+    return g.emit(op.broadcast_to(bound, as_shape(shape))) if broadcast_shape([shape, g.shape(bound)]) == shape else bound
 
 
 @converter("clamp_min")
@@ -243,5 +253,5 @@ def where(g: Importer, condition: Expr, x: Any = None, other: Any = None) -> Exp
 def masked_fill(g: Importer, x: Expr, mask: Expr, value: Any) -> Expr:
     """The value where the mask holds, else x."""
     dtype = g.dtype(x)
-    filled = value if is_tensor(value) else op.full_like(x, as_operand(value, dtype))
+    filled = value if is_tensor(value) else op.full_like(x, as_fill(value, dtype))
     return g.emit(op.where(cast(mask, "bool"), cast(filled, dtype) if is_tensor(value) else filled, x))

@@ -101,8 +101,8 @@ def _of_each_part(name: str) -> None:
 
 _BY_PARTS = (
     "_unsafe_view alias cat chunk clone contiguous detach expand flatten flip gather index index_select lift mean "
-    "movedim narrow neg permute repeat reshape roll select slice split split_with_sizes squeeze stack sum t transpose unbind "
-    "unflatten unsqueeze view"
+    "movedim narrow neg permute repeat reshape roll select slice split split_with_sizes squeeze stack sum t transpose "
+    "unbind unflatten unsqueeze view"
 )
 for _name in _BY_PARTS.split():
     _of_each_part(_name)

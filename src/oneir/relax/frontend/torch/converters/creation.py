@@ -10,7 +10,7 @@ import numpy as np
 from .....ir.expr import PrimExpr
 from .... import op
 from ....expr import Expr, PrimValue, const
-from ..dtypes import as_operand, cast, default_float, dtype_name, is_float
+from ..dtypes import as_fill, as_operand, cast, default_float, dtype_name, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
 from ..registry import Impossible, Refused, converter
 from .shape import flat
@@ -84,7 +84,7 @@ def empty_like(g: Importer, x: Expr, *, dtype: Any = None) -> Expr:
 def full_like(g: Importer, x: Expr, fill_value: Any, *, dtype: Any = None) -> Expr:
     """A tensor of one value in the shape of another."""
     own = g.dtype(x) if dtype is None else dtype_name(dtype)
-    return g.emit(op.full_like(x, as_operand(fill_value, own), own if own != g.dtype(x) else None))
+    return g.emit(op.full_like(x, as_fill(fill_value, own), own if own != g.dtype(x) else None))
 
 
 @converter("new_full")

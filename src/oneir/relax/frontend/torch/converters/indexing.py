@@ -53,6 +53,9 @@ def slice_(g: Importer, x: Expr, dim: int = 0, start: Any = None, end: Any = Non
     begin, stop = bounded(start, extent, 0), bounded(end, extent, extent)
     if step == 1 and not is_symbolic(begin) and begin == 0 and _same(stop, extent):
         return x
+    if not any(map(is_symbolic, (begin, stop, extent))):
+        # Bounds that are known are those that PyTorch gives; the operator cuts them off itself.
+        begin, stop = start or 0, sys.maxsize if end is None else end
     return g.emit(op.strided_slice(x, [place], [begin], [stop], [step]))
 
 
@@ -78,7 +81,7 @@ def index_select(g: Importer, x: Expr, dim: int, index: Expr) -> Expr:
 def take(g: Importer, x: Expr, index: Expr) -> Expr:
     """The elements of the flat tensor at indices."""
     places = g.emit(op.astype(index, "int32"))
-    return g.emit(op.take(x if g.ndim(x) == 1 else op.reshape(x, [-1]), places, axis=0))
+    return g.emit(op.take(x if g.ndim(x) == 1 else op.reshape(x, [-1]), places))
 
 
 @converter("gather")

@@ -41,7 +41,7 @@ def addmm(g: Importer, x: Expr, mat1: Expr, mat2: Expr, *, beta: Any = 1, alpha:
 @converter("baddbmm")
 def baddbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
     """beta * x + alpha * (batch1 @ batch2)"""
-    product = _scaled(g, matmul(g, batch1, batch2), alpha)
+    product = _scaled(g, g.emit(op.matmul(batch1, batch2)), alpha)
     return product if beta == 0 else g.emit(op.add(product, _scaled(g, x, beta)))
 
 

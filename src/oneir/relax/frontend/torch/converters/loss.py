@@ -38,7 +38,7 @@ def cross_entropy_loss(
         raise Refused("cross_entropy with label_smoothing; write it with log_softmax")
     if "int" not in g.dtype(target):
         raise Refused("cross_entropy whose targets are probabilities; write it with log_softmax")
-    logs = op.nn.log_softmax(x, 1 if g.ndim(x) > 1 else 0)
+    logs = op.nn.log_softmax(x, 1 if g.ndim(x) > 2 else -1)
     return g.emit(op.nn.nll_loss(logs, target, weight, _reduction(reduction), ignore_index))
 
 

@@ -99,7 +99,8 @@ def _register(rank: int) -> None:
         if not is_float(g.dtype(x)):
             raise Impossible("means of integers; convert them to floats before")
         around = per_axis(padding, rank)
-        counted = divisor_override is not None or (count_include_pad and any(around))
+        # Without padding both ways of counting are the same; the published importer counts it but for images.
+        counted = divisor_override is not None or (count_include_pad and (rank != 2 or any(around)))
         size = per_axis(kernel_size, rank)
         strides = size if stride is None or stride in ([], ()) else per_axis(stride, rank)
         extents = g.shape(x)[-rank:]

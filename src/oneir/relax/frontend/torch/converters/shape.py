@@ -11,7 +11,7 @@ import numpy as np
 from ..... import topi
 from .....ir.expr import IntImm, PrimExpr
 from .... import op
-from ....expr import Expr, const
+from ....expr import Expr, Tuple, const
 from ....struct_info import ShapeStructInfo
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
@@ -257,7 +257,7 @@ def unbind(g: Importer, x: Expr, dim: int = 0) -> Any:
     if count == 1:
         return (g.emit(op.squeeze(x, [dim])),)
     pieces = g.emit(op.split(x, count, dim))
-    return tuple(g.emit(op.squeeze(piece, [dim])) for piece in fields_of(pieces))
+    return g.emit(Tuple([g.emit(op.squeeze(piece, [dim])) for piece in fields_of(pieces)]))
 
 
 def _split_at(name: str, axis: int) -> None:
@@ -307,15 +307,33 @@ def cartesian_prod(g: Importer, *tensors: Any) -> Expr:
 @converter("as_strided", "as_strided_copy")
 def as_strided(g: Importer, x: Expr, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Expr:
     """Elements of the memory that x lies in, which must be without gaps, in its order and its own."""
+    places = _strided_places(g, size, stride, storage_offset)
+    elements = op.reshape(x, as_shape([product(g.shape(x))]))
+    found = g.emit(op.take(elements, const(places.reshape(-1), "int64"), axis=0))
+    return g.reshaped(found, places.shape)
+
+
+@converter("as_strided_scatter", "prims::as_strided_scatter")
+def as_strided_scatter(
+    g: Importer, x: Expr, src: Expr, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+) -> Expr:
+    """x with the elements that as_strided takes replaced."""
+    places = _strided_places(g, size, stride, storage_offset)
+    elements = op.reshape(x, as_shape([product(g.shape(x))]))
+    values = op.reshape(src, as_shape([places.size]))
+    made = op.scatter_elements(elements, const(places.reshape(-1), "int64"), values, axis=0)
+    return g.reshaped(g.emit(made), g.shape(x))
+
+
+def _strided_places(g: Importer, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any) -> np.ndarray:
+    """Where in memory the elements are that as_strided takes."""
     if not g.is_contiguous:
         raise Impossible("as_strided of a view; use indexing, or x.contiguous() before")
     sizes, strides = ([g.static(v, "a size or stride of as_strided") for v in values] for values in (size, stride))
     places = np.full(sizes, g.static(storage_offset or 0, "the offset of as_strided"), "int64")
     for axis, step in enumerate(strides):
         places += step * np.arange(sizes[axis]).reshape([-1, *[1] * (len(sizes) - axis - 1)])
-    elements = op.reshape(x, as_shape([product(g.shape(x))]))
-    found = g.emit(op.take(elements, const(places.reshape(-1), "int64"), axis=0))
-    return g.reshaped(found, sizes)
+    return places
 
 
 @converter("flip")
@@ -345,8 +363,10 @@ def roll(g: Importer, x: Expr, shifts: Any, dims: Any = ()) -> Expr:
         extent = _extent(g, x, dim)
         amount = g.static(amount, "shifts") % max(extent, 1)
         if amount:
-            front, back = fields_of(g.emit(op.split(x, [extent - amount], g.axis(x, dim))))
-            x = g.emit(op.concat([back, front], axis=dim))
+            axis = g.axis(x, dim)
+            front = g.emit(op.strided_slice(x, [axis], [0], [extent - amount], [1]))
+            back = g.emit(op.strided_slice(x, [axis], [extent - amount], [extent], [1]))
+            x = g.emit(op.concat([back, front], axis=axis))
     return x
 
 
@@ -481,7 +501,7 @@ converter("dim", "ndimension")(lambda g, x: g.ndim(x))
 @converter("item", "_local_scalar_dense")
 def item(g: Importer, x: Expr) -> Expr:
     """The element of a tensor that has one."""
-    return g.emit(op.take(op.reshape(x, [1]), const(0, "int64"), axis=0))
+    return g.emit(op.take(g.reshaped(x, [1]), const(0, "int64"), axis=0))
 
 
 @converter("broadcast_tensors")
