@@ -20,5 +20,6 @@ from . import (
     resizing,
     search,
     shape,
+    special,
     unary,
 )

@@ -226,7 +226,9 @@ def clamp(g: Importer, x: Expr, min: Any = None, max: Any = None) -> Expr:
 
 def _in_shape_of(g: Importer, bound: Expr, x: Expr) -> Expr:
     shape = g.shape(x)
-    return g.emit(op.broadcast_to(bound, as_shape(shape))) if broadcast_shape([shape, g.shape(bound)]) == shape else bound
+    return (
+        g.emit(op.broadcast_to(bound, as_shape(shape))) if broadcast_shape([shape, g.shape(bound)]) == shape else bound
+    )
 
 
 @converter("clamp_min")
