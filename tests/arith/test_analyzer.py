@@ -254,8 +254,10 @@ def test_conditions_count_inside_their_scope_and_not_after(condition: str, goal:
 
 def test_scopes_nest() -> None:
     known = arith.Analyzer()
-    with known.constraint_scope(x < 8):
-        with known.constraint_scope(x >= 4):
+    scope = known.constraint_scope(x < 8)
+    assert isinstance(scope, arith.ConstraintScope) and not known.can_prove(x < 8)
+    with scope:
+        with arith.ConstraintScope(known, x >= 4):
             assert known.can_prove(ops.equal(x // 4, 1))
         assert not known.can_prove(x >= 4) and known.can_prove(x < 8)
 

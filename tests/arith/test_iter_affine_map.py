@@ -465,3 +465,17 @@ def _variables(expr: Any, found: set[Any]) -> None:
     if isinstance(expr, e.Var):
         found.add(expr)
     expr._visit_children(lambda child: _variables(child, found))
+
+
+def test_the_parts_of_a_map() -> None:
+    result = arith.detect_iter_map([i // 4 * 2 + j], {i: e.Range(0, 8), j: e.Range(0, 2)})
+    assert isinstance(result, arith.IterMapResult) and not result.errors
+    (total,) = result.indices
+    assert isinstance(total, arith.IterSumExpr) and isinstance(total, arith.IterMapExpr)
+    outer, inner = total.args
+    assert all(isinstance(s, arith.IterSplitExpr) and isinstance(s, arith.IterMapExpr) for s in (outer, inner))
+    assert isinstance(outer.source, arith.IterMark) and outer.source.source is i
+    assert [int(v) for v in (outer.lower_factor, outer.extent, outer.scale, outer.source.extent)] == [4, 2, 2, 8]
+    assert (inner.source.source, int(inner.scale), int(total.base)) == (j, 1, 0)
+    failed = arith.detect_iter_map([i * i], {i: e.Range(0, 8)})
+    assert isinstance(failed, arith.IterMapResult) and not failed.indices and failed.errors

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from oneir import runtime
 from oneir.runtime import Device, cpu, cuda, device, opencl
 from oneir.runtime.error import InvalidValue
 
@@ -22,6 +23,25 @@ def test_attributes_and_text():
     assert repr(dev) == str(dev) == "cuda:3" and str(cpu()) == "cpu:0"
     assert cpu().exist and not cpu(1).exist
     assert pickle.loads(pickle.dumps(dev)) == dev
+
+
+def test_the_numbers_of_kinds_are_those_of_dlpack():
+    numbers = {
+        "cpu": 1,
+        "cuda": 2,
+        "opencl": 4,
+        "vulkan": 7,
+        "metal": 8,
+        "vpi": 9,
+        "rocm": 10,
+        "ext_dev": 12,
+        "webgpu": 15,
+        "hexagon": 16,
+    }
+    for name, number in numbers.items():
+        made = getattr(runtime, name)(2)
+        assert (made.device_type, made.device_id, made.type) == (number, 2, name)
+        assert made == device(name, 2) == Device(number, 2) and getattr(runtime, name)().device_id == 0
 
 
 @pytest.mark.parametrize("name", ["cdua", "", "cuda:x", "cuda:-1"])

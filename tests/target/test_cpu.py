@@ -13,7 +13,7 @@ import pytest
 
 from oneir.runtime import llvm
 from oneir.runtime.error import DeviceError, InvalidValue, NotRegistered
-from oneir.target import Target, codegen, cpu_info, detect_target_from_device, resolve
+from oneir.target import Target, TargetFeatures, codegen, cpu_info, detect_target_from_device, resolve
 
 X86 = "llvm -mtriple=x86_64-pc-linux-gnu"  # spelled unlike any host, so that it never means this machine
 CPUINFO = Path("/proc/cpuinfo")
@@ -119,6 +119,7 @@ def test_features_are_those_that_makers_publish(text, has, lacks):
 
 
 def test_features_under_their_published_names():
+    assert isinstance(Target("llvm").features, TargetFeatures)
     assert Target(f"{X86} -mcpu=znver3").features.has_avx2 is True
     assert Target(f"{X86} -mcpu=znver3").features.has_sse4_1 is True
     assert Target(f"{X86} -mcpu=znver3").features.has_amx_tile is False

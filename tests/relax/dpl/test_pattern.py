@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oneir import relax, tir
+from oneir.ir import Op
 from oneir.relax import dpl
 from oneir.relax.dpl import PatternContext, PatternSeq, is_call_tir, is_const, is_op, is_tuple, is_var, wildcard
 from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch
@@ -59,6 +60,34 @@ def test_fields_have_the_published_names() -> None:
     assert len(is_tuple([x, x])) == 2 and dpl.is_shape((2, 5))[1] == 5 and len(dpl.is_shape((2, 5))) == 2
     info = R.Tensor((2,), "float32")
     assert x.has_struct_info(info).struct_info is info and x.has_attr({"a": 1}).attrs["a"] == 1
+
+
+def test_the_classes_behind_the_functions_can_be_used_as_well() -> None:
+    x = relax.Var("x", R.Tensor((2, 3), "float32"))
+    y = relax.Var("y", R.Tensor((2, 3), "float16"))
+    add = dpl.ExprPattern(Op.get("relax.add"))
+    call = dpl.CallPattern(add, [dpl.WildcardPattern(), dpl.ExprPattern(x)])
+    made = relax.op.add(y, x)
+    assert (
+        call.match(made)
+        and isinstance(is_op("relax.add"), dpl.ExprPattern)
+        and isinstance(wildcard(), dpl.WildcardPattern)
+    )
+    found = call.extract_matched_expr(relax.op.multiply(y, x))
+    assert found is None and call.extract_matched_expr(made)[call.args[0]] is y
+    assert isinstance(is_op("relax.exp")(wildcard()), dpl.CallPattern)
+    # A call may have more arguments than the pattern where it says so, and fewer never.
+    loose = dpl.CallPattern(dpl.ExternFuncPattern("f"), [wildcard()], varg_default_wildcard=True)
+    f = relax.extern("f")
+    assert [loose.match(relax.Call(f, args)) for args in ([], [x], [x, y])] == [False, True, True]
+    not_half = dpl.NotPattern(dpl.DataTypePattern(wildcard(), "float16"))
+    assert [not_half.match(v) for v in (x, y)] == [True, False] and isinstance(~wildcard(), dpl.NotPattern)
+    info = dpl.StructInfoPattern(wildcard(), relax.TensorStructInfo((2, 3), "float32"))
+    assert [info.match(v) for v in (x, y)] == [True, False]
+    same = wildcard().same_shape_as(wildcard())
+    assert isinstance(same, dpl.SameShapeConstraint) and isinstance(same, dpl.DFConstraint)
+    both = [dpl.OrPattern(is_const(), is_var("x")), dpl.AndPattern(is_var(), dpl.ShapePattern(wildcard(), (2, 3)))]
+    assert [[p.match(v) for v in (x, y, relax.const(1))] for p in both] == [[True, False, True], [True, True, False]]
 
 
 def test_a_decorator_names_what_a_class_of_patterns_is_saved_as() -> None:

@@ -53,6 +53,27 @@ def twice(expr: Any, found: Any) -> Any:
 TWICE = rule(PLUS_ITSELF, twice)
 
 
+def test_kinds_of_rewriters() -> None:
+    one = dpl.ExprPatternRewriter(PLUS_ITSELF, twice)
+    both = one | rule(is_op("relax.exp")(x), lambda expr, found: found[x])
+    assert isinstance(TWICE, dpl.ExprPatternRewriter) and isinstance(one, PatternMatchingRewriter)
+    assert isinstance(both, dpl.OrRewriter) and not isinstance(both, dpl.ExprPatternRewriter)
+
+    @R.function
+    def before(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        with R.dataflow():
+            lv = R.add(a, a)
+            gv = R.exp(lv)
+            R.output(gv)
+        return gv
+
+    operators = [
+        [b.value.op.name for b in rewriter(before).body.blocks[0].bindings if isinstance(b.value, relax.Call)]
+        for rewriter in (one, both)
+    ]
+    assert operators == [["relax.multiply", "relax.exp"], ["relax.multiply"]]
+
+
 def test_a_call_is_replaced_wherever_it_stands() -> None:
     @R.function
     def before(a: R.Tensor(("n", 4), "float32"), c: R.Tensor((), "bool")) -> R.Tensor(("n", 4), "float32"):
