@@ -472,7 +472,10 @@ def test_the_parts_of_a_map() -> None:
     assert isinstance(result, arith.IterMapResult) and not result.errors
     (total,) = result.indices
     assert isinstance(total, arith.IterSumExpr) and isinstance(total, arith.IterMapExpr)
-    outer, inner = total.args
+    # Digits that fill a number are one mark.
+    (whole,) = total.args
+    assert isinstance(whole.source.source, arith.IterSumExpr) and int(whole.source.extent) == 4
+    outer, inner = whole.source.source.args
     assert all(isinstance(s, arith.IterSplitExpr) and isinstance(s, arith.IterMapExpr) for s in (outer, inner))
     assert isinstance(outer.source, arith.IterMark) and outer.source.source is i
     assert [int(v) for v in (outer.lower_factor, outer.extent, outer.scale, outer.source.extent)] == [4, 2, 2, 8]
