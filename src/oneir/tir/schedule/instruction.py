@@ -60,6 +60,11 @@ class InstructionKind(Object):
             raise NotRegistered(f"no primitive is recorded as {name!r}")
         return found
 
+    @property
+    def is_postproc(self) -> bool:
+        """Whether it notes that what follows is postprocessing."""
+        return self.name == "EnterPostproc"
+
     def group(self, inputs: Sequence[Any]) -> list[Any]:
         """Recorded inputs, one for each parameter."""
         if self.inputs and self.inputs[-1].startswith("*"):

@@ -62,7 +62,7 @@ class Trace(Object):
         """The instructions; with `remove_postproc`, those before postprocessing begins."""
         if remove_postproc:
             for i, inst in enumerate(self._insts):
-                if inst.kind.name == "EnterPostproc":
+                if inst.kind.is_postproc:
                     return self._insts[:i]
         return self._insts
 
