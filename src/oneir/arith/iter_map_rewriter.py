@@ -149,7 +149,8 @@ class IterMapRewriter:
             a, b = self.visit(expr.a), self.visit(expr.b)
             if a.args and b.args:
                 raise NoMatch(f"the product {expr} has iterators on both sides")
-            return self.scaled(a, b.base) if a.args else self.scaled(b, a.base)
+            # Factors of sizes stay in their order, in which they may be known to be positive.
+            return self.scaled(b, a.base) if b.args else self.scaled(a, b.base)
         if kind in (e.FloorDiv, e.FloorMod):
             return self._division(expr)
         if kind is e.Cast and expr.value.dtype.is_int and expr.dtype.is_int:

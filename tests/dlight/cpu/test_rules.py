@@ -161,6 +161,30 @@ def test_two_symbolic_extents(extent):
     np.testing.assert_allclose(result(new, inputs), result(func, inputs), rtol=1e-4, atol=1e-5)
 
 
+def test_rows_whose_number_is_a_product_of_unknown_extents():
+    """The rows of batches of sequences, in one matrix: enough for several threads."""
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    x = relax.Var("x", relax.TensorStructInfo((n, m, 256), "float32"))
+    weight = np.random.default_rng(0).standard_normal((256, 1024)).astype("float32")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            rows = builder.emit(op.reshape(x, relax.ShapeExpr([n * m, 256])))
+            output = builder.emit_output(op.matmul(rows, relax.const(weight)))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    with Target("llvm"):
+        for step in legalize_passes(None):
+            mod = step(mod)
+    func = next(f for g, f in mod.functions.items() if g.name_hint.startswith("matmul"))
+    new, rule = scheduled(func)
+    assert rule == "Contraction" and "T.parallel" in new.script()
+    data = np.random.default_rng(1).standard_normal((3, 5, 256)).astype("float32")
+    machine = relax.VirtualMachine(oneir.compile(builder.get(), "llvm"), oneir.cpu())
+    found = machine["main"](oneir.nd.array(data)).numpy()
+    np.testing.assert_allclose(found, data.reshape(15, 256) @ weight, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_tile_fits_the_targets_registers(target):
     func = loops_of(lambda a, b: op.matmul(a, b), (96, 64), (64, 256))
