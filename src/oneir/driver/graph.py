@@ -15,7 +15,7 @@ from ..codegen.units import merged
 from ..dlight import ApplyDefaultSchedule, cpu
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
-from ..ir.transform import Pass, PassContext
+from ..ir.transform import Pass, PassContext, Sequential
 from ..relax import transform
 from ..relax.analysis.well_formed import verify_well_formed
 from ..relax.expr import Function
@@ -26,6 +26,7 @@ from ..runtime.vm.executable import Executable
 from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
 from ..tir.function import PrimFunc
+from ..tir.transform import ExactExtremes, WideSums
 from . import graph_cache
 from .build import Sources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
@@ -120,10 +121,11 @@ def lower_graph(
 
 
 def default_schedule() -> Pass:
-    """The pass that schedules loops that nobody has scheduled."""
-    return ApplyDefaultSchedule(
+    """The passes that make the operators' loops exact, and schedule those that nobody has scheduled."""
+    schedules = ApplyDefaultSchedule(
         cpu.Attention(), cpu.Depthwise(), cpu.DotProducts(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial()
     )
+    return Sequential([ExactExtremes(), WideSums(), schedules], name="default_schedule")
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:

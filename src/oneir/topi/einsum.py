@@ -15,7 +15,7 @@ from .index import broadcast_index, broadcast_shape, is_one, shape_text
 _ELLIPSIS = "..."
 
 
-def _parse(subscripts: str) -> tuple[list[list[str]], list[str]]:
+def parse_subscripts(subscripts: str) -> tuple[list[list[str]], list[str]]:
     """The labels of each operand and of the result; an ellipsis is one label."""
     sides = subscripts.replace(" ", "").split("->")
     labels = [re.findall(r"\.\.\.|[A-Za-z]", part) for part in sides[0].split(",")]
@@ -45,7 +45,7 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
     operands: list[Tensor] = (
         list(operand[0]) if len(operand) == 1 and not isinstance(operand[0], Tensor) else list(operand)
     )
-    labels, result = _parse(subscripts)
+    labels, result = parse_subscripts(subscripts)
     if len(labels) != len(operands):
         raise InvalidValue(f"topi.einsum: {subscripts!r} is of {len(labels)} operands, found {len(operands)}")
     extents: dict[str, Any] = {}

@@ -11,12 +11,12 @@ from typing import Any
 from .. import te
 from ..ir import operators as ops
 from ..ir.expr import Select, as_expr, const
-from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
+from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.reduction import comm_reducer
 from . import tag
-from .index import is_equal, is_one, ravel, require_axis, shape_text
+from .index import is_empty, is_equal, is_one, ravel, require_axis, shape_text
 
 _ALL = comm_reducer(lambda x, y: ops.logical_and(x, y), lambda dtype: const(True, dtype), name="all")
 _ANY = comm_reducer(lambda x, y: ops.logical_or(x, y), lambda dtype: const(False, dtype), name="any")
@@ -76,12 +76,16 @@ def prod(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def min(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The smallest element over an axis, several or (None) all."""
+    """The smallest element over an axis, several or (None) all; of none, the dtype's greatest value."""
+    if data.dtype.is_float and _is_of_nothing(data, axis, "min"):
+        return _full(data, axis, keepdims, tir_op.infinity(data.dtype))
     return _comm_reduce(data, axis, keepdims, te.min, "min")
 
 
 def max(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """The largest element over an axis, several or (None) all."""
+    """The largest element over an axis, several or (None) all; of none, the dtype's least value."""
+    if data.dtype.is_float and _is_of_nothing(data, axis, "max"):
+        return _full(data, axis, keepdims, ops.negative(tir_op.infinity(data.dtype)))
     return _comm_reduce(data, axis, keepdims, te.max, "max")
 
 
@@ -93,6 +97,17 @@ def all(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
 def any(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Whether any element over an axis, several or (None) all holds; of bools."""
     return _comm_reduce(_bools(data, "any"), axis, keepdims, _ANY, "any")
+
+
+def _is_of_nothing(data: Tensor, axis: Any, function: str) -> bool:
+    """Whether an axis to reduce is known to be empty."""
+    return is_empty([data.shape[i] for i in _real_axes(data.ndim, axis, function)])
+
+
+def _full(data: Tensor, axis: Any, keepdims: bool, value: Any) -> Tensor:
+    """One value in the shape of a reduction."""
+    shape = _target_shape(data, _real_axes(data.ndim, axis, "reduction"), keepdims)
+    return te.compute(shape, lambda *ax: value, name=f"{data.op.name}_red", tag=tag.COMM_REDUCE)
 
 
 def _bools(data: Tensor, function: str) -> Tensor:
@@ -114,9 +129,9 @@ def _index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[
 
 
 def _arg_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Any, function: str) -> Tensor:
-    if not data.shape:
-        raise InvalidValue(f"topi.{function}: expected a tensor of at least one dimension, found a scalar")
     axes = _real_axes(data.ndim, axis, function)
+    if not data.shape or _is_of_nothing(data, axis, function):
+        return _full(data, axis, keepdims, const(0, "int64"))
     iterators = _reduce_axes(data, axes)
     shape = _target_shape(data, axes, keepdims)
 
@@ -131,13 +146,17 @@ def _arg_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Any, function:
 
 
 def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """The index of the largest element, over several axes the position in row-major order; the first one of equals."""
+    """The index of the largest element, over several axes the position in row-major order; the first one of
+    equals, and 0 of none.
+    """
     reducer = _index_reducer("argmax", ops.greater, tir_op.min_value, select_last_index)
     return _arg_reduce(data, axis, keepdims, reducer, "argmax")
 
 
 def argmin(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """The index of the smallest element, over several axes the position in row-major order; the first one of equals."""
+    """The index of the smallest element, over several axes the position in row-major order; the first one of
+    equals, and 0 of none.
+    """
     reducer = _index_reducer("argmin", ops.less, tir_op.max_value, select_last_index)
     return _arg_reduce(data, axis, keepdims, reducer, "argmin")
 

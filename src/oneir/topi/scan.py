@@ -7,12 +7,13 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
+from ..ir.dtype import DataType
 from ..ir.expr import PrimExpr
 from ..te.tensor import Tensor
 from ..tir.buffer import decl_buffer
 from ..tir.stmt import Stmt, flat_seq
 from .index import require_axis, size_of, unravel
-from .loops import for_each, loop, store
+from .loops import allocate, for_each, loop, store
 
 
 def scanop(
@@ -27,9 +28,11 @@ def scanop(
     """The results of an associative operation over the elements up to each one, along an axis.
 
     Without an axis, over the elements in row-major order as a vector. `dtype` is that of the result and of what is
-    computed with. With `exclusive`, an element is not part of its own result; the first one is `identity_value`.
+    computed with, except that for short floats this is float32. With `exclusive`, an element is not part of its own
+    result; the first one is `identity_value`.
     """
     dtype = dtype or data.dtype
+    short = DataType(dtype).is_float and DataType(dtype).bits < 32
     shape = [size_of(data.shape)] if axis is None else list(data.shape)
     along = 0 if axis is None else require_axis(axis, data.ndim, op_name.removesuffix("_generic"))
     before, after = shape[:along], shape[along + 1 :]
@@ -39,21 +42,31 @@ def scanop(
 
         def element(index: list[Any]) -> PrimExpr:
             place = unravel(index[0], data.shape) if axis is None else index
-            return ops.cast(dtype, source[tuple(place)])
+            return ops.cast("float32" if short else dtype, source[tuple(place)])
+
+        # Results of short floats are rounded; what goes on from one to the next is not.
+        totals = decl_buffer(after or (1,), "float32", "totals") if short else None
+
+        def keep(place: list[Any], suffix: list[Any], value: Any) -> Stmt:
+            if totals is None:
+                return store(out, place, value)
+            at = suffix or [0]
+            return flat_seq([store(totals, at, value), store(out, place, totals[tuple(at)])])
 
         def first(prefix: list[Any], suffix: list[Any]) -> Stmt:
             place = [*prefix, 0, *suffix]
-            return store(out, place, identity_value if exclusive else element(place))
+            return keep(place, suffix, identity_value if exclusive else element(place))
 
         def next_one(prefix: list[Any], k: Any, suffix: list[Any]) -> Stmt:
             place, previous = [*prefix, k, *suffix], [*prefix, k - 1, *suffix]
-            return store(out, place, binop(out[tuple(previous)], element(previous if exclusive else place)))
+            total = out[tuple(previous)] if totals is None else totals[tuple(suffix or [0])]
+            return keep(place, suffix, binop(total, element(previous if exclusive else place)))
 
         def lane(prefix: list[Any]) -> Stmt:
             # The first step stands in a loop as well, so that an empty axis has none.
             begin = loop(0, ops.minimum(shape[along], 1), lambda _: for_each(after, lambda s: first(prefix, s)), "k")
             rest = loop(1, shape[along], lambda k: for_each(after, lambda s: next_one(prefix, k, s)), "k")
-            return flat_seq([begin, rest])
+            return flat_seq([begin, rest]) if totals is None else allocate([totals], begin, rest)
 
         return for_each(before, lane, parallel=True)
 

@@ -9,6 +9,7 @@ from .. import te
 from ..ir import operators as ops
 from ..runtime.error import ShapeMismatch
 from ..te.tensor import Tensor
+from ..tir import op as tir_op
 from ..tir.buffer import Buffer
 from ..tir.stmt import IfThenElse, Stmt, While, flat_seq
 from .index import constant, is_equal, shape_text
@@ -26,13 +27,19 @@ def binary_search(
     """The statement that searches a value in the innermost sequence at the leading indices `sequence_offset`.
 
     It needs the buffers, which the caller allocates; the first element of the first one is the result: the first index
-    whose element is not less than the value, or (`right`) the first whose element is greater.
+    whose element is not less than the value, or (`right`) the first whose element is greater. NaN is greater than any
+    number.
     """
     low, high = scalar("lo", out_dtype), scalar("hi", out_dtype)
 
     def step(middle: Any) -> Stmt:
         element = sorted_sequence[(*sequence_offset, middle)]
         beyond = ops.less_equal(element, value) if right else ops.less(element, value)
+        if value.dtype.is_float:
+            unordered = tir_op.isnan(value)
+            known = element.dtype.is_float and not right
+            greater = ops.logical_and(unordered, ops.logical_not(tir_op.isnan(element))) if known else unordered
+            beyond = ops.logical_or(beyond, greater)
         return IfThenElse(beyond, store(low, (0,), ops.add(middle, 1)), store(high, (0,), middle))
 
     half = ops.shift_right(ops.subtract(high[0], low[0]), 1)

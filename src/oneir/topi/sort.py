@@ -7,13 +7,13 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, const
+from ..ir.expr import PrimExpr, StringImm, const
 from ..runtime.error import InvalidValue
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.buffer import Buffer, decl_buffer
-from ..tir.stmt import IfThenElse, Stmt, While, flat_seq
-from .index import constant, ravel, require_axis, require_ndim, shape_text
+from ..tir.stmt import AssertStmt, IfThenElse, Stmt, While, flat_seq
+from .index import constant, is_equal, ravel, require_axis, require_ndim, shape_text
 from .loops import allocate, for_each, let, loop, scalar, store
 
 
@@ -120,7 +120,12 @@ def _sorted(
                 return _insertion(extent, wanted, compare, write)
             return let("count", count, lambda n: _merge_sort(extent, n, compare, write))
 
-        return for_each(others, row, parallel=True)
+        rows = for_each(others, row, parallel=True)
+        wanted = outputs[0].shape[axis]
+        if constant(extent) is not None or is_equal(wanted, extent):
+            return rows
+        enough = f"topk: expected k of at most the number of elements along axis {axis}, found {wanted}"
+        return AssertStmt(ops.less_equal(wanted, extent), StringImm(enough), rows)
 
     made = te.extern(
         [b.shape for b in outputs] if len(outputs) > 1 else [list(outputs[0].shape)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy as np
 from ... import te, topi
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, const
-from ...runtime.dtype import numpy_dtype
+from ...runtime.error import InvalidValue, OneIRError
+from ...topi.einsum import parse_subscripts
 from ..expr import Call, Expr, Tuple
 from ..struct_info import VOID, StructInfo, TensorStructInfo
+from . import reference as numerics
 from .binary import add
 from .inference import (
     broadcast_extents,
@@ -72,8 +75,8 @@ def _matmul_struct_info(call: Call, builder: Any) -> StructInfo:
 
 @matmul.reference
 def _matmul_reference(x1: np.ndarray, x2: np.ndarray, out_dtype: str) -> np.ndarray:
-    dtype = x1.dtype if out_dtype == "void" else numpy_dtype(out_dtype)
-    return np.matmul(x1.astype(dtype), x2.astype(dtype)).astype(dtype)
+    a, b = (x if out_dtype == "void" else numerics.converted(x, out_dtype) for x in (x1, x2))
+    return np.matmul(a.astype(numerics.sum_dtype(a)), b.astype(numerics.sum_dtype(b))).astype(a.dtype)
 
 
 def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str, transposed: bool = False) -> te.Tensor:
@@ -143,11 +146,18 @@ def _einsum_struct_info(call: Call, builder: Any) -> StructInfo:
     if not infos:
         raise fail(call, "expected at least one tensor, found none")
     dtype, device = common_dtype(call, infos), common_vdevice(infos)
+    try:
+        parse_subscripts(subscripts)
+    except InvalidValue as error:
+        raise fail(call, str(error).removeprefix("topi.einsum: ")) from None
     inputs, output = split_subscripts(subscripts)
     if len(inputs) != len(infos):
         raise fail(call, f"the subscripts {subscripts!r} are for {len(inputs)} tensors, found {len(infos)}")
     if "." in subscripts:
-        return _einsum_with_ellipsis(infos, subscripts, dtype, device)
+        try:
+            return _einsum_with_ellipsis(infos, subscripts, dtype, device)
+        except OneIRError as error:
+            raise fail(call, str(error).removeprefix("topi.einsum: ")) from None
     extents: dict[str, Any] = {}
     for letters, info in zip(inputs, infos, strict=True):
         if info.ndim not in (-1, len(letters)):
@@ -181,7 +191,10 @@ def _einsum_with_ellipsis(infos: list[TensorStructInfo], subscripts: str, dtype:
     return TensorStructInfo(made.shape, dtype, device)
 
 
-einsum.reference(lambda operands, subscripts: np.einsum(subscripts, *operands).astype(operands[0].dtype))
+@einsum.reference
+def _einsum_reference(operands: Sequence[np.ndarray], subscripts: str) -> np.ndarray:
+    values = [x.astype(numerics.sum_dtype(x)) for x in operands]
+    return np.asarray(np.einsum(subscripts, *values)).astype(operands[0].dtype)
 
 
 @einsum.legalize_as

@@ -20,6 +20,11 @@ def is_float(x: np.ndarray) -> bool:
     return x.dtype.kind not in "biu"
 
 
+def comparable(x: np.ndarray) -> np.ndarray:
+    """The array in a dtype that NumPy sorts with NaN last: those of its extensions as float32."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
+
+
 def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
     """The array in another dtype: floats are truncated to integers, saturated, and 0 if NaN."""
     target = np.dtype(numpy_dtype(dtype))
@@ -32,12 +37,27 @@ def converted(x: np.ndarray, dtype: Any) -> np.ndarray:
     return np.where(low, limits.min, np.where(high, limits.max, inside)).astype(target)
 
 
+def sum_dtype(x: np.ndarray) -> np.dtype:
+    """In what sums of an array are computed: float64 of floats; integers wrap."""
+    return np.dtype(np.float64) if is_float(x) else x.dtype
+
+
+def limits(dtype: np.dtype) -> tuple[Any, Any]:
+    """The least and the greatest value of a dtype: of floats, the infinities."""
+    if dtype.kind == "b":
+        return False, True
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    low, high = np.array([-np.inf, np.inf]).astype(dtype)
+    return low, high
+
+
 def nearest(number: int | float, dtype: np.dtype) -> np.ndarray:
     """A number in a dtype: of integers, truncated, and the nearest that there is."""
     if dtype.kind not in "iu" or isinstance(number, float):
         return converted(np.asarray(number), dtype.name)
-    limits = np.iinfo(dtype)
-    return np.asarray(max(limits.min, min(number, limits.max)), dtype)
+    low, high = limits(dtype)
+    return np.asarray(max(low, min(number, high)), dtype)
 
 
 def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:

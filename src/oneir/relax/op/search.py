@@ -12,6 +12,7 @@ from ...ir.dtype import DataType
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo
+from . import reference as numerics
 from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
 from .registry import Operator, OpPattern, operator
@@ -53,16 +54,28 @@ def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: C
     function.__doc__ = doc
     made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE)(function)
     made.struct_info(struct_info)
-    made.reference(lambda x, axis, keepdims: np.asarray(reference(x, axis, keepdims=keepdims), np.int64))
+
+    @made.reference
+    def computed(x: np.ndarray, axis: int | None, keepdims: bool) -> np.ndarray:
+        if not (x.size if axis is None else x.shape[axis]):
+            return np.zeros(np.any(x, axis, keepdims=keepdims).shape, np.int64)
+        return np.asarray(reference(x, axis, keepdims=keepdims), np.int64)
+
     made.legalize(te_function)
     return made
 
 
 argmax = _index_of(
-    "argmax", "Where the largest element along an axis, or of all, is; the first one of equals.", np.argmax, topi.argmax
+    "argmax",
+    "Where the largest element along an axis, or of all, is; the first of equals, NaN being the largest; of none, 0.",
+    np.argmax,
+    topi.argmax,
 )
 argmin = _index_of(
-    "argmin", "Where the smallest element along an axis, or of all, is; the first of equals.", np.argmin, topi.argmin
+    "argmin",
+    "Where the smallest element along an axis, or of all, is; the first of equals, NaN being the smallest; of none, 0.",
+    np.argmin,
+    topi.argmin,
 )
 
 
@@ -83,7 +96,8 @@ def _bucketize_struct_info(call: Call, builder: Any) -> StructInfo:
 
 @bucketize.reference
 def _bucketize_reference(input_tensor: np.ndarray, boundaries: np.ndarray, out_int32: bool, right: bool) -> np.ndarray:
-    found = np.searchsorted(boundaries, input_tensor, "right" if right else "left")
+    values = numerics.comparable(input_tensor)
+    found = np.searchsorted(numerics.comparable(boundaries), values, "right" if right else "left")
     return np.asarray(found, np.int32 if out_int32 else np.int64)
 
 

@@ -13,6 +13,7 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from . import reference as numerics
 from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
 from .registry import OpPattern, operator
@@ -39,6 +40,7 @@ def _sort_struct_info(call: Call, builder: Any) -> StructInfo:
 
 def ordered(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     """The indices of the elements in order, of equals the first one first."""
+    x = numerics.comparable(x)
     if not descending:
         return np.argsort(x, axis, kind="stable")
     backwards = np.argsort(np.flip(x, axis), axis, kind="stable")

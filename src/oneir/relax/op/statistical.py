@@ -62,27 +62,29 @@ def _reduction(
 
 
 def _sum(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    wide = np.float64 if numerics.is_float(x) else x.dtype
-    return np.sum(x, axis, dtype=wide, keepdims=keepdims).astype(x.dtype)
+    return np.sum(x, axis, dtype=numerics.sum_dtype(x), keepdims=keepdims).astype(x.dtype)
 
 
 def _prod(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    return np.prod(x, axis, dtype=x.dtype, keepdims=keepdims)
+    return np.prod(x, axis, dtype=numerics.sum_dtype(x), keepdims=keepdims).astype(x.dtype)
 
 
 def _mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    total = _sum(x, axis, keepdims)
+    total = np.sum(x, axis, dtype=numerics.sum_dtype(x), keepdims=keepdims)
     count = x.size // total.size if total.size else 1
-    return numerics.divide(total, np.asarray(count, x.dtype))
+    return numerics.divide(total, np.asarray(count).astype(total.dtype)).astype(x.dtype)
 
 
 def _variance(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    deviation = x - _mean(x, axis, True)
-    return _mean(deviation * deviation, axis, keepdims)
+    values = x.astype(numerics.sum_dtype(x))
+    deviation = values - _mean(values, axis, True)
+    return _mean(deviation * deviation, axis, keepdims).astype(x.dtype)
 
 
 def te_mean(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tensor:
-    """The sum divided by the number of elements that are summed."""
+    """The sum divided by the number of elements that are summed; of short floats, both in float32."""
+    if x.dtype.is_float and x.dtype.bits < 32:
+        return topi.cast(te_mean(topi.cast(x, "float32"), axis, keepdims), x.dtype)
     count: PrimExpr = const(1, "int32")
     for i in range(x.ndim) if axis is None else axis:
         count = count * x.shape[i]
@@ -90,7 +92,9 @@ def te_mean(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tens
 
 
 def te_variance(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tensor:
-    """The mean of the squared distances from the mean."""
+    """The mean of the squared distances from the mean; of short floats, in float32."""
+    if x.dtype.is_float and x.dtype.bits < 32:
+        return topi.cast(te_variance(topi.cast(x, "float32"), axis, keepdims), x.dtype)
     deviation = topi.subtract(x, te_mean(x, axis, True))
     return te_mean(topi.multiply(deviation, deviation), axis, keepdims)
 
@@ -103,10 +107,16 @@ def te_std(x: te.Tensor, axis: Sequence[int] | None, keepdims: bool) -> te.Tenso
 sum = _reduction("sum", "The sum over an axis, several or all.", _sum, topi.sum)
 prod = _reduction("prod", "The product over an axis, several or all.", _prod, topi.prod)
 max = _reduction(
-    "max", "The largest element over an axis, several or all.", lambda x, a, k: np.max(x, a, keepdims=k), topi.max
+    "max",
+    "The largest element over an axis, several or all; of none, the dtype's least value.",
+    lambda x, a, k: np.max(x, a, keepdims=k, initial=numerics.limits(x.dtype)[0]),
+    topi.max,
 )
 min = _reduction(
-    "min", "The smallest element over an axis, several or all.", lambda x, a, k: np.min(x, a, keepdims=k), topi.min
+    "min",
+    "The smallest element over an axis, several or all; of none, the dtype's greatest value.",
+    lambda x, a, k: np.min(x, a, keepdims=k, initial=numerics.limits(x.dtype)[1]),
+    topi.min,
 )
 mean = _reduction("mean", "The mean over an axis, several or all; of integers, an integer.", _mean, te_mean)
 variance = _reduction(
@@ -129,13 +139,16 @@ def _scan(name: str, doc: str, reference: Callable[..., Any], te_function: Calla
 
     def computed(data: np.ndarray, axis: int | None, dtype: str, exclusive: bool) -> np.ndarray:
         data = data.ravel() if axis is None else data
-        along = 0 if axis is None else axis
-        wide = numerics.converted(data, numerics.dtype_or(dtype, data.dtype).name)
-        result = reference(wide, along, dtype=wide.dtype)
+        along = 0 if axis is None else axis % data.ndim
+        values = numerics.converted(data, np.dtype(numerics.dtype_or(dtype, data.dtype)).name)
+        result = reference(values, along, dtype=numerics.sum_dtype(values)).astype(values.dtype)
         if not exclusive:
             return result
-        first = np.full_like(np.take(result, [0], along), 1 if name == "cumprod" else 0)
-        return np.concatenate([first, np.delete(result, -1, along)], along)
+        before = np.delete(result, np.s_[-1:], along)
+        first = (
+            [(0, 0)] * along + [(result.shape[along] - before.shape[along], 0)] + [(0, 0)] * (result.ndim - 1 - along)
+        )
+        return np.pad(before, first, constant_values=1 if name == "cumprod" else 0)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

@@ -12,6 +12,7 @@ from .convert_for_loops_to_serial import ConvertForLoopsToSerial
 from .convert_ssa import ConvertSSA
 from .decorate_device_scope import DecorateDeviceScope
 from .default_gpu_schedule import DefaultGPUSchedule
+from .exact_extremes import ExactExtremes
 from .extract_prim_func_constants import ExtractPrimFuncConstants
 from .filter import Filter
 from .flatten_buffer import FlattenBuffer
@@ -67,3 +68,4 @@ from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory
+from .wide_sums import WideSums

@@ -1,0 +1,113 @@
+"""ExactExtremes: largest and smallest elements where all are infinite, all are the dtype's last, or some are NaN.
+
+    with T.init():                                     with T.init():
+        y[i] = T.float32(-3.4028234663852886e+38)  ->      y[i] = T.float32("-inf")
+    y[i] = T.max(y[i], x[i, k])                        y[i] = T.max(y[i], x[i, k])
+
+The tensor expressions of maxima start from the smallest finite number, and those of their places from the place -1; so
+their loops are published. Started there, the maximum of infinities is finite and its place is -1, and a NaN is
+forgotten. This pass makes loops start from the infinity and the place 0, and a NaN beat all numbers, as NumPy has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.expr import EQ, GT, LT, And, FloatImm, IntImm, Max, Min, Or, Select, const
+from ...ir.visitor import Mapper
+from ..expr import BufferLoad
+from ..function import PrimFunc
+from ..op import infinity, isnan, max_value, min_value
+from ..stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
+from .pass_base import PrimFuncPass, function_pass
+
+
+class _Exact(Mapper):
+    def visit_Block(self, block: Block) -> Block:
+        block = self.generic_visit(block)
+        if block.init is None:
+            return block
+        body = block.body
+        if isinstance(body, BufferStore) and isinstance(body.value, (Max, Min)):
+            return block.replace(init=_started(block.init, body, isinstance(body.value, Max)))
+        place = _Place.of(body)
+        return block if place is None else place.exact(block)
+
+
+def _started(init: Stmt, update: BufferStore, largest: bool) -> Stmt:
+    """The start of a maximum (or minimum), at the infinity if it was at the last finite number."""
+    if isinstance(init, BufferStore) and init.buffer is update.buffer and isinstance(init.value, FloatImm):
+        dtype = init.value.dtype
+        last: Any = min_value(dtype) if largest else max_value(dtype)
+        if init.value.value == last.value:
+            unlimited = infinity(dtype)
+            return init.replace(value=ops.negative(unlimited) if largest else unlimited)
+    return init
+
+
+class _Place:
+    """The update of a place and a value: the better of those so far and those of an element."""
+
+    def __init__(self, first: LetStmt, second: LetStmt, stores: list[BufferStore]):
+        self.first, self.second, self.stores = first, second, stores
+        self.keep: Any = first.value
+        self.best: Any = second.value
+
+    @staticmethod
+    def of(body: Stmt) -> _Place | None:
+        """What the body of a block is, if it is such an update."""
+        if not (isinstance(body, LetStmt) and isinstance(body.body, LetStmt) and isinstance(body.body.body, SeqStmt)):
+            return None
+        stores = list(body.body.body.seq)
+        if len(stores) != 2 or not all(isinstance(s, BufferStore) for s in stores):
+            return None
+        found = _Place(body, body.body, [s for s in stores if isinstance(s, BufferStore)])
+        return found if found._matches() else None
+
+    def _matches(self) -> bool:
+        keep, best = self.keep, self.best
+        if not (isinstance(keep, Select) and isinstance(best, Select) and isinstance(keep.condition, Or)):
+            return False
+        better, equal = keep.condition.a, keep.condition.b
+        return (
+            isinstance(better, (GT, LT))
+            and isinstance(equal, And)
+            and isinstance(equal.a, EQ)
+            and isinstance(equal.b, (GT, LT))
+            and isinstance(better.a, BufferLoad)
+            and better.a.buffer is self.stores[1].buffer
+            and ops.same_expr(better, best.condition)
+            and ops.same_expr(better.a, equal.a.a)
+            and ops.same_expr(better.b, equal.a.b)
+        )
+
+    def exact(self, block: Block) -> Block:
+        """The block with a start that loses against every element, and NaN the best of values."""
+        keep, best = self.keep, self.best
+        better, (equal, nearer) = best.condition, (keep.condition.b.a, keep.condition.b.b)
+        init = block.init
+        if isinstance(init, SeqStmt) and len(init.seq) == 2:
+            place, value = init.seq
+            if isinstance(place, BufferStore) and isinstance(place.value, IntImm) and isinstance(nearer, LT):
+                place = place.replace(value=const(0, place.value.dtype))
+            init = SeqStmt([place, _started(value, self.stores[1], isinstance(better, GT))])
+        if not better.a.dtype.is_float:
+            return block.replace(init=init)
+        so_far, element = isnan(better.a), isnan(better.b)
+        wins = ops.logical_or(better, ops.logical_and(so_far, ops.logical_not(element)))
+        same = ops.logical_or(equal, ops.logical_and(so_far, element))
+        chosen = keep.replace(condition=ops.logical_or(wins, ops.logical_and(same, nearer)))
+        value = best.replace(condition=ops.logical_or(better, so_far))
+        body = self.first.replace(value=chosen, body=self.second.replace(value=value))
+        return block.replace(init=init, body=body)
+
+
+def exact_extremes(func: PrimFunc) -> PrimFunc:
+    """The function with exact maxima, minima and places of them."""
+    return func.with_body(_Exact()(func.body))
+
+
+def ExactExtremes() -> PrimFuncPass:
+    """Makes reductions to the largest or smallest element, or to its place, exact for infinities and NaN."""
+    return function_pass(exact_extremes, "tir.ExactExtremes")
