@@ -17,6 +17,7 @@ from oneir import relax
 from oneir.ir import assert_structural_equal
 from oneir.relax.frontend import detach_params
 from oneir.relax.frontend.onnx import from_onnx
+from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
@@ -83,6 +84,36 @@ def test_shapes_computed_by_nodes_stay_expressions_and_leave_nothing_behind():
     assert_structural_equal(list(mod["main"].ret_struct_info.shape), [n, T.int64(2), m * 3])
     x = floats(2, 6, 5)
     np.testing.assert_array_equal(run(mod, x), x.reshape(2, 2, 15))
+
+
+def test_extents_stay_expressions_as_long_as_they_are_whole_numbers():
+    text = """f (float[n, 4] x) => (float[p] y, float[q, 4] z, float[r] u) {
+        shape = Shape(x) zero = Constant <value_int = 0> () rows = Gather(shape, zero)
+        wide = Cast <to = 1> (rows) two = Constant <value_float = 2.0> () third = Constant <value_float = 3.5> ()
+        start = Constant <value_float = 1.0> () one = Constant <value_float = 1.0> ()
+        double = Mul(wide, two) rounded = Floor(double) back = Div(rounded, two) y = Range(start, back, one)
+        total = Cast <to = 7> (rounded) flat = Constant <value_ints = [-1]> () again = Reshape(total, flat)
+        four = Constant <value_ints = [4]> () target = Concat <axis = 0> (again, four)
+        both = Concat <axis = 0> (x, x) z = Reshape(both, target)
+        odd = Mul(wide, third) u = Range(start, odd, one)
+    }"""
+    mod = from_onnx(model(text))
+    results = mod["main"].ret_struct_info.fields
+    assert [str(e) for r in results[:2] for e in r.shape.values] == ["n - T.int64(1)", "n * T.int64(2)", "T.int64(4)"]
+    x = floats(3, 4)
+    y, z, u = run(mod, x)
+    np.testing.assert_array_equal(y, np.arange(1, 3, dtype=np.float32))
+    np.testing.assert_array_equal(z, np.concatenate([x, x]))
+    np.testing.assert_array_equal(u, np.arange(1, 10.5, dtype=np.float32))
+
+
+def test_parts_of_a_concatenation_are_said_to_be_alike():
+    mod = from_onnx(model("f (float[n, h] x, float[n, 2] y) => (float[n, p] z) { z = Concat <axis = 0> (x, y) }"))
+    assert mod["main"].ret_struct_info.shape.values[1] == 2
+    x, y = floats(3, 2), floats(3, 2)
+    np.testing.assert_array_equal(run(mod, x, y), np.concatenate([x, y]))
+    with pytest.raises(InvalidValue, match="expected 2"):
+        run(mod, floats(3, 5), y)
 
 
 def test_shapes_that_are_inputs_are_read_when_the_model_runs():

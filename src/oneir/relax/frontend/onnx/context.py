@@ -52,7 +52,7 @@ class Context:
         self.num_outputs = 0
         """How many outputs the node that is converted has."""
         self.known: dict[Expr, np.ndarray] = {}
-        """Integers of tensors that are not constant, as arrays of expressions."""
+        """Integers, and whole numbers, of tensors that are not constant, as arrays of expressions."""
         self.parameters: dict[Var, np.ndarray] = {}
         """Weights that are parameters, and their values."""
         self.used_as_constants: set[Var] = set()
@@ -167,11 +167,20 @@ class Context:
         return None
 
     def elements(self, x: Expr) -> np.ndarray | None:
-        """The elements of an integer tensor, as far as they are known as integers or expressions; None if not."""
+        """The elements of a tensor of integers, as far as they are known as integers or expressions; None if not."""
         found = self.array(x)
         if found is not None:
             return np.array(found.tolist(), dtype=object) if found.dtype.kind in "iub" else None
         return self.known.get(x)
+
+    def whole(self, x: Expr) -> np.ndarray | None:
+        """As `elements`, also of floating-point numbers, if they are all whole."""
+        values = self.array(x)
+        if values is None or values.dtype.kind != "f":
+            return self.elements(x)
+        if not np.isfinite(values).all() or (values != np.rint(values)).any():
+            return None
+        return np.array([int(v) for v in values.reshape(-1)], dtype=object).reshape(values.shape)
 
     def remember(self, x: Expr, elements: np.ndarray) -> Expr:
         """Notes what the elements of a tensor are; constants speak for themselves."""

@@ -1,7 +1,8 @@
 """What nodes compute from extents: integers that may be symbolic, so that shapes stay expressions.
 
 A node whose inputs are such integers (`Shape`, then `Gather`, `Mul`, `Concat`) is computed here, element by element;
-one that needs more than is known is left to its converter.
+one that needs more than is known is left to its converter. Exporters also write extents as floating-point numbers, to
+scale them or to count up to them: these are followed as long as they are whole.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ....ir import operators
 from ....ir.expr import IntImm, PrimExpr
 from ...expr import Constant, Expr
 from .context import Context
-from .dtypes import dtype_name
+from .dtypes import dtype_name, is_float
 
 _LARGEST = 256
 """The most elements that are kept as expressions: shapes are short."""
@@ -49,10 +50,12 @@ def evaluated(g: Context, name: str, inputs: Sequence[Any], attributes: dict[str
             continue
         if not isinstance(x, Expr) or (isinstance(x, Constant) and math.prod(x.data.shape) > _LARGEST):
             return None
-        elements = g.elements(x)
+        elements = g.whole(x)
         if elements is None:
             return None
         arrays.append(elements)
+    if name == "Div":
+        attributes = {"whole": not is_float(g.dtype(inputs[0]))}
     try:
         found = rule(g, *arrays, **attributes)
     except (TypeError, ValueError, IndexError):
@@ -113,16 +116,24 @@ def _nonnegative(g: Context, value: Any) -> bool:
 
 
 @_rule("Div")
-def _div(g: Context, a: Elements, b: Elements) -> Elements:
-    """Truncated towards zero."""
+def _div(g: Context, a: Elements, b: Elements, *, whole: bool = True) -> Elements:
+    """Truncated towards zero; of floating-point numbers, known where the quotient is whole."""
 
     def divided(x: Any, y: Any) -> Any:
+        if not whole and not _divides(g, x, y):
+            raise ValueError("not whole")
         if isinstance(x, int) and isinstance(y, int):
             return int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y)) if y else 0
         rounded = operators.floordiv if _nonnegative(g, x) and _nonnegative(g, y) else operators.truncdiv
         return _plain(g.builder.analyzer.simplify(rounded(x, y)))
 
     return _each(divided)(a, b)
+
+
+def _divides(g: Context, x: Any, y: Any) -> bool:
+    if not isinstance(y, int) or y <= 0:
+        return False
+    return x % y == 0 if isinstance(x, int) else g.builder.analyzer.can_prove_equal(operators.floormod(x, y), 0)
 
 
 @_rule("Mod")
@@ -189,14 +200,14 @@ def _where(g: Context, condition: Elements, a: Elements, b: Elements) -> Element
     return _each(lambda c, x, y: x if c else y)(condition, a, b)
 
 
-@_rule("Identity", "CastLike")
+@_rule("Identity", "CastLike", "Floor", "Ceil", "Round")
 def _identity(g: Context, x: Elements, like: Elements | None = None) -> Elements:
     return x
 
 
 @_rule("Cast")
 def _cast(g: Context, x: Elements, *, to: int, saturate: int = 1, round_mode: str = "up") -> Elements | None:
-    return x if dtype_name(to) in ("int64", "int32") else None
+    return x if dtype_name(to) in ("int64", "int32", "float32", "float64") else None
 
 
 @_rule("Concat")

@@ -54,12 +54,12 @@ def constant_of_shape(g: Context, shape: Expr, *, value: np.ndarray | None = Non
 def range_(g: Context, start: Expr, limit: Expr, delta: Expr) -> Expr:
     """start, start + delta, ... before the limit."""
     dtype = g.dtype(start)
-    first, last, step = (g.elements(g.reshaped(x, [])) for x in (start, limit, delta))
-    if dtype == "int64" and first is not None and last is not None and step is not None:
+    first, last, step = (g.whole(g.reshaped(x, [])) for x in (start, limit, delta))
+    if first is not None and last is not None and step is not None:
         begin, end, by = first[()], last[()], step[()]
         if isinstance(by, int) and by != 0:
             if isinstance(begin, int) and isinstance(end, int):
-                return g.constant(np.arange(begin, end, by, dtype=np.int64))
+                return g.constant(np.arange(begin, end, by), dtype)
             length = g.builder.analyzer.simplify(ops.floordiv(end - begin + by - (1 if by > 0 else -1), by))
             return _counted(g, start, delta, length)
     values = [g.array(x) for x in (start, limit, delta)]

@@ -168,12 +168,15 @@ def concat(g: Context, *tensors: Expr, axis: int) -> Expr:
     """Tensors one after the other along an axis."""
     if len(tensors) == 1:
         return tensors[0]
-    place, first = g.axis(axis, g.ndim(tensors[0])), g.shape(tensors[0])
+    place, shapes = g.axis(axis, g.ndim(tensors[0])), [g.shape(x) for x in tensors]
+    if any(len(s) != len(shapes[0]) for s in shapes):
+        return g.emit(op.concat(list(tensors), place))
+    # Extents of which nothing is known are asserted to be those of the others.
+    common = [next((e for e in extents if isinstance(e, int)), extents[0]) for extents in zip(*shapes, strict=True)]
     alike = []
-    for x in tensors:
-        own = g.shape(x)
-        wanted = [e if i == place or isinstance(e, int) else first[i] for i, e in enumerate(own)]
-        alike.append(g.asserted(x, wanted) if len(own) == len(first) else x)
+    for x, own in zip(tensors, shapes, strict=True):
+        wanted = [e if i == place or isinstance(e, int) else common[i] for i, e in enumerate(own)]
+        alike.append(g.asserted(x, wanted))
     return g.emit(op.concat(alike, place))
 
 
