@@ -6,5 +6,6 @@ from .choose_layouts import ChooseLayouts
 from .contraction import Contraction
 from .depthwise import Depthwise
 from .dot_products import DotProducts
+from .gemv import GEMV
 from .reduction import Reduction
 from .spatial import Spatial
