@@ -71,6 +71,17 @@ def test_static_shape_tuning_decomposes_and_fuses() -> None:
         relax.get_pipeline("static_shape_tuning", total_trials=8)
 
 
+def test_pipelines_by_their_functions() -> None:
+    static = relax.transform.BindSymbolicVars({"n": 2})(Model)
+    made = {
+        "zero": relax.pipeline.zero_pipeline(),
+        "default_build": relax.pipeline.default_build_pipeline(),
+        "static_shape_tuning": relax.pipeline.static_shape_tuning_pipeline(0, Target("llvm"), "logs"),
+    }
+    for name, pipeline in made.items():
+        oneir.ir.assert_structural_equal(pipeline(static), relax.get_pipeline(name)(static))
+
+
 @pytest.mark.parametrize("name", ["zero", "default", "default_build", "static_shape_tuning"])
 def test_every_pass_keeps_the_numbers(name: str) -> None:
     with PassContext(instruments=[VerifyNumerics()]), Target("llvm"):

@@ -76,6 +76,14 @@ def test_from_one_factor_to_another():
         assert target[numbers(mapping.forward_index(index))] == source[index]
 
 
+def test_the_classes_of_layouts():
+    mapping = tir.bijective_layout("NCHW", "NHWC")
+    assert isinstance(mapping, tir.BijectiveLayout)
+    assert isinstance(mapping.src_layout, tir.Layout) and mapping.dst_layout.name == "NHWC"
+    assert structural_equal(mapping, tir.BijectiveLayout(tir.layout("NCHW"), tir.layout("NHWC")))
+    assert not structural_equal(mapping, tir.bijective_layout("NCHW", "NCHW"))
+
+
 def test_an_axis_that_the_factor_does_not_divide_is_padded():
     assert numbers(tir.bijective_layout("NCHW", "NCHW16c").forward_shape((1, 30, 7, 7))) == (1, 2, 7, 7, 16)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oneir
+from oneir.relax import VMFuncScope
 from oneir.runtime import ShapeTuple, tensor
 from oneir.runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from oneir.runtime.vm import Arg, ArgKind, Cost, ExecBuilder, Note, SpecialReg, VMFuncKind
@@ -26,6 +27,20 @@ def test_arguments_are_numbers_that_can_be_read_back():
         ib.imm(1 << 55)
     with pytest.raises(InvalidValue, match=r"make one with r\(\), imm\(\), c\(\) or f\(\)"):
         Arg.from_word(9 << 56)
+
+
+def test_a_scope_ends_its_function():
+    ib = ExecBuilder()
+    scope = ib.function("main", num_inputs=1)
+    assert isinstance(scope, VMFuncScope)
+    with scope as entered:
+        assert entered is scope
+        ib.emit_ret(ib.r(0))
+    assert [f.name for f in ib.program().functions] == ["main"]
+    ended = []
+    with VMFuncScope(lambda: ended.append(True)):
+        assert not ended
+    assert ended == [True]
 
 
 def test_text_python_and_statistics():

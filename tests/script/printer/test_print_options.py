@@ -11,6 +11,7 @@ import oneir.script.printer as printer
 from oneir.ir import IRModule, load_json, structural_equal
 from oneir.ir import expr as e
 from oneir.ir.global_info import DummyGlobalInfo, VDevice
+from oneir.runtime import Scriptable
 from oneir.script.printer import Printer, PrinterConfig, prints, script
 from oneir.tir import stmt as s
 from oneir.tir.buffer import decl_buffer
@@ -222,6 +223,7 @@ def test_show_colours_the_text_on_a_terminal(monkeypatch):
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    assert isinstance(MAIN, Scriptable)
     MAIN.show(style="dark")
     assert "\x1b[" in terminal.getvalue()
     assert "prim_func" in terminal.getvalue()
