@@ -69,6 +69,12 @@ def test_index_tensors_broadcast():
     np.testing.assert_array_equal(run(lambda x, r: topi.adv_index(x, [r]), a, row), a[row])
 
 
+def test_index_tensors_count_from_the_end_below_zero():
+    a = of(3, 4, 5)
+    row, column = np.array([[0], [-3]], "int64"), np.array([-1, 3, -4], "int32")
+    np.testing.assert_array_equal(run(lambda x, r, c: topi.index_tensor(x, [r, c]), a, row, column), a[row, column])
+
+
 def test_unravel_index():
     i, shape = np.array([22, 41, 37], "int64"), np.array([7, 6], "int64")
     np.testing.assert_array_equal(run(topi.unravel_index, i, shape), np.unravel_index(i, (7, 6)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, const
+from ..ir.expr import PrimExpr, Select, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -147,8 +147,26 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """data[i0, i1, ...]: the index tensors broadcast to one shape, which takes the place of the axes they index."""
-    indices = list(indices)
+    """data[i0, i1, ...]: the index tensors broadcast to one shape, which takes the place of the axes they index.
+
+    Indices count from the front.
+    """
+    return _advanced_index(data, list(indices), lambda index, extent: index)
+
+
+def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
+    """data[i0, i1, ...] as in NumPy and PyTorch: `adv_index` where indices below zero count from the end."""
+    return _advanced_index(data, list(indices), _from_front)
+
+
+def _from_front(index: PrimExpr, extent: PrimExpr) -> PrimExpr:
+    if index.dtype.is_uint:
+        return index
+    wrapped = ops.add(index, extent)
+    return Select(ops.less(index, 0), wrapped, ops.cast(wrapped.dtype, index))
+
+
+def _advanced_index(data: Tensor, indices: list[Tensor], place: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Tensor:
     if not 1 <= len(indices) <= data.ndim:
         raise InvalidValue(
             f"topi.adv_index: expected 1 to {data.ndim} index tensors for data of shape {shape_text(data.shape)}, "
@@ -163,15 +181,12 @@ def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
     ndim = len(common)
     return te.compute(
         [*common, *data.shape[len(indices) :]],
-        lambda *ax: data(*[index(*ax[:ndim]) for index in indices], *ax[ndim:]),
+        lambda *ax: data(
+            *[place(index(*ax[:ndim]), extent) for index, extent in zip(indices, data.shape, strict=False)], *ax[ndim:]
+        ),
         name="advanced_index",
         tag=tag.INJECTIVE,
     )
-
-
-def index_tensor(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """data[i0, i1, ...] as in NumPy and PyTorch; see `adv_index`."""
-    return adv_index(data, indices)
 
 
 def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ... import te, topi
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
-from ..expr import Call, Expr, Tuple
+from ..expr import Call, Constant, Expr, Tuple
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
 from .inference import (
@@ -165,11 +165,14 @@ def indexed_extents(call: Call, indices: list[TensorStructInfo], builder: Any) -
 
 
 index_tensor.reference(lambda data, indices: data[tuple(indices)])
-index_tensor.legalize_as(
-    lambda builder, call: builder.call_te(
-        topi.index_tensor, call.args[0], tuple_fields(builder, call.args[1]), primfunc_name_hint="index_tensor"
-    )
-)
+
+
+@index_tensor.legalize_as
+def _legalize_index_tensor(builder: Any, call: Call) -> Expr:
+    indices = tuple_fields(builder, call.args[1])
+    from_front = all(isinstance(i, Constant) and (i.data.numpy() >= 0).all() for i in indices)
+    loops = topi.adv_index if from_front else topi.index_tensor
+    return builder.call_te(loops, call.args[0], indices, primfunc_name_hint="index_tensor")
 
 
 @operator("relax.meshgrid", pattern=OpPattern.INJECTIVE)
