@@ -1,236 +1,241 @@
-"""Recurrent layers, unrolled over time."""
+"""Recurrent layers: what the input makes of gates is one product of matrices, the rest a loop over time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from .....ir import operators as ops
+from .....ir.expr import PrimExpr
+from .....ir.expr import const as number
+from .....tir import op as tir_op
+from .....tir.expr import Select
+from .....topi.nn.recurrent import Cell, Product, Values, lanes_of
+from .....topi.nn.recurrent import recurrent as te_recurrent
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
 from ..registry import Refused, converter
-from .shape import reverse_sequence
 
-Function = Callable[[Expr], Expr]
-
-
-def _scaled_tanh(g: Context, alpha: float, beta: float) -> Function:
-    return lambda x: op.multiply(g.like(alpha, x), op.tanh(op.multiply(g.like(beta, x), x)))
+Function = Callable[[PrimExpr], PrimExpr]
 
 
-def _elu(g: Context, alpha: float, beta: float) -> Function:
-    def function(x: Expr) -> Expr:
-        below = op.multiply(g.like(alpha, x), op.subtract(op.exp(op.minimum(x, g.like(0, x))), g.like(1, x)))
-        return op.where(op.greater(x, g.like(0, x)), x, below)
-
-    return function
+def _as(x: PrimExpr, value: float) -> PrimExpr:
+    return number(value, x.dtype)
 
 
-_ACTIVATIONS: dict[str, tuple[float, float, Callable[[Context, float, float], Function]]] = {
-    "Affine": (1.0, 0.0, lambda g, a, b: lambda x: op.add(op.multiply(g.like(a, x), x), g.like(b, x))),
-    "Elu": (1.0, 0.0, _elu),
-    "HardSigmoid": (
-        0.2,
-        0.5,
-        lambda g, a, b: lambda x: op.clip(op.add(op.multiply(g.like(a, x), x), g.like(b, x)), 0, 1),
-    ),
-    "LeakyRelu": (0.01, 0.0, lambda g, a, b: lambda x: op.nn.leakyrelu(x, a)),
-    "Relu": (0.0, 0.0, lambda g, a, b: op.nn.relu),
-    "ScaledTanh": (1.0, 1.0, _scaled_tanh),
-    "Sigmoid": (0.0, 0.0, lambda g, a, b: op.sigmoid),
-    "Softplus": (0.0, 0.0, lambda g, a, b: lambda x: op.log(op.add(op.exp(x), g.like(1, x)))),
-    "Softsign": (0.0, 0.0, lambda g, a, b: lambda x: op.divide(x, op.add(op.abs(x), g.like(1, x)))),
-    "Tanh": (0.0, 0.0, lambda g, a, b: op.tanh),
-    "ThresholdedRelu": (
-        1.0,
-        0.0,
-        lambda g, a, b: lambda x: op.where(op.greater(x, g.like(a, x)), x, g.like(0, x)),
-    ),
+def _softplus(x: PrimExpr) -> PrimExpr:
+    # The logarithm of 1 + exp(x), in a form that never overflows.
+    return ops.maximum(x, _as(x, 0)) + tir_op.log(tir_op.exp(-tir_op.abs(x)) + 1.0)
+
+
+_ACTIVATIONS: dict[str, tuple[float, float, Callable[[PrimExpr, float, float], PrimExpr]]] = {
+    "Affine": (1.0, 0.0, lambda x, a, b: x * a + b),
+    "Elu": (1.0, 0.0, lambda x, a, b: Select(x > 0.0, x, (tir_op.exp(ops.minimum(x, _as(x, 0))) - 1.0) * a)),
+    "HardSigmoid": (0.2, 0.5, lambda x, a, b: ops.maximum(ops.minimum(x * a + b, _as(x, 1)), _as(x, 0))),
+    "LeakyRelu": (0.01, 0.0, lambda x, a, b: Select(x < 0.0, x * a, x)),
+    "Relu": (0.0, 0.0, lambda x, a, b: ops.maximum(x, _as(x, 0))),
+    "ScaledTanh": (1.0, 1.0, lambda x, a, b: tir_op.tanh(x * b) * a),
+    "Sigmoid": (0.0, 0.0, lambda x, a, b: tir_op.sigmoid(x)),
+    "Softplus": (0.0, 0.0, lambda x, a, b: _softplus(x)),
+    "Softsign": (0.0, 0.0, lambda x, a, b: x / (tir_op.abs(x) + 1.0)),
+    "Tanh": (0.0, 0.0, lambda x, a, b: tir_op.tanh(x)),
+    "ThresholdedRelu": (1.0, 0.0, lambda x, a, b: Select(x > a, x, _as(x, 0))),
 }
-"""Activations with the defaults of their alpha and beta; called with x emitted."""
+"""Activations with the defaults of their alpha and beta."""
 
 
-@dataclass
-class Layer:
-    """What the directions of a layer have in common."""
+def _rnn_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
+    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        return {0: functions[0](gates[0] + sums[0])}
 
-    g: Context
-    hidden: int
-    functions: list[Function]
-    clip: float | None
-    lengths: Expr | None
-    option: int
-    """`linear_before_reset` of a GRU, `input_forget` of an LSTM."""
-
-    def apply(self, index: int, x: Expr) -> Expr:
-        """One of the activations, of what is clipped before."""
-        x = self.g.emit(x)
-        if self.clip is not None:
-            x = self.g.emit(op.clip(x, -self.clip, self.clip))
-        return self.g.emit(self.functions[index](x))
+    return Cell(1, 1, 1, [Product(0, 1, 0, follow)])
 
 
-State = tuple[Expr, ...]
-Cell = Callable[[Layer, Expr, State, Expr, Expr | None, Expr | None], State]
-"""One step: `cell(layer, gates of the input, state, hidden weights, hidden bias, peepholes)` gives the next state."""
+def _gru_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
+    """Vectors: the hidden state; where the reset comes before the product, also the update, and what is multiplied."""
+
+    def kept(update: PrimExpr, new: PrimExpr, hidden: PrimExpr) -> PrimExpr:
+        return (_as(update, 1) - update) * new + update * hidden
+
+    def whole(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        update, reset = (functions[0](gates[i] + sums[i]) for i in (0, 1))
+        new = functions[1](gates[2] + reset * (sums[2] + parameters[0] if parameters else sums[2]))
+        return {0: kept(update, new, vectors[0])}
+
+    def first(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        update, reset = (functions[0](gates[i] + sums[i]) for i in (0, 1))
+        return {1: update, 2: reset * vectors[0]}
+
+    def last(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        return {0: kept(vectors[1], functions[1](gates[0] + sums[0]), vectors[0])}
+
+    if option:
+        return Cell(3, 1, 1, [Product(0, 3, 0, whole)])
+    return Cell(3, 1, 3, [Product(0, 2, 0, first), Product(2, 3, 2, last)])
 
 
-def _product(g: Context, x: Expr, weights: Expr, bias: Expr | None = None) -> Expr:
-    out = op.matmul(x, op.permute_dims(weights, [1, 0]))
-    return g.emit(out if bias is None else op.add(out, bias))
+def _lstm_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
+    """Vectors: the hidden state and the cell. Gates: what enters, what leaves, what is forgotten, the cell's."""
+
+    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        entering, leaving, forgetting, new = (a + b for a, b in zip(gates, sums, strict=True))
+        cell = vectors[1]
+        if peepholes:
+            entering, forgetting = entering + parameters[0] * cell, forgetting + parameters[2] * cell
+        entering = functions[0](entering)
+        forgetting = _as(cell, 1) - entering if option else functions[0](forgetting)
+        cell = forgetting * cell + entering * functions[1](new)
+        if peepholes:
+            leaving = leaving + parameters[1] * cell
+        return {1: cell, 0: functions[0](leaving) * functions[2](cell)}
+
+    return Cell(4, 2, 2, [Product(0, 4, 0, follow)])
 
 
-def _parts(g: Context, x: Expr, count: int) -> list[Expr]:
-    return g.fields(op.split(x, count, -1)) if count > 1 else [x]
-
-
-def _rnn_cell(layer: Layer, gates: Expr, state: State, weights: Expr, bias: Expr | None, peep: Expr | None) -> State:
-    return (layer.apply(0, op.add(gates, _product(layer.g, state[0], weights, bias))),)
-
-
-def _gru_cell(layer: Layer, gates: Expr, state: State, weights: Expr, bias: Expr | None, peep: Expr | None) -> State:
-    g, (hidden,), h = layer.g, state, layer.hidden
-    zx, rx, nx = _parts(g, gates, 3)
-    first = g.emit(op.strided_slice(weights, [0], [0], [2 * h]))
-    last = g.emit(op.strided_slice(weights, [0], [2 * h], [3 * h]))
-    biases = (
-        [None, None]
-        if bias is None
-        else [op.strided_slice(bias, [0], [a], [b]) for a, b in ((0, 2 * h), (2 * h, 3 * h))]
-    )
-    zh, rh = _parts(g, _product(g, hidden, first, biases[0]), 2)
-    update, reset = layer.apply(0, op.add(zx, zh)), layer.apply(0, op.add(rx, rh))
-    if layer.option:
-        inner = op.multiply(reset, _product(g, hidden, last, biases[1]))
-    else:
-        inner = _product(g, g.emit(op.multiply(reset, hidden)), last, biases[1])
-    new = layer.apply(1, op.add(nx, inner))
-    kept = op.multiply(update, hidden)
-    return (g.emit(op.add(op.multiply(op.subtract(g.like(1, update), update), new), kept)),)
-
-
-def _lstm_cell(layer: Layer, gates: Expr, state: State, weights: Expr, bias: Expr | None, peep: Expr | None) -> State:
-    g, (hidden, cell) = layer.g, state
-    i, o, f, c = _parts(g, g.emit(op.add(gates, _product(g, hidden, weights, bias))), 4)
-    look = [None] * 3 if peep is None else _parts(g, peep, 3)
-
-    def seen(x: Expr, weight: Expr | None, of: Expr) -> Expr:
-        return x if weight is None else op.add(x, op.multiply(weight, of))
-
-    entering = layer.apply(0, seen(i, look[0], cell))
-    forgetting = layer.apply(0, seen(f, look[2], cell))
-    if layer.option:
-        forgetting = g.emit(op.subtract(g.like(1, entering), entering))
-    cell = g.emit(op.add(op.multiply(forgetting, cell), op.multiply(entering, layer.apply(1, c))))
-    leaving = layer.apply(0, seen(o, look[1], cell))
-    return g.emit(op.multiply(leaving, g.emit(layer.functions[2](cell)))), cell
-
-
-def _direction(
-    layer: Layer, cell: Cell, x: Expr, params: Sequence[Expr | None], state: State, count: int, backward: bool
-) -> tuple[list[Expr], State]:
-    """The outputs of all steps, in the order of time, and the last state; `x` is (time, batch, n)."""
-    g = layer.g
-    weights, recurrent, bias, peep = params
-    assert weights is not None and recurrent is not None
-    if backward and layer.lengths is not None:
-        x = reverse_sequence(g, x, layer.lengths, batch_axis=1, time_axis=0)
-    own = other = None
-    if bias is not None:
-        own, other = g.fields(op.split(bias, 2, 0))
-    steps = g.static(g.shape(x)[0], "the number of steps, which a recurrent layer is unrolled over,")
-    gates = _product(g, x, weights, own)
-    pieces = g.fields(op.split(gates, steps, 0)) if steps > 1 else [gates]
-    outputs: list[Expr] = []
-    order = range(steps - 1, -1, -1) if backward and layer.lengths is None else range(steps)
-    for step in order:
-        new = cell(layer, g.reshaped(pieces[step], g.shape(pieces[step])[1:]), state, recurrent, other, peep)
-        shown = new[0]
-        if layer.lengths is not None:
-            # Sequences that have ended keep their state, and give zeros.
-            runs = op.greater(g.cast(layer.lengths, "int32"), const(step, "int32"))
-            mask = g.along(g.emit(runs), 0, 2)
-            shown = g.emit(op.where(mask, new[0], g.like(0, new[0])))
-            new = tuple(g.emit(op.where(mask, a, b)) for a, b in zip(new, state, strict=True))
-        state = new
-        outputs.append(shown)
-    if backward and layer.lengths is None:
-        outputs.reverse()
-    return outputs, state
+Activation = tuple[str, float, float]
 
 
 def _recurrent(
     g: Context,
-    cell: Cell,
-    gates: int,
+    make: Callable[[Sequence[Function], int, bool], Cell],
     x: Expr,
     weights: Expr,
     recurrent: Expr,
     bias: Expr | None,
     lengths: Expr | None,
     states: Sequence[Expr | None],
-    peep: Expr | None,
-    functions: Sequence[str],
-    attributes: dict[str, Any],
+    peepholes: Expr | None,
+    defaults: Sequence[str],
+    *,
+    direction: str = "forward",
+    layout: int = 0,
+    clip: float | None = None,
+    linear_before_reset: int = 0,
+    input_forget: int = 0,
+    activations: Sequence[str] = (),
+    activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (),
+    hidden_size: int | None = None,
 ) -> tuple[Expr, ...]:
-    direction = attributes.get("direction", "forward")
-    directions = 2 if direction == "bidirectional" else 1
-    hidden = g.static(g.shape(recurrent)[2], "the size of hidden states")
-    batch_first = attributes.get("layout", 0)
-    if batch_first:
+    """The outputs of all steps and the last states; `defaults` are the activations of a direction unless given."""
+    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    if backward is None:
+        raise Refused(f"the direction {direction!r}; forward, reverse and bidirectional are known")
+    if layout:
         x = g.emit(op.permute_dims(x, [1, 0, 2]))
         states = [None if s is None else g.emit(op.permute_dims(s, [1, 0, 2])) for s in states]
-    names = attributes.get("activations") or list(functions) * directions
-    chosen = _functions(g, names, attributes)
-    batch = g.shape(x)[1]
-    zero = g.broadcast(const(0, g.dtype(x)), [batch, hidden])
-    made, last = [], []
-    for i in range(directions):
-        own = [None if t is None else _slice(g, t, i) for t in (weights, recurrent, bias, peep)]
-        layer = Layer(
-            g,
-            hidden,
-            chosen[i * len(functions) : (i + 1) * len(functions)],
-            attributes.get("clip"),
-            lengths,
-            attributes.get("linear_before_reset", attributes.get("input_forget", 0)),
+    zero = g.broadcast(const(0, g.dtype(x)), [len(backward), g.shape(x)[1], g.shape(recurrent)[2]])
+    states = [zero if s is None else s for s in states]
+    chosen = _activations(activations or [*defaults] * len(backward), activation_alpha, activation_beta)
+    count = len(chosen) // len(backward)
+    if count != len(defaults):
+        raise Refused(f"expected {len(defaults)} activations for each direction, found {len(chosen)}")
+    own = [chosen[i * count : (i + 1) * count] for i in range(len(backward))]
+    # Directions run side by side, unless they compute something else.
+    groups = [range(len(backward))] if all(a == own[0] for a in own) else [[i] for i in range(len(backward))]
+    made = []
+    for group in groups:
+        functions = [_function(*activation, clip if i < 2 else None) for i, activation in enumerate(own[group[0]])]
+        cell = make(functions, linear_before_reset or input_forget, peepholes is not None)
+        tensors = [_directions(g, t, group) for t in (weights, recurrent, bias, peepholes, *states)]
+        made.append(_layer(g, cell, x, tensors, lengths, [backward[i] for i in group]))
+    y, *last = (_joined(g, parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*made, strict=True)))
+    if layout:
+        return g.emit(op.permute_dims(y, [2, 0, 1, 3])), *(g.emit(op.permute_dims(s, [1, 0, 2])) for s in last)
+    return y, *last
+
+
+def _directions(g: Context, x: Expr | None, group: Sequence[int]) -> Expr | None:
+    """The parts of a tensor that belong to some directions."""
+    if x is None or g.same(g.shape(x)[0], len(group)):
+        return x
+    return g.emit(op.strided_slice(x, [0], [group[0]], [group[-1] + 1]))
+
+
+def _joined(g: Context, parts: Sequence[Expr], axis: int) -> Expr:
+    return parts[0] if len(parts) == 1 else g.emit(op.concat(list(parts), axis))
+
+
+def _layer(
+    g: Context, cell: Cell, x: Expr, tensors: Sequence[Expr | None], lengths: Expr | None, backward: Sequence[bool]
+) -> list[Expr]:
+    """The outputs, (steps, directions, batch, units), and the last states, (directions, batch, units)."""
+    weights, recurrent, bias, peepholes, *states = tensors
+    assert weights is not None and recurrent is not None
+    steps, batch, size = g.shape(x)
+    units = g.static(g.shape(recurrent)[2], "the size of hidden states")
+    count, directions, lanes = cell.gates, len(backward), lanes_of(cell.gates, units)
+    blocks = -(-units // lanes)
+
+    def blocked(vectors: Expr) -> Expr:
+        """(directions, n * units, ...) as (directions, n, blocks, lanes, ...), with zeros past the last unit."""
+        first, rows, *rest = g.shape(vectors)
+        n, more = rows // units, blocks * lanes - units
+        split = g.reshaped(vectors, [first, n, units, *rest])
+        if more:
+            split = g.emit(op.concat([split, g.broadcast(g.like(0, split), [first, n, more, *rest])], 2))
+        return g.reshaped(split, [first, n, blocks, lanes, *rest])
+
+    # One product for all steps. Columns are as the loop reads gates: directions, blocks, gates, lanes.
+    columns = g.emit(op.permute_dims(blocked(weights), [4, 0, 2, 1, 3]))
+    total = directions * blocks * count * lanes
+    gates = g.emit(op.matmul(g.reshaped(x, [steps * batch, size]), g.reshaped(columns, [size, total])))
+    parameters = peepholes
+    if bias is not None:
+        of_input, of_hidden = g.fields(op.split(bias, 2, 1))
+        if count == 3 and len(cell.products) == 1:
+            # The bias of what a reset multiplies.
+            whole = 2 * units
+            parameters = g.emit(op.strided_slice(of_hidden, [1], [whole], [count * units]))
+            of_hidden = g.emit(op.strided_slice(of_hidden, [1], [0], [whole]))
+            none = g.broadcast(g.like(0, bias), [directions, units])
+            of_hidden = g.emit(op.concat([of_hidden, none], 1))
+        added = blocked(g.emit(op.add(of_input, of_hidden)))
+        gates = g.emit(op.add(gates, g.reshaped(g.emit(op.permute_dims(added, [0, 2, 1, 3])), [total])))
+    gates = g.reshaped(gates, [steps, batch, directions, blocks, count, lanes])
+    panels = [
+        g.emit(
+            op.permute_dims(
+                blocked(g.emit(op.strided_slice(recurrent, [1], [p.first * units], [p.last * units]))), [0, 2, 4, 1, 3]
+            )
         )
-        initial = tuple(zero if s is None else _slice(g, s, i) for s in states)
-        backward = direction == "reverse" or i == 1
-        outputs, state = _direction(layer, cell, x, own, initial, gates, backward)
-        stacked = g.emit(op.stack(outputs, 0))
-        if backward and lengths is not None:
-            stacked = reverse_sequence(g, stacked, lengths, batch_axis=1, time_axis=0)
-        made.append(stacked)
-        last.append(state)
-    y = g.emit(op.stack(made, 2 if batch_first else 1))
-    final = [g.emit(op.stack([s[k] for s in last], 0)) for k in range(len(states))]
-    if batch_first:
-        y = g.emit(op.permute_dims(y, [1, 0, 2, 3]))
-        final = [g.emit(op.permute_dims(s, [1, 0, 2])) for s in final]
-    return (y, *final)
+        for p in cell.products
+    ]
+    if parameters is not None:
+        parameters = g.emit(op.permute_dims(blocked(parameters), [0, 2, 1, 3]))
+    lengths = None if lengths is None else g.cast(lengths, "int32")
+    found = g.te(te_recurrent, cell, gates, panels, states, list(backward), parameters, lengths, name="recurrent")
+    return g.fields(found)
 
 
-def _slice(g: Context, x: Expr, index: int) -> Expr:
-    """One direction's part."""
-    shape = g.shape(x)
-    if g.is_one(shape[0]):
-        return g.reshaped(x, shape[1:])
-    return g.reshaped(g.emit(op.strided_slice(x, [0], [index], [index + 1])), shape[1:])
-
-
-def _functions(g: Context, names: Sequence[str], attributes: dict[str, Any]) -> list[Function]:
-    alphas, betas = iter(attributes.get("activation_alpha") or ()), iter(attributes.get("activation_beta") or ())
-    functions = []
+def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
+    """Activations with their numbers, of which only some take one from the lists."""
+    own_alphas, own_betas = iter(alphas), iter(betas)
+    chosen = []
     for name in names:
-        found = next((entry for key, entry in _ACTIVATIONS.items() if key.lower() == name.lower()), None)
+        found = next((key for key in _ACTIVATIONS if key.lower() == name.lower()), None)
         if found is None:
             raise Refused(f"the activation {name}; these are known: {', '.join(_ACTIVATIONS)}")
-        alpha, beta, make = found
-        takes = name.lower() in ("affine", "elu", "hardsigmoid", "leakyrelu", "scaledtanh", "thresholdedrelu")
-        functions.append(make(g, next(alphas, alpha) if takes else alpha, next(betas, beta) if takes else beta))
-    return functions
+        alpha, beta, _ = _ACTIVATIONS[found]
+        takes_alpha = found in ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu")
+        takes_beta = found in ("Affine", "HardSigmoid", "ScaledTanh")
+        chosen.append(
+            (found, next(own_alphas, alpha) if takes_alpha else alpha, next(own_betas, beta) if takes_beta else beta)
+        )
+    return chosen
+
+
+def _function(name: str, alpha: float, beta: float, clip: float | None) -> Function:
+    """An activation, of what is clipped before."""
+    compute = _ACTIVATIONS[name][2]
+
+    def function(x: PrimExpr) -> PrimExpr:
+        if clip is not None:
+            x = ops.maximum(ops.minimum(x, _as(x, clip)), _as(x, -clip))
+        return compute(x, alpha, beta)
+
+    return function
 
 
 @converter("RNN")
@@ -245,7 +250,7 @@ def rnn(
     **attributes: Any,
 ) -> Any:
     """The outputs and the last state of a plain recurrent layer."""
-    return _recurrent(g, _rnn_cell, 1, x, w, r, b, lengths, [initial], None, ["Tanh"], attributes)
+    return _recurrent(g, _rnn_cell, x, w, r, b, lengths, [initial], None, ["Tanh"], **attributes)
 
 
 @converter("GRU")
@@ -260,7 +265,7 @@ def gru(
     **attributes: Any,
 ) -> Any:
     """The outputs and the last state of gated recurrent units."""
-    return _recurrent(g, _gru_cell, 3, x, w, r, b, lengths, [initial], None, ["Sigmoid", "Tanh"], attributes)
+    return _recurrent(g, _gru_cell, x, w, r, b, lengths, [initial], None, ["Sigmoid", "Tanh"], **attributes)
 
 
 @converter("LSTM")
@@ -279,4 +284,4 @@ def lstm(
     """The outputs, the last state and the last cell of a layer with long short-term memory."""
     functions = ["Sigmoid", "Tanh", "Tanh"]
     states = [initial, initial_cell]
-    return _recurrent(g, _lstm_cell, 4, x, w, r, b, lengths, states, peepholes, functions, attributes)
+    return _recurrent(g, _lstm_cell, x, w, r, b, lengths, states, peepholes, functions, **attributes)
