@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch_programs import as_module
 
 from oneir.ir import assert_structural_equal
-from oneir.relax.frontend.torch import from_exported_program
+from oneir.relax.frontend.torch import from_exported_program, from_fx
 from oneir.script import ir_module
 from oneir.script import relax as R
 from oneir.script import tir as T
@@ -142,3 +142,17 @@ def test_windows_count_their_padding_as_published() -> None:
     check(
         lambda x, y: (F.avg_pool1d(x, 2), F.avg_pool2d(y, 2)), Expected, torch.randn(1, 2, 8), torch.randn(1, 2, 8, 8)
     )
+
+
+def test_extents_that_a_traced_module_returns_are_a_shape() -> None:
+    @ir_module
+    class Expected:
+        @R.function
+        def main(inp_0: R.Tensor((1, 3), dtype="float32")) -> R.Shape([1, 3]):
+            with R.dataflow():
+                gv = R.shape([1, 3])
+                R.output(gv)
+            return gv
+
+    traced = torch.fx.symbolic_trace(as_module(lambda x: x.size(), 1))
+    assert_structural_equal(from_fx(traced, [((1, 3), "float32")]), Expected)

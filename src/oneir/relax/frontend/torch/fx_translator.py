@@ -7,7 +7,7 @@ from typing import Any
 
 from ....ir.module import IRModule
 from ....runtime.error import InvalidValue, OneIRError, TypeMismatch
-from ...expr import Expr, Var
+from ...expr import Expr, ShapeExpr, Var
 from ...expr import Tuple as GraphTuple
 from ...struct_info import TensorStructInfo
 from ..common import PARAMS
@@ -134,7 +134,7 @@ class TorchFXImporter(Importer):
                 for node in self.model.graph.nodes:
                     if node.op == "output":
                         self.report("traced module", _ADVICE)
-                        output = self.output(self.value(node.args[0]), unwrap, no_bind)
+                        output = self.output(self.returned(node.args[0]), unwrap, no_bind)
                     elif node.op != "placeholder" and not self.depends_on_refused(node):
                         self.convert(node)
             self.block_builder.emit_func_output(output)
@@ -190,6 +190,11 @@ class TorchFXImporter(Importer):
             while written is not None:
                 self.env[written] = self.env[node]
                 written = self.written.get(written)
+
+    def returned(self, result: Any) -> Any:
+        """What the module returns; all extents of a tensor (`x.shape`) are a shape."""
+        value = self.value(result)
+        return ShapeExpr(value) if isinstance(value, list) and not isinstance(result, list) else value
 
     def output(self, result: Any, unwrap: bool, no_bind: bool) -> Any:
         if isinstance(result, dict):
