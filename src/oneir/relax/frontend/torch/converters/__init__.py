@@ -8,6 +8,7 @@ from . import (
     control_flow,
     convolution,
     creation,
+    decomposition,
     indexing,
     linear,
     loss,

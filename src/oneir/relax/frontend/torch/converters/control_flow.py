@@ -20,10 +20,11 @@ from .... import op
 from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var
 from ....struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from .. import operators
 from ..aten import AtenImporter
 from ..dtypes import as_operand
 from ..importer import as_shape, fields_of, is_tensor
-from ..registry import Refused, converter
+from ..registry import Refused, call_converter, converter, find_converter
 from .indexing import select
 
 MOST_NODES = 2048
@@ -37,6 +38,17 @@ def cond(g: AtenImporter, condition: Any, true_graph: Any, false_graph: Any, ope
         return g.subgraph(true_graph if condition else false_graph, operands)
     branches = [_scope(g, lambda graph=graph: g.subgraph(graph, operands)) for graph in (true_graph, false_graph)]
     return tuple(fields_of(g.emit(If(_flag(g, condition), *branches))))
+
+
+@converter("with_effects")
+def with_effects(g: AtenImporter, token: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """What an operator gives that PyTorch keeps in its place in the program, after the token of that place."""
+    name, overload = operators.name_of(target)
+    function = find_converter(name, overload)
+    if function is None:
+        raise Refused(f"the importer has no converter for the operator {name}.{overload}")
+    made = call_converter(function, g, args, kwargs)
+    return (token, *made) if isinstance(made, tuple) else (token, made)
 
 
 def _flag(g: AtenImporter, condition: Any) -> Expr:

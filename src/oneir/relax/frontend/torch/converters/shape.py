@@ -535,6 +535,7 @@ def copy(g: Importer, x: Expr, source: Expr) -> Expr:
     "_assert_tensor_metadata",
     "_assert_async",
     "_assert_scalar",
+    "_linalg_check_errors",
     "sym_constrain_range",
     "sym_constrain_range_for_size",
     "_assert",
