@@ -24,11 +24,12 @@ def check_block(data: Tensor, block_size: int, layout: str, function: str) -> No
 def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Tensor:
     """(N, C, H, W) as (N, C / b**2, H * b, W * b), b the block size; in the layout NHWC likewise.
 
-    In the mode "DCR" the place in the block is the leading part of the channel, in "CDR" the trailing one.
+    In the mode "DCR" the place in the block is the leading part of the channel, in "CDR" (which ONNX calls "CRD") the
+    trailing one.
     """
     check_block(data, block_size, layout, "depth_to_space")
-    if mode not in ("DCR", "CDR"):
-        raise InvalidValue(f'topi.nn.depth_to_space: expected the mode "DCR" or "CDR", found {mode!r}')
+    if mode not in ("DCR", "CDR", "CRD"):
+        raise InvalidValue(f'topi.nn.depth_to_space: expected the mode "DCR", "CDR" or "CRD", found {mode!r}')
     first, b = layout == "NCHW", block_size
     channels = data.shape[1] if first else data.shape[3]
     height, width = data.shape[2:4] if first else data.shape[1:3]
