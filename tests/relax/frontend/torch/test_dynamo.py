@@ -273,3 +273,10 @@ def singular_values_module() -> nn.Module:
             return singular_values(x)
 
     return Values()
+
+
+def test_the_device_and_the_target_of_a_subgraph():
+    assert dynamo.device_from_inputs([3, torch.zeros(2), torch.zeros(2, device="meta")]) == torch.device("cpu")
+    assert dynamo.device_from_inputs([torch.zeros(2, device="meta")]) == torch.device("meta")
+    assert dynamo.device_from_inputs([3, "text"]) is None
+    assert oneir.target.Target(dynamo.llvm_target()).kind.name == "llvm"
