@@ -355,3 +355,10 @@ def test_deep_expressions(cls: Any) -> None:
     known.const_int_bound(expr)
     known.modular_set(expr)
     known.int_set(expr, {x: arith.IntervalSet(0, 3)})
+
+
+def test_what_is_taken_off_stays_in_a_truncated_quotient() -> None:
+    known = arith.Analyzer()
+    known.bind(x, e.Range(4, 96))
+    assert structural_equal(known.simplify(e.Div(x - 4, e.const(2))), e.Div(x - 4, e.const(2)))
+    assert structural_equal(known.simplify(e.Div(x - 4, e.const(128))), e.const(0))

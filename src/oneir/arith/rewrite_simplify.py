@@ -301,7 +301,9 @@ class RewriteSimplifier:
         if self.lo(a) >= 0 and self.lo(b) >= 0:
             floor_class = e.FloorDiv if cls is e.Div else e.FloorMod
             result = self.binary(floor_class, a, b)
-            if not (type(result) is floor_class and same(result.a, a) and same(result.b, b)):
+            changed = not (type(result) is floor_class and same(result.a, a) and same(result.b, b))
+            # What is taken off stays in a truncated quotient, as published.
+            if changed and (type(result) is e.IntImm or not (type(a) is e.Sub and type(a.b) is e.IntImm)):
                 return result
         if cls is e.Div and type(a) is e.Div and type(b) is e.IntImm and type(a.b) is e.IntImm:
             product = a.b.value * b.value
