@@ -163,3 +163,18 @@ def test_matrices(unknown: bool) -> None:
         np.testing.assert_array_equal(run(topi.matmul, a, b, shapes=shapes), a @ b)
         found = run(lambda x, y: topi.einsum("ij,jk->ki", x, y), a, b, shapes=shapes)
         np.testing.assert_array_equal(found, (a @ b).T)
+
+
+@pytest.mark.parametrize("extent", [1, 2, 5])
+def test_slices_of_an_unknown_extent_are_those_of_python(extent: int) -> None:
+    a = np.arange(extent, dtype="int32")
+    bounds = [-6, -3, -1, 0, 1, 3, 6]
+    for step in (-2, -1, 1, 3):
+        slices = [(b, e, step) for b in bounds for e in (*bounds, 2**31 - 1, -(2**31))]
+        found = run(
+            lambda x, slices=slices: [topi.strided_slice(x, [b], [e], [s], assume_inbound=False) for b, e, s in slices],
+            a,
+            shapes={0: ("n",)},
+        )
+        for result, (b, e, s) in zip(found, slices, strict=True):
+            np.testing.assert_array_equal(result, a[b:e:s], err_msg=f"{b}:{e}:{s}")
