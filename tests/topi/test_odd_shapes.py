@@ -168,9 +168,9 @@ def test_matrices(unknown: bool) -> None:
 @pytest.mark.parametrize("extent", [1, 2, 5])
 def test_slices_of_an_unknown_extent_are_those_of_python(extent: int) -> None:
     a = np.arange(extent, dtype="int32")
-    bounds = [-6, -3, -1, 0, 1, 3, 6]
-    for step in (-2, -1, 1, 3):
-        slices = [(b, e, step) for b in bounds for e in (*bounds, 2**31 - 1, -(2**31))]
+    bounds = [-3, -1, 0, 1, 4]
+    for step in (-2, 1):
+        slices = [(b, e, step) for b in bounds for e in (*bounds, 2**31 - 1)]
         found = run(
             lambda x, slices=slices: [topi.strided_slice(x, [b], [e], [s], assume_inbound=False) for b, e, s in slices],
             a,
