@@ -63,8 +63,13 @@ def _unary(name: str, rule: Callable[[Any], Any], data: Any) -> Any:
 
 
 def add(lhs: Any, rhs: Any) -> Any:
-    """lhs + rhs"""
-    return _binary("add", ops.add, lhs, rhs)
+    """lhs + rhs; of bools, lhs or rhs."""
+    return _binary("add", _add, lhs, rhs)
+
+
+def _add(a: Any, b: Any) -> Any:
+    a, b = ops.match_types(a, b)
+    return ops.logical_or(a, b) if a.dtype.is_bool else ops.add(a, b)
 
 
 def subtract(lhs: Any, rhs: Any) -> Any:

@@ -82,8 +82,15 @@ def scanop(
 
 
 def cumsum(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:
-    """The sum of the elements up to each one along an axis, or (None) in row-major order; see `scanop`."""
-    return scanop(data, ops.add, 0, "cumsum_generic", axis, dtype, exclusive)
+    """The sum of the elements up to each one along an axis, or (None) in row-major order; see `scanop`.
+
+    Of bools, in their dtype, whether any of them holds.
+    """
+    return scanop(data, _add, 0, "cumsum_generic", axis, dtype, exclusive)
+
+
+def _add(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    return ops.logical_or(a, b) if a.dtype.is_bool else ops.add(a, b)
 
 
 def cumprod(data: Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> Tensor:

@@ -6,6 +6,7 @@ A row an operator; the oracles are Python's integers and NumPy's float64.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 import torch
 from op_cases import ALL, FLOATS, INTS, NUMBERS, Case, case, check_cases, operators_of, some, wide
 from op_numbers import exactly, pairs, special, wrapped
+from op_testing import infer, var
 
 from oneir import relax
 from oneir.relax import op
+from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch
 
 Rows = dict[str, Callable[[], Iterator[Case]]]
 ROWS: Rows = {}
@@ -101,9 +104,9 @@ def _xor(a: Any, b: Any) -> Any:
     return a ^ b
 
 
-binary("add", NUMBERS, lambda a, b: a + b)
+binary("add", ALL, lambda a, b: a + b)
 binary("subtract", NUMBERS, lambda a, b: a - b)
-binary("multiply", NUMBERS, lambda a, b: a * b)
+binary("multiply", ALL, lambda a, b: a * b)
 binary("divide", NUMBERS, _quotient, np.divide)
 # A quotient of bfloat16 may be rounded to that before it is rounded down, or not.
 binary("floor_divide", tuple(d for d in NUMBERS if d != "bfloat16"), oracle=_floor_quotient)
@@ -737,3 +740,204 @@ def hamming_window() -> Iterator[Case]:
                     dtype=dtype,
                     label=f"{arguments} of {dtype}",
                 )
+
+
+# -- what is made of several operators --
+
+
+def test_masks_fill_with_any_number() -> None:
+    cases = []
+    for dtype, value in (
+        ("float32", -math.inf),
+        ("float16", math.nan),
+        ("bfloat16", 3.0),
+        ("int8", -128),
+        ("uint64", (1 << 63) + 5),
+        ("bool", True),
+    ):
+        x = some((3, 17), dtype)
+        cases.append(
+            case(
+                lambda x, m, v=value: op.masked_fill(x, m, v),
+                x,
+                some((3, 1), "bool"),
+                oracle=lambda x, m, v=value: np.where(m, np.array(v).astype(x.dtype), x),
+                ulps=0,
+                label=f"{value} in {dtype}",
+            )
+        )
+    runs = [(some((n, 3)), some((n, 3), "bool"), np.array(7.0, "float32")) for n in (0, 1, 9)]
+    cases.append(
+        case(
+            lambda x, m, v, n: op.masked_fill(x, m, v),
+            *runs[0],
+            dims={0: ("n", 3), 1: ("n", 3)},
+            again=runs[1:],
+            oracle=lambda x, m, v: np.where(m, v, x),
+        )
+    )
+    check_cases(cases)
+
+
+def test_numbers_outside_of_tensors() -> None:
+    cases = [
+        case(
+            lambda x, v=value: op.add(x, relax.PrimValue(v)),
+            special(dtype),
+            oracle=exactly(lambda x, v=value: x + v),
+            ulps=0,
+            label=f"{dtype} + {value}",
+        )
+        for dtype, value in (("int64", 7), ("int64", -1))
+    ]
+    constants = [("int8", 100), ("uint8", 200), ("uint64", (1 << 63) + 1), ("float16", 0.5), ("int32", -(1 << 31))]
+    for dtype, value in constants:
+        constant = relax.const(np.array(value, dtype))
+        cases.append(
+            case(
+                lambda x, c=constant: op.multiply(x, c),
+                special(dtype),
+                oracle=exactly(lambda x, v=value: x * v),
+                ulps=0,
+                label=f"{dtype} * {value}",
+            )
+        )
+        cases.append(
+            case(
+                lambda x, c=constant: op.maximum(c, x),
+                special(dtype),
+                oracle=exactly(lambda x, v=value: max(x, v), lambda x, v=value: np.maximum(x, v)),
+                ulps=0,
+                label=f"max({dtype}, {value})",
+            )
+        )
+    for exponent in (0, 1, 2, 3, 10, -1, -2):
+        constant = relax.const(exponent, "int64")
+        cases.append(
+            case(
+                lambda x, c=constant: op.power(x, c),
+                special("int64"),
+                oracle=exactly(lambda x, e=exponent: _power(x, e)),
+                label=f"x ** {exponent}",
+            )
+        )
+    check_cases(cases)
+
+
+# -- refusals --
+
+A, B = var((2, 3)), var((4,))
+SHAPE = relax.Var("s", relax.ShapeStructInfo([2, 3]))
+TWO = sorted(operators_of("binary"))
+
+
+def compiled(call: Callable[..., Any], *dtypes: str) -> None:
+    """Legalizes a call of vectors of these dtypes."""
+    builder = relax.BlockBuilder()
+    inputs = [var((3,), dtype, name=f"x{i}") for i, dtype in enumerate(dtypes)]
+    with builder.function("main", inputs):
+        builder.emit_func_output(builder.emit(call(*inputs)))
+    relax.transform.LegalizeOps()(builder.finalize())
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_tensors_that_do_not_go_together_are_refused(name: str) -> None:
+    function = getattr(op, name.removeprefix("relax."))
+    for call, kind, message in (
+        (
+            lambda: function(A, B),
+            InvalidValue,
+            "shapes (2, 3) and (4) cannot be broadcast: extents 3 and 4 at dimension -1",
+        ),
+        (
+            lambda: function(A, var((2, 3), "int8")),
+            TypeMismatch,
+            "expected arguments of one dtype, found float32 and int8",
+        ),
+        (lambda: function(A, SHAPE), TypeMismatch, "argument 1 must be a tensor, found `s`"),
+        (
+            lambda: function(relax.PrimValue(1), relax.PrimValue(2)),
+            TypeMismatch,
+            "expected at least one tensor, found two numbers",
+        ),
+    ):
+        with pytest.raises(kind, match=re.escape(f"{name}: {message}")):
+            infer(call())
+
+
+KINDS = {
+    "numbers": ("subtract divide floor_divide mod floor_mod power abs negative sign square ewise_fma", "bool"),
+    "floats": ("log_add_exp", "int32"),
+    "bools": ("logical_and logical_or logical_xor logical_not", "int8"),
+    "integers or bools": ("bitwise_and bitwise_or bitwise_xor bitwise_not", "float32"),
+    "integers": ("left_shift right_shift", "bool"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dtypes_that_an_operator_is_not_for_are_refused(kind: str) -> None:
+    names, dtype = KINDS[kind]
+    for name in names.split():
+        count = {"ewise_fma": 3}.get(name, 2 if f"relax.{name}" in TWO else 1)
+        message = f"relax.{name}: expected {kind}, found argument 0 of dtype {dtype}; convert it with astype"
+        with pytest.raises(TypeMismatch, match=re.escape(message)):
+            compiled(getattr(op, name), *[dtype] * count)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: op.exp(SHAPE), "relax.exp: argument 0 must be a tensor, found `s`"),
+        (lambda: op.clip(A, B, 1), "relax.clip: argument min must be a number, found `x`"),
+        (lambda: op.ewise_fma(A, A, B), "relax.ewise_fma: expected three tensors of as many dimensions, found 2, 2, 1"),
+        (
+            lambda: op.ewise_fma(A, A, var((2, 4))),
+            "relax.ewise_fma: expected three tensors of one shape, found extents 3 and 4 at dimension 1",
+        ),
+        (
+            lambda: op.ewise_fma(A, A, var((2, 3), "int8")),
+            "relax.ewise_fma: expected arguments of one dtype, found float32 and float32 and int8",
+        ),
+        (lambda: op.astype(A, "flot32"), "unknown dtype 'flot32': expected bool, int"),
+        (
+            lambda: op.quantize(A, B, var((), "int8"), 2),
+            "relax.quantize: axis 2 is outside of a tensor of 2 dimensions",
+        ),
+        (
+            lambda: op.quantize(A, B, var((), "int8")),
+            "relax.quantize: argument scale must have 3 elements, one for each index of the axis, found 4",
+        ),
+        (
+            lambda: op.quantize(A, A, var((), "int8")),
+            "relax.quantize: argument scale must be a scalar or a vector, found 2 dimensions",
+        ),
+        (
+            lambda: op.quantize(A, var(()), var(())),
+            "relax.quantize: argument zero_point must be of one of the dtypes int8",
+        ),
+        (
+            lambda: op.dequantize(A, var(()), var((), "int8"), out_dtype="int8"),
+            "relax.dequantize: the result must be of one of the dtypes float32, float16, found int8",
+        ),
+        (lambda: op.full((2, 3), B), "relax.full: argument fill_value must be a tensor without dimensions, found"),
+        (lambda: op.full_like(SHAPE, var(())), "relax.full_like: argument 0 must be a tensor"),
+        (lambda: op.zeros(A, "int8"), "relax.zeros: argument 0 must be a shape"),
+        (lambda: op.eye(A), "relax.eye: argument n must be a number, found `x`"),
+        (lambda: op.eye_like(B), "relax.eye_like: expected a matrix, found a tensor of 1 dimensions"),
+        (lambda: op.triu(B), "relax.triu: expected a tensor of at least two dimensions, found 1"),
+        (lambda: op.tril(A, B), "relax.tril: argument k must be a number"),
+        (lambda: op.arange(1, 5, 0), "relax.arange: the step must not be 0"),
+        (lambda: op.arange(A), "relax.arange: argument end must be a number"),
+        (
+            lambda: op.hamming_window(-3, True, 0.5, 0.5, "float32"),
+            "relax.hamming_window: argument window_size must be at least 1, found -3",
+        ),
+        (
+            lambda: op.hamming_window(3, True, 1, 0.5, "float32"),
+            "relax.hamming_window: argument alpha must be a float, found 1",
+        ),
+    ],
+)
+def test_refusals(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(OneIRError, match=re.escape(message)):
+        infer(call())

@@ -11,7 +11,7 @@ from ... import te, topi
 from ..expr import Call, Constant, Expr
 from . import reference as numerics
 from .infer_layout import broadcast_layouts
-from .inference import broadcast
+from .inference import broadcast, only
 from .registry import Operator, OpPattern, operator
 
 
@@ -21,8 +21,10 @@ def _binary(
     reference: Callable[..., Any],
     te_function: Callable[..., Any],
     dtype: str | None = None,
+    *,
+    of: str | None = None,
 ) -> Operator[[Any, Any], Call]:
-    """An operator of two tensors of one dtype, which the result has unless `dtype` is given."""
+    """An operator of two tensors of one dtype, which the result has unless `dtype` is given. `of`: see `only`."""
 
     def function(x1: Any, x2: Any) -> Call:
         return binary.call(x1, x2)
@@ -34,21 +36,29 @@ def _binary(
     binary.infer_layout(broadcast_layouts)
     binary.struct_info(broadcast(dtype))
     binary.reference(reference)
-    binary.legalize(te_function, inline_scalars=True)
+    binary.legalize(te_function, inline_scalars=True, check=only(of) if of else None)
     return binary
 
 
-add = _binary("add", "x1 + x2, elementwise, broadcast as NumPy does.", np.add, topi.add)
-subtract = _binary("subtract", "x1 - x2", np.subtract, topi.subtract)
+add = _binary("add", "x1 + x2, elementwise, broadcast as NumPy does; of bools, x1 or x2.", np.add, topi.add)
+subtract = _binary("subtract", "x1 - x2", np.subtract, topi.subtract, of="numbers")
 multiply = _binary("multiply", "x1 * x2", np.multiply, topi.multiply)
-divide = _binary("divide", "x1 / x2; of integers, truncated towards zero.", numerics.divide, topi.divide)
-floor_divide = _binary("floor_divide", "x1 / x2 rounded down.", numerics.floor_divide, topi.floor_divide)
-mod = _binary("mod", "The remainder of x1 / x2 with the sign of x1.", numerics.truncated_remainder, topi.mod)
-floor_mod = _binary(
-    "floor_mod", "The remainder of x1 / x2 rounded down, with the sign of x2.", numerics.floor_remainder, topi.floor_mod
+divide = _binary("divide", "x1 / x2; of integers, truncated towards zero.", numerics.divide, topi.divide, of="numbers")
+floor_divide = _binary("floor_divide", "x1 / x2 rounded down.", numerics.floor_divide, topi.floor_divide, of="numbers")
+mod = _binary(
+    "mod", "The remainder of x1 / x2 with the sign of x1.", numerics.truncated_remainder, topi.mod, of="numbers"
 )
-power = _binary("power", "x1 to the power x2.", numerics.power, topi.power)
-log_add_exp = _binary("log_add_exp", "log(exp(x1) + exp(x2)), without overflow.", np.logaddexp, topi.log_add_exp)
+floor_mod = _binary(
+    "floor_mod",
+    "The remainder of x1 / x2 rounded down, with the sign of x2.",
+    numerics.floor_remainder,
+    topi.floor_mod,
+    of="numbers",
+)
+power = _binary("power", "x1 to the power x2.", numerics.power, topi.power, of="numbers")
+log_add_exp = _binary(
+    "log_add_exp", "log(exp(x1) + exp(x2)), without overflow.", np.logaddexp, topi.log_add_exp, of="floats"
+)
 maximum = _binary("maximum", "The larger of x1 and x2; NaN if either is NaN.", np.maximum, topi.maximum)
 minimum = _binary("minimum", "The smaller of x1 and x2; NaN if either is NaN.", np.minimum, topi.minimum)
 
@@ -81,11 +91,15 @@ less_equal = _binary("less_equal", "x1 <= x2", np.less_equal, topi.less_equal, "
 greater = _binary("greater", "x1 > x2", np.greater, topi.greater, "bool")
 greater_equal = _binary("greater_equal", "x1 >= x2", np.greater_equal, topi.greater_equal, "bool")
 
-logical_and = _binary("logical_and", "x1 and x2, of bools.", np.logical_and, topi.logical_and)
-logical_or = _binary("logical_or", "x1 or x2, of bools.", np.logical_or, topi.logical_or)
-logical_xor = _binary("logical_xor", "Whether x1 and x2 differ, of bools.", np.logical_xor, topi.logical_xor)
-bitwise_and = _binary("bitwise_and", "x1 & x2, of integers and bools.", np.bitwise_and, topi.bitwise_and)
-bitwise_or = _binary("bitwise_or", "x1 | x2, of integers and bools.", np.bitwise_or, topi.bitwise_or)
-bitwise_xor = _binary("bitwise_xor", "x1 ^ x2, of integers and bools.", np.bitwise_xor, topi.bitwise_xor)
-left_shift = _binary("left_shift", "x1 << x2, of integers.", numerics.shift_left, topi.left_shift)
-right_shift = _binary("right_shift", "x1 >> x2, of integers; keeps the sign.", numerics.shift_right, topi.right_shift)
+logical_and = _binary("logical_and", "x1 and x2, of bools.", np.logical_and, topi.logical_and, of="bools")
+logical_or = _binary("logical_or", "x1 or x2, of bools.", np.logical_or, topi.logical_or, of="bools")
+logical_xor = _binary(
+    "logical_xor", "Whether x1 and x2 differ, of bools.", np.logical_xor, topi.logical_xor, of="bools"
+)
+bitwise_and = _binary("bitwise_and", "x1 & x2, of integers and bools.", np.bitwise_and, topi.bitwise_and, of="bits")
+bitwise_or = _binary("bitwise_or", "x1 | x2, of integers and bools.", np.bitwise_or, topi.bitwise_or, of="bits")
+bitwise_xor = _binary("bitwise_xor", "x1 ^ x2, of integers and bools.", np.bitwise_xor, topi.bitwise_xor, of="bits")
+left_shift = _binary("left_shift", "x1 << x2, of integers.", numerics.shift_left, topi.left_shift, of="integers")
+right_shift = _binary(
+    "right_shift", "x1 >> x2, of integers; keeps the sign.", numerics.shift_right, topi.right_shift, of="integers"
+)

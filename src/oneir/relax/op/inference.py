@@ -61,6 +61,35 @@ def tensors_of_tuple(call: Call, index: int = 0) -> list[TensorStructInfo]:
     return [f for f in info.fields if isinstance(f, TensorStructInfo)]
 
 
+def only(kind: str) -> Callable[[Call], None]:
+    """A check that the tensors and numbers of a call are "numbers", "floats", "integers", "bits" or "bools".
+
+    Bits are integers and bools; numbers are all but bools.
+    """
+    text, belongs = _KINDS[kind]
+
+    def check(call: Call) -> None:
+        for i, arg in enumerate(call.args):
+            info = arg.struct_info
+            infos = info.fields if isinstance(info, TupleStructInfo) else [info]
+            for field in infos:
+                dtype = field.dtype if isinstance(field, (TensorStructInfo, PrimStructInfo)) else VOID
+                if dtype != VOID and not belongs(dtype):
+                    found = f"argument {i} of dtype {dtype}"
+                    raise fail(call, f"expected {text}, found {found}; convert it with astype", TypeMismatch)
+
+    return check
+
+
+_KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
+    "numbers": ("numbers", lambda dtype: not dtype.is_bool),
+    "floats": ("floats", lambda dtype: dtype.is_float),
+    "integers": ("integers", lambda dtype: dtype.is_int),
+    "bits": ("integers or bools", lambda dtype: dtype.is_int or dtype.is_bool),
+    "bools": ("bools", lambda dtype: dtype.is_bool),
+}
+
+
 def same_as_input(call: Call, builder: Any) -> StructInfo:
     """The result looks like the first argument."""
     info = tensor_argument(call, 0)

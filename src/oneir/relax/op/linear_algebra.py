@@ -22,6 +22,7 @@ from .inference import (
     common_vdevice,
     constant,
     fail,
+    only,
     same_extent,
     tensor_argument,
     tensors_of_tuple,
@@ -124,6 +125,7 @@ def _batch_index(extents: Any, index: Any) -> list[Any]:
 
 @matmul.legalize_as
 def _legalize_matmul(builder: Any, call: Call) -> Expr:
+    only("numbers")(call)
     return builder.call_te(te_matmul, *call.args, out_dtype=call.struct_info.dtype, primfunc_name_hint="matmul")
 
 
@@ -199,6 +201,7 @@ def _einsum_reference(operands: Sequence[np.ndarray], subscripts: str) -> np.nda
 
 @einsum.legalize_as
 def _legalize_einsum(builder: Any, call: Call) -> Expr:
+    only("numbers")(call)
     operands = tuple_fields(builder, call.args[0])
     return builder.call_te(topi.einsum, call.attrs["subscripts"], *operands, primfunc_name_hint="einsum")
 

@@ -121,16 +121,24 @@ class Operator(Generic[P, R]):
         return function
 
     def legalize(
-        self, te_function: Callable[..., Any], hint: str | None = None, *, inline_scalars: bool = False
+        self,
+        te_function: Callable[..., Any],
+        hint: str | None = None,
+        *,
+        inline_scalars: bool = False,
+        check: Callable[[Call], None] | None = None,
     ) -> None:
         """Registers the tensor expression that computes a call: `te_function(*args, *attrs)`.
 
         The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
-        constants without dimensions become numbers in the loops, as long as one tensor remains.
+        constants without dimensions become numbers in the loops, as long as one tensor remains. `check` raises an error
+        for a call of which no loops can be made.
         """
         name = hint or te_function.__name__
 
         def legalize(builder: Any, call: Call) -> Expr:
+            if check is not None:
+                check(call)
             args = with_inlined_scalars(call.args) if inline_scalars else call.args
             return builder.call_te(te_function, *args, *call.attrs.values(), primfunc_name_hint=name)
 

@@ -14,6 +14,7 @@ from ...runtime.vm.builtins import run_nonzero as numpy_nonzero
 from ...runtime.vm.builtins import run_unique as numpy_unique
 from ..expr import Call, Expr, ExternFunc
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from . import reference as numerics
 from .arguments import number_value
 from .inference import constant, fail, normalize_axis, tensor_argument
 from .registry import Operator, OpPattern, operator
@@ -73,7 +74,8 @@ def _unique_struct_info(call: Call, builder: Any) -> StructInfo:
 def _unique(
     x: np.ndarray, sorted: bool, index: bool, inverse: bool, counts: bool, axis: int | None = None
 ) -> list[np.ndarray]:
-    values, first, which, times = np.unique(x, True, True, True, axis)
+    values, first, which, times = np.unique(numerics.comparable(x), True, True, True, axis)
+    values = values.astype(x.dtype)
     order = np.arange(len(first)) if sorted else np.argsort(first)
     rank = np.argsort(order)
     results = [np.take(values, order, 0 if axis is None else axis)]

@@ -15,7 +15,7 @@ from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import integer
 from .infer_layout import reduce_layout
-from .inference import normalize_axes, normalize_axis, tensor_argument
+from .inference import normalize_axes, normalize_axis, only, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
 from .registry import Operator, OpPattern, operator
 
@@ -41,9 +41,9 @@ def _struct_info(call: Call, builder: Any) -> StructInfo:
 
 
 def _reduction(
-    name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any]
+    name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any], *, of: str | None = None
 ) -> Operator[..., Expr]:
-    """A reduction over an axis, several or all."""
+    """A reduction over an axis, several or all. `of`: see `only`."""
 
     def function(x: Expr, axis: int | list[int] | None = None, keepdims: bool = False) -> Expr:
         return made.call(x, axis=axis_list(axis), keepdims=bool(keepdims))
@@ -57,7 +57,7 @@ def _reduction(
     made.infer_layout(reduce_layout)
     made.struct_info(_struct_info)
     made.reference(computed)
-    made.legalize(te_function, name)
+    made.legalize(te_function, name, check=only(of) if of else None)
     return made
 
 
@@ -118,15 +118,22 @@ min = _reduction(
     lambda x, a, k: np.min(x, a, keepdims=k, initial=numerics.limits(x.dtype)[1]),
     topi.min,
 )
-mean = _reduction("mean", "The mean over an axis, several or all; of integers, an integer.", _mean, te_mean)
+mean = _reduction(
+    "mean", "The mean over an axis, several or all; of integers, an integer.", _mean, te_mean, of="numbers"
+)
 variance = _reduction(
-    "variance", "The mean squared distance from the mean over an axis, several or all.", _variance, te_variance
+    "variance",
+    "The mean squared distance from the mean over an axis, several or all.",
+    _variance,
+    te_variance,
+    of="numbers",
 )
 std = _reduction(
     "std",
     "The square root of the variance over an axis, several or all.",
     lambda x, a, k: np.sqrt(_variance(x, a, k)),
     te_std,
+    of="floats",
 )
 
 

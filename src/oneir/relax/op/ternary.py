@@ -8,7 +8,7 @@ from ... import te, topi
 from ..expr import Call, Expr
 from ..struct_info import StructInfo, TensorStructInfo
 from .infer_layout import same_layouts
-from .inference import common_dtype, common_vdevice, fail, same_extent, tensor_argument
+from .inference import common_dtype, common_vdevice, fail, only, same_extent, tensor_argument
 from .registry import OpPattern, operator
 
 
@@ -51,4 +51,4 @@ def te_ewise_fma(x1: te.Tensor, x2: te.Tensor, x3: te.Tensor) -> te.Tensor:
 
 
 ewise_fma.reference(lambda x1, x2, x3: x1 * x2 + x3)
-ewise_fma.legalize(te_ewise_fma, "ewise_fma")
+ewise_fma.legalize(te_ewise_fma, "ewise_fma", check=only("numbers"))

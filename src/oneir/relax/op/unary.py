@@ -15,7 +15,7 @@ from ..struct_info import PrimStructInfo, StructInfo
 from . import reference as numerics
 from .arguments import number_value
 from .infer_layout import keep_layout
-from .inference import elementwise, fail, same_as_input
+from .inference import elementwise, fail, only, same_as_input
 from .registry import Operator, OpPattern, operator
 
 
@@ -28,8 +28,9 @@ def _unary(
     hint: str | None = None,
     dtype: str | None = None,
     floats_only: bool = False,
+    of: str | None = None,
 ) -> Operator[[Expr], Call]:
-    """An operator of one tensor whose result has its shape, and its dtype unless `dtype` is given."""
+    """An operator of one tensor whose result has its shape, and its dtype unless `dtype` is given. `of`: see `only`."""
 
     def function(x: Expr) -> Call:
         return unary.call(x)
@@ -42,7 +43,7 @@ def _unary(
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
     # The prefix keeps the loops' function apart from the C library's function of that name.
-    unary.legalize(te_function, hint or f"tir_{name}")
+    unary.legalize(te_function, hint or f"tir_{name}", check=only(of) if of else None)
     return unary
 
 
@@ -54,16 +55,16 @@ def _float_unary(
     return _unary(name, doc, computed, te_function, hint=hint, floats_only=True)
 
 
-abs = _unary("abs", "|x|", np.abs, topi.abs)
-negative = _unary("negative", "-x", np.negative, topi.negative)
-sign = _unary("sign", "-1, 0 or 1, as x is; 0 for NaN.", numerics.sign, topi.sign)
-square = _unary("square", "x * x", np.square, lambda x: topi.multiply(x, x))
+abs = _unary("abs", "|x|", np.abs, topi.abs, of="numbers")
+negative = _unary("negative", "-x", np.negative, topi.negative, of="numbers")
+sign = _unary("sign", "-1, 0 or 1, as x is; 0 for NaN.", numerics.sign, topi.sign, of="numbers")
+square = _unary("square", "x * x", np.square, lambda x: topi.multiply(x, x), of="numbers")
 ceil = _unary("ceil", "x rounded up.", numerics.of_floats(np.ceil), topi.ceil)
 floor = _unary("floor", "x rounded down.", numerics.of_floats(np.floor), topi.floor)
 round = _unary("round", "The nearest whole number; of two, the even one.", numerics.of_floats(np.rint), topi.round)
 trunc = _unary("trunc", "x rounded towards zero.", numerics.of_floats(np.trunc), topi.trunc)
-bitwise_not = _unary("bitwise_not", "~x, of integers and bools.", np.invert, topi.bitwise_not)
-logical_not = _unary("logical_not", "not x, of bools.", np.logical_not, topi.logical_not)
+bitwise_not = _unary("bitwise_not", "~x, of integers and bools.", np.invert, topi.bitwise_not, of="bits")
+logical_not = _unary("logical_not", "not x, of bools.", np.logical_not, topi.logical_not, of="bools")
 
 acos = _float_unary("acos", "The angle in [0, pi] whose cosine is x.", np.arccos, topi.acos)
 acosh = _float_unary("acosh", "The inverse of the hyperbolic cosine.", np.arccosh, topi.acosh)

@@ -448,9 +448,13 @@ def run_unique(
     With more than the values asked for, a tuple of them, where each first is, which of them each input is, and how many
     inputs each is, as int64.
     """
+    array = x.numpy()
+    # NumPy does not know which values of other dtypes are NaN.
+    comparable = array.astype(np.float32) if array.dtype.kind == "V" else array
     values, index, inverse, counts = np.unique(
-        x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
+        comparable, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
+    values = values.astype(array.dtype)
     inverse = inverse.reshape(-1)
     if not is_sorted:
         order = np.argsort(index)
