@@ -182,6 +182,26 @@ def test_what_is_written_into_inputs_is_no_result():
     assert len(result_info(mod).fields) == 1
 
 
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen: torch.Tensor
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.seen[1:] = x
+        return self.seen.sum()
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_what_is_written_into_buffers_is_said_not_to_be_kept(decomposed):
+    program = exported(Counting(), floats(2))
+    with pytest.warns(UserWarning, match="the program writes into its buffers seen; what it writes is not kept"):
+        mod = from_exported_program(program, run_ep_decomposition=decomposed)
+    x = floats(2)
+    assert_same(interpret(mod, x.numpy()), (x.sum(),))
+
+
 def test_symbolic_extents_are_shared_and_other_extents_follow():
     class Dynamic(nn.Module):
         def forward(self, x, y):

@@ -130,6 +130,27 @@ PARTS = [
     ("x + torch.arange(-7.9, -4.0, 1, dtype=torch.int64)", integers(3)),
 ]
 
+TIES = torch.tensor([[1.0, 3.0, 3.0, 2.0], [2.0, 2.0, 1.0, 1.0]])
+BAGS = [torch.tensor([1, 2, 4, 4, 0, 3]), floats(5, 3), torch.tensor([0, 2, 2, 5])]
+COUNTED = [
+    ("torch.bincount(x)", integers(9)),
+    ("torch.bincount(x, y, minlength=7)", integers(9), floats(9)),
+    ("torch.histc(x, 5, -1, 1)", floats(20)),
+    ("torch.histc(x, 4)", floats(20)),
+    ("torch.histc(x, 3)", torch.ones(4)),
+    ("torch.mode(x, 1)", TIES),
+    ("torch.mode(x, 0, keepdim=True)", integers(6, 3, below=3)),
+    ("torch.cummax(x, 1)", TIES),
+    ("torch.cummin(x, 0)", integers(5, 3)),
+    ("torch.nanmedian(x)", torch.tensor([3.0, math.nan, 1.0, 2.0])),
+    ("torch.nanmedian(x, 1)", torch.tensor([[1.0, math.nan, 0.0], [math.nan, math.nan, math.nan]])),
+    *((f"F.embedding_bag(x, y, z, mode='{mode}')", *BAGS) for mode in ("sum", "mean", "max")),
+    ("F.embedding_bag(x, y, z, mode='mean', padding_idx=4, include_last_offset=True)", *BAGS),
+    ("F.embedding_bag(x, y, per_sample_weights=z, mode='sum')", integers(2, 3), floats(5, 4), floats(2, 3)),
+    ("torch.masked_scatter(x, y > 0, z)", floats(3), torch.tensor([[1, 0, 1], [0, 1, 0]]), floats(4)),
+    ("torch.linalg.diagonal(x, offset=1)", floats(2, 3, 4)),
+]
+
 WINDOWS = [
     ("F.max_pool2d(x, 2, 3, 1, ceil_mode=True)", floats(1, 2, 5, 5)),
     ("F.avg_pool2d(x, 2, 3, 1, ceil_mode=True)", floats(1, 2, 5, 5)),
@@ -164,7 +185,7 @@ RESIZED = [
     ("F.interpolate(x, (3, 9), mode='bilinear', antialias=True, align_corners=True)", floats(1, 2, 9, 8)),
 ]
 
-CASES = [*SCALARS, *ELEMENTWISE, *SPECIAL, *SHAPES, *PARTS, *WINDOWS, *RESIZED]
+CASES = [*SCALARS, *ELEMENTWISE, *SPECIAL, *SHAPES, *PARTS, *COUNTED, *WINDOWS, *RESIZED]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
@@ -212,7 +233,7 @@ def batch() -> torch.export.Dim:
     [
         ("torch.randint_like(x, 5)", [floats(3)], r"random numbers; draw them outside"),
         ("F.dropout(x, 0.5, True) + torch.bernoulli(x)", [torch.rand(3)], r"bernoulli.default, .*\n.*random numbers"),
-        ("torch.bincount(x)", [integers(4)], r"the shape of the result depends on data"),
+        ("torch.unique_consecutive(x)", [integers(4)], r"the shape of the result depends on data"),
         ("torch.tensor_split(x, y)", [floats(4), torch.tensor([1, 2])], r"at places that are data"),
         (
             "F.interpolate(x, 5, mode='bilinear')",
@@ -220,7 +241,6 @@ def batch() -> torch.export.Dim:
             r"integers are resized by their nearest",
         ),
         ("F.avg_pool2d(x, 2)", [integers(1, 1, 4, 4)], r"means of integers"),
-        ("F.embedding_bag(x, y)", [integers(2, 2), floats(5, 3)], r"bags whose sizes depend on data"),
         ("torch.as_strided(x[1:], (2, 2), (1, 1))", [floats(3, 3)], r"as_strided of a view"),
         ("torch.special.bessel_y0(x)", [positive(3)], r"special_bessel_y0.default, .*\n.*no converter"),
         ("torch.igamma(x, x)", [positive(3)], r"part of igamma.default, from .*\n.*no converter"),

@@ -133,7 +133,7 @@ class AtenImporter(Importer):
         self.expected = self.extents(example) if is_example(example) else None
         self.is_contiguous = _is_contiguous(node)
         self.call(node, name, overload, node.args, node.kwargs)
-        if node in self.env:
+        if node in self.env and (node.users or self.env[node] is not None):
             try:
                 self.env[node] = self.verified(self.env[node], example)
             except (Refused, OneIRError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def from_exported_program(
     of inputs), and their values its attribute "params", which `relax.frontend.detach_params` takes off. Buffers are
     constants either way. The result is a tuple, as PyTorch's is; with `unwrap_unit_return_tuple`, a tuple of one value
     is that value, and with `no_bind_return_tuple` the values get variables and the tuple gets none.
-    What the program writes into its inputs and buffers is not given back.
+    What the program writes into its inputs and buffers is not given back; for buffers, a warning says so.
     Symbolic extents have the names of their `torch.export.Dim`; files keep no names, so those of a program that was
     loaded are called by the input and the dimension that they are of, such as x_dim0.
 
@@ -96,6 +97,7 @@ class ExportedProgramImporter(AtenImporter):
                     if node.op == "output":
                         values = self.results_of(node)
                         self.report("exported program", _ADVICE)
+                        self.warn_of_writes()
                         output = self.output(values, unwrap, no_bind)
                     elif node.op != "placeholder":
                         self.convert(node)
@@ -127,6 +129,24 @@ class ExportedProgramImporter(AtenImporter):
                 self.symbols.name_by_place(extent, f"{node.name}_dim{i}")
         self.read_inputs(inputs)
         return inputs
+
+    def warn_of_writes(self) -> None:
+        """Says which buffers the program writes into, since a later call does not see that."""
+        signature = self.program.graph_signature
+        names = {spec.target for spec in signature.output_specs if spec.kind.name == "BUFFER_MUTATION"}
+        buffers = {spec.arg.name: spec.target for spec in signature.input_specs if spec.kind.name == "BUFFER"}
+        for node in self.program.graph.nodes:
+            if operators.is_in_place(node.target):
+                written = operators.written_by(node)
+                names |= {buffers[written.name]} if written.name in buffers else set()
+        if names:
+            warnings.warn(
+                f"the program writes into its buffers {', '.join(sorted(names))}; what it writes is not kept, and each "
+                "call starts from the values that they have now. What to do: make them inputs of the model, and return "
+                "their new values; or call the model by torch.compile, which writes them.",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def weight(self, node: Any, spec: Any) -> Any:
         """A parameter, buffer or constant of the model."""

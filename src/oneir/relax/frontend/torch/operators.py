@@ -24,6 +24,13 @@ def is_in_place(target: Any) -> bool:
     return first is not None and first.is_write
 
 
+def written_by(node: Any) -> Any:
+    """The node whose value a node that works in place, maybe one after another, writes into."""
+    while is_in_place(node.target) and hasattr(node.args[0], "target"):
+        node = node.args[0]
+    return node
+
+
 _DROPOUTS = frozenset({"dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_"})
 
 
@@ -51,9 +58,7 @@ def mutates_through_views(graph: Any) -> bool:
     for node in graph.nodes:
         if not _writes(node) or not hasattr(node.args[0], "users"):
             continue
-        written = node.args[0]
-        while is_in_place(written.target) and hasattr(written.args[0], "users"):
-            written = written.args[0]
+        written = written_by(node)
         if _is_view(written) and written.op == "call_function":
             return True
         if any(

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .....ir import operators
 from .... import op
-from ....expr import Expr
+from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
+from ..dtypes import as_operand
 from ..importer import Importer, as_shape, fields_of
 from ..registry import Refused, converter
 from .shape import broadcast_shape, matrix_transpose
@@ -233,6 +236,35 @@ def svd(g: Importer, a: Expr, full_matrices: bool = True, compute_uv: bool = Tru
 def singular_values(g: Importer, a: Expr, *, driver: Any = None) -> Expr:
     """The singular values, from the largest on."""
     return svd(g, a, compute_uv=False)[1]
+
+
+@converter("linalg_pinv.atol_rtol_tensor")
+def pseudo_inverse(g: Importer, a: Expr, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Expr:
+    """The inverse on what singular values above a tolerance reach; one half of a Hermitian matrix is read."""
+    *_, rows, columns = g.shape(a)
+    dtype = g.dtype(a)
+    if hermitian:
+        lower = op.tril(a, -1)
+        a = g.emit(op.add(op.tril(a), matrix_transpose(g, g.emit(lower))))
+    left, values, right = svd(g, a, False)
+    if rtol is None:
+        larger = g.static(max(rows, columns), "the extent of a matrix to invert")
+        epsilon = float(np.finfo(dtype).eps) * larger if atol is None else 0.0
+        rtol = const(epsilon, dtype)
+    limit = op.multiply(_spread(g, rtol, dtype), op.max(values, [-1], True))
+    if atol is not None:
+        limit = op.maximum(limit, _spread(g, atol, dtype))
+    one, zero = const(1, dtype), const(0, dtype)
+    kept = op.greater(values, limit)
+    inverses = g.emit(op.where(kept, op.divide(one, op.where(kept, values, one)), zero))
+    scaled = g.emit(op.multiply(matrix_transpose(g, right), op.expand_dims(inverses, -2)))
+    return g.emit(op.matmul(scaled, matrix_transpose(g, left)))
+
+
+def _spread(g: Importer, tolerance: Any, dtype: str) -> Expr:
+    """A tolerance for each matrix, next to its singular values."""
+    value = g.emit(as_operand(tolerance, dtype))
+    return op.expand_dims(value, -1) if g.ndim(value) else value
 
 
 @converter("linalg_eigh", "_linalg_eigh")

@@ -336,6 +336,17 @@ def slice_scatter(
     return g.emit(op.slice_scatter(x, src, begin, stop, step, axis=dim))
 
 
+@converter("linalg_diagonal")
+def linalg_diagonal(g: Importer, x: Expr, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Expr:
+    """A diagonal of two dimensions, as the last one."""
+    shape, first, second = g.shape(x), g.axis(x, dim1), g.axis(x, dim2)
+    rows, columns = (g.static(shape[a], "an extent of a diagonal") for a in (first, second))
+    places = np.flatnonzero(np.eye(rows, columns, offset, dtype=bool))
+    rest = [a for a in range(g.ndim(x)) if a not in (first, second)]
+    flat = op.reshape(op.permute_dims(x, [*rest, first, second]), as_shape([*(shape[a] for a in rest), rows * columns]))
+    return g.emit(op.take(flat, const(places, "int64"), len(rest)))
+
+
 @converter("diagonal_scatter")
 def diagonal_scatter(g: Importer, x: Expr, src: Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
     """x with `src` in a diagonal of two dimensions."""
@@ -362,8 +373,8 @@ def select_scatter(g: Importer, x: Expr, src: Expr, dim: int, index: Any) -> Exp
 @converter("masked_scatter")
 def masked_scatter(g: Importer, x: Expr, mask: Expr, source: Expr) -> Expr:
     """x with the elements of `source`, in their order, where the mask holds."""
-    shape = g.shape(x)
-    mask = g.emit(op.broadcast_to(mask, as_shape(shape)))
+    shape = broadcast_shape([g.shape(x), g.shape(mask)])
+    x, mask = (g.emit(op.broadcast_to(v, as_shape(shape))) for v in (x, mask))
     flags = op.reshape(mask, as_shape([product(shape)]))
     places = op.subtract(op.cumsum(op.astype(flags, "int32"), 0), const(1, "int32"))
     elements = op.reshape(source, as_shape([product(g.shape(source))]))

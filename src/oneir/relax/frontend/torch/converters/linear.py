@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from .... import op
 from ....expr import Expr, const
 from ..dtypes import unified
 from ..importer import Importer, as_shape
-from ..registry import Impossible, Refused, converter, find_converter
+from ..registry import Refused, converter, find_converter
 
 
 @converter("linear")
@@ -129,10 +130,40 @@ def rows_of(g: Importer, weight: Expr, indices: Expr) -> Expr:
     return g.emit(op.reshape(rows, as_shape([*g.shape(indices), g.shape(weight)[-1]])))
 
 
-@converter("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
-def embedding_bag(g: Importer, *args: Any, **kwargs: Any) -> Expr:
-    """Sums over bags whose sizes are data."""
-    raise Impossible("embedding_bag adds over bags whose sizes depend on data; use embedding and a sum")
+@converter("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    g: Importer,
+    weight: Expr,
+    indices: Expr,
+    offsets: Expr,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Expr | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of rows of the weight over bags: bag i starts at offsets[i]. The rest is for training."""
+    rows, dtype = rows_of(g, weight, indices), g.dtype(weight)
+    bags, count = g.shape(offsets)[0], g.shape(indices)[0]
+    if include_last_offset:
+        bags = bags - 1
+        offsets = g.emit(op.strided_slice(offsets, [0], [0], [bags]))
+    started = op.less_equal(op.expand_dims(offsets, 1), op.arange(0, count, 1, g.dtype(offsets)))
+    bag = g.emit(op.subtract(op.sum(op.astype(started, "int64"), [0]), const(1, "int64")))
+    member = op.equal(op.expand_dims(op.arange(0, bags, 1, "int64"), 1), op.expand_dims(bag, 0))
+    if padding_idx is not None and padding_idx >= 0:
+        member = op.logical_and(member, op.expand_dims(op.not_equal(indices, const(padding_idx, g.dtype(indices))), 0))
+    member = g.emit(member)
+    sizes = g.emit(op.sum(op.astype(member, dtype), [1], True))
+    if mode == 2:
+        apart = op.where(op.expand_dims(member, 2), op.expand_dims(rows, 0), const(-math.inf, dtype))
+        return g.emit(op.where(op.equal(sizes, const(0, dtype)), const(0, dtype), op.max(apart, [1]))), None, None, None
+    share = op.astype(member, dtype)
+    if per_sample_weights is not None:
+        share = op.multiply(share, op.expand_dims(per_sample_weights, 0))
+    total = g.emit(op.matmul(g.emit(share), rows))
+    return g.emit(op.divide(total, op.maximum(sizes, const(1, dtype)))) if mode == 1 else total, None, None, None
 
 
 @converter("_cdist_forward", "cdist", "_euclidean_dist")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .... import op
 from ....expr import Expr, const
+from ....struct_info import ShapeStructInfo
 from ..dtypes import is_float, unified
 from ..importer import Importer, as_shape, fields_of, is_tensor
 from ..registry import Impossible, Refused, converter, scalars_as_vectors
@@ -204,7 +206,83 @@ def unique(g: Importer, x: Expr, sorted: bool = True, return_inverse: bool = Fal
     return values, which if return_inverse else nothing, counts if return_counts else nothing
 
 
-_DATA_DEPENDENT = "bincount histogram segment_reduce unique unique_consecutive"
+@converter("nanmedian")
+@scalars_as_vectors
+def nanmedian(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The element in the middle of those that are not NaN, and with a dimension its index."""
+    if not is_float(g.dtype(x)):
+        return median(g, x, dim, keepdim)
+    whole = dim is None
+    if whole:
+        x, dim = g.emit(op.flatten(x)), 0
+    place, dtype = g.axis(x, dim), g.dtype(x)
+    known = g.emit(op.astype(op.logical_not(op.isnan(x)), "int64"))
+    last = op.subtract(op.sum(known, [place], True), const(1, "int64"))
+    middle = op.maximum(op.floor_divide(last, const(2, "int64")), const(0, "int64"))
+    order = g.emit(op.argsort(op.where(op.astype(known, "bool"), x, const(math.inf, dtype)), place, False, "int64"))
+    places = g.emit(op.gather_elements(order, g.emit(middle), axis=place))
+    values = g.emit(op.gather_elements(x, places, axis=place))
+    if not keepdim:
+        values, places = (g.emit(op.squeeze(part, [place])) for part in (values, places))
+    return values if whole else (values, places)
+
+
+@converter("mode")
+@scalars_as_vectors
+def mode(g: Importer, x: Expr, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent element, the smallest of several, and where it stands last."""
+    place = g.axis(x, dim)
+    count = g.static(g.shape(x)[place], "the extent of a dimension whose elements are counted")
+    same = op.equal(op.expand_dims(x, place), op.expand_dims(x, place + 1))
+    times = g.emit(op.sum(op.astype(same, "int64"), [place]))
+    most = op.equal(times, op.max(times, [place], True))
+    dtype = "int32" if g.dtype(x) == "bool" else g.dtype(x)
+    highest = const(math.inf if is_float(dtype) else np.iinfo(dtype).max, dtype)
+    values = g.emit(op.astype(op.min(op.where(most, op.astype(x, dtype), highest), [place], True), g.dtype(x)))
+    numbers = const(np.arange(count).reshape([-1, *[1] * (g.ndim(x) - place - 1)]), "int64")
+    places = g.emit(op.max(op.where(op.equal(x, values), numbers, const(-1, "int64")), [place], True))
+    return tuple(part if keepdim else g.emit(op.squeeze(part, [place])) for part in (values, places))
+
+
+def _running(name: str, extreme: Callable[..., Expr], worst: Callable[[str], Any]) -> None:
+    """The most extreme element so far along a dimension, and where it stands last."""
+
+    @scalars_as_vectors
+    def convert(g: Importer, x: Expr, dim: int) -> Any:
+        place = g.axis(x, dim)
+        count = g.static(g.shape(x)[place], "the extent of a dimension with running extremes")
+        dtype = "int32" if g.dtype(x) == "bool" else g.dtype(x)
+        rest = [1] * (g.ndim(x) - place - 1)
+        so_far = const(np.tri(count, dtype=bool).reshape(count, count, *rest), "bool")
+        each = op.expand_dims(op.astype(x, dtype), place)
+        values = g.emit(extreme(op.where(so_far, each, const(worst(dtype), dtype)), [place + 1]))
+        here = op.logical_and(so_far, op.equal(each, op.expand_dims(values, place + 1)))
+        numbers = const(np.arange(count).reshape(1, count, *rest), "int64")
+        places = g.emit(op.max(op.where(here, numbers, const(-1, "int64")), [place + 1]))
+        return g.emit(op.astype(values, g.dtype(x))), places
+
+    converter(name)(convert)
+
+
+_running("cummax", op.max, lambda dtype: -math.inf if is_float(dtype) else np.iinfo(dtype).min)
+_running("cummin", op.min, lambda dtype: math.inf if is_float(dtype) else np.iinfo(dtype).max)
+
+
+@converter("bincount")
+def bincount(g: Importer, x: Expr, weights: Expr | None = None, minlength: int = 0) -> Expr:
+    """How often each integer from 0 on is there, or the sum of the weights where it is."""
+    largest = op.max(g.emit(op.concat([op.astype(x, "int64"), const([-1], "int64")], 0)))
+    count = op.maximum(op.add(largest, const(1, "int64")), const(minlength, "int64"))
+    length = g.symbols.fresh("count")
+    shape = g.emit(op.tensor_to_shape(op.reshape(count, [1])))
+    g.block_builder.match_cast(shape, ShapeStructInfo([length]))
+    dtype = "int64" if weights is None else "float32" if g.dtype(weights) == "float32" else "float64"
+    added = op.ones_like(x, "int64") if weights is None else op.astype(weights, dtype)
+    zeros = op.zeros(as_shape([length]), dtype)
+    return g.emit(op.scatter_elements(zeros, op.astype(x, "int64"), added, axis=0, reduction="add"))
+
+
+_DATA_DEPENDENT = "histogram segment_reduce unique unique_consecutive"
 
 
 @converter(*_DATA_DEPENDENT.split())
