@@ -14,7 +14,7 @@ from benchmarks.report import write_docs
 from benchmarks.zoo import MODELS
 from oneir.bench.compare import Measured, compare, preparations, prepare, profile
 from oneir.bench.contestant import PEERS, Case
-from oneir.bench.table import comparison, profiled
+from oneir.bench.table import comparison, failures, profiled
 from oneir.bench.worker import Failed
 
 
@@ -62,6 +62,7 @@ def main() -> None:
                 show_profile(name, options, case)
             else:
                 results += measure(name, options, case, header=not results)
+    print(failures(results), end="")
     if options.write_docs and results:
         print(f"written: {write_docs(results, options.batch, options.seq, options.rounds)}")
 

@@ -98,8 +98,9 @@ def test_run_another_function(cli):
 
 def test_run_prints_times_and_a_profile_and_writes_a_trace(cli):
     out = succeeds(cli("run", "{models}/net.pt2", "--repeat", "3", "--profile", "--trace", "trace.json")).splitlines()
-    assert out[2].startswith("3 runs: median ") and out[4].split()[:2] == ["Name", "Count"]
-    assert any(line.startswith("fused_NT_matmul_add_relu") for line in out[5:])
+    assert out[2] == "extents that nothing says: x_dim0 = 1; --extent x_dim0=N sets one"
+    assert out[3].startswith("3 runs: median ") and out[5].split()[:2] == ["Name", "Count"]
+    assert any(line.startswith("fused_NT_matmul_add_relu") for line in out[6:])
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     assert any(event["name"].startswith("fused_NT_matmul_add_relu") for event in events)
 
@@ -195,8 +196,10 @@ def test_extents_follow_from_what_is_given():
     signature = Signature(
         "f", (Param("a", "tensor", "float32", ("n", 2)), Param("b", "tensor", "int64", ("n * 2", "m")))
     )
-    a, b = Inputs(signature, [], ["n=3"], 0).arguments()
-    assert (a.shape, b.shape) == ((3, 2), (6, 1)) and set(b.numpy().reshape(-1).tolist()) <= {0, 1}
+    inputs = Inputs(signature, [], ["n=3"], 0)
+    a, b = inputs.arguments()
+    assert inputs.assumptions() == "extents that nothing says: m = 64; --extent m=N sets one"
+    assert (a.shape, b.shape) == ((3, 2), (6, 64)) and set(b.numpy().reshape(-1).tolist()) <= {0, 1}
 
 
 def test_an_extent_that_nothing_tells():

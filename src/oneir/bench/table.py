@@ -24,11 +24,20 @@ def comparison(results: Sequence[Measured], header: bool = True) -> str:
     return table(COMPARED, rows, texts=(0, 2), header=header)
 
 
+def failures(results: Sequence[Measured]) -> str:
+    """Why contestants failed, a line each."""
+    failed = [r for r in results if r.failure is not None or r.seconds is None]
+    reasons = (" ".join((r.failure or "was not measured").split()) for r in failed)
+    return "".join(
+        f"{r.model}, {r.threads} threads, {PEERS[r.peer].name} failed: {reason[:500]}\n"
+        for r, reason in zip(failed, reasons, strict=True)
+    )
+
+
 def _compared(r: Measured, best: float | None) -> list[str]:
     first = [r.model.ljust(12), str(r.threads), PEERS[r.peer].name]
     if r.failure is not None or r.seconds is None or r.shortest is None:
-        reason = " ".join((r.failure or "was not measured").replace("|", "/").split())
-        return [*first, "failed", reason[:200], *[""] * (len(COMPARED) - 5)]
+        return [*first, "failed", *[""] * (len(COMPARED) - 4)]
     return [
         *first,
         digits(r.seconds * 1e3),

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError("bench reads a model several times, which stdin cannot be: write it to a file")
     peers = ["oneir", *_peers(options)]
     signature, usual = _signature(options)
-    inputs = _inputs(signature, usual, options)
+    inputs, assumed = _inputs(signature, usual, options)
     results: list[Measured] = []
     profiles: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -125,8 +125,11 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     versions = ", ".join(f"{package} {number}" for package, number in _versions().items())
-    print(f"{table.machine()}\n{versions}\nInputs: {', '.join(f'{name} {s}' for name, s in shapes.items())}\n")
+    print(f"{table.machine()}\n{versions}\nInputs: {', '.join(f'{name} {s}' for name, s in shapes.items())}")
+    print(f"{assumed}\n" if assumed else "")
     print(table.comparison(results))
+    if failures := table.failures(results):
+        print(f"\n{failures}", end="")
     for threads, found in profiles.items():
         print(f"\n{table.profiled(threads, found)}")
 
@@ -185,8 +188,8 @@ def _examples(path: Path) -> list[tuple[int, ...]]:
     return [tuple(getattr(leaf, "shape", ())) for leaf in pytree.tree_leaves(load_exported(path).example_inputs)]
 
 
-def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Namespace) -> list[np.ndarray]:
-    """The inputs as arrays, which can be given to every contestant."""
+def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Namespace) -> tuple[list[np.ndarray], str]:
+    """The inputs as arrays, which can be given to every contestant, and which extents were made up."""
     inputs = Inputs(signature, options.input, options.extent, options.seed)
     inputs.extents = {**usual, **inputs.extents}
     arrays = []
@@ -194,7 +197,7 @@ def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Names
         if not isinstance(value, Tensor) or value.numpy().dtype.kind == "V":
             raise UnsupportedError(f"the input `{param.name}` is no tensor of a dtype of NumPy's, which bench needs")
         arrays.append(value.numpy())
-    return arrays
+    return arrays, inputs.assumptions()
 
 
 def _versions() -> dict[str, str]:

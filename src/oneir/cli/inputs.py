@@ -21,6 +21,10 @@ from ..runtime.tensor import Tensor, tensor
 _SYMBOL = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*[.(])")
 
 
+ASSUMED = 64
+"""Symbolic extents of random inputs that nothing says, apart from first ones, which are mostly batches, and 1."""
+
+
 class Inputs:
     """What the options --input, --extent and --seed give to a function.
 
@@ -32,6 +36,7 @@ class Inputs:
         self.function, self.params = signature.name, signature.params
         self.rng = np.random.default_rng(seed)
         self.extents: dict[str, int] = {}
+        self.assumed: dict[str, int] = {}
         self.found: dict[str, Any] = {}
         for item in given:
             self._read(item)
@@ -40,6 +45,13 @@ class Inputs:
     def arguments(self) -> list[Any]:
         """The arguments in their order; those that nothing gives are random."""
         return [self.found[p.name] if p.name in self.found else self._random(p) for p in self.params]
+
+    def assumptions(self) -> str:
+        """Which symbolic extents were made up, and how to say what they are; nothing where none was."""
+        if not self.assumed:
+            return ""
+        found = ", ".join(f"{name} = {size}" for name, size in self.assumed.items())
+        return f"extents that nothing says: {found}; --extent {next(iter(self.assumed))}=N sets one"
 
     # -- what is given --
 
@@ -111,7 +123,7 @@ class Inputs:
             raise InvalidValue(
                 f"the input `{param.name}` is no tensor of known dtype and rank: give it with --input {param.name}=..."
             )
-        shape = [self._size(param, extent) for extent in param.shape]
+        shape = [self._size(param, axis, extent) for axis, extent in enumerate(param.shape)]
         if param.writable:
             return tensor(np.zeros(shape, numpy_dtype(param.dtype)))
         dtype = numpy_dtype(param.dtype)
@@ -122,10 +134,11 @@ class Inputs:
             return tensor(self.rng.random(shape) < 0.5)
         return tensor(self.rng.standard_normal(shape).astype(dtype))
 
-    def _size(self, param: Param, extent: int | str | None) -> int:
-        """An extent of a random input; a symbol that nothing says is 1."""
-        for symbol in _SYMBOL.findall(str(extent)) if isinstance(extent, str) else ():
-            self.extents.setdefault(symbol, 1)
+    def _size(self, param: Param, axis: int, extent: int | str | None) -> int:
+        """An extent of a random input; symbols that nothing says are made up."""
+        for symbol in _SYMBOL.findall(extent) if isinstance(extent, str) else ():
+            if symbol not in self.extents:
+                self.extents[symbol] = self.assumed[symbol] = ASSUMED if axis else 1
         size = extent_value(extent, self.extents)
         if size is None:
             raise InvalidValue(

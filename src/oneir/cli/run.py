@@ -39,7 +39,8 @@ def add(commands: Any) -> None:
         "run",
         help="run a compiled model, or a model",
         description="Runs a file of `oneir compile`, or a model, which is compiled first. Inputs that are not given "
-        "are random.\nSymbolic extents are those of the inputs that are given, or of --extent, else 1.\n"
+        "are random.\nSymbolic extents are those of the inputs that are given, or of --extent, else 1 for first "
+        "dimensions and 64 for others.\n"
         "A function of loops gets zeros for the tensors that it writes; these are its results.",
         epilog=_EPILOG,
     )
@@ -104,6 +105,8 @@ def run(options: argparse.Namespace) -> None:
     rows = [("input", p.name, _kind(a), _origin(p, inputs)) for p, a in zip(inputs.params, args, strict=True)]
     rows += [("output", str(i), _kind(output), _shown(output)) for i, output in enumerate(outputs)]
     print(table(rows, "<<<<"))
+    if assumed := inputs.assumptions():
+        print(assumed)
     print(_time_text(first, times))
     if report is not None:
         print(f"\n{report}")
