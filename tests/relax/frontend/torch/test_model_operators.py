@@ -23,6 +23,8 @@ SYMBOLIC = [
     "F.pad(x, (x.shape[0], 1, 2, 3), value=2.5)",
     "F.pad(x, (-1, x.shape[0]))",
     "x[:, -1] + x.select(1, -2)",
+    "torch.cat([x, -x, 2 * x], 1).chunk(3, 1)",
+    "(torch.arange(torch.sym_max(x.shape[0], x.shape[1])), torch.arange(torch.sym_min(x.shape[0], 3)))",
     "torch.arange(x.shape[0], -x.shape[1], -1.0, dtype=torch.int64)",
 ]
 
@@ -30,7 +32,7 @@ SYMBOLIC = [
 @pytest.mark.parametrize("expression", SYMBOLIC)
 def test_symbolic_extents(expression) -> None:
     function = function_of(expression, 1)
-    dims = {"a": {0: Dim("rows", min=2, max=50), 1: Dim("columns", min=3, max=50)}}
+    dims = {"a": {0: Dim.AUTO, 1: Dim.AUTO}}
     program = torch.export.export(as_module(function, 1), (floats(3, 5),), dynamic_shapes=dims)
     mod = from_exported_program(program)
     for x in (floats(3, 5), floats(2, 8), floats(7, 3)):
@@ -72,3 +74,16 @@ def test_other_groups_are_refused() -> None:
 def test_weights_of_directions_and_lengths(dim) -> None:
     layer = nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 5), dim=dim)
     check_exported(layer.eval(), floats(2, 3, 9))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("options", ["'zeros', False", "'border', True", "'reflection', False"])
+def test_sampling_at_places(mode, options) -> None:
+    # Places between elements, so that rounding does not decide which one is nearest.
+    places = (torch.arange(24) * 0.137 % 2.4 - 1.2).reshape(2, 3, 2, 2)
+    check_exported(function_of(f"F.grid_sample(x, y, '{mode}', {options})", 2), floats(2, 3, 5, 4), places)
+
+
+def test_sampling_of_volumes() -> None:
+    places = (torch.arange(24) * 0.137 % 2.4 - 1.2).reshape(2, 2, 1, 2, 3)
+    check_exported(function_of("F.grid_sample(x, y, align_corners=False)", 2), floats(2, 3, 4, 3, 5), places)

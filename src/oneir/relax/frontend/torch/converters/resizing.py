@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..... import topi
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
@@ -212,3 +213,34 @@ def interpolate(
         raise Refused(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
     factor = None if size is not None else scale_factor
     return resize(g, x, size, factor, _KINDS[mode], bool(align_corners), antialias)
+
+
+_METHODS = ("bilinear", "nearest", "bicubic")
+_OUTSIDE = ("zeros", "border", "reflection")
+
+
+@converter("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
+def grid_sampler(
+    g: Importer, x: Expr, grid: Expr, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Expr:
+    """Images or volumes at the places that a grid (n, ..., coordinates) gives, from -1 to 1."""
+    rank = g.ndim(x) - 2
+    points = g.emit(op.permute_dims(grid, [0, rank + 1, *range(1, rank + 1)]))
+    method, outside = _METHODS[interpolation_mode], _OUTSIDE[padding_mode]
+    layout = "NCHW" if rank == 2 else "NCDHW"
+    return g.emit(g.block_builder.call_te(topi.image.grid_sample, x, points, method, layout, outside, align_corners))
+
+
+@converter("grid_sample")
+def grid_sample(
+    g: Importer,
+    x: Expr,
+    grid: Expr,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Expr:
+    """The same, with the arguments of `torch.nn.functional.grid_sample`."""
+    if mode not in _METHODS or padding_mode not in _OUTSIDE:
+        raise Refused(f"grid_sample with mode={mode!r} and padding_mode={padding_mode!r}")
+    return grid_sampler(g, x, grid, _METHODS.index(mode), _OUTSIDE.index(padding_mode), bool(align_corners))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..... import topi
+from .....ir import operators
 from .....ir.expr import IntImm, PrimExpr
 from .... import op
 from ....expr import Expr, Tuple, const
@@ -233,6 +234,9 @@ def _sizes(extent: int, size: int) -> list[int]:
 @converter("chunk", "unsafe_chunk")
 def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
     """A dimension cut into at most so many pieces of one size."""
+    symbolic = g.shape(x)[g.axis(x, dim)]
+    if is_symbolic(symbolic) and g.block_builder.analyzer.can_prove_equal(symbolic % chunks, 0):
+        return cut(g, x, [g.block_builder.analyzer.simplify(symbolic // chunks)] * chunks, dim)
     extent = _extent(g, x, dim)
     return cut(g, x, _sizes(extent, -(-extent // chunks)), dim)
 
@@ -493,6 +497,10 @@ def size(g: Importer, x: Expr, dim: int | None = None) -> Any:
 def numel(g: Importer, x: Expr) -> Any:
     """The number of elements."""
     return product(g.shape(x))
+
+
+converter("sym_max")(lambda g, a, b: operators.maximum(a, b))
+converter("sym_min")(lambda g, a, b: operators.minimum(a, b))
 
 
 converter("dim", "ndimension")(lambda g, x: g.ndim(x))
