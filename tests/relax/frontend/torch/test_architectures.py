@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import IMAGE_MODELS, LANGUAGE_MODELS, First
 from torch import nn
 from torch.export import Dim
 from torch_programs import assert_same
@@ -64,33 +65,9 @@ class Encoder(nn.Module):
         return self.encoder(x).last_hidden_state
 
 
-class First(nn.Module):
-    """A layer of `torch.nn`, its input given so many times, and the first of its results."""
-
-    def __init__(self, layer: nn.Module, times: int = 1):
-        super().__init__()
-        self.layer, self.times = layer, times
-
-    def forward(self, x):
-        found = self.layer(*[x] * self.times)
-        return found[0] if isinstance(found, tuple) else found
-
-
 TEXT = {
-    "llama": build("LlamaForCausalLM", "LlamaConfig", "logits", **CAUSAL),
     "mistral": build("MistralForCausalLM", "MistralConfig", "logits", **CAUSAL, sliding_window=8),
     "qwen2": build("Qwen2ForCausalLM", "Qwen2Config", "logits", **CAUSAL),
-    "t5": build(
-        "T5EncoderModel",
-        "T5Config",
-        "last_hidden_state",
-        vocab_size=99,
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-    ),
     "distilbert": build(
         "DistilBertModel",
         "DistilBertConfig",
@@ -108,15 +85,6 @@ TEXT = {
 IMAGES = {
     "clip": build("CLIPVisionModel", "CLIPVisionConfig", "pooler_output", **PATCHES),
     "siglip": build("SiglipVisionModel", "SiglipVisionConfig", "pooler_output", **PATCHES),
-    "convnext": build(
-        "ConvNextForImageClassification",
-        "ConvNextConfig",
-        "logits",
-        depths=[1, 2],
-        hidden_sizes=[16, 32],
-        num_stages=2,
-        num_labels=5,
-    ),
     "swin": build(
         "SwinForImageClassification",
         "SwinConfig",
@@ -193,13 +161,23 @@ def check(model: Callable[[], nn.Module], examples: list[torch.Tensor], dims: di
 
 @pytest.mark.parametrize("name", TEXT)
 def test_text(name):
-    shapes = [(2, 16), (1, 5)] if name != "llama" else [(2, 16), (1, 5), (3, 2)]
-    check(TEXT[name], [torch.randint(3, 90, shape) for shape in shapes], {0: BATCH, 1: LENGTH})
+    check(TEXT[name], [torch.randint(3, 90, shape) for shape in [(2, 16), (1, 5)]], {0: BATCH, 1: LENGTH})
 
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_images(name):
     check(IMAGES[name], [torch.randn(n, 3, 32, 32) for n in (2, 1)], {0: BATCH})
+
+
+@pytest.mark.parametrize("name", ["mobilenet", "vit, sdpa", "convnext"])
+def test_one_image(name):
+    model, shape = IMAGE_MODELS[name]
+    check(model, [torch.randn(1, *shape)], None)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5 encoder"])
+def test_text_of_one_length(name):
+    check(LANGUAGE_MODELS[name], [torch.randint(3, 90, (1, 12))], None)
 
 
 def test_detection():
