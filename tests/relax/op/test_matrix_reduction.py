@@ -141,6 +141,10 @@ def reduction(name: str, dtypes: tuple[str, ...], oracle: Callable[..., Any]) ->
             yield case(lambda x: function(x, 1), many, **of((1,)), ulps=1)
         broken = np.array([[1, NAN, 2], [INF, 1, 2], [-INF, INF, 0], [-INF, -INF, -INF], [NAN, NAN, NAN]], "float32")
         yield case(lambda x: function(x, 1), broken, **of((1,)))
+        if name in ("sum", "prod"):
+            either = np.any if name == "sum" else np.all
+            truths = np.array([[False, False], [True, False], [True, True]])
+            yield case(lambda x: function(x, 1), truths, oracle=lambda x: either(x, 1), label="bools")
         if name in ("max", "min"):
             yield case(lambda x: function(x, 0), special("float64").reshape(1, -1), **of((0,)))
 
