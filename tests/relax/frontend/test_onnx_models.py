@@ -66,6 +66,12 @@ def test_dimensions_may_be_expressions_of_names():
     assert_structural_equal(c, a + b * 2)
 
 
+def test_numbers_left_over_from_before_a_dimension_was_a_symbol():
+    text = "f (float[n, 4] x) => (float[7, 4] y) { a = Relu(x) y = Exp(a) }"
+    mod, x = from_onnx(model(text)), floats(2, 4)
+    np.testing.assert_allclose(run(mod, x), np.exp(np.maximum(x, 0)), rtol=1e-5)
+
+
 def test_shapes_computed_by_nodes_stay_expressions_and_leave_nothing_behind():
     text = """f (float[n, 6, m] x) => (float[n, p, q] y) {
         shape = Shape(x)

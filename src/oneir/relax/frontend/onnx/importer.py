@@ -14,6 +14,7 @@ from ....ir.expr import IntImm
 from ....ir.module import IRModule
 from ....runtime.error import InternalError, InvalidValue, OneIRError, ShapeMismatch, UnsupportedError
 from ....runtime.tensor import wrap_array
+from ....tir.analysis import undefined_vars
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
 from ...transform import ConvertToDataflow, DeadCodeElimination
@@ -105,6 +106,8 @@ class Importer(Context):
         self.refused: list[Refusal] = []
         self.scope: Scope = {}
         self.declared: dict[str, Any] = {}
+        self.input_symbols: set[Any] = set()
+        """The extents of inputs that are variables."""
         self.may_fail = False
         """Whether the program has branches that end in an error."""
 
@@ -188,6 +191,7 @@ class Importer(Context):
                 info = self.input_info(value.name, value_type.tensor_type)
             except OneIRError as error:
                 self.refuse(value.name, "input", str(error))
+        self.input_symbols.update(v for e in info.extents or () for v in undefined_vars(e))
         var = Var(self.parameter_name(value.name, "input_", sanitize), info)
         self.scope[value.name] = var
         return var
@@ -431,8 +435,11 @@ class Importer(Context):
         if told is None or len(told) != count:
             told = [None] * count
         found = list(info.extents) if info.extents is not None else [None] * count
-        # Of what the model declares, only numbers say more than what is known.
-        extents = [t if isinstance(t, int) else f for t, f in zip(told, found, strict=True)]
+        # Of what the model declares, only numbers say more than what is known. Where extents follow from those of inputs,
+        # they may be left over from before a dimension was made a symbol.
+        extents = [
+            t if isinstance(t, int) and not self.follows_from_inputs(f) else f for t, f in zip(told, found, strict=True)
+        ]
         extents = [self.symbols.fresh_extent() if e is None else e for e in extents]
         if info.extents is not None and all(a is b for a, b in zip(extents, found, strict=True)):
             return value
@@ -442,6 +449,10 @@ class Importer(Context):
         if value in self.known:
             self.known[cast] = self.known[value]
         return cast
+
+    def follows_from_inputs(self, extent: Any) -> bool:
+        """Whether an extent is known from the shapes of the inputs."""
+        return extent is not None and self.input_symbols.issuperset(undefined_vars(extent))
 
     def output(self, name: str) -> Expr:
         """The value of an output of the model."""
