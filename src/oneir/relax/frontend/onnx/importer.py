@@ -435,8 +435,8 @@ class Importer(Context):
         if told is None or len(told) != count:
             told = [None] * count
         found = list(info.extents) if info.extents is not None else [None] * count
-        # Of what the model declares, only numbers say more than what is known. Where extents follow from those of inputs,
-        # they may be left over from before a dimension was made a symbol.
+        # Of what the model declares, only numbers say more than what is known. Where extents follow from those of
+        # inputs, they may be left over from before a dimension was made a symbol.
         extents = [
             t if isinstance(t, int) and not self.follows_from_inputs(f) else f for t, f in zip(told, found, strict=True)
         ]
