@@ -79,6 +79,8 @@ class CanonicalSimplifier(RewriteSimplifier):
         self.sums: dict[int, tuple[Any, Sum]] = {}
         self.keys: dict[int, tuple[Any, int]] = {}
         self.interned: dict[Any, int] = {}
+        self.products: dict[tuple[int, int], Any] = {}
+        """How a product was written of which a factor was taken."""
 
     # -- the identity of expressions --
 
@@ -182,12 +184,29 @@ class CanonicalSimplifier(RewriteSimplifier):
             return a.times(b.base)
         x, y = self.expression(a, expr.a), self.expression(b, expr.b)
         node = expr if x is expr.a and y is expr.b else None
+        p, q = _factor(a), _factor(b)
+        if p * q != 1:
+            return self._scaled_product(x, y, self._unscaled(a, x), self._unscaled(b, y), p * q)
         product = self.binary(e.Mul, x, y, node)
         if type(product) is e.Mul and not isinstance(product.b, e.IntImm):
             result = Sum()
             result.add(self.key(product), Term(product))
             return result
         return self.sum_of(product)
+
+    def _unscaled(self, total: Sum, written: Any) -> Any:
+        """The only term of a sum without its factor; any other sum as it is."""
+        if _factor(total) == 1:
+            return written
+        (term,) = total.terms.values()
+        return self.term_expression(term, 1)
+
+    def _scaled_product(self, x: Any, y: Any, u: Any, v: Any, factor: int) -> Sum:
+        """x * y = u * v * factor, which is written as it was: n * (m * 2)."""
+        product = self.binary(e.Mul, u, v)
+        if type(product) is e.Mul and product.a is u and product.b is v:
+            self.products.setdefault((self.key(product), factor), e.Mul(x, y))
+        return self.sum_of(product).times(factor)
 
     def _divided(self, expr: Any) -> Sum:
         a, b = self.sum_of(expr.a), self.sum_of(expr.b)
@@ -449,6 +468,10 @@ class CanonicalSimplifier(RewriteSimplifier):
         factor = term.scale if scale is None else scale
         if factor == 1:
             return result
+        if type(result) is e.Mul:
+            product = self.products.get((self.key(result), factor))
+            if product is not None:
+                return product
         return (
             e.Mul(result, self._fitting(factor, dtype))
             if not isinstance(result, e.IntImm)
@@ -505,6 +528,14 @@ class CanonicalSimplifier(RewriteSimplifier):
 
 
 _SUMS = {e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Cast}
+
+
+def _factor(total: Sum) -> int:
+    """The number that a sum of one term is a multiple of; 1 for other sums."""
+    if len(total.terms) != 1 or total.base:
+        return 1
+    (term,) = total.terms.values()
+    return term.scale
 
 
 def _order(term: Term) -> tuple[int, int, float]:

@@ -55,7 +55,6 @@ x - (x // y) * y -> x % y
 x * 0 -> 0
 x * 1 -> x
 (x * c1) * c2 -> x * (c1 * c2)
-(x * c1) * y -> (x * y) * c1
 (x + c1) * c2 -> x * c2 + c1 * c2
 (c1 - x) * c2 -> c1 * c2 - x * c2
 (x - y) * c1 -> (y - x) * (0 - c1) where c1 < 0
