@@ -2,6 +2,7 @@
 
 from . import (
     contrib,
+    contrib_quantized,
     control_flow,
     convolution,
     creation,
