@@ -182,6 +182,24 @@ def test_shapes_that_depend_on_data(case):
     check(*case)
 
 
+EXTENTS = torch.export.Dim("extents", min=8, max=100)
+OF_EXTENTS = [
+    (lambda x: x * x.shape[0] ** -0.5 + x.shape[0] / 3, EXTENTS),
+    (lambda x: x * torch.sym_sqrt(x.shape[0]), EXTENTS),
+    (lambda x: nn.functional.pad(x, (0, -x.shape[0] % 8)), EXTENTS),
+    (lambda x: (x.roll(2, 0), x.flip(0), torch.diff(x)), EXTENTS),
+    (lambda x: torch.zeros(2 * x.shape[0] + 3) + x.sum(), EXTENTS),
+    (lambda x: x.chunk(2, 0), 2 * torch.export.Dim("half", min=4, max=50)),
+    (lambda x: x.reshape(x.shape[0] // 4, 4).mean(1), 4 * torch.export.Dim("quarter", min=2, max=25)),
+]
+
+
+@pytest.mark.parametrize("case", OF_EXTENTS, ids=range(len(OF_EXTENTS)))
+def test_numbers_that_extents_tell(case):
+    function, extents = case
+    check(function, (floats(12),), (floats(16),), dynamic_shapes=[{0: extents}])
+
+
 def test_numbers_that_are_only_computed_with_stay_tensors():
     mod = check(lambda x, n: x * n.item(), (floats(3), torch.tensor(4)))
     assert "tensor_to_shape" not in mod.script()

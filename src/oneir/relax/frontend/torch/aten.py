@@ -131,6 +131,8 @@ class AtenImporter(Importer):
             return
         example = node.meta.get("val")
         self.expected = self.extents(example) if is_example(example) else None
+        several = isinstance(example, (list, tuple)) and all(map(is_example, example))
+        self.expected_parts = [self.extents(e) for e in example] if several else None
         self.is_contiguous = _is_contiguous(node)
         self.call(node, name, overload, node.args, node.kwargs)
         if node in self.env and (node.users or self.env[node] is not None):
@@ -239,6 +241,9 @@ class AtenImporter(Importer):
         The latter stays a tensor if it is only computed with.
         """
         if is_tensor(value):
+            env = example.node.shape_env
+            if not any(env.is_unbacked_symint(symbol) for symbol in example.node.expr.free_symbols):
+                return self.symbols.expression(example)
             if self._as_numbers.isdisjoint(map(str, example.node.expr.free_symbols)):
                 return value
             value = self.emit(op.tensor_to_shape(op.reshape(op.astype(value, "int64"), [1])))

@@ -57,6 +57,8 @@ class Importer:
         self.converting: list[Any] = []
         # The shape that PyTorch says the node that is converted has, where it says one.
         self.expected: list[Any] | None = None
+        # The shapes that it says the parts of its result have, where that is a tuple.
+        self.expected_parts: list[list[Any]] | None = None
         # Whether PyTorch's first argument of it is all of its memory, in order.
         self.is_contiguous = False
         self._constants: dict[tuple[Any, ...], Constant] = {}

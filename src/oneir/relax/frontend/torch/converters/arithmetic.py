@@ -41,7 +41,36 @@ def _binary(
 
 
 _binary("mul multiply", op.multiply, python.mul)
-_binary("true_divide truediv", op.divide, python.truediv, at_least_float=True)
+
+
+@converter("true_divide", "truediv", "int_truediv", "_int_truediv")
+def true_divide(g: Importer, x: Any, other: Any) -> Any:
+    """x / other; of symbolic integers in float64, as of Python's."""
+    if is_tensor(x) or is_tensor(other):
+        return g.emit(op.divide(*unified(x, other, at_least_float=True)))
+    if isinstance(x, PrimExpr) or isinstance(other, PrimExpr):
+        return g.emit(op.divide(as_operand(x, "float64"), as_operand(other, "float64")))
+    return x / other
+
+
+@converter("sym_float")
+def sym_float(g: Importer, x: Any) -> Any:
+    """A symbolic integer in float64."""
+    return float(x) if isinstance(x, (int, float)) else g.emit(as_operand(x, "float64"))
+
+
+@converter("_sym_sqrt", "sym_sqrt")
+def sym_sqrt(g: Importer, x: Any) -> Any:
+    """The square root of a number that depends on extents."""
+    return g.emit(op.sqrt(as_operand(x, "float64")))
+
+
+@converter("sym_int")
+def sym_int(g: Importer, x: Any) -> Any:
+    """The whole part of a number that depends on extents."""
+    return g.emit(op.astype(x, "int64")) if is_tensor(x) else x
+
+
 _binary("floor_divide floordiv", op.floor_divide, python.floordiv)
 _binary("remainder mod", op.floor_mod, python.mod)
 _binary("fmod", op.mod)
@@ -150,6 +179,8 @@ def float_power(g: Importer, x: Any, exponent: Any) -> Expr:
 def power(g: Importer, x: Any, exponent: Any) -> Any:
     """x to the power of exponent."""
     if not is_tensor(x) and not is_tensor(exponent):
+        if isinstance(x, PrimExpr) and (isinstance(exponent, float) or not exponent >= 0):
+            return float_power(g, x, exponent)
         return _integer_power(x, exponent)
     return g.emit(op.power(*unified(x, exponent)))
 

@@ -10,7 +10,7 @@ from .....ir.expr import PrimExpr
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import as_operand, cast, dtype_name, is_float, unified
-from ..importer import Importer, is_tensor
+from ..importer import Importer, is_symbolic, is_tensor
 from ..registry import Refused, converter, scalars_as_vectors
 from .indexing import slice_
 from .shape import cat
@@ -223,7 +223,12 @@ def diff(
         x = cat(g, parts, dim)
     for _ in range(n):
         extent = g.shape(x)[g.axis(x, dim)]
-        after, before = slice_(g, x, dim, 1, extent), slice_(g, x, dim, 0, extent - 1)
+        if is_symbolic(extent):
+            place = g.axis(x, dim)
+            bounds = ((1, extent), (0, extent - 1))
+            after, before = (op.strided_slice(x, [place], [a], [b], assume_inbound=True) for a, b in bounds)
+        else:
+            after, before = slice_(g, x, dim, 1, extent), slice_(g, x, dim, 0, extent - 1)
         x = g.emit(op.not_equal(after, before) if g.dtype(x) == "bool" else op.subtract(after, before))
     return x
 

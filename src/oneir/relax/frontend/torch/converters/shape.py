@@ -223,6 +223,8 @@ def split(g: Importer, x: Expr, split_size_or_sections: Any, dim: int = 0) -> An
     """A dimension cut into pieces of one size, the last maybe smaller, or of the given sizes."""
     if isinstance(split_size_or_sections, (list, tuple)):
         return cut(g, x, split_size_or_sections, dim)
+    if is_symbolic(g.shape(x)[g.axis(x, dim)]) and g.expected_parts is not None:
+        return cut(g, x, [shape[g.axis(x, dim)] for shape in g.expected_parts], dim)
     size, extent = g.static(split_size_or_sections, "the size of a piece"), _extent(g, x, dim)
     return cut(g, x, _sizes(extent, size), dim)
 
@@ -237,6 +239,8 @@ def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
     symbolic = g.shape(x)[g.axis(x, dim)]
     if is_symbolic(symbolic) and g.block_builder.analyzer.can_prove_equal(symbolic % chunks, 0):
         return cut(g, x, [g.block_builder.analyzer.simplify(symbolic // chunks)] * chunks, dim)
+    if is_symbolic(g.shape(x)[g.axis(x, dim)]) and g.expected_parts is not None:
+        return cut(g, x, [shape[g.axis(x, dim)] for shape in g.expected_parts], dim)
     extent = _extent(g, x, dim)
     return cut(g, x, _sizes(extent, -(-extent // chunks)), dim)
 
