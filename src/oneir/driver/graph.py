@@ -26,7 +26,7 @@ from ..runtime.vm.executable import Executable
 from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
 from ..tir.function import PrimFunc
-from ..tir.transform import ExactExtremes, WideSums
+from ..tir.transform import ExactExtremes, ExactMoments, WideSums
 from . import graph_cache
 from .build import Sources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
@@ -125,7 +125,7 @@ def default_schedule() -> Pass:
     schedules = ApplyDefaultSchedule(
         cpu.Attention(), cpu.Depthwise(), cpu.DotProducts(), cpu.Contraction(), cpu.Reduction(), cpu.Spatial()
     )
-    return Sequential([ExactExtremes(), WideSums(), schedules], name="default_schedule")
+    return Sequential([ExactExtremes(), ExactMoments(), WideSums(), schedules], name="default_schedule")
 
 
 def _native_forms(mod: IRModule, builder: ProgramBuilder) -> dict[str, Native]:

@@ -9,7 +9,7 @@ import pytest
 
 import oneir
 from oneir import relax, te, topi
-from oneir.dlight.cpu.moments import with_exact_moments
+from oneir.tir.transform.exact_moments import exact_moments
 from oneir.relax import op
 from oneir.relax.struct_info import TensorStructInfo
 from oneir.runtime.tensor import tensor
@@ -59,10 +59,10 @@ def test_symbolic_extents() -> None:
     n, m = te.var("n", "int64"), te.var("m", "int64")
     a, gamma = te.placeholder((n, m), name="a"), te.placeholder((m,), name="gamma")
     func = te.create_prim_func([a, gamma, topi.nn.layer_norm(a, gamma, None, 1)], "int64")
-    shifted = with_exact_moments(func)
+    shifted = exact_moments(func)
     assert "a[v_ax0, v_k1] - a[v_ax0, T.int64(0)]" in shifted.script()
     x = (np.random.default_rng(0).standard_normal((3, 7)) + 1e4).astype("float32")
-    for func in (shifted, with_exact_moments(shifted)):
+    for func in (shifted, exact_moments(shifted)):
         result = np.zeros_like(x)
         interpret(func, x, np.ones(7, "float32"), result)
         np.testing.assert_allclose(result, normalized(x, (1,)), rtol=1e-5, atol=1e-5)
@@ -72,7 +72,7 @@ def test_what_a_shift_would_change_stays() -> None:
     a, gamma = te.placeholder((4, 8), name="a"), te.placeholder((8,), name="gamma")
     text = te.create_prim_func([a, gamma, topi.nn.layer_norm(a, gamma, None, 1)]).script()
     func: Any = from_source(text)
-    assert with_exact_moments(func).script().count("a[v_ax0, 0]") >= 4
+    assert exact_moments(func).script().count("a[v_ax0, 0]") >= 4
     for wrong in (
         text.replace("T.float32(0.125)", "T.float32(0.25)"),
         text.replace(" * gamma[v_ax1]", " * gamma[v_ax1] + a_red_temp_v0[v_ax0]"),
@@ -80,4 +80,4 @@ def test_what_a_shift_would_change_stays() -> None:
     ):
         assert wrong != text
         other: Any = from_source(wrong)
-        assert with_exact_moments(other) is other
+        assert exact_moments(other) is other

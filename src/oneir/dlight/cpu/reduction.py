@@ -25,7 +25,6 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
-from .moments import with_exact_moments
 from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
 
 UNROLLED = 16
@@ -44,7 +43,7 @@ class Reduction(CPUScheduleRule):
     """Reductions row by row, with everything that belongs to a row."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(with_exact_moments(with_plain_indices(func)))
+        sch = Schedule(with_plain_indices(func))
         found = leaves(sch)
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None

@@ -12,9 +12,10 @@ from ..expr import Call, Constant, Expr, MatchCast, ShapeExpr, Tuple, TupleGetIt
 from ..struct_info import ShapeStructInfo
 from .base import call_pure_packed, tensor_to_shape
 from .binary import add, divide, multiply, subtract
+from .create import ones_like
 from .inference import tensor_argument
 from .manipulate import expand_dims
-from .nn.normalization import batch_norm, layer_norm
+from .nn.normalization import batch_norm, dropout, layer_norm
 from .statistical import mean, variance
 from .unary import sqrt
 
@@ -75,7 +76,13 @@ def _tensor_to_shape(call: Call, builder: Any) -> Expr:
     return ShapeExpr(extents)
 
 
+def _dropout(call: Call, builder: Any) -> Expr:
+    """The data, of which nothing is dropped."""
+    return Tuple([call.args[0], ones_like(call.args[0])])
+
+
 batch_norm.op.set_attr("FDecompose", _batch_norm)
+dropout.op.set_attr("FDecompose", _dropout)
 batch_norm.op.set_attr("FDecomposeForTraining", _batch_norm_for_training)
 layer_norm.op.set_attr("FDecomposeForTraining", _layer_norm)
 tensor_to_shape.op.set_attr("FDecompose", _tensor_to_shape)

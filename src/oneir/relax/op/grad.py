@@ -99,7 +99,8 @@ def _nll_loss_backward_reference(
     used = np.where(counts, w[index], 0)
     upstream = numerics.wide(output_grad) / (used.sum() if reduction == "mean" else 1)
     chosen = np.arange(count) == index[..., None]
-    return np.moveaxis(chosen * -(used * upstream)[..., None], -1, classes).astype(predictions.dtype)
+    changes = np.where(chosen, -(used * upstream)[..., None], 0)
+    return np.moveaxis(changes, -1, classes).astype(predictions.dtype)
 
 
 def te_nll_loss_backward(

@@ -13,6 +13,7 @@ from .convert_ssa import ConvertSSA
 from .decorate_device_scope import DecorateDeviceScope
 from .default_gpu_schedule import DefaultGPUSchedule
 from .exact_extremes import ExactExtremes
+from .exact_moments import ExactMoments
 from .extract_prim_func_constants import ExtractPrimFuncConstants
 from .filter import Filter
 from .flatten_buffer import FlattenBuffer

@@ -7,6 +7,7 @@
 The tensor expressions of maxima start from the smallest finite number, and those of their places from the place -1; so
 their loops are published. Started there, the maximum of infinities is finite and its place is -1, and a NaN is
 forgotten. This pass makes loops start from the infinity and the place 0, and a NaN beat all numbers, as NumPy has it.
+Padding that only maxima read is the infinity as well.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import EQ, GT, LT, And, FloatImm, IntImm, Max, Min, Or, Select, const
-from ...ir.visitor import Mapper
+from ...ir.expr import EQ, GT, LT, And, Call, FloatImm, IntImm, Max, Min, Or, Select, const
+from ...ir.op import Op
+from ...ir.visitor import Mapper, Visitor
+from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..op import infinity, isnan, max_value, min_value
@@ -103,9 +106,59 @@ class _Place:
         return block.replace(init=init, body=body)
 
 
+class _Readers(Visitor):
+    """For each buffer, what the blocks that read it are: whether a maximum (1), a minimum (-1) or neither (0)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: dict[Buffer, set[int]] = {}
+        self.element: Any = None
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        value = store.value
+        if isinstance(value, (Max, Min)) and isinstance(value.a, BufferLoad) and value.a.buffer is store.buffer:
+            self.element = value.b
+            if isinstance(value.b, BufferLoad):
+                self.kinds.setdefault(value.b.buffer, set()).add(1 if isinstance(value, Max) else -1)
+        self.generic_visit(store)
+        self.element = None
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        if load is not self.element:
+            self.kinds.setdefault(load.buffer, set()).add(0)
+        self.generic_visit(load)
+
+
+class _Padding(Mapper):
+    """Makes the last finite numbers around what is only read by maxima (or minima) infinite."""
+
+    def __init__(self, readers: dict[Buffer, set[int]], given: set[Buffer]):
+        super().__init__()
+        self.readers, self.given = readers, given
+
+    def visit_BufferStore(self, store: BufferStore) -> Any:
+        value: Any = store.value
+        kinds = self.readers.get(store.buffer, set())
+        chooses = isinstance(value, Call) and value.op is Op.get("tir.if_then_else")
+        if store.buffer in self.given or kinds not in ({1}, {-1}) or not chooses:
+            return store
+        condition, inside, outside = value.args
+        last: Any = min_value(outside.dtype) if kinds == {1} else max_value(outside.dtype)
+        if not isinstance(outside, FloatImm) or outside.value != last.value:
+            return store
+        unlimited = infinity(outside.dtype)
+        outside = ops.negative(unlimited) if kinds == {1} else unlimited
+        return store.replace(value=value.replace(args=[condition, inside, outside]))
+
+
 def exact_extremes(func: PrimFunc) -> PrimFunc:
     """The function with exact maxima, minima and places of them."""
-    return func.with_body(_Exact()(func.body))
+    body = _Exact()(func.body)
+    readers = _Readers()
+    readers(body)
+    if {1} in readers.kinds.values() or {-1} in readers.kinds.values():
+        body = _Padding(readers.kinds, set(func.buffer_map.values()))(body)
+    return func.with_body(body)
 
 
 def ExactExtremes() -> PrimFuncPass:

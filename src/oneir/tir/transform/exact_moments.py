@@ -1,4 +1,4 @@
-"""Normalizations by sums of elements and of their squares, made exact where the mean is large.
+"""ExactMoments: normalizations by sums of elements and of their squares, where the mean is large.
 
     total[i] += A[i, k]                       total[i] += A[i, k] - A[i, 0]
     squares[i] += A[i, k] * A[i, k]     ->    squares[i] += (A[i, k] - A[i, 0]) * (A[i, k] - A[i, 0])
@@ -21,14 +21,15 @@ from typing import Any
 from ...ir.expr import Add, Cast, Div, FloatImm, IntImm, Mul, PrimExpr, Range, Sub, Var
 from ...ir.structural import structural_equal
 from ...ir.visitor import Mapper, Visitor
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, IterVar
-from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BufferRegion, BufferStore, LetStmt, SeqStmt
-from ...tir.stmt_functor import substitute
+from ..buffer import Buffer
+from ..expr import BufferLoad, IterVar
+from ..function import PrimFunc
+from ..stmt import Block, BufferRegion, BufferStore, LetStmt, SeqStmt
+from ..stmt_functor import substitute
+from .pass_base import PrimFuncPass, function_pass
 
 
-def with_exact_moments(func: PrimFunc) -> PrimFunc:
+def exact_moments(func: PrimFunc) -> PrimFunc:
     """The function with its sums of squares taken over elements less the first one of their row."""
     blocks = _Blocks()
     blocks(func.body)
@@ -37,6 +38,11 @@ def with_exact_moments(func: PrimFunc) -> PrimFunc:
         if users and all(map(moments.fits, users)):
             func = func.replace(body=_Shifted(moments, users)(func.body))
     return func
+
+
+def ExactMoments() -> PrimFuncPass:
+    """Makes normalizations exact whose variance is the mean of squares less the square of the mean."""
+    return function_pass(exact_moments, "tir.ExactMoments")
 
 
 class _Blocks(Visitor):

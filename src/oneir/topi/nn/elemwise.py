@@ -11,6 +11,7 @@ from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
 from ..index import constant, is_one, require_axis, require_ndim, shape_text
+from .moments import accumulation_dtype
 
 
 @te.tag_scope(tag=tag.ELEMWISE)
@@ -33,12 +34,14 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 @te.tag_scope(tag=tag.ELEMWISE)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds the threshold and the two are as good as equal."""
-    scale = const(beta, x.dtype)
+    # Below the threshold, exponentials are out of float16's range already.
+    dtype = accumulation_dtype(x.dtype)
+    scale = const(beta, dtype)
 
     def element(*i: Any) -> Any:
-        value = x(*i)
+        value = x(*i).astype(dtype)
         soft = (1 / scale) * tir_op.log(1 + tir_op.exp(scale * value))
-        return Select(scale * value > const(threshold, x.dtype), value, soft)
+        return Select(scale * value > const(threshold, dtype), value, soft).astype(x.dtype)
 
     return te.compute(x.shape, element)
 

@@ -202,7 +202,7 @@ def softmax(data: Expr, axis: int = -1) -> Call:
 
 def softmax_of(x: np.ndarray, axis: int) -> np.ndarray:
     """exp(x) divided by its sum over an axis, without overflow."""
-    e = np.exp(x - x.max(axis, keepdims=True))
+    e = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
     return e / e.sum(axis, keepdims=True)
 
 
@@ -220,7 +220,7 @@ def log_softmax(data: Expr, axis: int = -1) -> Call:
 
 
 def _log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    shifted = x - x.max(axis, keepdims=True)
+    shifted = x - x.max(axis, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
 
 

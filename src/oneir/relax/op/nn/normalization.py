@@ -401,7 +401,7 @@ instance_norm.legalize(te_instance_norm, "instance_norm")
 def dropout(data: Expr, rate: float = 0.5) -> Call:
     """In training, the data with a share `rate` of its elements set to 0 and the others scaled, and the mask.
 
-    No loops are made of it: a program that does not train uses the data itself.
+    No loops are made of it: `DecomposeOpsForInference` puts the data itself in its place.
     """
     return dropout.call(data, rate=float(rate))
 

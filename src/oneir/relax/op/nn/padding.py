@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ def _pixel_shuffle_struct_info(call: Call, builder: Any) -> StructInfo:
 def _pixel_shuffle_reference(data: np.ndarray, upscale_factor: int) -> np.ndarray:
     r = upscale_factor
     *outer, channels, height, width = data.shape
-    parts = data.reshape(-1, channels // r**2, r, r, height, width).transpose(0, 1, 4, 2, 5, 3)
+    parts = data.reshape(math.prod(outer), channels // r**2, r, r, height, width).transpose(0, 1, 4, 2, 5, 3)
     return parts.reshape(*outer, channels // r**2, height * r, width * r)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ def _pool_reference(kind: str) -> Callable[..., np.ndarray]:
                 every = np.arange(start, start + pool_size[i] * dilation[i], dilation[i])
                 rows.append(every[(every >= 0) & (every < x.shape[2 + i])])
                 padded *= int((every < x.shape[2 + i] + padding[dims + i]).sum())
-            window = x[(slice(None), slice(None), *np.ix_(*rows))].reshape(*x.shape[:2], -1)
+            window = x[(slice(None), slice(None), *np.ix_(*rows))].reshape(*x.shape[:2], math.prod(map(len, rows)))
             result[(slice(None), slice(None), *place)] = _of_window(window, kind, padded if count_include_pad else 0)
         return np.transpose(result, [canonical.index(c) for c in out_layout])
 
@@ -197,7 +198,8 @@ def _adaptive_reference(data: np.ndarray, output_size: Any, layout: str, out_lay
         window = tuple(
             slice(p * n // s, -(-(p + 1) * n // s)) for p, n, s in zip(place, x.shape[2:], sizes, strict=True)
         )
-        part = x[(slice(None), slice(None), *window)].reshape(*x.shape[:2], -1)
+        part = x[(slice(None), slice(None), *window)]
+        part = part.reshape(*x.shape[:2], math.prod(part.shape[2:]))
         result[(slice(None), slice(None), *place)] = _of_window(part, "avg", 0)
     return np.transpose(result, [canonical.index(c) for c in out_layout])
 
