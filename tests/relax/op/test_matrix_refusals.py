@@ -1,4 +1,6 @@
-"""Wrong calls of operators that move elements: each is refused by the operator, which says what it found."""
+"""Wrong calls of operators that move elements, and of layers: each is refused by the operator, which says what it
+found.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ import pytest
 from op_testing import infer, var
 
 from oneir.relax import op
+from oneir.relax.op import nn
 from oneir.runtime.error import OneIRError
+
+IMAGE, WEIGHT = var((1, 3, 8, 8)), var((4, 3, 3, 3))
 
 
 def index(shape: Any, dtype: str = "int64") -> Any:
@@ -135,6 +140,79 @@ def index(shape: Any, dtype: str = "int64") -> Any:
             "extents of the view must not be below 0, found [-4]",
         ),
         ("memory.view", lambda: op.memory.view(var((4,)), (1,), None, -4), "relative_byte_offset must not be below 0"),
+        ("nn.conv2d", lambda: nn.conv2d(IMAGE, WEIGHT, strides=0), "expected strides of at least 1, found [0, 0]"),
+        ("nn.conv2d", lambda: nn.conv2d(IMAGE, WEIGHT, dilation=(1, 0)), "dilations of at least 1, found [1, 0]"),
+        (
+            "nn.conv2d",
+            lambda: nn.conv2d(IMAGE, var((4, 3, 3, 3), "float16")),
+            "of one dtype, found float32 and float16",
+        ),
+        (
+            "nn.conv2d",
+            lambda: nn.conv2d(var((3, 8, 8)), WEIGHT),
+            "data in the layout NCHW must have 4 dimensions, found 3",
+        ),
+        (
+            "nn.conv1d_transpose",
+            lambda: nn.conv1d_transpose(var((1, 3, 1)), var((3, 4, 1)), padding=3),
+            "the padding 6 is larger than the result along W",
+        ),
+        ("nn.max_pool2d", lambda: nn.max_pool2d(IMAGE, 0), "expected window extents of at least 1, found [0, 0]"),
+        ("nn.max_pool2d", lambda: nn.max_pool2d(IMAGE, 2, 0), "expected strides of at least 1, found [0, 0]"),
+        ("nn.avg_pool2d", lambda: nn.avg_pool2d(IMAGE, 2, dilation=0), "expected dilations of at least 1"),
+        ("nn.adaptive_avg_pool2d", lambda: nn.adaptive_avg_pool2d(IMAGE, -1), "expected output sizes of at least 1"),
+        ("nn.softmax", lambda: nn.softmax(var(()), 0), "axis 0 is outside of a tensor of 0 dimensions"),
+        (
+            "nn.log_softmax",
+            lambda: nn.log_softmax(var((2,), "int32")),
+            "data must be a tensor of floats, found dtype int32",
+        ),
+        (
+            "nn.layer_norm",
+            lambda: nn.layer_norm(var((3, 3)), var((3, 3)), var((3, 3)), [0, -2]),
+            "axes [0, -2] name a dimension of the 2 twice",
+        ),
+        (
+            "nn.rms_norm",
+            lambda: nn.rms_norm(var((2, 3)), var((3,)), 5),
+            "axis 5 is outside of a tensor of 2 dimensions",
+        ),
+        (
+            "nn.attention",
+            lambda: nn.attention(var((2, 3, 4, 8)), var((2, 3, 4, 8), "float16"), var((2, 3, 4, 8))),
+            "expected arguments of one dtype, found float32 and float16 and float32",
+        ),
+        (
+            "nn.attention",
+            lambda: nn.attention(*[var((2, 3, 4, 8), "int32", name=n) for n in "qkv"]),
+            "argument query must be a tensor of floats, found dtype int32",
+        ),
+        (
+            "nn.pad",
+            lambda: nn.pad(var((2, 3)), (0, 0, 3, 0), "reflect"),
+            "3 elements along dimension 1 cannot be padded by 3 with mode 'reflect'",
+        ),
+        (
+            "nn.pad",
+            lambda: nn.pad(var((0,)), (1, 0), "replicate"),
+            "0 elements along dimension 0 cannot be padded by 1",
+        ),
+        ("image.resize2d", lambda: op.image.resize2d(IMAGE, -2), "the size must be of at least 0, found [-2, -2]"),
+        (
+            "vision.all_class_non_max_suppression",
+            lambda: op.vision.all_class_non_max_suppression(var((1, 6, 4)), var((1, 2, 5)), 2, 0.5, 0.5),
+            "boxes and scores must be of as many boxes, found 6 and 5",
+        ),
+        (
+            "grad.take_backward",
+            lambda: op.grad.take_backward(var((2,)), var((3,)), var((2,)), 0),
+            "argument indices must be a tensor of integers, found dtype float32",
+        ),
+        (
+            "grad.nll_loss_backward",
+            lambda: op.grad.nll_loss_backward(var(()), var((2, 3)), index((2,)), reduction="all"),
+            "expected the reduction",
+        ),
     ],
 )
 def test_refusals(name: str, call: Any, message: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ... import te, topi
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Select, const
-from ...runtime.error import TypeMismatch
+from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir.buffer import decl_buffer
 from ...tir.stmt import Stmt, flat_seq
 from ...topi.loops import for_each, loop, store
@@ -19,6 +19,7 @@ from ..expr import Call, Expr, Var
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
+from .gather import check_integers
 from .inference import fail, normalize_axis, tensor_argument
 from .nn.layout import complete_padding, per_dimension
 from .registry import Operator, operator
@@ -74,6 +75,10 @@ def nll_loss_backward(
     ignore_index: int = -100,
 ) -> Call:
     """The gradient of `nn.nll_loss` with respect to its predictions."""
+    if reduction not in ("none", "sum", "mean"):
+        raise InvalidValue(
+            f'relax.grad.nll_loss_backward: expected the reduction "none", "sum" or "mean", found {reduction!r}'
+        )
     args = (output_grad, predictions, targets, weights)
     return nll_loss_backward.call(*args, reduction=reduction, ignore_index=integer(ignore_index))
 
@@ -247,6 +252,7 @@ def take_backward(output_grad: Expr, x: Expr, indices: Expr, axis: int | None = 
 @take_backward.struct_info
 def _take_backward_struct_info(call: Call, builder: Any) -> StructInfo:
     info, axis = tensor_argument(call, 1, "x"), call.attrs["axis"]
+    check_integers(call, tensor_argument(call, 2, "indices"))
     if axis is not None and info.ndim != -1:
         normalize_axis(call, axis, info.ndim)
     return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)

@@ -15,7 +15,7 @@ from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import shape_value
 from .infer_layout import window_layouts
-from .inference import fail, shape_argument, tensor_argument
+from .inference import constant, fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
 from .registry import OpPattern, operator
 
@@ -76,6 +76,8 @@ def _resize2d_struct_info(call: Call, builder: Any) -> StructInfo:
     info, size = tensor_argument(call, 0, "data"), shape_argument(call, 1)
     if size.ndim not in (2, -1):
         raise fail(call, f"the size must be a height and a width, found {size.ndim} extents")
+    if any((constant(extent) or 0) < 0 for extent in size.values or ()):
+        raise fail(call, f"the size must be of at least 0, found {list(size.values or ())}")
     layout, dtype = call.attrs["layout"], call.attrs["out_dtype"]
     dtype = info.dtype if dtype == VOID else dtype
     extents = in_layout(call, info, layout, "NCHW", "data")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import topi
+from ...ir import operators as ops
 from ...ir.expr import const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
@@ -49,6 +50,11 @@ def _struct_info(call: Call, builder: Any) -> StructInfo:
             raise fail(call, f"argument {name} must have three dimensions, found {info.ndim}")
     if boxes.extents is not None and constant(boxes.extents[2]) not in (4, None):
         raise fail(call, f"boxes are four numbers each, found {boxes.extents[2]}")
+    if boxes.extents is not None and scores.extents is not None:
+        for what, x, y in (("images", 0, 0), ("boxes", 1, 2)):
+            if builder.analyzer.can_prove(ops.not_equal(boxes.extents[x], scores.extents[y])):
+                found = f"{boxes.extents[x]} and {scores.extents[y]}"
+                raise fail(call, f"boxes and scores must be of as many {what}, found {found}")
     device, known = boxes.vdevice, scores.extents
     batch, classes, count = known if known is not None else (None, None, None)
     total = None if classes is None or count is None else builder.analyzer.simplify(classes * count)

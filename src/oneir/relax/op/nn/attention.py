@@ -20,9 +20,9 @@ from ...expr import Call, Expr
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
-from ..inference import constant, fail, tensor_argument
+from ..inference import common_dtype, constant, fail, tensor_argument
 from ..registry import Operator, OpPattern, operator
-from .activation import softmax_of
+from .activation import check_floats, softmax_of
 
 
 def _attributes(scale: Any, causal_mask: str | None, window_size: Any) -> dict[str, Any]:
@@ -102,6 +102,8 @@ def _attention_struct_info(call: Call, builder: Any) -> StructInfo:
         if info.ndim not in (4, -1):
             raise fail(call, f"argument {name} must have four dimensions, found {info.ndim}")
     query = infos[0]
+    check_floats(call, query, "query")
+    common_dtype(call, infos[:3])
     q, k, v = (i.extents for i in infos[:3])
     if q is None or k is None or v is None:
         return TensorStructInfo(None, query.dtype, query.vdevice, 4)

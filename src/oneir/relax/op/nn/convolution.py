@@ -28,7 +28,7 @@ def _attributes(name: str, dims: int, **attrs: Any) -> dict[str, Any]:
     """The attributes of a call, from what the user passed."""
     for key, what in (("strides", "strides"), ("dilation", "dilations"), ("output_padding", "output paddings")):
         if key in attrs:
-            attrs[key] = per_dimension(name, attrs[key], dims, what)
+            attrs[key] = per_dimension(name, attrs[key], dims, what, int(key != "output_padding"))
     attrs["padding"] = complete_padding(name, attrs["padding"], dims)
     attrs["groups"] = integer(attrs["groups"])
     if attrs["groups"] < 1:
@@ -218,6 +218,8 @@ def _transpose_struct_info(spatial: str) -> Callable[[Call, Any], StructInfo]:
             padding = attrs["padding"][i] + attrs["padding"][count + i]
             window = (weight[2 + i] - 1) * attrs["dilation"][i]
             extent = (data[2 + i] - 1) * attrs["strides"][i] - padding + window + attrs["output_padding"][i] + 1
+            if analyzer.can_prove(ops.less(extent, 0)):
+                raise fail(call, f"the padding {padding} is larger than the result along {spatial[i]}")
             extents.append(analyzer.simplify(extent))
         return _result(call, spatial, extents)
 

@@ -40,13 +40,15 @@ def _conversion(call: Call, layout: str, target: str, what: str) -> BijectiveLay
         raise fail(call, f"the layout {layout} of the {what} cannot be converted to {target}: {error}") from None
 
 
-def per_dimension(function: str, values: Any, count: int, what: str) -> list[int]:
-    """One number for each spatial dimension; a single one is for all."""
+def per_dimension(function: str, values: Any, count: int, what: str, least: int = 1) -> list[int]:
+    """One number of at least `least` for each spatial dimension; a single one is for all."""
     given = integers(values)
     if len(given) == 1:
         given *= count
     if len(given) != count:
         raise InvalidValue(f"relax.nn.{function}: expected {count} {what}, found {given}")
+    if min(given) < least:
+        raise InvalidValue(f"relax.nn.{function}: expected {what} of at least {least}, found {given}")
     return given
 
 

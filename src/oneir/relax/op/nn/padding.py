@@ -41,6 +41,13 @@ def _pad_struct_info(call: Call, builder: Any) -> StructInfo:
         raise fail(call, f"expected {2 * info.ndim} widths for {info.ndim} dimensions, found {list(widths)}")
     if info.extents is None:
         return unknown_shape(info, len(widths) // 2)
+    mode = call.attrs["pad_mode"]
+    for i, extent in enumerate(map(constant, info.extents)):
+        width, spare = max(widths[2 * i : 2 * i + 2]), {"constant": None, "reflect": 1}.get(mode, 0)
+        if extent is None or width <= 0 or spare is None:
+            continue
+        if (spare and width >= extent) or not extent:
+            raise fail(call, f"{extent} elements along dimension {i} cannot be padded by {width} with mode {mode!r}")
     sums = [before + after for before, after in zip(widths[::2], widths[1::2], strict=True)]
     return of_shape(info, [ops.add(e, s) for e, s in zip(info.extents, sums, strict=True)])
 
