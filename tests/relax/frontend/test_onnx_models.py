@@ -299,6 +299,29 @@ def test_loops_that_go_on_as_long_as_data_says():
     np.testing.assert_array_equal(run(mod, np.array([1, 2], np.float32), np.array(False)), [1, 2])
 
 
+def test_scans_of_a_number_of_steps_that_is_an_extent():
+    text = """f (float[2] start, float[n, 2] a, float[2, n] b)
+    => (float[2] last, float[n, 2] sums, float[2, n] products) {
+        last, sums, products = Scan <
+            num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [0, 1],
+            scan_output_axes = [0, 1], scan_output_directions = [0, 1],
+            body = g (float[2] s, float[2] x, float[2] y) => (float[2] t, float[2] u, float[2] v) {
+                t = Add(s, x)
+                u = Identity(t)
+                v = Mul(t, y)
+            }
+        > (start, a, b)
+    }"""
+    mod, start = from_onnx(model(text)), floats(2)
+    for n in (5, 1, 0):
+        a, b = floats(n, 2), floats(2, n)
+        last, sums, products = run(mod, start, a, b)
+        expected = start + np.cumsum(a, 0)
+        np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(last, expected[-1] if n else start, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(products, (expected * b.T[::-1])[::-1].T, rtol=1e-5, atol=1e-6)
+
+
 def test_sequences_are_known_while_importing():
     text = """f (float[2, 3] x) => (float[4, 3] y) {
         s = SequenceConstruct(x, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,9 @@ def scan(
     scan_output_axes: Sequence[int] | None = None,
     scan_output_directions: Sequence[int] | None = None,
 ) -> Any:
-    """A graph applied to the slices of tensors, one after the other, with states carried on; unrolled."""
+    """A graph applied to the slices of tensors, one after the other, with states carried on; unrolled if the number of
+    steps is known.
+    """
     return _scan(
         g,
         inputs,
@@ -185,9 +188,18 @@ def _scan(
     carried: list[Any] = list(inputs[:states])
     scanned = inputs[states:]
     axes = [g.axis(a, g.ndim(x)) for a, x in zip(input_axes or [0] * len(scanned), scanned, strict=True)]
-    steps = g.static(g.shape(scanned[0])[axes[0]], "how many steps a Scan takes")
-    if steps > MOST_STEPS:
-        raise Refused(f"a Scan of {steps} steps, which importing would unroll; up to {MOST_STEPS} are")
+    steps = g.shape(scanned[0])[axes[0]]
+    if not isinstance(steps, int) or steps > MOST_STEPS:
+        made = _scanned_by_loop(g, carried, scanned, axes, body, directions, steps)
+        if any(v is MISSING for v in made):
+            return tuple(made)
+        for i in range(states, len(made)):
+            if output_directions and output_directions[i - states]:
+                made[i] = g.emit(op.flip(made[i], 0))
+            axis = g.axis(output_axes[i - states], g.ndim(made[i])) if output_axes else 0
+            if axis:
+                made[i] = g.emit(op.permute_dims(made[i], [*range(1, axis + 1), 0, *range(axis + 1, g.ndim(made[i]))]))
+        return tuple(made)
     rows: list[list[Expr]] = [[] for _ in range(len(body.output) - states)]
     for step in range(steps):
         slices = [
@@ -206,6 +218,49 @@ def _scan(
         axis = output_axes[i] if output_axes else 0
         outputs.append(_stacked(g, made, body.output[states + i], axis))
     return (*carried, *outputs)
+
+
+def _scanned_by_loop(
+    g: Importer,
+    states: Sequence[Any],
+    scanned: Sequence[Expr],
+    axes: Sequence[int],
+    body: Any,
+    directions: Sequence[int],
+    steps: Any,
+) -> list[Any]:
+    """What a scan gives that stays in the program: a Loop whose body first takes the slices of its step."""
+    import onnx
+
+    make = onnx.helper
+    count = g.of_elements(np.array(steps, dtype=object), "int64")
+    step, going, last = "the step of the scan", "whether the scan goes on", "the last step of the scan"
+    whole = [f"input {i} of the scan" for i in range(len(scanned))]
+    nodes = [make.make_node("Sub", [last, step], ["the step from the end"])]
+    for i, (name, axis, direction) in enumerate(zip(whole, axes, directions, strict=True)):
+        place = "the step from the end" if direction else step
+        nodes.append(make.make_node("Gather", [name, place], [body.input[len(states) + i].name], axis=axis))
+    loop_body = onnx.GraphProto()
+    loop_body.CopyFrom(body)
+    del loop_body.node[:], loop_body.input[:], loop_body.output[:]
+    loop_body.node.extend([*nodes, *body.node])
+    loop_body.input.extend(
+        [
+            make.make_tensor_value_info(step, onnx.TensorProto.INT64, []),
+            make.make_tensor_value_info(going, onnx.TensorProto.BOOL, []),
+            *body.input[: len(states)],
+        ]
+    )
+    loop_body.output.extend([loop_body.input[1], *body.output])
+    outer, known = (
+        g.scope,
+        {last: g.emit(op.subtract(count, const(1, "int64"))), **dict(zip(whole, scanned, strict=True))},
+    )
+    g.scope = ChainMap(known, g.scope)
+    try:
+        return repeated(g, count, None, states, loop_body)
+    finally:
+        g.scope = outer
 
 
 def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
