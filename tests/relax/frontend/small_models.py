@@ -140,6 +140,29 @@ def t5_encoder() -> nn.Module:
     return OneResult(transformers.T5EncoderModel(config), "last_hidden_state")
 
 
+def falcon() -> nn.Module:
+    """One head of keys and values for all, which is cut off by negative indices."""
+    config = transformers.FalconConfig(
+        vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, use_cache=False
+    )
+    return OneResult(transformers.FalconForCausalLM(config), "logits")
+
+
+def mixtral() -> nn.Module:
+    """Two of four experts for each token."""
+    config = transformers.MixtralConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        num_local_experts=4,
+        use_cache=False,
+    )
+    return OneResult(transformers.MixtralForCausalLM(config), "logits")
+
+
 class First(nn.Module):
     """A layer of `torch.nn`, its input given so many times, and the first of its results."""
 
@@ -161,6 +184,8 @@ LANGUAGE_MODELS: dict[str, Callable[[], nn.Module]] = {
     **{f"bert, {a}": (lambda a=a: bert(a)) for a in ATTENTION},
     **{f"gpt2, {a}": (lambda a=a: gpt2(a)) for a in ATTENTION},
     "llama": llama,
+    "falcon": falcon,
+    "mixtral": mixtral,
     "t5 encoder": t5_encoder,
 }
 

@@ -188,6 +188,49 @@ def test_speech():
     check(Encoder, [torch.randn(n, 8, 40) for n in (2, 1)], {0: BATCH})
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        build(
+            "MptForCausalLM",
+            "MptConfig",
+            "logits",
+            vocab_size=99,
+            d_model=32,
+            n_layers=2,
+            n_heads=4,
+            max_seq_len=64,
+            expansion_ratio=2,
+            use_cache=False,
+        ),
+        build(
+            "XLNetModel", "XLNetConfig", "last_hidden_state", vocab_size=99, d_model=32, n_layer=2, n_head=4, d_inner=64
+        ),
+    ],
+    ids=["mpt", "xlnet"],
+)
+def test_biases_of_distances(model):
+    """PyTorch has conditions on the length here that no range of a `Dim` says."""
+    check(model, [torch.randint(3, 90, shape) for shape in [(2, 16), (3, 9)]], {0: Dim.AUTO, 1: Dim.AUTO})
+
+
+def test_waves():
+    """Convolutions of waves; weights as directions and lengths."""
+    wav2vec2 = build(
+        "Wav2Vec2Model",
+        "Wav2Vec2Config",
+        "last_hidden_state",
+        **{**LAYERS, "vocab_size": 99},
+        conv_dim=[8, 8, 8],
+        conv_stride=[5, 2, 2],
+        conv_kernel=[10, 3, 3],
+        num_feat_extract_layers=3,
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+    )
+    check(wav2vec2, [torch.randn(n, 400) for n in (2, 1)], {0: BATCH})
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize(
     "layer",
