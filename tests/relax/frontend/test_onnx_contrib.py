@@ -74,6 +74,14 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
             1,
             {"num_heads": 2, "scale": 0.3},
         ),
+        ("MultiHeadAttention", [X, SKIP, random(2, 5, 8)], 1, {"num_heads": 2}),
+        ("MultiHeadAttention", [X, random(2, 3, 8), random(2, 3, 8), random(24)], 1, {"num_heads": 2, "scale": 0.3}),
+        (
+            "MultiHeadAttention",
+            [X, SKIP, random(2, 5, 8), None, MASK, random(1, 2, 5, 5)],
+            1,
+            {"num_heads": 2},
+        ),
     ],
 )
 def test_same_as_onnx_runtime(operator, inputs, outputs, attributes):
@@ -95,5 +103,7 @@ def test_what_attention_does_not_do():
         from_onnx(single("Attention", [X, random(8, 24), None, integers(4, 2)], 1, num_heads=2))
     with pytest.raises(UnsupportedError, match="attention with past keys and values, a direction or rotations"):
         from_onnx(single("Attention", [X, random(8, 24)], 1, num_heads=2, unidirectional=1))
+    with pytest.raises(UnsupportedError, match="queries, keys and values are packed in one tensor"):
+        from_onnx(single("MultiHeadAttention", [random(2, 5, 2, 3, 4)], 1, num_heads=2))
     with pytest.raises(UnsupportedError, match="products with transBatchA or transBatchB"):
         from_onnx(single("FusedMatMul", [X, X], 1, transBatchA=1))

@@ -180,6 +180,50 @@ def attention(
     return g.reshaped(out, [batch, length, sizes[2]])
 
 
+@converter("MultiHeadAttention", domain=_DOMAIN)
+def multi_head_attention(
+    g: Context,
+    query: Expr,
+    key: Expr | None = None,
+    value: Expr | None = None,
+    bias: Expr | None = None,
+    mask: Expr | None = None,
+    more: Expr | None = None,
+    *past: Expr | None,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Any:
+    """Attention of several heads; queries, keys and values are (batch, length, heads * width)."""
+    if key is None or value is None or g.ndim(query) != 3 or g.ndim(key) != 3 or g.ndim(value) != 3:
+        raise Refused(
+            "attention whose queries, keys and values are packed in one tensor, or come with their heads apart"
+        )
+    if any(x is not None for x in past) or g.num_outputs > 1:
+        raise Refused("attention with past keys and values; give the parts as operators")
+    tensors = [query, key, value]
+    if bias is not None:
+        begin = 0
+        for i, x in enumerate(tensors):
+            size = g.static(g.shape(x)[2], "the size of queries, keys and values")
+            own = g.emit(op.strided_slice(bias, [0], [begin], [begin + size]))
+            tensors[i], begin = g.emit(op.add(x, own)), begin + size
+    heads = []
+    for x in tensors:
+        batch, length, total = g.shape(x)
+        heads.append(g.reshaped(x, [batch, length, num_heads, total // num_heads]))
+    batch, length, _, width = g.shape(heads[0])
+    scores = [batch, num_heads, length, g.shape(key)[1]]
+    added = None if mask is None else _mask(g, mask, scores, mask_filter_value, query)
+    if more is not None:
+        given = g.broadcast(more, scores)
+        added = given if added is None else g.emit(op.add(added, given))
+    causal = "TopLeft" if unidirectional else None
+    out = g.emit(op.nn.attention(*heads, added, scale or 1 / math.sqrt(width), causal))
+    return g.reshaped(out, [batch, length, g.shape(value)[2]])
+
+
 def _mask(g: Context, mask: Expr, extents: list[Any], low: float, x: Expr) -> Expr:
     """What is added to scores: a low number where a mask of keys is 0."""
     if g.ndim(mask) == 1:
