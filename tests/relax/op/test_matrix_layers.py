@@ -293,7 +293,7 @@ def attention_case(
     return case(
         lambda q, k, v, b=None: nn.attention(q, k, v, b, scale, mask),
         *inputs,
-        oracle=in_float64(lambda *a: attended(*a[:3], a[3] if len(a) > 3 else None, scale, mask)),
+        oracle=in_float64(lambda q, k, v, b=None: attended(q, k, v, b, scale, mask)),
         tolerance=ROUGH[dtype],
     )
 

@@ -14,7 +14,7 @@ from oneir.relax import op
 from oneir.relax.op import nn
 from oneir.runtime.error import OneIRError
 
-IMAGE, WEIGHT = var((1, 3, 8, 8)), var((4, 3, 3, 3))
+IMAGE, WEIGHT, WHOLE = var((1, 3, 8, 8)), var((4, 3, 3, 3)), var((2, 3, 4, 8), "int32")
 
 
 def index(shape: Any, dtype: str = "int64") -> Any:
@@ -184,7 +184,7 @@ def index(shape: Any, dtype: str = "int64") -> Any:
         ),
         (
             "nn.attention",
-            lambda: nn.attention(*[var((2, 3, 4, 8), "int32", name=n) for n in "qkv"]),
+            lambda: nn.attention(WHOLE, WHOLE, WHOLE),
             "argument query must be a tensor of floats, found dtype int32",
         ),
         (
