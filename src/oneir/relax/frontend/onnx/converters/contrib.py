@@ -220,7 +220,8 @@ def multi_head_attention(
         given = g.broadcast(more, scores)
         added = given if added is None else g.emit(op.add(added, given))
     causal = "TopLeft" if unidirectional else None
-    out = g.emit(op.nn.attention(*heads, added, scale or 1 / math.sqrt(width), causal))
+    factor = scale or 1 / math.sqrt(width)
+    out = g.emit(op.nn.attention(heads[0], heads[1], heads[2], added, factor, causal))
     return g.reshaped(out, [batch, length, g.shape(value)[2]])
 
 
