@@ -199,13 +199,11 @@ def test_operators_without_a_converter_are_broken_into_smaller_ones():
 
 
 def singular_values(x):
-    return torch.linalg.svd(x + 1)[1]
+    return torch.geqrf(x + 1)[1]
 
 
 def test_what_cannot_be_imported_is_an_error():
-    with pytest.raises(
-        Exception, match=r"_linalg_svd.default, part of linalg_svd, from .*test_dynamo.py:\d+"
-    ) as raised:
+    with pytest.raises(Exception, match=r"geqrf.default, part of .*geqrf.*, from .*test_dynamo.py:\d+") as raised:
         compiled(singular_values)(torch.eye(3))
     assert 'options={"fallback": True}' in str(raised.value)
 
