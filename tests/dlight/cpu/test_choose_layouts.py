@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import oneir
-from oneir import relax
+from oneir import relax, tir
 from oneir.dlight import cpu
 from oneir.dlight.cpu.winograd import matrices
 from oneir.relax.pipeline import legalize_passes
@@ -205,6 +205,22 @@ def test_three_by_three_convolutions(channels, results, height, width, padding, 
     if follows:
         expected = torch.relu(expected + torch.tensor(bias))
     assert_close(run(graph(x.shape, build), x), expected.numpy())
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_three_by_three_convolutions_of_images_of_any_size(padding):
+    weight = normal(32, 64, 3, 3) / np.float32(24)
+    n, h, w = (tir.Var(name, "int64") for name in "nhw")
+    mod = graph(
+        (n, 64, h, w), lambda b, x: relax.op.nn.relu(relax.op.nn.conv2d(x, relax.const(weight), padding=padding))
+    )
+    assert "winograd" in chosen(mod).script()
+    main = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())["main"]
+    for shape in ((1, 64, 24, 24), (2, 64, 13, 18), (1, 64, 3, 3)):
+        x = normal(*shape)
+        expected = torch.nn.functional.conv2d(torch.tensor(x).double(), torch.tensor(weight).double(), padding=padding)
+        assert_close(main(x).numpy(), torch.relu(expected).numpy())
+    assert main(normal(0, 64, 5, 5)).shape == (0, 32, 3 + 2 * padding, 3 + 2 * padding)
 
 
 def test_winograd_is_chosen_for_large_images_and_steps_of_one_only():

@@ -17,9 +17,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, const
@@ -41,8 +43,11 @@ from ...tir.stmt import (
     Stmt,
     stmt_list,
 )
-from .base import extent_of, loads, static
+from ...tir.stmt_functor import substitute
+from .base import extent_of, loads, static, variables
 from .contraction import panel_of_rows
+
+Extent = int | PrimExpr
 
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
 """The finite points of interpolation, by the size of a tile of results."""
@@ -100,15 +105,16 @@ def winograd_for(
     """The transformation that makes a convolution fastest; None for the convolution itself, and for what is none."""
     window = _window(block, data, weight, depth)
     lanes = info.vector_bytes // 4
-    extents = {iv.var: static(extent_of(iv)) for iv in block.iter_vars}
-    channels, results = extents[depth], extents[channel]
+    extents = {iv.var: extent_of(iv) for iv in block.iter_vars}
+    channels, results = static(extents[depth]), static(extents[channel])
     if window is None or data.dtype != "float32" or channels is None or results is None or lanes < 4:
         return None
-    if channels % lanes or results % lanes or any(extents[axis] is None for axis in extents):
+    image = data.indices[0]
+    if channels % lanes or results % lanes or not isinstance(image, Var):
         return None
     (_, rows), (_, columns) = window
-    images = next((extents[axis] or 1 for axis in data.indices[:1] if isinstance(axis, Var)), 1)
-    height, width = extents[rows] or 1, extents[columns] or 1
+    images = static(extents[image]) or 1
+    height, width = _usual(extents[rows]), _usual(extents[columns])
 
     def time(tile: int) -> float:
         # In products of one element. An element of weights read from memory costs as much as 16, one of V or of the
@@ -127,6 +133,12 @@ def winograd_for(
     (first, _), (second, _) = window
     axes = (places[channel], places[depth], places[first], places[second])
     return Winograd(axes, tile, panel_of_rows(tiles, results, channels, info, 4))
+
+
+def _usual(extent: PrimExpr) -> int:
+    """An extent of an image; of images of unknown size, what it is where they are 256 elements high and wide."""
+    known = static(Analyzer().simplify(substitute(extent, dict.fromkeys(variables(extent), _index(256)))))
+    return max(known or 1, 1)
 
 
 def _window(
@@ -200,21 +212,22 @@ class _Maker:
     def __init__(self, func: PrimFunc, result: Buffer, data: Buffer, weight: Buffer, form: Winograd, lanes: int):
         self.form, self.lanes = form, lanes
         self.size = form.tile + 2
-        images, height, width, results = map(_int, result.shape)
-        channels = _int(data.shape[-1])
-        self.down, self.across = -(-height // form.tile), -(-width // form.tile)
-        tiles = images * self.down * self.across
+        self.analyzer = Analyzer()
+        images, height, width, last = result.shape
+        results, channels = _int(last), _int(data.shape[-1])
+        self.down, self.across = (self.known((e + (form.tile - 1)) // form.tile) for e in (height, width))
+        tiles = self.known(images * self.down * self.across)
         square = [self.size, self.size]
         panels = -(-results // form.width)
         self.weights = self.buffer([*square, panels, channels, form.width], weight.name)
         self.transformed = self.buffer([*square, tiles, channels], "winograd_data")
         self.products = self.buffer([*square, tiles, results], "winograd_products")
-        whole = [images, self.down * form.tile, self.across * form.tile, results]
+        whole = [images, self.known(self.down * form.tile), self.known(self.across * form.tile), results]
         self.result = self.buffer(whole, result.name)
         self.allocated = [self.transformed, self.products, self.result]
         self.statements: list[Stmt] = []
-        needed = [images, whole[1] + 2, whole[2] + 2, channels]
-        if list(map(_int, data.shape)) != needed:
+        needed = [images, self.known(whole[1] + 2), self.known(whole[2] + 2), channels]
+        if not all(map(self.analyzer.can_prove_equal, data.shape, needed)):
             padded = self.buffer(needed, "winograd_padded")
             self.allocated.append(padded)
             self.statements.append(self.copy(data, padded))
@@ -226,22 +239,26 @@ class _Maker:
             self.tiles("winograd_result", [*grid, results // lanes], self.result_tile()),
         ]
 
-    def buffer(self, shape: Sequence[int], name: str, scope: str = "global") -> Buffer:
-        """A float32 buffer."""
-        return decl_buffer([_index(extent) for extent in shape], "float32", name, scope=scope)
+    def known(self, extent: Any) -> PrimExpr:
+        """An extent, simplified."""
+        return self.analyzer.simplify(extent)
 
-    def block(self, name: str, extents: Sequence[int], make: Callable[[list[Var]], tuple], summed: int = 0) -> Stmt:
+    def buffer(self, shape: Sequence[Extent], name: str, scope: str = "global") -> Buffer:
+        """A float32 buffer."""
+        return decl_buffer([_extent(extent) for extent in shape], "float32", name, scope=scope)
+
+    def block(self, name: str, extents: Sequence[Extent], make: Callable[[list[Var]], tuple], summed: int = 0) -> Stmt:
         """A nest of loops around a block whose fields `make` gives: reads, writes, body, buffers and init."""
         axes, loops = [], []
         for i, extent in enumerate(extents):
             kind = IterVar.CommReduce if i >= len(extents) - summed else IterVar.DataPar
-            axes.append(IterVar(Range(_index(0), _index(extent)), Var(f"v_i{i}", "int64"), kind))
+            axes.append(IterVar(Range(_index(0), _extent(extent)), Var(f"v_i{i}", "int64"), kind))
             loops.append(Var(f"i{i}", "int64"))
         reads, writes, body, buffers, init = make([axis.var for axis in axes])
         block = Block(axes, reads, writes, name, body, init=init, alloc_buffers=buffers)
         stmt: Stmt = BlockRealize(list(loops), const(True, "bool"), block)
         for var, extent in zip(reversed(loops), reversed(extents), strict=True):
-            stmt = For(var, _index(0), _index(extent), ForKind.SERIAL, stmt)
+            stmt = For(var, _index(0), _extent(extent), ForKind.SERIAL, stmt)
         return stmt
 
     def copy(self, source: Buffer, target: Buffer) -> Stmt:
@@ -252,16 +269,16 @@ class _Maker:
             outside = [
                 ops.less(axis, have)
                 for axis, have, want in zip(axes, source.shape, target.shape, strict=True)
-                if _int(have) < _int(want)
+                if not self.analyzer.can_prove_greater_equal(have - want, 0)
             ]
             if outside:
                 value = if_then_else(functools.reduce(ops.logical_and, outside), value, FloatImm("float32", 0.0))
             point = [BufferRegion.from_point(buffer, axes) for buffer in (source, target)]
             return [point[0]], [point[1]], BufferStore(target, value, axes), [], None
 
-        return self.block(f"{target.name}_copy", [_int(extent) for extent in target.shape], make)
+        return self.block(f"{target.name}_copy", list(target.shape), make)
 
-    def contraction(self, extents: list[int], channels: int) -> Stmt:
+    def contraction(self, extents: list[Extent], channels: int) -> Stmt:
         """For each place in a tile: the sum over channels."""
 
         def make(axes: list[Var]) -> tuple:
@@ -278,7 +295,7 @@ class _Maker:
 
         return self.block("winograd_products", [*extents, channels], make, summed=1)
 
-    def tiles(self, name: str, extents: list[int], make: Callable[[list[Var]], tuple]) -> Stmt:
+    def tiles(self, name: str, extents: list[Extent], make: Callable[[list[Var]], tuple]) -> Stmt:
         """A block for each tile and vector of channels."""
         return self.block(name, extents, make)
 
@@ -293,6 +310,7 @@ class _Maker:
         def make(axes: list[Var]) -> tuple:
             image, down, across, vector = axes
             tile, first = self.tile_index(image, down, across), vector * lanes
+            line = self.buffer([size, lanes], "line", "local")
             half = self.buffer([size, size, lanes], "half", "local")
 
             def load(row: int, column: int, lane: Var) -> PrimExpr:
@@ -302,10 +320,10 @@ class _Maker:
                 indices = [_index(row), _index(column), tile, first + lane]
                 return BufferStore(self.transformed, value, indices)
 
-            body = self.transform(matrices(step)[2], load, save, half)
+            body = self.transform(matrices(step)[2], load, save, line, half)
             reads = [_region(data, [image, down * step, across * step, first], [1, size, size, lanes])]
             writes = [_region(self.transformed, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]
-            return reads, writes, body, [half], None
+            return reads, writes, body, [line, half], None
 
         return make
 
@@ -316,6 +334,7 @@ class _Maker:
         def make(axes: list[Var]) -> tuple:
             image, down, across, vector = axes
             tile, first = self.tile_index(image, down, across), vector * lanes
+            line = self.buffer([size, lanes], "line", "local")
             half = self.buffer([step, size, lanes], "half", "local")
 
             def load(row: int, column: int, lane: Var) -> PrimExpr:
@@ -324,20 +343,24 @@ class _Maker:
             def save(row: int, column: int, lane: Var, value: PrimExpr) -> Stmt:
                 return BufferStore(self.result, value, [image, down * step + row, across * step + column, first + lane])
 
-            body = self.transform(matrices(step)[0], load, save, half)
+            body = self.transform(matrices(step)[0], load, save, line, half)
             reads = [_region(self.products, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]
             writes = [_region(self.result, [image, down * step, across * step, first], [1, step, step, lanes])]
-            return reads, writes, body, [half], None
+            return reads, writes, body, [line, half], None
 
         return make
 
-    def transform(self, matrix: np.ndarray, load: Callable, save: Callable, half: Buffer) -> Stmt:
+    def transform(self, matrix: np.ndarray, load: Callable, save: Callable, line: Buffer, half: Buffer) -> Stmt:
         """`matrix` times a square of vectors times its transposition: columns first, then rows."""
         out, size = matrix.shape
         statements: list[Stmt] = []
         for column in range(size):
+            # Each element is read once, so that its place is written, and simplified, once.
+            for row in range(size):
+                source = functools.partial(load, row, column)
+                statements.append(self.vector(source, functools.partial(_store_line, line, row)))
             into = functools.partial(self.store_half, half, column)
-            statements += self.times(matrix, functools.partial(_swapped(load), column), into)
+            statements += self.times(matrix, functools.partial(_load_line, line), into)
         for row in range(out):
             of_row = functools.partial(_load_half, half, row)
             statements += self.times(matrix, of_row, functools.partial(save, row))
@@ -381,8 +404,12 @@ def combination(row: np.ndarray, element: Callable[[int], PrimExpr]) -> PrimExpr
     return total
 
 
-def _swapped(load: Callable[[int, int, Var], PrimExpr]) -> Callable[[int, int, Var], PrimExpr]:
-    return lambda column, row, lane: load(row, column, lane)
+def _load_line(line: Buffer, place: int, lane: Var) -> PrimExpr:
+    return BufferLoad(line, [_index(place), lane])
+
+
+def _store_line(line: Buffer, place: int, lane: Var, value: PrimExpr) -> Stmt:
+    return BufferStore(line, value, [_index(place), lane])
 
 
 def _load_half(half: Buffer, row: int, column: int, lane: Var) -> PrimExpr:
@@ -392,6 +419,10 @@ def _load_half(half: Buffer, row: int, column: int, lane: Var) -> PrimExpr:
 def _int(extent: PrimExpr) -> int:
     assert isinstance(extent, IntImm)
     return extent.value
+
+
+def _extent(extent: Extent) -> PrimExpr:
+    return _index(extent) if isinstance(extent, int) else extent
 
 
 def _index(value: int) -> PrimExpr:
