@@ -5,7 +5,7 @@ reference interpreter, and compared with an oracle that shares no code with eith
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,23 @@ class Case:
     line: int
     ulps: float | None = None
     label: str = ""
+
+
+Cases = Callable[[], Iterator[Case]]
+
+
+class Table(dict[str, Cases]):
+    """What gives the cases of operators, by their names."""
+
+    def row(self, name: str) -> Callable[[Cases], Cases]:
+        """Makes a function the row of an operator."""
+
+        def add(cases: Cases) -> Cases:
+            assert name not in self
+            self[name] = cases
+            return cases
+
+        return add
 
 
 def case(
@@ -216,7 +233,9 @@ def _compare_ulps(found: np.ndarray, wanted: np.ndarray, ulps: float, given: lis
     if wrong.any():
         places = np.argwhere(wrong)[:5]
         same_shape = [a for a in given if a.shape == found.shape]
-        shown = [f"{[str(a[tuple(p)]) for a in same_shape]} -> {found[tuple(p)]}, not {rounded[tuple(p)]}" for p in places]
+        shown = [
+            f"{[str(a[tuple(p)]) for a in same_shape]} -> {found[tuple(p)]}, not {rounded[tuple(p)]}" for p in places
+        ]
         raise AssertionError(f"{where}: {wrong.sum()} of {wrong.size} elements are wrong: {'; '.join(shown)}")
 
 
@@ -227,6 +246,7 @@ def operators_of(*modules: str) -> set[str]:
     for name, module in list(sys.modules.items()):
         if name.startswith(homes):
             values = [v for v in vars(module).values() if isinstance(v, Operator)]
-            found |= {v.op.name for v in values if v.function.__module__.startswith(homes) and v.op.get_attr("FReference")}
+            found |= {
+                v.op.name for v in values if v.function.__module__.startswith(homes) and v.op.get_attr("FReference")
+            }
     return found
-

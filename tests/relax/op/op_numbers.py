@@ -9,7 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from op_cases import wide
+from op_cases import FLOATS, wide
 
 from oneir.ir.dtype import DataType
 
@@ -95,3 +95,16 @@ def exactly(integers: Callable[..., Any] | None, floats: Callable[..., Any] | No
         return np.array([wrapped(v, dtype) for v in found], dtype).reshape(objects[0].shape)
 
     return computed
+
+
+def exact(x: np.ndarray) -> np.ndarray:
+    """Integers as Python's; floats as float64."""
+    return wide(x) if x.dtype.name in FLOATS else x.astype(object)
+
+
+def wrap(values: Any, dtype: np.dtype) -> np.ndarray:
+    """Python's integers in a dtype; floats as they are."""
+    if dtype.name in FLOATS:
+        return np.asarray(values)
+    values = np.asarray(values, object)
+    return np.array([wrapped(v, dtype) for v in values.ravel()], dtype).reshape(values.shape)

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from op_cases import ALL, FLOATS, INTS, NUMBERS, Case, case, check_cases, operators_of, some, wide
+from op_cases import ALL, FLOATS, INTS, NUMBERS, Case, Table, case, check_cases, operators_of, some, wide
 from op_numbers import exactly, pairs, special, wrapped
 from op_testing import infer, var
 
@@ -22,19 +22,8 @@ from oneir import relax
 from oneir.relax import op
 from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch
 
-Rows = dict[str, Callable[[], Iterator[Case]]]
-ROWS: Rows = {}
-
-
-def row(name: str) -> Callable[[Callable[[], Iterator[Case]]], Callable[[], Iterator[Case]]]:
-    """Makes a function the row of an operator: it gives the cases."""
-
-    def add(cases: Callable[[], Iterator[Case]]) -> Callable[[], Iterator[Case]]:
-        assert name not in ROWS
-        ROWS[name] = cases
-        return cases
-
-    return add
+ROWS = Table()
+row = ROWS.row
 
 
 def test_every_operator_has_a_row() -> None:

@@ -12,28 +12,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from op_cases import ALL, FLOATS, Case, case, check_cases, in_float64, in_torch, ints, operators_of, some
+from op_cases import ALL, FLOATS, Case, Cases, Table, case, check_cases, in_float64, in_torch, ints, operators_of, some
 
 from oneir import relax
 from oneir.relax import op
 from oneir.relax.op import nn
 
-Cases = Callable[[], Iterator[Case]]
-ROWS: dict[str, Cases] = {}
+ROWS = Table()
+row = ROWS.row
 INF = float("inf")
 ROUGH = {"float16": 2e-2, "bfloat16": 0.15, "float32": 1e-4, "float64": 1e-10}
 """What sums of some dozens of products may be off by."""
-
-
-def row(name: str) -> Callable[[Cases], Cases]:
-    """Makes a function the row of an operator: it gives the cases."""
-
-    def add(cases: Cases) -> Cases:
-        assert name not in ROWS
-        ROWS[name] = cases
-        return cases
-
-    return add
 
 
 def test_every_operator_has_a_row() -> None:

@@ -15,6 +15,7 @@ from op_cases import (
     SIGNED,
     UNSIGNED,
     Case,
+    Table,
     case,
     check_cases,
     in_float64,
@@ -26,20 +27,9 @@ from op_cases import (
 from oneir import relax, tir
 from oneir.relax import op
 
-Cases = Callable[[], Iterator[Case]]
-ROWS: dict[str, Cases] = {}
+ROWS = Table()
+row = ROWS.row
 ODD = ((), (0,), (1,), (5, 0), (0, 1), (1, 1, 1), (17,), (3, 1, 7), (2, 0, 4))
-
-
-def row(name: str) -> Callable[[Cases], Cases]:
-    """Makes a function the row of an operator: it gives the cases."""
-
-    def add(cases: Cases) -> Cases:
-        assert name not in ROWS
-        ROWS[name] = cases
-        return cases
-
-    return add
 
 
 def test_every_operator_has_a_row() -> None:

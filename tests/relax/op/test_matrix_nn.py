@@ -9,27 +9,16 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from op_cases import FLOATS, NUMBERS, Case, case, check_cases, in_float64, in_torch, operators_of, some
+from op_cases import FLOATS, NUMBERS, Case, Cases, Table, case, check_cases, in_float64, in_torch, operators_of, some
 
 from oneir.relax.op import nn
 
-Cases = Callable[[], Iterator[Case]]
-ROWS: dict[str, Cases] = {}
+ROWS = Table()
+row = ROWS.row
 ODD = ((), (0,), (1,), (5, 0), (1, 1, 1), (17,), (3, 1, 7), (2, 0, 4))
 INF, NAN = float("inf"), float("nan")
 SUMS = {"float16": 2e-2, "bfloat16": 0.15, "float32": 1e-4, "float64": 1e-11}
 """What sums of some dozens of products may be off by."""
-
-
-def row(name: str) -> Callable[[Cases], Cases]:
-    """Makes a function the row of an operator: it gives the cases."""
-
-    def add(cases: Cases) -> Cases:
-        assert name not in ROWS
-        ROWS[name] = cases
-        return cases
-
-    return add
 
 
 def test_every_operator_has_a_row() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 import oneir
 from oneir import relax, te, topi
-from oneir.tir.transform.exact_moments import exact_moments
 from oneir.relax import op
 from oneir.relax.struct_info import TensorStructInfo
 from oneir.runtime.tensor import tensor
 from oneir.script import from_source
 from oneir.testing import interpret
+from oneir.tir.transform.exact_moments import exact_moments
 
 
 def normalized(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
