@@ -134,7 +134,7 @@ class AtenImporter(Importer):
         several = isinstance(example, (list, tuple)) and all(map(is_example, example))
         self.expected_parts = [self.extents(e) for e in example] if several else None
         self.is_contiguous = _is_contiguous(node)
-        self.call(node, name, overload, node.args, node.kwargs)
+        self.call(node, name, overload, self.operands(node, name), node.kwargs)
         if node in self.env and (node.users or self.env[node] is not None):
             try:
                 self.env[node] = self.verified(self.env[node], example)
@@ -148,6 +148,58 @@ class AtenImporter(Importer):
         while operators.is_in_place(written.target):
             written = written.args[0]
             self.env[written] = self.env[node]
+
+    def operands(self, node: Any, name: str) -> Sequence[Any]:
+        """The arguments of a node; where they broadcast, with extents that are 1 or those of the result.
+
+        What cannot be proven of an extent is asserted when the program runs.
+        """
+        args, expected = node.args, self.expected
+        if expected is None:
+            return args
+        if operators.broadcasts(node.target):
+            return self.alike(args, expected)
+        if name in ("bmm", "matmul") and all(is_tensor(self.env[x]) and self.ndim(self.env[x]) > 1 for x in args):
+            summed = self.shape(self.env[args[1]])[-2]
+            batch = expected[:-2]
+            return [self.matched(args[0], [*batch, None, summed]), self.matched(args[1], [*batch, None, None])]
+        if name == "cat" and isinstance(args[0], (list, tuple)):
+            axis = args[1] if len(args) > 1 else 0
+            return [self.alike(args[0], expected, axis % len(expected)), axis]
+        return args
+
+    def alike(self, args: Sequence[Any], expected: Sequence[Any], free: int | None = None) -> list[Any]:
+        """The values of arguments, of the extents that the result has but for a free dimension."""
+        wanted: list[Any] = list(expected)
+        for argument in args:
+            x = self.value(argument)
+            found = self.shape(x) if is_tensor(x) and self.info(x).extents is not None else []
+            for i in range(-min(len(found), len(expected)), 0):
+                # Not all that PyTorch writes as an expression varies.
+                if isinstance(found[i], int) and found[i] != 1:
+                    wanted[i] = found[i]
+        if free is not None:
+            wanted[free] = None
+        return [self.matched(x, wanted) for x in args]
+
+    def matched(self, argument: Any, wanted: Sequence[Any]) -> Any:
+        """The value of an argument, with extents that are 1 or those at the end of a shape; None stands for any."""
+        x = self.value(argument)
+        example: Any = getattr(argument, "meta", {}).get("val")
+        if not is_tensor(x) or not is_example(example) or self.info(x).extents is None:
+            return x
+        found = self.shape(x)
+        made = list(found)
+        for i in range(-min(len(found), len(wanted)), 0):
+            if wanted[i] is None or isinstance(found[i], int):
+                continue
+            if not self.block_builder.analyzer.can_prove_equal(found[i], wanted[i]):
+                # PyTorch compared an extent whose value it knew from the example with 1.
+                is_one = getattr(getattr(example.shape[i], "node", None), "hint", None) == 1
+                made[i] = 1 if is_one else wanted[i]
+        if all(own is extent for own, extent in zip(found, made, strict=True)):
+            return x
+        return self.block_builder.match_cast(x, TensorStructInfo(made, self.dtype(x)))
 
     def inline(self, node: Any, call: Sequence[Any]) -> None:
         """Adds what a part of the program computes: a graph module, and its arguments."""

@@ -24,6 +24,21 @@ def is_in_place(target: Any) -> bool:
     return first is not None and first.is_write
 
 
+def broadcasts(target: Any) -> bool:
+    """Whether all arguments of an operator that are tensors broadcast to the shape of its result."""
+    if name_of(target)[0] in _BROADCAST:
+        return True
+    from torch import Tag
+
+    return Tag.pointwise in getattr(target, "tags", ())
+
+
+# Operators that broadcast their arguments, but that PyTorch does not say so of.
+_BROADCAST = frozenset(
+    {"__and__", "__or__", "__xor__", "copy_", "expand", "floor_divide", "masked_fill", "masked_fill_", "rsub", "where"}
+)
+
+
 def written_by(node: Any) -> Any:
     """The node whose value a node that works in place, maybe one after another, writes into."""
     while is_in_place(node.target) and hasattr(node.args[0], "target"):
