@@ -137,7 +137,7 @@ def test_from_expr_names_the_function_by_its_symbol():
 
 def test_global_infos():
     mod = IRModule({"f": f}, global_infos={"vdevice": [VDevice("llvm")]})
-    assert mod.global_infos["vdevice"][0].target == "llvm"
+    assert mod.global_infos["vdevice"][0].target.kind.name == "llvm"
     mod.update_global_info("vdevice", [])
     assert len(mod.global_infos["vdevice"]) == 0
 

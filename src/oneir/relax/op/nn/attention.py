@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,6 +151,10 @@ def _reference(
     return np.transpose(weights @ v, (0, 2, 1, 3)).astype(query.dtype)
 
 
+def _reference_without_nan(*args: np.ndarray, **attrs: Any) -> np.ndarray:
+    return _reference(*args, **attrs, safe=True)
+
+
 def _refuse_window(window_size: int | None) -> None:
     if window_size is not None:
         raise UnsupportedError(
@@ -252,7 +255,7 @@ def _register(name: str, function: Callable[..., Call], reference: Callable[...,
 
 attention_without_bias = _register("attention", attention, _reference)
 attention_with_bias = _register("attention_bias", attention, _reference)
-attention_without_nan = _register("safe_attention", safe_attention, partial(_reference, safe=True))
+attention_without_nan = _register("safe_attention", safe_attention, _reference_without_nan)
 
 
 # -- sequences of different lengths --
