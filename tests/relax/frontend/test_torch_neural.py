@@ -1,4 +1,4 @@
-"""Products, convolutions, normalizations, pooling, attention and losses of PyTorch.
+"""Products, convolutions, normalizations, pooling, attention, losses and recurrent layers of PyTorch.
 
 Each expression is exported and traced, imported, and run by the reference interpreter, against PyTorch itself.
 """
@@ -9,8 +9,27 @@ from typing import Any
 
 import pytest
 import torch
-from torch_programs import check_exported, check_traced, floats, function_of, integers, positive
+from torch_programs import (
+    as_module,
+    assert_same,
+    check_exported,
+    check_traced,
+    export,
+    floats,
+    function_of,
+    integers,
+    positive,
+)
 
+from oneir.relax.frontend.torch import from_exported_program, from_fx
+from oneir.runtime.error import UnsupportedError
+from oneir.testing import interpret
+from oneir.tir import Var
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The tensor attributes self.*_flat_weights:UserWarning"),
+]
 torch.manual_seed(0)
 
 CASES = [
@@ -133,3 +152,70 @@ def test_exported(case: tuple[Any, ...]):
 def test_traced(case: tuple[Any, ...]):
     expression, *args = case
     check_traced(function_of(expression, len(args)), *args)
+
+
+def layer(kind: str, *sizes: int, **options: Any) -> Any:
+    """A recurrent layer with fixed weights."""
+    torch.manual_seed(0)
+    return getattr(torch.nn, kind)(*sizes, **options).eval()
+
+
+STATED = layer("LSTM", 3, 4, 2)
+LOOPS = {
+    "lstm": (layer("LSTM", 3, 20, 2, bidirectional=True, batch_first=True), floats(2, 17, 3)),
+    "lstm of a sequence": (layer("LSTM", 3, 4, bias=False), floats(17, 3)),
+    "lstm of states": (
+        lambda x, h, c: STATED(x, (h, c)),
+        floats(17, 5, 3),
+        floats(2, 5, 4),
+        floats(2, 5, 4),
+    ),
+    "gru": (layer("GRU", 3, 20, 2, bidirectional=True), floats(17, 5, 3), floats(4, 5, 20)),
+    "gru without biases": (layer("GRU", 3, 4, bias=False, batch_first=True), floats(1, 17, 3)),
+    "rnn": (layer("RNN", 3, 4, bidirectional=True), floats(17, 2, 3)),
+    "rnn with relu": (layer("RNN", 3, 4, nonlinearity="relu"), floats(17, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_layers_of_many_steps(name: str):
+    function, *args = LOOPS[name]
+    mod = check_exported(function, *args)
+    assert any(v.name_hint.startswith("recurrent") for v in mod.functions)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_layers_of_many_steps_are_as_large_as_those_of_more(kind: str):
+    sizes = [
+        len(str(from_exported_program(export(layer(kind, 3, 4), floats(steps, 2, 3))).script(show_meta=False)))
+        for steps in (17, 68)
+    ]
+    assert abs(sizes[0] - sizes[1]) < 0.05 * sizes[0]
+
+
+def test_layers_of_few_steps_are_part_of_the_graph():
+    mod = from_exported_program(export(layer("LSTM", 3, 4), floats(4, 2, 3)))
+    assert [v.name_hint for v in mod.functions] == ["main"]
+
+
+def traced_over_any_steps(function: torch.nn.Module) -> Any:
+    """The module of a layer whose input has any number of steps."""
+    traced = torch.fx.symbolic_trace(as_module(function, 1))
+    return from_fx(traced, [((Var("steps", "int64"), 2, 3), "float32")])
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_layers_of_any_number_of_steps(kind: str):
+    function = layer(kind, 3, 4)
+    mod = traced_over_any_steps(function)
+    for steps in (5, 20):
+        x = floats(steps, 2, 3)
+        with torch.no_grad():
+            assert_same(interpret(mod, x.numpy()), function(x))
+
+
+def test_a_projected_layer_of_any_number_of_steps_is_refused():
+    with pytest.raises(
+        UnsupportedError, match="the number of steps of a layer whose hidden state is projected must be"
+    ):
+        traced_over_any_steps(layer("LSTM", 3, 4, proj_size=2))

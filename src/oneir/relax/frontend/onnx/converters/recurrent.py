@@ -10,10 +10,10 @@ from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
 from .....tir import op as tir_op
 from .....tir.expr import Select
-from .....topi.nn.recurrent import Cell, Product, Values, lanes_of
-from .....topi.nn.recurrent import recurrent as te_recurrent
+from .....topi.nn.recurrent import Cell, Product, Values
 from .... import op
 from ....expr import Expr, const
+from ...recurrent import recurrent_layer
 from ..context import Context
 from ..registry import Refused, converter
 
@@ -127,6 +127,8 @@ def _recurrent(
         states = [None if s is None else g.emit(op.permute_dims(s, [1, 0, 2])) for s in states]
     zero = g.broadcast(const(0, g.dtype(x)), [len(backward), g.shape(x)[1], g.shape(recurrent)[2]])
     states = [zero if s is None else s for s in states]
+    g.static(g.shape(recurrent)[2], "the size of hidden states")
+    lengths = None if lengths is None else g.cast(lengths, "int32")
     chosen = _activations(activations or [*defaults] * len(backward), activation_alpha, activation_beta)
     count = len(chosen) // len(backward)
     if count != len(defaults):
@@ -138,8 +140,11 @@ def _recurrent(
     for group in groups:
         functions = [_function(*activation, clip if i < 2 else None) for i, activation in enumerate(own[group[0]])]
         cell = make(functions, linear_before_reset or input_forget, peepholes is not None)
-        tensors = [_directions(g, t, group) for t in (weights, recurrent, bias, peepholes, *states)]
-        made.append(_layer(g, cell, x, tensors, lengths, [backward[i] for i in group]))
+        w, r, b, p = (_directions(g, t, group) for t in (weights, recurrent, bias, peepholes))
+        assert w is not None and r is not None
+        own_states = [s for s in (_directions(g, s, group) for s in states) if s is not None]
+        turned = [backward[i] for i in group]
+        made.append(recurrent_layer(g.builder, cell, x, w, r, b, p, own_states, turned, lengths))
     y, *last = (_joined(g, parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*made, strict=True)))
     if layout:
         return g.emit(op.permute_dims(y, [2, 0, 1, 3])), *(g.emit(op.permute_dims(s, [1, 0, 2])) for s in last)
@@ -155,58 +160,6 @@ def _directions(g: Context, x: Expr | None, group: Sequence[int]) -> Expr | None
 
 def _joined(g: Context, parts: Sequence[Expr], axis: int) -> Expr:
     return parts[0] if len(parts) == 1 else g.emit(op.concat(list(parts), axis))
-
-
-def _layer(
-    g: Context, cell: Cell, x: Expr, tensors: Sequence[Expr | None], lengths: Expr | None, backward: Sequence[bool]
-) -> list[Expr]:
-    """The outputs, (steps, directions, batch, units), and the last states, (directions, batch, units)."""
-    weights, recurrent, bias, peepholes, *states = tensors
-    assert weights is not None and recurrent is not None
-    steps, batch, size = g.shape(x)
-    units = g.static(g.shape(recurrent)[2], "the size of hidden states")
-    count, directions, lanes = cell.gates, len(backward), lanes_of(cell.gates, units)
-    blocks = -(-units // lanes)
-
-    def blocked(vectors: Expr) -> Expr:
-        """(directions, n * units, ...) as (directions, n, blocks, lanes, ...), with zeros past the last unit."""
-        first, rows, *rest = g.shape(vectors)
-        n, more = rows // units, blocks * lanes - units
-        split = g.reshaped(vectors, [first, n, units, *rest])
-        if more:
-            split = g.emit(op.concat([split, g.broadcast(g.like(0, split), [first, n, more, *rest])], 2))
-        return g.reshaped(split, [first, n, blocks, lanes, *rest])
-
-    # One product for all steps. Columns are as the loop reads gates: directions, blocks, gates, lanes.
-    columns = g.emit(op.permute_dims(blocked(weights), [4, 0, 2, 1, 3]))
-    total = directions * blocks * count * lanes
-    gates = g.emit(op.matmul(g.reshaped(x, [steps * batch, size]), g.reshaped(columns, [size, total])))
-    parameters = peepholes
-    if bias is not None:
-        of_input, of_hidden = g.fields(op.split(bias, 2, 1))
-        if count == 3 and len(cell.products) == 1:
-            # The bias of what a reset multiplies.
-            whole = 2 * units
-            parameters = g.emit(op.strided_slice(of_hidden, [1], [whole], [count * units]))
-            of_hidden = g.emit(op.strided_slice(of_hidden, [1], [0], [whole]))
-            none = g.broadcast(g.like(0, bias), [directions, units])
-            of_hidden = g.emit(op.concat([of_hidden, none], 1))
-        added = blocked(g.emit(op.add(of_input, of_hidden)))
-        gates = g.emit(op.add(gates, g.reshaped(g.emit(op.permute_dims(added, [0, 2, 1, 3])), [total])))
-    gates = g.reshaped(gates, [steps, batch, directions, blocks, count, lanes])
-    panels = [
-        g.emit(
-            op.permute_dims(
-                blocked(g.emit(op.strided_slice(recurrent, [1], [p.first * units], [p.last * units]))), [0, 2, 4, 1, 3]
-            )
-        )
-        for p in cell.products
-    ]
-    if parameters is not None:
-        parameters = g.emit(op.permute_dims(blocked(parameters), [0, 2, 1, 3]))
-    lengths = None if lengths is None else g.cast(lengths, "int32")
-    found = g.te(te_recurrent, cell, gates, panels, states, list(backward), parameters, lengths, name="recurrent")
-    return g.fields(found)
 
 
 def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:

@@ -1,4 +1,4 @@
-"""Recurrent layers, unrolled over time.
+"""Recurrent layers: few steps one after the other in the graph, many or any number of steps as one loop over time.
 
 Weights come as one list, for each layer and direction: input weights, hidden weights, biases if there are any, and
 what projects the hidden state of an LSTM, if that is projected.
@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .....ir.expr import PrimExpr
+from .....ir.expr import const as number
+from .....ir.operators import maximum
+from .....tir.op import sigmoid, tanh
+from .....topi.nn import recurrent as loops
 from .... import op
 from ....expr import Expr, const
-from ..importer import Importer, as_shape, fields_of
+from ...recurrent import recurrent_layer
+from ..importer import Importer, as_shape, fields_of, is_symbolic
 from ..registry import Refused, converter
 
 State = tuple[Expr, ...]
+
+MOST_UNROLLED = 16
+"""More steps are a loop: the time that a graph takes to compile grows with its steps."""
 
 
 class Hidden(NamedTuple):
@@ -63,11 +72,70 @@ def _plain_cell(activation: Callable[[Expr], Expr]) -> Cell:
     return cell
 
 
-def _layer(
+def _follow_lstm(
+    sums: loops.Values, gates: loops.Values, vectors: loops.Values, _: loops.Values
+) -> dict[int, PrimExpr]:
+    entering, forgetting, candidate, leaving = (a + b for a, b in zip(gates, sums, strict=True))
+    cell = sigmoid(forgetting) * vectors[1] + sigmoid(entering) * tanh(candidate)
+    return {1: cell, 0: sigmoid(leaving) * tanh(cell)}
+
+
+def _follow_gru(
+    sums: loops.Values, gates: loops.Values, vectors: loops.Values, own: loops.Values
+) -> dict[int, PrimExpr]:
+    reset, update = (sigmoid(gates[i] + sums[i]) for i in (0, 1))
+    new = tanh(gates[2] + reset * (sums[2] + own[0] if own else sums[2]))
+    return {0: (number(1, new.dtype) - update) * new + update * vectors[0]}
+
+
+def _plain_loop(activation: Callable[[PrimExpr], PrimExpr]) -> loops.Cell:
+    return loops.Cell(1, 1, 1, [loops.Product(0, 1, 0, lambda sums, gates, *_: {0: activation(gates[0] + sums[0])})])
+
+
+_CELLS: dict[str, tuple[Cell, loops.Cell]] = {
+    "LSTM": (_lstm_cell, loops.Cell(4, 2, 2, [loops.Product(0, 4, 0, _follow_lstm)])),
+    "GRU": (_gru_cell, loops.Cell(3, 1, 1, [loops.Product(0, 3, 0, _follow_gru)])),
+    "RNN_TANH": (_plain_cell(op.tanh), _plain_loop(tanh)),
+    "RNN_RELU": (_plain_cell(op.nn.relu), _plain_loop(lambda x: maximum(x, number(0, x.dtype)))),
+}
+"""Steps in the graph, and in a loop."""
+
+
+def _looped(
+    g: Importer, x: Expr, states: Sequence[State], params: Sequence[Sequence[Expr]], mode: str
+) -> tuple[Expr, list[State]]:
+    """The outputs of one layer in its directions, (time, batch, n), and the last states of each."""
+
+    def directions(tensors: Sequence[Expr]) -> Expr:
+        return g.emit(op.stack(list(tensors), 0))
+
+    weights, hidden = (directions([p[i] for p in params]) for i in (0, 1))
+    bias = directions([g.emit(op.concat([p[2], p[3]], 0)) for p in params]) if len(params[0]) > 3 else None
+    initial = [directions(kind) for kind in zip(*states, strict=True)]
+    backward = [False, True][: len(params)]
+    y, *last = recurrent_layer(g.block_builder, _CELLS[mode][1], x, weights, hidden, bias, None, initial, backward)
+    steps, count, batch, units = g.shape(y)
+    outputs = g.reshaped(g.emit(op.permute_dims(y, [0, 2, 1, 3])), [steps, batch, count * units])
+    return outputs, list(zip(*(_slices(g, s, count) for s in last), strict=True))
+
+
+def _unrolled(
+    g: Importer, x: Expr, states: Sequence[State], params: Sequence[Sequence[Expr]], mode: str
+) -> tuple[Expr, list[State]]:
+    """The same, a step after the other."""
+    made = [_steps(g, x, s, p, _CELLS[mode][0], i == 1) for i, (s, p) in enumerate(zip(states, params, strict=True))]
+    outputs = [
+        g.emit(op.concat(list(both), -1)) if len(both) == 2 else both[0]
+        for both in zip(*(outputs for outputs, _ in made), strict=True)
+    ]
+    return g.emit(op.stack(outputs, 0)), [state for _, state in made]
+
+
+def _steps(
     g: Importer, x: Expr, state: State, weights: Sequence[Expr], cell: Cell, backward: bool
 ) -> tuple[list[Expr], State]:
     """The outputs of one layer in one direction, in the order of time, and the last state; `x` is (time, batch, n)."""
-    steps = g.static(g.shape(x)[0], "the number of steps, which a recurrent layer is unrolled over,")
+    steps = g.static(g.shape(x)[0], "the number of steps of a layer whose hidden state is projected")
     biases = weights[2:4] if len(weights) > 3 else (None, None)
     hidden = Hidden(weights[1], biases[1], weights[-1] if len(weights) % 2 else None)
     gates = g.emit(op.linear(x, weights[0], biases[0], g.dtype(x)))
@@ -84,7 +152,7 @@ def _recurrent(
     x: Expr,
     states: Sequence[Expr],
     params: Sequence[Expr],
-    cell: Cell,
+    mode: str,
     num_layers: int,
     bidirectional: bool,
     batch_first: bool,
@@ -99,16 +167,13 @@ def _recurrent(
     each = len(params) // (num_layers * directions)
     initial = [_slices(g, g.emit(s), num_layers * directions) for s in states]
     last: list[State] = []
+    steps = g.shape(x)[0]
+    make = _looped if (is_symbolic(steps) or steps > MOST_UNROLLED) and not each % 2 else _unrolled
     for layer in range(num_layers):
-        made: list[list[Expr]] = []
-        for direction in range(directions):
-            place = layer * directions + direction
-            weights = params[place * each : (place + 1) * each]
-            outputs, state = _layer(g, x, tuple(s[place] for s in initial), weights, cell, direction == 1)
-            made.append(outputs)
-            last.append(state)
-        steps = [g.emit(op.concat(list(both), -1)) if directions == 2 else both[0] for both in zip(*made, strict=True)]
-        x = g.emit(op.stack(steps, 0))
+        places = range(layer * directions, (layer + 1) * directions)
+        weights = [params[place * each : (place + 1) * each] for place in places]
+        x, made = make(g, x, [tuple(s[place] for s in initial) for place in places], weights, mode)
+        last += made
     final = [g.emit(op.stack([state[kind] for state in last], 0)) for kind in range(len(states))]
     if single:
         return g.emit(op.squeeze(x, [1])), [g.emit(op.squeeze(s, [1])) for s in final]
@@ -140,11 +205,11 @@ def lstm(
 ) -> Any:
     """Outputs, last hidden states, last cells."""
     _check(train, dropout)
-    out, final = _recurrent(g, x, hx, params, _lstm_cell, num_layers, bidirectional, batch_first)
+    out, final = _recurrent(g, x, hx, params, "LSTM", num_layers, bidirectional, batch_first)
     return (out, *final)
 
 
-def _register(name: str, cell: Cell) -> None:
+def _register(name: str, mode: str) -> None:
     def convert(
         g: Importer,
         x: Expr,
@@ -158,15 +223,15 @@ def _register(name: str, cell: Cell) -> None:
         batch_first: bool,
     ) -> Any:
         _check(train, dropout)
-        out, final = _recurrent(g, x, [hx], params, cell, num_layers, bidirectional, batch_first)
+        out, final = _recurrent(g, x, [hx], params, mode, num_layers, bidirectional, batch_first)
         return (out, *final)
 
     converter(name)(convert)
 
 
-_register("gru.input", _gru_cell)
-_register("rnn_tanh.input", _plain_cell(op.tanh))
-_register("rnn_relu.input", _plain_cell(op.nn.relu))
+_register("gru.input", "GRU")
+_register("rnn_tanh.input", "RNN_TANH")
+_register("rnn_relu.input", "RNN_RELU")
 
 
 def call_recurrent(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:
@@ -180,8 +245,8 @@ def call_recurrent(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:
         states = [g.emit(op.zeros(as_shape([count, *batch, size]), g.dtype(x))) for size in sizes]
         hx = states if module.mode == "LSTM" else states[0]
     states = list(hx) if module.mode == "LSTM" else [hx]
-    cell = _CELLS[module.mode]
-    out, last = _recurrent(g, x, states, weights, cell, module.num_layers, module.bidirectional, module.batch_first)
+    how = module.num_layers, module.bidirectional, module.batch_first
+    out, last = _recurrent(g, x, states, weights, module.mode, *how)
     return out, tuple(last) if module.mode == "LSTM" else last[0]
 
 
@@ -196,13 +261,5 @@ def call_cell(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:
         hx = (zeros, zeros) if mode == "LSTM" else zeros
     gates = g.emit(op.linear(x, g.parameter(module.weight_ih), own, g.dtype(x)))
     states = tuple(hx) if mode == "LSTM" else (hx,)
-    made = _CELLS[mode](g, gates, states, Hidden(g.parameter(module.weight_hh), hidden, None))
+    made = _CELLS[mode][0](g, gates, states, Hidden(g.parameter(module.weight_hh), hidden, None))
     return made if mode == "LSTM" else made[0]
-
-
-_CELLS = {
-    "LSTM": _lstm_cell,
-    "GRU": _gru_cell,
-    "RNN_TANH": _plain_cell(op.tanh),
-    "RNN_RELU": _plain_cell(op.nn.relu),
-}
