@@ -162,15 +162,15 @@ def layer(kind: str, *sizes: int, **options: Any) -> Any:
 
 STATED = layer("LSTM", 3, 4, 2)
 LOOPS = {
-    "lstm": (layer("LSTM", 3, 20, 2, bidirectional=True, batch_first=True), floats(2, 17, 3)),
+    "lstm": (layer("LSTM", 3, 17, bidirectional=True, batch_first=True), floats(1, 17, 3)),
     "lstm of a sequence": (layer("LSTM", 3, 4, bias=False), floats(17, 3)),
     "lstm of states": (
         lambda x, h, c: STATED(x, (h, c)),
-        floats(17, 5, 3),
-        floats(2, 5, 4),
-        floats(2, 5, 4),
+        floats(17, 2, 3),
+        floats(2, 2, 4),
+        floats(2, 2, 4),
     ),
-    "gru": (layer("GRU", 3, 20, 2, bidirectional=True), floats(17, 5, 3), floats(4, 5, 20)),
+    "gru": (layer("GRU", 3, 4, 2, bidirectional=True), floats(17, 2, 3), floats(4, 2, 4)),
     "gru without biases": (layer("GRU", 3, 4, bias=False, batch_first=True), floats(1, 17, 3)),
     "rnn": (layer("RNN", 3, 4, bidirectional=True), floats(17, 2, 3)),
     "rnn with relu": (layer("RNN", 3, 4, nonlinearity="relu"), floats(17, 2, 3)),
