@@ -7,9 +7,9 @@ from typing import Any
 
 from ..ir.container import Array, map_array
 from ..ir.expr import Let, PrimExpr, Var, as_expr
-from ..ir.visitor import Mapper, post_order_visit, pre_order_visit
+from ..ir.visitor import Mapper, Visitor, post_order_visit, pre_order_visit
 from .buffer import Buffer
-from .expr import IterVar
+from .expr import BufferLoad, IterVar
 from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
 
 __all__ = [
@@ -161,3 +161,20 @@ def renew_defs(func: Any) -> Any:
                 mapper.renew(expr)
     buffers = {mapper.new_vars[param]: mapper.renew_buffer(buffer) for param, buffer in func.buffer_map.items()}
     return func.replace(params=params, buffer_map=buffers, body=mapper(func.body))
+
+
+class _Loads(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[BufferLoad] = []
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.found.append(load)
+        self.generic_visit(load)
+
+
+def loads(node: Any) -> list[BufferLoad]:
+    """The loads in an expression or a statement, from the outside in."""
+    visitor = _Loads()
+    visitor(node)
+    return visitor.found

@@ -29,8 +29,8 @@ from ...tir.expr import BufferLoad, IterVar, Select
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
-from ...tir.stmt_functor import substitute
-from .base import CPUScheduleRule, Leaf, extent_of, leaves, loads, parallelize, variables
+from ...tir.stmt_functor import loads, substitute
+from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, variables
 from .contraction import in_vectors, is_contraction, operands, vector_widths
 from .spatial import schedule_leaf, with_plain_indices
 

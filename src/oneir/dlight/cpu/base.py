@@ -10,7 +10,7 @@ from ...ir.expr import IntImm, PrimExpr, Var
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
 from ...target.target import Target
-from ...tir.expr import BufferLoad, IterVar
+from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BlockRealize, For, ForKind
@@ -102,23 +102,6 @@ def static(extent: PrimExpr) -> int | None:
 def largest_divisor(extent: int, most: int) -> int:
     """The largest divisor of an extent that is at most `most`."""
     return next(d for d in range(min(extent, most), 0, -1) if extent % d == 0)
-
-
-class _Loads(Visitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[BufferLoad] = []
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found.append(load)
-        self.generic_visit(load)
-
-
-def loads(expr: Any) -> list[BufferLoad]:
-    """The loads in an expression."""
-    visitor = _Loads()
-    visitor(expr)
-    return visitor.found
 
 
 class _Variables(Visitor):

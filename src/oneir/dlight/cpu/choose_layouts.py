@@ -37,8 +37,9 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BufferStore
+from ...tir.stmt_functor import loads
 from ...topi import transpose
-from .base import extent_of, loads, static, variables
+from .base import extent_of, static, variables
 from .contraction import operands, panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS

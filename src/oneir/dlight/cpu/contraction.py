@@ -22,7 +22,8 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
-from .base import CPUScheduleRule, Leaf, extent_of, leaves, loads, parallelize, static, variables
+from ...tir.stmt_functor import loads
+from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, static, variables
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 

@@ -24,7 +24,8 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
+from ...tir.stmt_functor import loads
+from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
 from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
 
 UNROLLED = 16

@@ -17,9 +17,10 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
+from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
 from ...tir.transform.simplify import SimplifyConfig, simplify
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, loads, parallelize, static, variables
+from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
 
 CHUNK = 1 << 13
 """Elements of a long loop that are one task."""

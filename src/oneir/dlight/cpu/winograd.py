@@ -43,8 +43,8 @@ from ...tir.stmt import (
     Stmt,
     stmt_list,
 )
-from ...tir.stmt_functor import substitute
-from .base import extent_of, loads, static, variables
+from ...tir.stmt_functor import loads, substitute
+from .base import extent_of, static, variables
 from .contraction import panel_of_rows
 
 Extent = int | PrimExpr

@@ -25,7 +25,7 @@ from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import Block, BufferRegion, BufferStore, LetStmt, SeqStmt
-from ..stmt_functor import substitute
+from ..stmt_functor import loads, substitute
 from .pass_base import PrimFuncPass, function_pass
 
 
@@ -59,24 +59,6 @@ class _Blocks(Visitor):
             self.found.append(block)
 
 
-class _Loads(Visitor):
-    """What an expression or a statement reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[BufferLoad] = []
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.found.append(load)
-        self.generic_visit(load)
-
-
-def _loads(node: Any) -> list[BufferLoad]:
-    loads = _Loads()
-    loads(node)
-    return loads.found
-
-
 @dataclass(frozen=True, eq=False)
 class _Moments:
     """A block that adds up elements and their squares."""
@@ -91,7 +73,7 @@ class _Moments:
     """Those that the sums are over."""
 
     def are_read_by(self, block: Block) -> bool:
-        return any(load.buffer in (self.total, self.squares) for load in _loads(block))
+        return any(load.buffer in (self.total, self.squares) for load in loads(block))
 
     def first(self, place: Sequence[PrimExpr]) -> PrimExpr:
         """The first element of the row whose sums are at a place."""
@@ -104,7 +86,7 @@ class _Moments:
         if not isinstance(block.body, BufferStore) or block.init is not None:
             return False
         rest = _WithoutMoments(self)
-        return not any(load.buffer in (self.total, self.squares) for load in _loads(rest(block.body)))
+        return not any(load.buffer in (self.total, self.squares) for load in loads(rest(block.body)))
 
     def mean_at(self, value: PrimExpr) -> Sequence[PrimExpr] | None:
         """The place of which a value is the mean; None if it is none."""
@@ -234,7 +216,7 @@ class _Less(Mapper):
 def _reading(block: Block, values: Sequence[PrimExpr]) -> Block:
     """The block with what values read among what it reads."""
     reads = list(block.reads)
-    for load in (load for value in values for load in _loads(value)):
+    for load in (load for value in values for load in loads(value)):
         region = BufferRegion(load.buffer, [Range.from_min_extent(index, 1) for index in load.indices])
         if not any(structural_equal(region, known) for known in reads):
             reads.append(region)
