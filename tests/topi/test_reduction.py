@@ -124,8 +124,10 @@ def test_wrong_axes_and_dtypes_are_named():
         topi.argmin(a, (0, -3))
     with pytest.raises(TypeMismatch, match=r"topi.all: expected a tensor of bools, found float32"):
         topi.all(a)
-    with pytest.raises(InvalidValue, match=r"topi.argmax: expected a tensor of at least one dimension"):
-        topi.argmax(te.placeholder(()))
+
+
+def test_a_number_has_its_largest_element_at_the_place_0():
+    assert run(lambda x: topi.argmax(x), np.array(3, np.float32)) == 0
 
 
 def test_collapse_sum_refuses_other_shapes():
