@@ -51,6 +51,19 @@ def test_one_report_names_all_nodes_that_cannot_be_imported():
     assert "Add" not in text  # only the causes, not what follows from them
 
 
+def test_unknown_operators_are_named_also_after_others():
+    source = model(
+        """f (float[2] x) => (float[p] y) {
+            a = own.Strange(x)
+            b = Identity(a)
+            y = own.Stranger(b)
+        }""",
+        more=', "own" : 1',
+    )
+    with pytest.raises(UnsupportedError, match=r"^2 parts (.|\n)*`a`, Strange of own 1(.|\n)*`y`, Stranger of own 1\n"):
+        from_onnx(source)
+
+
 def test_nodes_in_bodies_are_named_with_the_way_to_them():
     source = parse_model("""<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
         f (float[n] x) => (float[n] y) { y = own.odd(x) }

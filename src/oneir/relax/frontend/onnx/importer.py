@@ -258,6 +258,8 @@ class Importer(Context):
         try:
             inputs = [self.value(name) for name in node.input]
             if any(x is MISSING for x in inputs) or self.captures_missing(node):
+                if not self.knows(node):
+                    raise _no_converter(self.opset_of(node))
                 self.scope.update(dict.fromkeys(outputs, MISSING))
                 return
             before = len(self.refused)
@@ -298,19 +300,30 @@ class Importer(Context):
         used = {name for graph in graphs for inner in _all_nodes(graph) for name in inner.input}
         return any(self.scope.get(name) is MISSING for name in used)
 
+    def opset_of(self, node: Any) -> int:
+        """The version of the operators of a node's domain."""
+        return self.opsets.get(_domain(node.domain), 1)
+
+    def knows(self, node: Any) -> bool:
+        """Whether there is a way to import a node's operator."""
+        domain, opset = _domain(node.domain), self.opset_of(node)
+        if (domain, node.op_type) in self.functions or find_converter(domain, node.op_type, opset) is not None:
+            return True
+        schema = schema_of(node, opset)
+        return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
     def results(self, node: Any, inputs: list[Any]) -> Sequence[Any]:
         """The values of a node's outputs."""
-        domain = _domain(node.domain)
+        domain, opset = _domain(node.domain), self.opset_of(node)
         if (domain, node.op_type) in self.functions:
             return self.call(node, self.functions[domain, node.op_type], inputs, {})
-        opset = self.opsets.get(domain, 1)
         function = find_converter(domain, node.op_type, opset)
         schema = schema_of(node, opset)
         if function is None:
             own = self.resolved_attributes(node)
             body = None if schema is None else body_of(schema, node, own, opset, inputs)
             if body is None:
-                raise Refused(f"the importer has no converter for this operator in opset {opset}")
+                raise _no_converter(opset)
             return self.call(node, body, inputs, {a.name: a for a in defaults(schema, {a.name for a in own})})
         attributes = {a.name: self.attribute(a) for a in node.attribute if self.is_given(a)}
         found = shape_values.evaluated(self, node.op_type, inputs, attributes) if not domain else None
@@ -490,6 +503,10 @@ def _domain(name: str) -> str:
 
 def _opsets(imports: Any) -> dict[str, int]:
     return {_domain(o.domain): o.version for o in imports}
+
+
+def _no_converter(opset: int) -> Refused:
+    return Refused(f"the importer has no converter for this operator in opset {opset}")
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:
