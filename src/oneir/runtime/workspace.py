@@ -1,8 +1,10 @@
 """Temporary memory for compiled code: `oneir_alloc_workspace` and `oneir_free_workspace`, in LLVM IR over the C
 library.
 
-The C library's allocator keeps freed blocks per thread, so that a loop which takes and returns a panel in every
-iteration touches the same memory again.
+The C library's allocator keeps small freed blocks per thread, so that a loop which takes and returns a panel in every
+iteration touches the same memory again. Large ones it gives back to the system, which then clears each of their pages
+anew: that took four fifths of the time of a convolution of 64 images. So eight large blocks, of 1 GiB together at most,
+are kept here for whoever asks next. A thread looks first where it put its last one.
 """
 
 from __future__ import annotations
@@ -13,28 +15,165 @@ from .llvm import LoadedObject, add_symbol, compile_ir, host_cpu, host_triple, l
 from .object_cache import cache_key, get, put
 
 WORKSPACE_IR = """
+@slots = internal global [8 x ptr] zeroinitializer
+@kept = internal global i64 0
+@turn = internal global i64 0
+
 declare noalias ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
+declare ptr @llvm.frameaddress.p0(i32)
+
+; Stacks of threads lie apart, so where the stack is tells which slot is a thread's own.
+define internal ptr @slot(i64 %step) {
+  %frame = call ptr @llvm.frameaddress.p0(i32 0)
+  %address = ptrtoint ptr %frame to i64
+  %thread = lshr i64 %address, 23
+  %place = add i64 %thread, %step
+  %index = and i64 %place, 7
+  %slot = getelementptr ptr, ptr @slots, i64 %index
+  ret ptr %slot
+}
+
+; What lies in front of a block: where its memory begins, and how many bytes it has.
+define internal i64 @capacity(ptr %block) {
+  %place = getelementptr i8, ptr %block, i64 -8
+  %bytes = load i64, ptr %place
+  ret i64 %bytes
+}
+
+define internal void @give_back(ptr %block) {
+  %place = getelementptr i8, ptr %block, i64 -16
+  %memory = load ptr, ptr %place
+  call void @free(ptr %memory)
+  ret void
+}
+
+define internal void @forget(ptr %block) {
+  %bytes = call i64 @capacity(ptr %block)
+  %before = atomicrmw sub ptr @kept, i64 %bytes monotonic
+  ret void
+}
+
+; A kept block of enough bytes, and not of more than twice as many; null if there is none.
+define internal ptr @kept_block(i64 %bytes, i64 %alignment) {
+entry:
+  br label %look
+look:
+  %step = phi i64 [ 0, %entry ], [ %next, %onward ]
+  %slot = call ptr @slot(i64 %step)
+  %seen = load atomic ptr, ptr %slot monotonic, align 8
+  %empty = icmp eq ptr %seen, null
+  br i1 %empty, label %onward, label %take
+take:
+  %block = atomicrmw xchg ptr %slot, ptr null acq_rel
+  %gone = icmp eq ptr %block, null
+  br i1 %gone, label %onward, label %measure
+measure:
+  %capacity = call i64 @capacity(ptr %block)
+  %enough = icmp uge i64 %capacity, %bytes
+  %half = lshr i64 %capacity, 1
+  %modest = icmp ule i64 %half, %bytes
+  %address = ptrtoint ptr %block to i64
+  %mask = sub i64 %alignment, 1
+  %rest = and i64 %address, %mask
+  %aligned = icmp eq i64 %rest, 0
+  %of_size = and i1 %enough, %modest
+  %fits = and i1 %of_size, %aligned
+  br i1 %fits, label %found, label %restore
+restore:
+  %pair = cmpxchg ptr %slot, ptr null, ptr %block acq_rel monotonic
+  %restored = extractvalue { ptr, i1 } %pair, 1
+  br i1 %restored, label %onward, label %drop
+drop:
+  call void @forget(ptr %block)
+  call void @give_back(ptr %block)
+  br label %onward
+onward:
+  %next = add i64 %step, 1
+  %end = icmp eq i64 %next, 8
+  br i1 %end, label %none, label %look
+found:
+  call void @forget(ptr %block)
+  ret ptr %block
+none:
+  ret ptr null
+}
 
 ; Null for a negative size, and when there is no memory. The C library wants a size that is a multiple of the alignment.
 define ptr @oneir_alloc_workspace(i64 %bytes, i64 %alignment) {
-  %positive = icmp sgt i64 %bytes, -1
+  %positive = icmp ult i64 %bytes, 4611686018427387904
   br i1 %positive, label %allocate, label %refuse
 allocate:
-  %last = sub i64 %alignment, 1
+  %large = icmp uge i64 %bytes, 262144
+  br i1 %large, label %search, label %fresh
+search:
+  %known = call ptr @kept_block(i64 %bytes, i64 %alignment)
+  %found = icmp ne ptr %known, null
+  br i1 %found, label %done, label %fresh
+done:
+  ret ptr %known
+fresh:
+  %narrow = icmp ult i64 %alignment, 64
+  %step = select i1 %narrow, i64 64, i64 %alignment
+  %last = sub i64 %step, 1
   %sum = add i64 %bytes, %last
-  %mask = sub i64 0, %alignment
-  %rounded = and i64 %sum, %mask
-  %empty = icmp eq i64 %rounded, 0
-  %size = select i1 %empty, i64 %alignment, i64 %rounded
-  %memory = call ptr @aligned_alloc(i64 %alignment, i64 %size)
-  ret ptr %memory
+  %mask = sub i64 0, %step
+  %capacity = and i64 %sum, %mask
+  %size = add i64 %capacity, %step
+  %memory = call ptr @aligned_alloc(i64 %step, i64 %size)
+  %missing = icmp eq ptr %memory, null
+  br i1 %missing, label %refuse, label %made
+made:
+  %block = getelementptr i8, ptr %memory, i64 %step
+  %begin = getelementptr i8, ptr %block, i64 -16
+  store ptr %memory, ptr %begin
+  %extent = getelementptr i8, ptr %block, i64 -8
+  store i64 %capacity, ptr %extent
+  ret ptr %block
 refuse:
   ret ptr null
 }
 
-define void @oneir_free_workspace(ptr %memory) {
-  call void @free(ptr %memory)
+define void @oneir_free_workspace(ptr %block) {
+entry:
+  %nothing = icmp eq ptr %block, null
+  br i1 %nothing, label %end, label %measure
+measure:
+  %bytes = call i64 @capacity(ptr %block)
+  %large = icmp uge i64 %bytes, 262144
+  br i1 %large, label %count, label %drop
+count:
+  %before = atomicrmw add ptr @kept, i64 %bytes monotonic
+  %after = add i64 %before, %bytes
+  %many = icmp ugt i64 %after, 1073741824
+  br i1 %many, label %refuse, label %look
+look:
+  %step = phi i64 [ 0, %count ], [ %next, %onward ]
+  %slot = call ptr @slot(i64 %step)
+  %pair = cmpxchg ptr %slot, ptr null, ptr %block acq_rel monotonic
+  %put = extractvalue { ptr, i1 } %pair, 1
+  br i1 %put, label %end, label %onward
+onward:
+  %next = add i64 %step, 1
+  %full = icmp eq i64 %next, 8
+  br i1 %full, label %replace, label %look
+replace: ; each slot in its turn, so that blocks which are freed together do not drive each other out
+  %turn = atomicrmw add ptr @turn, i64 1 monotonic
+  %place = call ptr @slot(i64 %turn)
+  %old = atomicrmw xchg ptr %place, ptr %block acq_rel
+  %vacant = icmp eq ptr %old, null
+  br i1 %vacant, label %end, label %evict
+evict:
+  call void @forget(ptr %old)
+  call void @give_back(ptr %old)
+  br label %end
+refuse:
+  call void @forget(ptr %block)
+  br label %drop
+drop:
+  call void @give_back(ptr %block)
+  br label %end
+end:
   ret void
 }
 """
