@@ -159,3 +159,26 @@ def test_what_is_refused():
         from_onnx(layer("LSTM", 5, activations=["Sigmoid", "Tanh"]))
     with pytest.raises(UnsupportedError, match="the direction 'up'; forward, reverse and bidirectional are known"):
         from_onnx(layer("RNN", 5, direction="up"))
+    source = layer("LSTM", 5)
+    source.graph.input[0].type.tensor_type.shape.dim.add(dim_value=2)
+    with pytest.raises(
+        UnsupportedError, match="expected sequences of three dimensions, steps, batch and size, found R"
+    ):
+        from_onnx(source)
+
+
+def test_a_branch_with_a_layer_of_another_rank_may_be_imported():
+    source, other = layer("LSTM", 5), layer("LSTM", 5)
+    other.graph.node[0].input[0] = "X4"
+    other.graph.node.insert(0, helper.make_node("Unsqueeze", ["X", "axis"], ["X4"]))
+    other.graph.initializer.append(numpy_helper.from_array(np.array([0]), "axis"))
+    graphs = {"then_branch": source.graph, "else_branch": other.graph}
+    for graph in graphs.values():
+        del graph.input[:], graph.output[1:]
+    value = helper.make_tensor_value_info
+    inputs = [value("X", 1, ["steps", "batch", SIZE]), value("go", onnx.TensorProto.BOOL, [])]
+    graph = helper.make_graph(
+        [helper.make_node("If", ["go"], ["out"], **graphs)], "g", inputs, [onnx.ValueInfoProto(name="out")]
+    )
+    mod = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    assert mod["main"].ret_struct_info.ndim == 4

@@ -8,6 +8,7 @@ from typing import Any
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
+from .....runtime.error import ShapeMismatch
 from .....tir import op as tir_op
 from .....tir.expr import Select
 from .....topi.nn.recurrent import Cell, Product, Values
@@ -122,6 +123,8 @@ def _recurrent(
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if backward is None:
         raise Refused(f"the direction {direction!r}; forward, reverse and bidirectional are known")
+    if g.ndim(x) != 3:
+        raise ShapeMismatch(f"expected sequences of three dimensions, steps, batch and size, found {g.info(x)}")
     if layout:
         x = g.emit(op.permute_dims(x, [1, 0, 2]))
         states = [None if s is None else g.emit(op.permute_dims(s, [1, 0, 2])) for s in states]
