@@ -80,7 +80,7 @@ def test_tables_are_aligned_and_name_what_failed() -> None:
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
     assert cells[0][:7] == ["net", "1", "OneIR", "2.00", "1.00", "1.50", "1.0e-06"]
     assert cells[2][2:5] == ["OpenVINO", "failed", ""]
-    assert failures(results) == "net, 1 threads, OpenVINO failed: no | op\n" and not failures(results[:2])
+    assert failures(results) == "net, 1 thread, OpenVINO failed: no | op\n" and not failures(results[:2])
     assert comparison(results, header=False).splitlines() == text.splitlines()[2:]
     assert [digits(v) for v in (1234.5, 12.345, 1.2345, 0.012345)] == ["1234", "12.3", "1.23", "0.0123"]
 

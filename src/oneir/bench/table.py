@@ -29,7 +29,7 @@ def failures(results: Sequence[Measured]) -> str:
     failed = [r for r in results if r.failure is not None or r.seconds is None]
     reasons = (" ".join((r.failure or "was not measured").split()) for r in failed)
     return "".join(
-        f"{r.model}, {r.threads} threads, {PEERS[r.peer].name} failed: {reason[:500]}\n"
+        f"{r.model}, {r.threads} thread{'s' * (r.threads > 1)}, {PEERS[r.peer].name} failed: {reason[:500]}\n"
         for r, reason in zip(failed, reasons, strict=True)
     )
 

@@ -17,15 +17,18 @@ from ..tensor import Tensor
 _PREFIX = "relax.run.linalg."
 
 
-def _function(name: str, count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers a function of arrays, which takes `count` of them and gives one or a tuple."""
+def _function(name: str, count: int, by_shapes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function of arrays, which takes `count` of them and gives one or a tuple.
+
+    With `by_shapes`, it gets the shapes of the results as well: what is computed depends on them.
+    """
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
         def run(*tensors: Tensor) -> None:
             arrays, outputs = [t.numpy() for t in tensors[:count]], tensors[count:]
             shapes = tuple(tuple(out.shape) for out in outputs)
             try:
-                found = compute(*arrays, shapes) if name in _BY_SHAPES else compute(*arrays)
+                found = compute(*arrays, shapes) if by_shapes else compute(*arrays)
             except np.linalg.LinAlgError as error:
                 shape = " and ".join(str(a.shape) for a in arrays)
                 raise InvalidValue(f"{name} of {shape} has no result: {error}") from None
@@ -36,10 +39,6 @@ def _function(name: str, count: int) -> Callable[[Callable[..., Any]], Callable[
         return compute
 
     return register
-
-
-# What is computed depends on the shapes of the results.
-_BY_SHAPES = frozenset({"permutation", "qr", "svd"})
 
 
 @_function("cholesky", 1)
@@ -91,7 +90,7 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return made, pivots
 
 
-@_function("permutation", 1)
+@_function("permutation", 1, by_shapes=True)
 def permutation(pivots: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> np.ndarray:
     """The matrix that undoes the exchanges of rows that pivots say."""
     size = shapes[0][-1]
@@ -104,7 +103,7 @@ def permutation(pivots: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> np.n
     return np.swapaxes(np.eye(size)[order], -1, -2)
 
 
-@_function("qr", 1)
+@_function("qr", 1, by_shapes=True)
 def qr(a: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> Any:
     """An orthogonal matrix and a triangular one, whose product is `a`; complete if the first shape is square."""
     rows, columns = a.shape[-2:]
@@ -112,7 +111,7 @@ def qr(a: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> Any:
     return tuple(np.linalg.qr(a, "complete" if complete else "reduced"))
 
 
-@_function("svd", 1)
+@_function("svd", 1, by_shapes=True)
 def svd(a: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> Any:
     """The singular values, with orthogonal matrices on both sides if there are three results."""
     if len(shapes) == 1:
