@@ -56,6 +56,7 @@ CASES = {
         {},
     ),
     "leaky": ("QLinearLeakyRelu", [A, S, Z, T, Z], {"alpha": 0.2}),
+    "sigmoid": ("QLinearSigmoid", [A, S, Z, real(1 / 256), np.uint8(0)], {}),
     "softmax": ("QLinearSoftmax", [A, S, Z, real(1 / 256), np.uint8(0)], {"axis": -1, "opset": 13}),
     "means": ("QLinearGlobalAveragePool", [IMAGE, S, Z, T, Z], {}),
     "pool": ("QLinearAveragePool", [IMAGE, S, Z, T, Z], {"kernel_shape": [2, 2], "strides": [2, 2]}),
