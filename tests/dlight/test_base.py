@@ -6,6 +6,7 @@ import pytest
 
 from oneir import dlight, te, tir, topi
 from oneir.ir import IRModule, assert_structural_equal
+from oneir.ir.transform import pass_key
 from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I
 from oneir.script import tir as T
@@ -95,6 +96,20 @@ def test_the_target_of_a_function_comes_before_that_which_is_entered():
     mod = IRModule({"main": Before["main"].with_attr("target", Target("cuda"))})
     with Target("llvm"):
         assert kinds(dlight.ApplyDefaultSchedule(unrolled)(mod)) == [tir.ForKind.UNROLLED]
+
+
+def test_a_default_schedule_is_known_by_its_rules():
+    def key(*rules: dlight.ScheduleRule) -> str | None:
+        return pass_key(dlight.ApplyDefaultSchedule(*rules))
+
+    matmul, fallback = dlight.gpu.Matmul(), dlight.gpu.Fallback()
+    assert dlight.ApplyDefaultSchedule(matmul) == dlight.ApplyDefaultSchedule(matmul)
+    assert key(matmul, fallback) == key(dlight.gpu.Matmul(), dlight.gpu.Fallback()) is not None
+    assert len({key(), key(matmul), key(fallback), key(matmul, fallback), key(fallback, matmul)}) == 5
+    # What a function does is not known by its name.
+    assert key(unrolled) is None and key(matmul, unrolled) is None
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rules'"):
+        dlight.ApplyDefaultSchedule(rules=(matmul,))
 
 
 def test_inlining_leaves_what_others_still_read():

@@ -476,8 +476,11 @@ def test_a_library_needs_only_the_runtime(dynamic, tmp_path) -> None:
     x = floats(3, 16)
     np.save(tmp_path / "x.npy", x)
     program = f"""
-        import sys
+        import sys, types
         import numpy as np
+        package = types.ModuleType("oneir")
+        package.__path__ = {list(oneir.__path__)!r}
+        sys.modules["oneir"] = package
         import oneir.runtime as runtime
         ex = runtime.load_module({path!r})
         vm = runtime.vm.VirtualMachine(ex, runtime.cpu())

@@ -11,10 +11,12 @@ with PassContext(config={"tir.UnrollLoop": {"auto_max_step": 16}}, instruments=[
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, dataclass_transform
 
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from .module import IRModule
@@ -67,7 +69,7 @@ class PassContext:
     @staticmethod
     def _check(key: str, value: Any) -> None:
         if key not in _config_keys:
-            near = difflib.get_close_matches(key, _config_keys, n=1)
+            near = difflib.get_close_matches(key, list(_config_keys), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise NotRegistered(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
         kind = _config_keys[key]
@@ -129,10 +131,35 @@ class PassContext:
 _DEFAULT_CONTEXT = PassContext()
 
 
+@dataclass_transform(frozen_default=True)
 class Pass:
-    """Base of passes; calling one transforms a module."""
+    """Base of passes: values that transform a module when they are called.
 
-    info: PassInfo
+        class FuseOps(ModulePass, opt_level=1):
+            fuse_opt_level: int = -1
+
+            def transform_module(self, mod, ctx): ...
+
+    The fields of a subclass are its options: it becomes a frozen dataclass, which shows them in its `repr` and is
+    compared by them. In its header, `name` is the one that contexts and instruments know it by (that of the class,
+    unless given), `opt_level` the level from which on it runs, `required` the passes that it needs.
+    """
+
+    _info: ClassVar[PassInfo]
+    _prefix: ClassVar[str] = ""
+    """What the names of passes begin with."""
+
+    def __init_subclass__(cls, *, name: str | None = None, opt_level: int = 0, required: Sequence[str] = ()) -> None:
+        super().__init_subclass__()
+        cls._info = PassInfo(opt_level, name or cls._prefix + cls.__name__, required)
+        own = inspect.get_annotations(cls).values()
+        if not all(isinstance(annotation, str) and annotation.startswith("ClassVar") for annotation in own):
+            dataclass(frozen=True)(cls)
+
+    @property
+    def info(self) -> PassInfo:
+        """What the pass says of itself."""
+        return self._info
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """The transformed module; the identical one when there is nothing to do."""
@@ -154,43 +181,45 @@ class Pass:
         return result
 
     def _checked(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        with deep_recursion():
+        with deep_recursion:
             result = self.transform_module(mod, ctx)
         if not isinstance(result, IRModule):
             raise TypeMismatch(f"the pass {self.info.name!r} must return an IRModule, found {type(result).__name__}")
         return result
 
+    def __eq__(self, other: object) -> bool:
+        # Subclasses with options are dataclasses, which compare them.
+        return self is other or (type(self) is type(other) and type(self).__init__ is object.__init__)
+
+    def __hash__(self) -> int:
+        return hash(type(self)) if type(self).__init__ is object.__init__ else id(self)
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.info.name})"
+        return f"{type(self).__name__}()"
 
 
 class ModulePass(Pass):
     """A pass over a whole module."""
 
-    def __init__(self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo):
-        self.transform = transform
-        self.info = info
-
-    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return self.transform(mod, ctx)
-
 
 class Sequential(Pass):
     """Passes, one after the other; those that the context disables, or whose level is too high, are left out."""
 
-    def __init__(
-        self,
-        passes: Sequence[Pass] | None = None,
-        opt_level: int = 0,
-        name: str = "sequential",
-        required: Sequence[str] | None = None,
-        traceable: bool = False,
-    ):
-        self.passes = list(passes or ())
+    passes: Sequence[Pass] = ()
+    opt_level: int = 0
+    name: str = "sequential"
+    required: Sequence[str] | None = None
+    traceable: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes or ()))
         for p in self.passes:
             if not callable(p):
                 raise TypeMismatch(f"Sequential expects passes, found {p!r}")
-        self.info = PassInfo(opt_level, name, required or (), traceable)
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(self.opt_level, self.name, self.required or (), self.traceable)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         for p in self.passes:
@@ -199,25 +228,62 @@ class Sequential(Pass):
         return mod
 
 
-def _class_pass(cls: type, info: PassInfo, base: type, method: str) -> type:
-    """A pass class whose constructor builds an instance of `cls` and whose transformation is the instance's method."""
+def pass_key(value: Any) -> str | None:
+    """A text that tells a pass, or an option of one, from all others, for keys of caches.
+
+    None where there is none: for passes that users wrote, and options that are functions or other objects. A class of
+    this package that is no dataclass may have a method `pass_key` that gives the text.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        parts = [pass_key(part) for part in value]
+        return None if None in parts else f"({', '.join(part for part in parts if part is not None)})"
+    cls = type(value)
+    if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        return None
+    if is_dataclass(cls):
+        options = pass_key([getattr(value, field.name) for field in fields(cls)])
+    elif hasattr(cls, "pass_key"):
+        options = value.pass_key()
+    else:
+        options = "()" if cls.__init__ is object.__init__ else None
+    return None if options is None else f"{cls.__module__}.{cls.__qualname__}{options}"
+
+
+def _class_pass(cls: type, info: PassInfo, base: type[Pass], method: str) -> type:
+    """A pass class whose constructor builds an instance of `cls`, to whose method it leaves the transformation."""
 
     class PyPass(base):
         def __init__(self, *args: Any, **kwargs: Any):
-            instance = cls(*args, **kwargs)
-            super().__init__(getattr(instance, method), info)
-            self._instance = instance
+            object.__setattr__(self, "_instance", cls(*args, **kwargs))
+
+        @property
+        def info(self) -> PassInfo:
+            return info
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._instance, name)
 
+    setattr(PyPass, method, lambda self, *args: getattr(self._instance, method)(*args))
     PyPass.__name__, PyPass.__qualname__, PyPass.__doc__ = cls.__name__, cls.__qualname__, cls.__doc__
     PyPass.__module__ = cls.__module__
     return PyPass
 
 
-def pass_decorator(base: type, method: str) -> Callable[..., Any]:
+def pass_decorator(base: type[Pass], method: str) -> Callable[..., Any]:
     """The decorator that makes passes of the class `base` out of functions, and of classes with the given method."""
+
+    class OfFunction(base):
+        function: Callable[..., Any]
+        own_info: PassInfo
+
+        @property
+        def info(self) -> PassInfo:
+            return self.own_info
+
+    setattr(OfFunction, method, lambda self, *args: self.function(*args))
+    OfFunction.__name__ = OfFunction.__qualname__ = base.__name__
 
     def decorate(
         pass_func: Any = None,
@@ -234,7 +300,7 @@ def pass_decorator(base: type, method: str) -> Callable[..., Any]:
                 if not hasattr(target, method):
                     raise TypeMismatch(f"the pass class {target.__name__} must define {method}(self, ..., ctx)")
                 return _class_pass(target, info, base, method)
-            return base(target, info)
+            return OfFunction(target, info)
 
         return create if pass_func is None else create(pass_func)
 
@@ -244,44 +310,42 @@ def pass_decorator(base: type, method: str) -> Callable[..., Any]:
 module_pass = pass_decorator(ModulePass, "transform_module")
 
 
-class _PrintIR(Pass):
-    def __init__(self, header: str):
-        self.header = header
-        self.info = PassInfo(0, "PrintIR")
+class PrintIR(ModulePass):
+    """Prints the module, below a line with `header`, and leaves it alone."""
+
+    header: str = ""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         print(f"{self.header}\n{mod.script()}" if self.header else mod.script())
         return mod
 
 
-def PrintIR(header: str = "") -> Pass:
-    """A pass that prints the module and leaves it alone."""
-    return _PrintIR(header)
+class ApplyPassToFunction(ModulePass):
+    """Applies another pass only to the functions whose whole name matches a regular expression."""
 
+    transform: Pass
+    func_name_regex: str
+    error_if_no_function_matches_regex: bool = False
 
-def ApplyPassToFunction(
-    transform: Pass, func_name_regex: str, error_if_no_function_matches_regex: bool = False
-) -> Pass:
-    """A pass that applies another one only to the functions whose whole name matches a regular expression."""
-    try:
-        pattern = re.compile(func_name_regex)
-    except re.error as error:
-        raise InvalidValue(f"{func_name_regex!r} is no regular expression: {error}") from None
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.func_name_regex)
+        except re.error as error:
+            raise InvalidValue(f"{self.func_name_regex!r} is no regular expression: {error}") from None
 
-    def apply(mod: IRModule, ctx: PassContext) -> IRModule:
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        pattern = re.compile(self.func_name_regex)
         chosen = {var: func for var, func in mod.functions.items() if pattern.fullmatch(var.name_hint)}
         if not chosen:
-            if error_if_no_function_matches_regex:
+            if self.error_if_no_function_matches_regex:
                 names = ", ".join(v.name_hint for v in mod.get_global_vars())
-                raise NotRegistered(f"no function of the module matches {func_name_regex!r}; it has {names}")
+                raise NotRegistered(f"no function of the module matches {self.func_name_regex!r}; it has {names}")
             return mod
         before = mod.replace(functions=chosen)
-        after = transform(before)
+        after = self.transform(before)
         if after is before:
             return mod
         functions = {var: func for var, func in mod.functions.items() if var not in chosen}
         return mod.replace(
             functions={**functions, **after.functions}, attrs=after.attrs, global_infos=after.global_infos
         )
-
-    return ModulePass(apply, PassInfo(0, "ApplyPassToFunction"))

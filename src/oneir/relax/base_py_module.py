@@ -32,8 +32,7 @@ from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.registry import get_global_func
 from ..runtime.tensor import Tensor, from_dlpack, tensor
 from ..runtime.vm import VirtualMachine
-from ..target import Target
-from ..target.codegen import builder
+from ..target import Target, codegen
 from ..tir.function import PrimFunc
 from .expr import ExternFunc, Function, as_struct_info
 from .struct_info import TensorStructInfo
@@ -62,7 +61,7 @@ class BasePyModule:
         self.tir_func_names = [v.name_hint for v in loops]
         self.relax_func_names = graphs
         if loops:
-            library = builder()(IRModule(loops), self.target, "default")
+            library = codegen.build(IRModule(loops), self.target, "default")
             self.compiled_tir_funcs = {name: library[name] for name in self.tir_func_names}
         self.relax_vm = VirtualMachine(build_graphs(compiled, self.target), self.device) if graphs else None
         for name, function in self.compiled_tir_funcs.items():

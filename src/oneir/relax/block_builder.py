@@ -441,7 +441,7 @@ class BlockBuilder:
 
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Gives a value a variable, which is returned."""
-        with deep_recursion():
+        with deep_recursion:
             value = self._normalizer.normalize(as_graph_expr(expr))
         return self._bind(value, name_hint, DataflowVar if self.current_block_is_dataflow() else Var)
 
@@ -482,7 +482,7 @@ class BlockBuilder:
         """Gives a value of a dataflow block a variable that is seen outside of it."""
         if not self.current_block_is_dataflow():
             raise InvalidValue("emit_output is called inside of a dataflow block: use `with bb.dataflow()`")
-        with deep_recursion():
+        with deep_recursion:
             value = self._normalizer.normalize(as_graph_expr(output))
         return self._bind(value, name_hint, Var)
 
@@ -497,7 +497,7 @@ class BlockBuilder:
 
     def normalize(self, expr: Expr) -> Expr:
         """The expression in normal form, with its struct info known."""
-        with deep_recursion():
+        with deep_recursion:
             return self._normalizer.normalize(as_graph_expr(expr))
 
     def normalize_argument(self, expr: Expr) -> Expr:

@@ -48,5 +48,5 @@ def copy_with_new_vars(func: Function) -> Function:
 
     A variable is defined once in a module, so this is what a copy of a function in the same module needs.
     """
-    with deep_recursion():
+    with deep_recursion:
         return _Copier().visit_expr(func)

@@ -20,10 +20,10 @@ from ..ir.dtype import DataType
 from ..ir.expr import GlobalVar, PrimExpr, RelaxExpr, as_expr
 from ..ir.expr import IntImm as _IntImm
 from ..ir.expr import StringImm as _TirStringImm
-from ..ir.module import BaseFunc, set_expr_to_function
+from ..ir.module import BaseFunc, expr_to_function
 from ..ir.node import Node, attr, binder, child, derived, meta
 from ..ir.op import Op
-from ..ir.operators import set_call_global
+from ..ir.operators import call_global
 from ..ir.span import SequentialSpan, Span
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.tensor import Tensor, tensor
@@ -586,15 +586,13 @@ def get_shape_of(expr: Expr) -> Expr:
     return info.shape if info.shape is not None else _operator("shape_of", expr)
 
 
+@expr_to_function.provide
 def _function_of(expr: Expr) -> Function:
     from .analysis import free_vars
 
     return Function(free_vars(expr), expr)
 
 
+@call_global.provide
 def _call_global(var: GlobalVar, args: Any) -> Call:
     return Call(var, [as_graph_expr(a) for a in args])
-
-
-set_expr_to_function(_function_of)
-set_call_global(_call_global)

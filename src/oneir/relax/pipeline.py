@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.module import IRModule
-from ..ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ..ir.transform import ModulePass, Pass, PassContext, Sequential
 from ..runtime.error import NotRegistered
+from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
 
@@ -23,6 +24,10 @@ def library_dispatch_passes(target: Any) -> list[Pass]:
 
 def legalize_passes(target: Any) -> list[Pass]:
     """Operators become fused loops."""
+    return [*_to_kernels(), *_fuse_kernels()]
+
+
+def _to_kernels() -> list[Pass]:
     return [
         transform.LambdaLift(),
         transform.FuseAttention(),
@@ -34,15 +39,16 @@ def legalize_passes(target: Any) -> list[Pass]:
         transform.FuseTransposeMatmul(max_rows=4),
         transform.FoldConstant(),
         transform.LegalizeOps(),
+    ]
+
+
+def _fuse_kernels() -> list[Pass]:
+    return [
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),
         transform.FuseTIR(),
     ]
-
-
-layout_passes: list[Callable[[], Pass]] = []
-"""What the default schedules of processors want done with a whole graph of loops; `oneir.dlight` fills it."""
 
 
 def dataflow_lower_passes(target: Any) -> list[Pass]:
@@ -103,28 +109,39 @@ def static_shape_tuning_pipeline(
     )
 
 
-def default_stages(target: Any) -> list[tuple[str, list[Pass]]]:
-    """The passes of the default pipeline, by the stages at which people look at a graph."""
-    steps = legalize_passes(target)
-    loops = next(i for i, step in enumerate(steps, 1) if step.info.name == "LegalizeOps")
-    return [
-        ("legalized", [*library_dispatch_passes(target), *steps[:loops]]),
-        ("fused", steps[loops:]),
-        ("layouts", [make() for make in layout_passes]),
-        ("lowered", dataflow_lower_passes(target)),
-        ("planned", finalize_passes(target)),
-    ]
+def generic_stages(target: Any) -> dict[str, list[Pass]]:
+    """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
+    return {
+        "legalized": [*library_dispatch_passes(target), *_to_kernels()],
+        "fused": _fuse_kernels(),
+        "layouts": [],
+        "lowered": dataflow_lower_passes(target),
+        "planned": finalize_passes(target),
+    }
+
+
+graph_passes: Hook[[Any], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
+"""The passes over graphs for a target, by stage: those of its back end."""
+
+
+class DefaultPipeline(ModulePass, name="default_pipeline"):
+    """All passes over graphs for a target, from operators to a program; each stage is a `Sequential` of its name.
+
+    `target` None is the one that is entered when the pass runs, else this machine.
+    """
+
+    target: Target | None = None
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        target = self.target or Target.current(allow_none=True)
+        for stage, passes in graph_passes(target).items():
+            mod = Sequential(passes, name=stage)(mod)
+        return mod
 
 
 def get_default_pipeline(target: Any) -> Pass:
     """All passes for a target, from operators to a program."""
-    target = target if isinstance(target, Target) or target is None else Target(target)
-
-    def transform_module(mod: IRModule, ctx: PassContext) -> IRModule:
-        passes = [step for _, steps in default_stages(target) for step in steps]
-        return Sequential(passes, name="default_pipeline")(mod)
-
-    return ModulePass(transform_module, PassInfo(0, "default_pipeline"))
+    return DefaultPipeline(target if isinstance(target, Target) or target is None else Target(target))
 
 
 _pipelines: dict[str, Callable[..., Pass]] = {

@@ -61,7 +61,7 @@ def bind(expr: E, values: Mapping[Var, Expr], symbolic: Mapping[TirVar, PrimExpr
 
     The identical expression when nothing changes.
     """
-    with deep_recursion():
+    with deep_recursion:
         return _Binder(values, symbolic or {}).visit_expr(expr)
 
 

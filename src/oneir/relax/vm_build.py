@@ -12,10 +12,13 @@ from typing import Any
 
 from ..ir.module import IRModule
 from ..ir.transform import Pass
+from ..runtime.hook import Hook
 from ..runtime.vm import Executable
-from ..target import codegen
 
 VMExecutable = Executable
+
+build_graph: Hook[..., Executable] = Hook("build_graph", "oneir.driver")
+"""What `build` calls, with its arguments by position."""
 
 
 def build(
@@ -36,4 +39,4 @@ def build(
     or "compiled"; either way a function runs natively where it can, and as bytecode where it must. `system_lib` is
     accepted for scripts that pass it: there is no library to link into here.
     """
-    return codegen.graph_builder()(mod, target, params, relax_pipeline, tir_pipeline, exec_mode)
+    return build_graph(mod, target, params, relax_pipeline, tir_pipeline, exec_mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.module import IRModule
 from ..ir.transform import Pass
 from ..runtime.module import Module
-from ..target.codegen import builder
+from ..target import codegen
 from ..target.target import Target
 from .function import PrimFunc
 
@@ -14,4 +14,4 @@ def build(
     mod: PrimFunc | IRModule, target: str | Target | None = None, pipeline: str | Pass | None = "default"
 ) -> Module:
     """Compiles a function or a module of functions to native code; the same as `oneir.build`."""
-    return builder()(mod, target, pipeline)
+    return codegen.build(mod, target, pipeline)

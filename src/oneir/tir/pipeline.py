@@ -7,27 +7,18 @@ with Target("llvm"):
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ..ir.module import IRModule
 from ..ir.transform import Pass, PassContext, PassInfo, Sequential, register_config_option
 from ..runtime.error import NotRegistered
+from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
 
 for _option in ("tir.disable_vectorize", "tir.disable_assert"):
     register_config_option(_option, bool)
-
-
-class _Pipeline(Pass):
-    """A pipeline is a pass: the passes that a function lists when it runs."""
-
-    def __init__(self, name: str, passes: Callable[[], list[Pass]]):
-        self.info = PassInfo(0, name)
-        self.passes = passes
-
-    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        return Sequential(self.passes(), name=self.info.name).transform_module(mod, ctx)
 
 
 def default_tir_passes() -> list[Pass]:
@@ -79,14 +70,58 @@ def default_tir_passes() -> list[Pass]:
     ]
 
 
-_pipelines: dict[str, Callable[[], list[Pass]]] = {"default": default_tir_passes}
+lowering_passes: Hook[[Any], list[Pass]] = Hook("lowering_passes", "oneir.codegen.backend")
+"""The passes over loops for a target: those of its back end."""
+
+
+class TIRPipeline(Pass):
+    """The passes that a function lists when the pipeline runs."""
+
+    name: str
+    passes: Callable[[], list[Pass]]
+
+    @property
+    def info(self) -> PassInfo:
+        return PassInfo(0, self.name)
+
+    def listed(self, target: Target | None) -> list[Pass]:
+        """The passes for a target, which is entered while they are listed."""
+        with target or nullcontext():
+            return self.passes()
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential(self.passes(), name=self.name).transform_module(mod, ctx)
+
+
+class DefaultTIRPipeline(Pass, name="tir"):
+    """The passes over loops for a target: from scheduled kernels to what code is written from.
+
+    `target` None is the one that is entered when the pass runs, else this machine.
+    """
+
+    target: Target | None = None
+
+    def listed(self, target: Target | None) -> list[Pass]:
+        """The passes for a target, if the pipeline has none of its own."""
+        chosen = self.target or target
+        with chosen or nullcontext():
+            return lowering_passes(chosen)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        passes = self.listed(Target.current(allow_none=True))
+        return Sequential(passes, name="tir").transform_module(mod, ctx)
+
+
+_pipelines: dict[str, Callable[[], list[Pass]]] = {}
 
 
 def get_tir_pipeline(name: str = "default", **kwargs: Any) -> Pass:
     """The pipeline of that name."""
+    if name == "default":
+        return DefaultTIRPipeline()
     if name not in _pipelines:
-        raise NotRegistered(f"no TensorIR pipeline {name!r}; there are {', '.join(sorted(_pipelines))}")
-    return _Pipeline(name, _pipelines[name])
+        raise NotRegistered(f"no TensorIR pipeline {name!r}; there are {', '.join(sorted(['default', *_pipelines]))}")
+    return TIRPipeline(name, _pipelines[name])
 
 
 def register_tir_pipeline(name: str, passes: Callable[[], list[Pass]]) -> None:
@@ -96,4 +131,4 @@ def register_tir_pipeline(name: str, passes: Callable[[], list[Pass]]) -> None:
 
 def get_default_tir_pipeline(target: Any) -> Pass:
     """The pipeline for a target."""
-    return get_tir_pipeline("default")
+    return DefaultTIRPipeline(target if isinstance(target, Target) or target is None else Target(target))

@@ -13,7 +13,7 @@ import pytest
 import oneir
 from oneir import relax
 from oneir.dlight import cpu
-from oneir.driver.graph import default_schedule
+from oneir.driver.stages import schedule_passes
 from oneir.relax.pipeline import legalize_passes
 from oneir.target import Target
 from oneir.tir import PrimFunc
@@ -38,7 +38,7 @@ def kernels(target: str, shape, build) -> list[str]:
         builder.emit_func_output(result)
     with Target(target):
         mod = oneir.ir.transform.Sequential([*legalize_passes(None), cpu.ChooseLayouts()])(builder.get())
-        mod = default_schedule()(mod)
+        mod = schedule_passes(Target(target))(mod)
     return [
         oneir.build(func.with_attr("global_symbol", "kernel"), target=target).inspect_source("asm")
         for var, func in mod.functions.items()

@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir import relax, te, topi
+from oneir import relax, te, tir, topi
+from oneir.ir import IRModule
 from oneir.relax import op
 from oneir.relax.struct_info import TensorStructInfo
 from oneir.runtime.tensor import tensor
 from oneir.script import from_source
 from oneir.testing import interpret
-from oneir.tir.transform.exact_moments import exact_moments
+from oneir.tir.transform import ExactMoments
+
+
+def exact_moments(func: tir.PrimFunc) -> tir.PrimFunc:
+    return ExactMoments()(IRModule({"main": func}))["main"]
 
 
 def normalized(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.module import BaseFunc, IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ...target.target import Target
 from ...tir.function import PrimFunc
@@ -14,26 +14,30 @@ IS_SCHEDULED = "tir.is_scheduled"
 """The attribute of functions that have their schedule."""
 
 
-def ApplyDefaultSchedule(*rules: ScheduleRule) -> Pass:
-    """A pass that tries rules in order on the TensorIR functions of a module.
+class ApplyDefaultSchedule(ModulePass):
+    """Tries rules in order on the TensorIR functions of a module: `ApplyDefaultSchedule(GEMV(), Fallback())`.
 
     A function's `target` attribute, or else the target that is entered, says what for. Functions with the attribute
-    `tir.is_scheduled` stay as they are; those that a rule schedules get it.
+    `tir.is_scheduled` stay as they are; those that a rule schedules get it. Raises `InvalidValue` where no target is
+    known, and where a rule gives several schedules of one function.
     """
-    return ModulePass(lambda mod, ctx: _apply(mod, rules, ctx), PassInfo(0, "ApplyDefaultSchedule"))
 
+    rules: tuple[ScheduleRule, ...]
 
-def _apply(mod: IRModule, rules: tuple[ScheduleRule, ...], ctx: PassContext) -> IRModule:
-    functions: dict[object, BaseFunc] = {}
-    for var, func in mod.functions.items():
-        functions[var] = func
-        if isinstance(func, PrimFunc) and not func.attrs.get(IS_SCHEDULED):
-            target = func.attrs.get("target") or Target.current(allow_none=True)
-            if target is None:
-                raise InvalidValue(f"no target for `{var.name_hint}`: enter one, as `with Target('llvm'):`")
-            functions[var] = _scheduled(func, target, rules)
-    same = all(functions[var] is func for var, func in mod.functions.items())
-    return mod if same else mod.replace(functions=functions)
+    def __init__(self, *rules: ScheduleRule):
+        object.__setattr__(self, "rules", rules)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        functions: dict[object, BaseFunc] = {}
+        for var, func in mod.functions.items():
+            functions[var] = func
+            if isinstance(func, PrimFunc) and not func.attrs.get(IS_SCHEDULED):
+                target = func.attrs.get("target") or Target.current(allow_none=True)
+                if target is None:
+                    raise InvalidValue(f"no target for `{var.name_hint}`: enter one, as `with Target('llvm'):`")
+                functions[var] = _scheduled(func, target, self.rules)
+        same = all(functions[var] is func for var, func in mod.functions.items())
+        return mod if same else mod.replace(functions=functions)
 
 
 def _scheduled(func: PrimFunc, target: Target, rules: tuple[ScheduleRule, ...]) -> PrimFunc:

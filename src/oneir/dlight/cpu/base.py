@@ -34,7 +34,7 @@ class CPUScheduleRule(ScheduleRule):
         try:
             return self.schedule(func, target)
         except ScheduleError:
-            # What a primitive refuses is no function for the rule: the next one has its turn.
+            # The condition of a primitive does not hold, so the rule is not for this function.
             return None
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:

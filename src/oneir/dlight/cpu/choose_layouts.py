@@ -22,13 +22,12 @@ import numpy as np
 from ...ir.expr import FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Visitor
 from ...relax.expr import Call, Constant, DataflowVar, Expr, Tuple, VarBinding
 from ...relax.expr import Var as GraphVar
 from ...relax.expr_functor import PyExprMutator
 from ...relax.op import call_tir
-from ...relax.pipeline import layout_passes
 from ...relax.struct_info import TensorStructInfo
 from ...relax.transform import DeadCodeElimination
 from ...target.cpu import CPUInfo, cpu_info
@@ -47,22 +46,23 @@ from .relayout import Panels, Permuted, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
 Layout = Permuted | Panels | Winograd
+Axes = tuple[int, ...]
 
 CALL_TIR = Op.get("relax.call_tir")
 
 
-def ChooseLayouts(target: Target | None = None) -> Pass:
-    """A pass that chooses how the tensors inside of graph functions lie in memory, for a processor."""
+class ChooseLayouts(ModulePass):
+    """Chooses the memory layouts of the tensors inside of graph functions, for a processor.
 
-    def choose(mod: IRModule, ctx: Any) -> IRModule:
-        on = target or Target.current(allow_none=True) or Target("llvm")
-        new = _Choose(mod, cpu_info(on)).transform_functions(mod)
+    target: the processor; without it, that of the target that is entered, or this machine's.
+    """
+
+    target: Target | None = None
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        target = self.target or Target.current(allow_none=True) or Target("llvm")
+        new = _Choose(mod, cpu_info(target)).transform_functions(mod)
         return mod if new is mod else DeadCodeElimination()(new)
-
-    return ModulePass(choose, PassInfo(0, "ChooseLayouts"))
-
-
-Axes = tuple[int, ...]
 
 
 class _Choose(PyExprMutator):
@@ -442,6 +442,3 @@ class _Divisions(Visitor):
 def _last(ndim: int, axis: int) -> Axes:
     """All dimensions in order, but one of them last."""
     return (*(i for i in range(ndim) if i != axis), axis)
-
-
-layout_passes.append(ChooseLayouts)

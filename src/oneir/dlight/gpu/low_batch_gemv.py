@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...arith import normalize_to_iter_sum
 from ...ir.expr import IntImm, PrimExpr, Var
 from ...target.target import Target
@@ -25,14 +27,14 @@ from .base import GPUScheduleRule
 from .matrix_vector import Tile, all_threads, along_rows, is_adreno, is_mali, schedule_epilogue
 
 
+@dataclass(frozen=True)
 class LowBatchGEMV(GPUScheduleRule):
     """`[n, S] = [S, R] * [n, R]` with a symbolic `n`, and perhaps a block before that unpacks the matrix.
 
     bucket: how many vectors a block of threads takes.
     """
 
-    def __init__(self, bucket: int = 4):
-        self.bucket = bucket
+    bucket: int = 4
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         sch = Schedule(func)

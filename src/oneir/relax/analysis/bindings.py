@@ -25,7 +25,7 @@ class _Bindings(PyExprVisitor):
 
 def _bindings(func: Function) -> list[VarBinding | MatchCast]:
     found = _Bindings()
-    with deep_recursion():
+    with deep_recursion:
         found.visit_expr(func)
     return found.found
 

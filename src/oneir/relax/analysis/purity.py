@@ -35,7 +35,7 @@ class _ImpureCalls(PyExprVisitor):
 def find_impure_call(expr: Expr, own_name: Var | GlobalVar | None = None) -> Call | None:
     """A call in an expression that may have a side effect; None if there is none."""
     visitor = _ImpureCalls(own_name)
-    with deep_recursion():
+    with deep_recursion:
         visitor.visit_expr(expr.body if isinstance(expr, Function) else expr)
     return visitor.found
 

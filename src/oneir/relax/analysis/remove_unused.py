@@ -80,6 +80,6 @@ def remove_all_unused(func: E) -> E:
 
     Bindings whose values have a side effect stay. The identical object if there is nothing to remove.
     """
-    with deep_recursion():
+    with deep_recursion:
         cleaned: Any = Liveness().value(func)
     return cleaned

@@ -91,7 +91,7 @@ class _SymbolicVars(PyExprVisitor):
 
 def _collect(func: Any) -> _SymbolicVars:
     found = _SymbolicVars()
-    with deep_recursion():
+    with deep_recursion:
         found.visit_expr(func)
     return found
 

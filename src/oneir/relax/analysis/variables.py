@@ -65,7 +65,7 @@ class _Variables(PyExprVisitor):
 
 def _collect(expr: Expr | Binding) -> _Variables:
     found = _Variables()
-    with deep_recursion():
+    with deep_recursion:
         if isinstance(expr, Binding):
             found.visit_binding(expr)
         else:
@@ -114,5 +114,5 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Expr], None]) -> None:
 
     Variables are visited where they are used, not where they are defined.
     """
-    with deep_recursion():
+    with deep_recursion:
         _PostOrder(fvisit).visit_expr(expr)

@@ -376,7 +376,7 @@ def verify_well_formed(obj: IRModule | Function, check_struct_info: bool = True)
         functions = [(GlobalVar(obj.attrs.get("global_symbol") or "function"), obj)]
     else:
         raise TypeMismatch(f"expected a relax Function or an IRModule, found {type(obj).__name__}")
-    with deep_recursion():
+    with deep_recursion:
         for var, func in functions:
             checker.global_function(var, func)
 

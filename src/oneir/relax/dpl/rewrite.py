@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.structural import structural_equal
-from ...ir.transform import Pass, PassContext, PassInfo
+from ...ir.transform import Pass, PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..analysis.variables import free_vars
@@ -36,9 +36,10 @@ it."""
 class PatternMatchingRewriter(Pass):
     """A rule that replaces what matches; also a pass. `a | b` replaces what either does."""
 
-    info = PassInfo(0, "PatternMatchingRewriter")
-    subroutines: Mapping[GlobalVar, BaseFunc] = {}
-    """The functions that replacements may call."""
+    @property
+    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
+        """The functions that replacements may call."""
+        return {}
 
     @staticmethod
     def from_pattern(pattern: DFPattern, func: Rewrite) -> PatternMatchingRewriter:
@@ -72,7 +73,7 @@ class PatternMatchingRewriter(Pass):
             raise TypeMismatch(f"a rewriter is applied to a module or a graph expression, found {type(obj).__name__}")
         from .rewrite_blocks import called_subroutines, rewrite_function
 
-        with deep_recursion():
+        with deep_recursion:
             if isinstance(obj, Function):
                 func = obj
             else:
@@ -109,8 +110,9 @@ def _from_pattern(pattern: DFPattern, func: Rewrite, around: tuple[DFPattern, ..
 class ExprPatternRewriter(PatternMatchingRewriter):
     """Replaces expressions that match one pattern. `around` are patterns that count as matched with it."""
 
-    def __init__(self, pattern: DFPattern, func: Rewrite, around: Sequence[DFPattern] = ()):
-        self.pattern, self.func, self.around = pattern, func, around
+    pattern: DFPattern
+    func: Rewrite
+    around: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced: dict[Var, Expr] = {}
@@ -136,9 +138,12 @@ class ExprPatternRewriter(PatternMatchingRewriter):
 class OrRewriter(PatternMatchingRewriter):
     """Replaces what either of two rewriters does; where both would, the first."""
 
-    def __init__(self, lhs: PatternMatchingRewriter, rhs: PatternMatchingRewriter):
-        self.lhs, self.rhs = lhs, rhs
-        self.subroutines = {**lhs.subroutines, **rhs.subroutines}
+    lhs: PatternMatchingRewriter
+    rhs: PatternMatchingRewriter
+
+    @property
+    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
+        return {**self.lhs.subroutines, **self.rhs.subroutines}
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced = self.lhs.rewrites(bindings)
@@ -163,8 +168,9 @@ class TupleRewriter(PatternMatchingRewriter):
 
     MAX_FIELDS: ClassVar[int] = 3
 
-    def __init__(self, patterns: Sequence[DFPattern], func: Rewrite, around: Sequence[DFPattern] = ()):
-        self.patterns, self.func, self.around = tuple(patterns), func, around
+    patterns: Sequence[DFPattern]
+    func: Rewrite
+    around: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         if len(self.patterns) > self.MAX_FIELDS:
@@ -247,8 +253,8 @@ def _combinations(candidates: Sequence[Sequence[_Element]]) -> Iterator[list[_El
 class _ContextRewriter(PatternMatchingRewriter):
     """Replaces what a whole `PatternContext` matches."""
 
-    def __init__(self, context: PatternContext, func: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Any]):
-        self.context, self.func = context, func
+    context: PatternContext
+    func: Callable[[dict[DFPattern, Var], dict[Var, Expr]], Any]
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced: dict[Var, Expr] = {}

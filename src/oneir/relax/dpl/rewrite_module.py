@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...ir.expr import PrimExpr
+from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
-from ...ir.module import IRModule
+from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..analysis.struct_info import bind_extents
 from ..copy_function import copy_with_new_vars
 from ..expr import (
+    Binding,
     BindingBlock,
     Call,
     Constant,
@@ -70,9 +72,21 @@ def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
     def rewrite(expr: Expr, found: Found) -> Expr:
         return _instance(body, [found[w] for w in wildcards])
 
-    rewriter = PatternMatchingRewriter.from_pattern(top, rewrite)
-    rewriter.subroutines = subroutines
-    return rewriter
+    return ModuleRewriter(PatternMatchingRewriter.from_pattern(top, rewrite), subroutines)
+
+
+class ModuleRewriter(PatternMatchingRewriter):
+    """A rewriter whose replacements may call functions of the module that it was written as."""
+
+    rewriter: PatternMatchingRewriter
+    functions: Mapping[GlobalVar, BaseFunc]
+
+    @property
+    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
+        return self.functions
+
+    def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
+        return self.rewriter.rewrites(bindings)
 
 
 def _function(mod: IRModule, name: str) -> Function:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..analysis.aliases import Aliases, live_ranges
 from ..block_builder import BlockBuilder
 from ..expr import Call, DataflowBlock, Var
@@ -14,9 +14,11 @@ from ..expr_functor import PyExprMutator
 from ..transform.dataflow_use_inplace_calls import find_opportunities, make_inplace_call
 
 
-def ApplyEmptyCppMutator() -> Pass:
-    """A pass that walks over all graphs and changes nothing."""
-    return ModulePass(lambda mod, ctx: PyExprMutator(mod).transform_functions(mod), PassInfo(0, "ApplyEmptyCppMutator"))
+class ApplyEmptyCppMutator(ModulePass):
+    """Walks over all graphs and changes nothing."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return PyExprMutator(mod).transform_functions(mod)
 
 
 def dataflow_liveness_analysis(block: DataflowBlock) -> dict[Var, tuple[int, int]]:

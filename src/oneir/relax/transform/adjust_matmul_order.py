@@ -14,7 +14,7 @@ from ...ir.expr import Add, IntImm, Mul, PrimExpr, Sub
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.structural import structural_hash
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from .. import op
 from ..analysis.compile_time import computable_at_compile_time
 from ..analysis.struct_info import same_extent, tir_vars_in_struct_info
@@ -24,48 +24,46 @@ from ..struct_info import TensorStructInfo
 from .pass_base import FunctionPass
 
 
-def AdjustMatmulOrder() -> Pass:
-    """A pass that reorders products of three matrices, one product of which may be transposed.
+class AdjustMatmulOrder(FunctionPass, opt_level=1):
+    """Reorders products of three matrices, one product of which may be transposed.
 
-    Two weights go together, so that their product is computed while compiling. Otherwise the order with provably fewer
+    Two weights go together, so that their product is computed at compile time. Otherwise the order with provably fewer
     multiplications is taken. The attributes `tir_var_lower_bound` and `tir_var_upper_bound` of a function bound its
     symbolic variables, by name.
     """
-    return FunctionPass(_adjust, PassInfo(1, "AdjustMatmulOrder"))
 
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        known = set(computable_at_compile_time(func))
+        bounds = _bounds(func)
+        a, b, c = wildcard(), wildcard(), wildcard()
+        matmul, permute = is_op("relax.matmul"), is_op("relax.permute_dims")
+        left, right = matmul(matmul(a, b), c), matmul(a, matmul(b, c))
+        left_transposed, right_transposed = permute(matmul(b, a)), permute(matmul(c, b))
+        permuted_left, permuted_right = matmul(left_transposed, c), matmul(a, right_transposed)
 
-def _adjust(func: Function, mod: IRModule, ctx: Any) -> Function:
-    known = set(computable_at_compile_time(func))
-    bounds = _bounds(func)
-    a, b, c = wildcard(), wildcard(), wildcard()
-    matmul, permute = is_op("relax.matmul"), is_op("relax.permute_dims")
-    left, right = matmul(matmul(a, b), c), matmul(a, matmul(b, c))
-    left_transposed, right_transposed = permute(matmul(b, a)), permute(matmul(c, b))
-    permuted_left, permuted_right = matmul(left_transposed, c), matmul(a, right_transposed)
-
-    def rewrite(expr: Any, found: Any) -> Any:
-        values = [found[a], found[b], found[c]]
-        if all(v in known for v in values):
-            return expr  # All is computed while compiling.
-        shapes = [_extents(v) for v in values]
-        transposed = (0, 1) if permuted_left in found else (1, 2) if permuted_right in found else ()
-        if transposed and not _swaps_matrices(found[left_transposed if 0 in transposed else right_transposed]):
-            return expr
-        for i in transposed:
-            if len(shapes[i] or ()) < 2:
+        def rewrite(expr: Any, found: Any) -> Any:
+            values = [found[a], found[b], found[c]]
+            if all(v in known for v in values):
+                return expr  # All is computed while compiling.
+            shapes = [_extents(v) for v in values]
+            transposed = (0, 1) if permuted_left in found else (1, 2) if permuted_right in found else ()
+            if transposed and not _swaps_matrices(found[left_transposed if 0 in transposed else right_transposed]):
                 return expr
-            values[i], shapes[i] = _transposed(values[i], shapes[i])
-        x, y, z = values
-        if x in known and y in known:
-            return op.matmul(op.matmul(x, y), z)
-        if y in known and z in known:
-            return op.matmul(x, op.matmul(y, z))
-        costs = _Costs(shapes, left in found, bounds)
-        if costs.less(costs.from_left, costs.from_right):
-            return op.matmul(op.matmul(x, y), z)
-        return op.matmul(x, op.matmul(y, z)) if costs.less(costs.from_right, costs.from_left) else expr
+            for i in transposed:
+                if len(shapes[i] or ()) < 2:
+                    return expr
+                values[i], shapes[i] = _transposed(values[i], shapes[i])
+            x, y, z = values
+            if x in known and y in known:
+                return op.matmul(op.matmul(x, y), z)
+            if y in known and z in known:
+                return op.matmul(x, op.matmul(y, z))
+            costs = _Costs(shapes, left in found, bounds)
+            if costs.less(costs.from_left, costs.from_right):
+                return op.matmul(op.matmul(x, y), z)
+            return op.matmul(x, op.matmul(y, z)) if costs.less(costs.from_right, costs.from_left) else expr
 
-    return rewrite_call(left | right | permuted_left | permuted_right, rewrite, func)
+        return rewrite_call(left | right | permuted_left | permuted_right, rewrite, func)
 
 
 def _extents(expr: Expr) -> Sequence[PrimExpr] | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..block_builder import Names
 from ..expr import BindingBlock, Call, DataflowBlock, Expr, Function, Var
 from ..expr_functor import PyExprMutator
@@ -25,36 +25,34 @@ from ..struct_info import TensorStructInfo
 SIZE, EXTERNAL, COMPOSITE = "WorkspaceSize", "Codegen", "Composite"
 
 
-def AllocateWorkspace() -> Pass:
-    """A pass that adds a parameter `workspace` to external functions, and allocates what is passed for it."""
-    return ModulePass(_transform, PassInfo(0, "AllocateWorkspace"))
+class AllocateWorkspace(ModulePass):
+    """Adds a parameter `workspace` to external functions, and allocates the tensor that is passed for it."""
 
-
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    needing = {var: f for var, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(SIZE)}
-    if not needing:
-        return mod
-    size = max(func.attrs[SIZE] for func in needing.values())
-    names = Names()
-    for var in mod.functions:
-        names.reserve(var.name_hint)
-    renamed: dict[GlobalVar, GlobalVar] = {}
-    functions: dict[GlobalVar, BaseFunc] = {}
-    for var, func in mod.functions.items():
-        if var not in needing:
-            functions[var] = func
-            continue
-        new = renamed[var] = GlobalVar(names.fresh(var.name_hint))
-        extended = _Extender(size).visit_expr(func).with_attr("global_symbol", new.name_hint)
-        functions[new], new.struct_info_ = extended, extended.struct_info_
-    extended_mod = mod.replace(functions=functions)
-    added = set(renamed.values())
-    for var, func in functions.items():
-        external = var not in added and (EXTERNAL in func.attrs or COMPOSITE in func.attrs)
-        if isinstance(func, Function) and not external:
-            workspace = func.params[-1] if var in added else None
-            functions[var] = _Provider(extended_mod, renamed, size, workspace).visit_expr(func)
-    return mod.replace(functions=functions)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        needing = {var: f for var, f in mod.functions.items() if isinstance(f, Function) and f.attrs.get(SIZE)}
+        if not needing:
+            return mod
+        size = max(func.attrs[SIZE] for func in needing.values())
+        names = Names()
+        for var in mod.functions:
+            names.reserve(var.name_hint)
+        renamed: dict[GlobalVar, GlobalVar] = {}
+        functions: dict[GlobalVar, BaseFunc] = {}
+        for var, func in mod.functions.items():
+            if var not in needing:
+                functions[var] = func
+                continue
+            new = renamed[var] = GlobalVar(names.fresh(var.name_hint))
+            extended = _Extender(size).visit_expr(func).with_attr("global_symbol", new.name_hint)
+            functions[new], new.struct_info_ = extended, extended.struct_info_
+        extended_mod = mod.replace(functions=functions)
+        added = set(renamed.values())
+        for var, func in functions.items():
+            external = var not in added and (EXTERNAL in func.attrs or COMPOSITE in func.attrs)
+            if isinstance(func, Function) and not external:
+                workspace = func.params[-1] if var in added else None
+                functions[var] = _Provider(extended_mod, renamed, size, workspace).visit_expr(func)
+        return mod.replace(functions=functions)
 
 
 class _Extender(PyExprMutator):
@@ -84,7 +82,7 @@ class _Extender(PyExprMutator):
         value = self.lookup_binding(callee) if isinstance(callee, Var) else None
         if value not in self.composites or self.workspace is None:
             return super().visit_call_(op)
-        args = [*(self.visit_expr(a) for a in op.args), self.workspace]
+        args = [*[self.visit_expr(a) for a in op.args], self.workspace]
         return Call(callee, args, op.attrs, op.sinfo_args, op.span)
 
 
@@ -110,5 +108,5 @@ class _Provider(PyExprMutator):
     def visit_call_(self, op: Call) -> Expr:
         if op.op not in self.renamed:
             return super().visit_call_(op)
-        args = [*(self.visit_expr(a) for a in op.args), self.allocate() if self.workspace is None else self.workspace]
+        args = [*[self.visit_expr(a) for a in op.args], self.allocate() if self.workspace is None else self.workspace]
         return Call(self.renamed[op.op], args, op.attrs, op.sinfo_args, op.span)

@@ -21,7 +21,7 @@ from ...ir.expr import GlobalVar, IntImm
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...tir.function import PrimFunc
 from ...tir.index_map import IndexMap
@@ -37,32 +37,37 @@ OPERATOR_NAME = "operator_name"
 Separators = Mapping[str, Sequence[Sequence[int]] | None]
 
 
-def AlterOpImpl(
-    op_impl_map: Mapping[str, PrimFunc],
-    op_buffer_transforms: Mapping[str, Sequence[Any]],
-    op_buffer_axis_separators: Separators | None = None,
-    op_buffer_input_axis_separators: Separators | None = None,
-) -> Pass:
-    """A pass that replaces loops by those in `op_impl_map`, by the attribute `operator_name` that they have.
+class AlterOpImpl(ModulePass):
+    """Replaces PrimFuncs by those in `op_impl_map`, by the attribute `operator_name` that they have.
 
     `op_buffer_transforms` are the layouts of the replacement's parameters, the results last: for each an `IndexMap`, a
     function of indices, or None for the layout as it is; none at all if there are no others. The separators are those
     of the buffers that changes of layout write and read, in the same order.
+
+    Raises `TypeMismatch` for a layout of another kind, `InvalidValue` where a replacement has another number of
+    parameters than there are layouts or than what it replaces, `ShapeMismatch` for a result of unknown shape whose
+    layout changes.
     """
-    transforms = {name: [_index_map(t) for t in maps] for name, maps in op_buffer_transforms.items()}
-    separators = op_buffer_axis_separators or {}, op_buffer_input_axis_separators or {}
-    for name, func in op_impl_map.items():
-        maps = transforms.get(name)
-        if maps and len(maps) != len(func.params):
-            raise InvalidValue(
-                f"AlterOpImpl: the replacement for {name!r} has {len(func.params)} parameters, but there are "
-                f"{len(maps)} layouts; give one for each, or none"
-            )
 
-    def transform(mod: IRModule, ctx: Any) -> IRModule:
-        return _Replacer(mod, dict(op_impl_map), transforms, separators).transform_functions(mod)
+    op_impl_map: Mapping[str, PrimFunc]
+    op_buffer_transforms: Mapping[str, Sequence[Any]]
+    op_buffer_axis_separators: Separators | None = None
+    op_buffer_input_axis_separators: Separators | None = None
 
-    return ModulePass(transform, PassInfo(0, "AlterOpImpl"))
+    def __post_init__(self) -> None:
+        transforms = {name: [_index_map(t) for t in maps] for name, maps in self.op_buffer_transforms.items()}
+        object.__setattr__(self, "op_buffer_transforms", transforms)
+        for name, func in self.op_impl_map.items():
+            maps = transforms.get(name)
+            if maps and len(maps) != len(func.params):
+                raise InvalidValue(
+                    f"AlterOpImpl: the replacement for {name!r} has {len(func.params)} parameters, but there are "
+                    f"{len(maps)} layouts; give one for each, or none"
+                )
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        separators = self.op_buffer_axis_separators or {}, self.op_buffer_input_axis_separators or {}
+        return _Replacer(mod, self.op_impl_map, self.op_buffer_transforms, separators).transform_functions(mod)
 
 
 def _index_map(transform: Any) -> IndexMap | None:

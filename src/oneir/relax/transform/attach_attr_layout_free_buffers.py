@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ...ir.transform import ModulePass, PassContext, Sequential
 from ...tir.function import PrimFunc
 from ...tir.stmt_functor import renew_defs
 from ..expr import Call, Constant, Expr, Function, Tuple, Var
@@ -24,14 +24,16 @@ from .dead_code_elimination import DeadCodeElimination
 ATTRIBUTE = "layout_free_buffers"
 
 
-def AttachAttrLayoutFreeBuffers() -> Pass:
-    """A pass that gives the loops of each `call_tir` the attribute `layout_free_buffers`: positions of weights."""
+class AttachAttrLayoutFreeBuffers(ModulePass):
+    """Gives the PrimFunc of each `call_tir` the attribute `layout_free_buffers`: the positions of weights."""
 
-    def attach(mod: IRModule, ctx: PassContext) -> IRModule:
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential([_AttachAttrLayoutFreeBuffers(), DeadCodeElimination()]).transform_module(mod, ctx)
+
+
+class _AttachAttrLayoutFreeBuffers(ModulePass):
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return _Attacher(mod).transform_functions(mod)
-
-    first = ModulePass(attach, PassInfo(0, "_AttachAttrLayoutFreeBuffers"))
-    return Sequential([first, DeadCodeElimination()], name="AttachAttrLayoutFreeBuffers")
 
 
 class _Attacher(PyExprMutator):

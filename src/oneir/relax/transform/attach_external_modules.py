@@ -10,25 +10,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
 
 if TYPE_CHECKING:
     from ..frontend.nn import ExternModule
 
 
-def AttachExternModules(extern_modules: Sequence[ExternModule]) -> Pass:
-    """A pass that loads external modules, compiling those that are source code, as the attribute `external_mods`."""
+class AttachExternModules(ModulePass, name="AttachExternalModules"):
+    """Loads external modules, compiling those that are source code, as the attribute `external_mods`.
 
-    def attach(mod: IRModule, ctx: PassContext) -> IRModule:
+    Raises `TypeMismatch` for what is no `ExternModule`.
+    """
+
+    extern_modules: Sequence[ExternModule]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extern_modules", tuple(self.extern_modules))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         from ..frontend.nn import ExternModule
 
-        for module in extern_modules:
+        for module in self.extern_modules:
             if not isinstance(module, ExternModule):
                 raise TypeMismatch(f"AttachExternModules: expected an ExternModule, found {module!r}")
-        if not extern_modules:
+        if not self.extern_modules:
             return mod
-        loaded = [module.load() for module in extern_modules]
+        loaded = [module.load() for module in self.extern_modules]
         return mod.with_attr("external_mods", [*(mod.get_attr("external_mods", None) or ()), *loaded])
-
-    return ModulePass(attach, PassInfo(0, "AttachExternalModules"))

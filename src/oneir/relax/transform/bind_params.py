@@ -15,7 +15,7 @@ from typing import Any
 from ...ir.expr import PrimExpr
 from ...ir.expr import const as number
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..analysis import struct_info_base_check
 from ..analysis.struct_info import BaseCheckResult, substitute_struct_info
@@ -24,25 +24,26 @@ from ..struct_info import PrimStructInfo
 from ..substitute import bind, infer_symbolic_values
 
 
-def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
-    """A pass that gives parameters of the function `func_name` values.
+class BindParams(ModulePass):
+    """Binds parameters of the function `func_name` to values.
 
     `params` has tensors, NumPy arrays, numbers or graph expressions, by the parameter's name or variable. Symbolic
     variables get the values that follow from the shapes. A public function goes by its `global_symbol`.
 
     Raises `NotRegistered` for a function or parameter that is not there, `TypeMismatch` for a value that the parameter
-    cannot have.
+    cannot have, `InvalidValue` for a name that several parameters have and for a parameter that is given two values.
     """
 
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        for var, func in mod.functions.items():
-            if isinstance(func, Function) and func.attrs.get("global_symbol", var.name_hint) == func_name:
-                new = bind_params(func, params)
-                return mod if new is func else mod.replace(functions={**mod.functions, var: new})
-        names = [v.name_hint for v, f in mod.functions_items() if isinstance(f, Function)]
-        raise NotRegistered(f"the module has no graph function {func_name!r}; it has {', '.join(names) or 'none'}")
+    func_name: str
+    params: Mapping[Any, Any]
 
-    return ModulePass(transform, PassInfo(0, "BindParams"))
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and func.attrs.get("global_symbol", var.name_hint) == self.func_name:
+                new = bind_params(func, self.params)
+                return mod if new is func else mod.replace(functions={**mod.functions, var: new})
+        names = ", ".join(v.name_hint for v, f in mod.functions_items() if isinstance(f, Function))
+        raise NotRegistered(f"the module has no graph function {self.func_name!r}; it has {names or 'none'}")
 
 
 def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:

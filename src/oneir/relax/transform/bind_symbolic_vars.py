@@ -11,33 +11,37 @@ from typing import Any
 from ...ir.expr import PrimExpr, const
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..analysis import defined_symbolic_vars, free_symbolic_vars
 from ..expr import Function
 from ..substitute import bind
 
 
-def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
-    """A pass that gives symbolic variables values, by name or object.
+class BindSymbolicVars(ModulePass, opt_level=1):
+    """Binds symbolic variables, by name or object, to numbers or other expressions.
 
-    In the function `func_name` only, or in all graph functions that have one of the variables. A name that no function
-    has is an error.
+    In the function `func_name` only, or in all graph functions that have one of the variables.
+
+    Raises `NotRegistered` for a variable that no function has, `TypeMismatch` for a `func_name` of no graph function,
+    `InvalidValue` for a name that several variables of a function have, for a variable that is given two values, and
+    for a value that uses variables that the function does not define.
     """
 
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        if func_name is not None:
-            var = mod.get_global_var(func_name)
+    binding_map: Mapping[Any, Any]
+    func_name: str | None = None
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        if self.func_name is not None:
+            var = mod.get_global_var(self.func_name)
             func = mod.functions[var]
             if not isinstance(func, Function):
-                raise TypeMismatch(f"BindSymbolicVars: `{func_name}` is no graph function")
-            functions = {**mod.functions, var: bind_symbolic_vars(func, binding_map)}
+                raise TypeMismatch(f"BindSymbolicVars: `{self.func_name}` is no graph function")
+            functions = {**mod.functions, var: bind_symbolic_vars(func, self.binding_map)}
         else:
-            functions = _bind_everywhere(mod, binding_map)
+            functions = _bind_everywhere(mod, self.binding_map)
         changed = any(functions[v] is not f for v, f in mod.functions.items())
         return mod.replace(functions=functions) if changed else mod
-
-    return ModulePass(transform, PassInfo(1, "BindSymbolicVars"))
 
 
 def _bind_everywhere(mod: IRModule, binding_map: Mapping[Any, Any]) -> dict[Any, Any]:

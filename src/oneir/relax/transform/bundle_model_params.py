@@ -11,7 +11,7 @@ The attribute `num_input` of a function says how many of its parameters are inpu
 from __future__ import annotations
 
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue
 from ..expr import Expr, Function, TupleGetItem, Var
@@ -19,10 +19,17 @@ from ..expr_functor import PyExprMutator
 from ..struct_info import TupleStructInfo
 
 
-def BundleModelParams(param_tuple_name: str | None = None) -> Pass:
-    """A pass that bundles the weights of functions that say `num_input`, as a parameter `param_tuple_name`."""
-    name = param_tuple_name or "model_params"
-    return ModulePass(lambda mod, ctx: _Bundler(name, mod).transform_functions(mod), PassInfo(1, "BundleModelParams"))
+class BundleModelParams(ModulePass, opt_level=1):
+    """Bundles the weights of functions with the attribute `num_input` as one parameter, `param_tuple_name`.
+
+    That is named "model_params" unless told otherwise. Raises `InvalidValue` for a `num_input` that is not between 0
+    and the number of parameters.
+    """
+
+    param_tuple_name: str | None = None
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Bundler(self.param_tuple_name or "model_params", mod).transform_functions(mod)
 
 
 def num_input_of(func: Function) -> int | None:
@@ -42,7 +49,7 @@ def num_input_of(func: Function) -> int | None:
 
 def bundle_model_params(func: Function, param_tuple_name: str = "model_params") -> Function:
     """The function with its weights as one tuple."""
-    with deep_recursion():
+    with deep_recursion:
         return _Bundler(param_tuple_name).visit_expr(func)
 
 

@@ -1,4 +1,4 @@
-"""CallTIRRewrite: outputs are allocated, and loops are called with them.
+"""CallTIRRewrite: outputs are allocated, and PrimFuncs are called with them.
 
     y = R.call_tir(cls.f, (x,), out_sinfo=R.Tensor((4,), "float32"))
 ->
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue
 from ..analysis.struct_info import call_error
 from ..expr import Call, Expr, Function, ShapeExpr, Tuple, TupleGetItem
@@ -19,18 +19,19 @@ from ..expr_functor import PyExprMutator
 from ..op.builtin import alloc_tensor
 from ..op.vm import call_tir_dyn
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 DESTINATION_PASSING = tuple(map(Op.get, ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")))
 
 
-def CallTIRRewrite() -> Pass:
-    """A pass that makes the outputs of `call_tir`, `call_tir_inplace` and `call_dps_packed` explicit."""
-    return graph_pass(_rewrite, "CallTIRRewrite")
+class CallTIRRewrite(FunctionPass):
+    """Makes the outputs of `call_tir`, `call_tir_inplace` and `call_dps_packed` explicit.
 
+    Raises `InvalidValue` for an output of unknown shape.
+    """
 
-def _rewrite(func: Function, mod: IRModule) -> Function:
-    return _Rewriter(mod).visit_expr(func)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Rewriter(mod).visit_expr(func)
 
 
 class _Rewriter(PyExprMutator):

@@ -23,8 +23,9 @@ from __future__ import annotations
 from ...arith import Analyzer
 from ...ir.expr import PrimExpr
 from ...ir.expr import Var as TirVar
+from ...ir.module import IRModule
 from ...ir.structural import structural_equal
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue
 from ..analysis import free_vars
@@ -49,17 +50,22 @@ from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..normalize import merge_blocks
 from ..struct_info import StructInfo, TupleStructInfo
 from ..substitute import SymbolicMutator
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def CanonicalizeBindings() -> Pass:
-    """A pass that removes variables that only stand for others."""
-    return graph_pass(lambda func, mod: canonicalize_bindings(func), "CanonicalizeBindings")
+class CanonicalizeBindings(FunctionPass):
+    """Removes variables that only stand for others.
+
+    Raises `InvalidValue` for casts that contradict each other.
+    """
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return canonicalize_bindings(func)
 
 
 def canonicalize_bindings(func: Function) -> Function:
     """A function without variables that only stand for others; the identical one if it has none."""
-    with deep_recursion():
+    with deep_recursion:
         func = _SymbolicVariables().visit_expr(func)
         plan = _Planner.plan(func)
         return _Canonicalizer(plan).visit_expr(func) if plan.is_needed else func

@@ -16,8 +16,9 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.expr import IntImm, PrimExpr
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from .. import op
 from ..analysis.bindings import get_var2val
@@ -27,27 +28,28 @@ from ..dpl import DFPattern, PatternContext, is_op, rewrite_bindings, wildcard
 from ..dpl.matcher import match_expr
 from ..expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from ..struct_info import TensorStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 Check = Callable[[Var, list[Var], list[Var], dict[Var, Expr]], bool]
 ACTIVATIONS = ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
 
 
-def CombineParallelMatmul(check: Check | None = None) -> Pass:
-    """A pass that combines products with a common left side whose right sides have equal batches.
+class CombineParallelMatmul(FunctionPass):
+    """Combines products with a common left side whose right sides have equal batches.
 
-    `check(lhs, rhs, bias, bindings)` may refuse: it gets the variable on the left, those on the right, those that are
-    added, and the values of the block's variables.
+    `check(lhs, rhs, bias, bindings)` returns whether to combine products: it gets the variable on the left, those on
+    the right, those that are added, and the values of the block's variables. All are combined without it.
     """
-    return graph_pass(lambda func, mod: _combine(func, check or (lambda *_: True)), "CombineParallelMatmul")
 
+    check: Check | None = None
 
-def _combine(func: Function, check: Check) -> Function:
-    with deep_recursion():
-        branches = sorted(_find_branches(func), key=lambda branch: -branch.count)
-    for branch in branches:
-        func = _Combiner(branch, check).rewritten(func)
-    return func
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        check = self.check or (lambda *_: True)
+        with deep_recursion:
+            branches = sorted(_find_branches(func), key=lambda branch: -branch.count)
+        for branch in branches:
+            func = _Combiner(branch, check).rewritten(func)
+        return func
 
 
 @dataclass

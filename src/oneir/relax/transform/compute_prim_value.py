@@ -1,4 +1,4 @@
-"""ComputePrimValue: numbers that have to be computed are computed by loops' functions.
+"""ComputePrimValue: symbolic expressions are computed by PrimFuncs.
 
 R.f(R.prim_value(n * 2))    ->    k = cls.compute_symbolic_expr(R.prim_value(n)); R.f(k)
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.expr import FloatImm, IntImm
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.type import PrimType
 from ...tir.analysis import undefined_vars
 from ...tir.function import PrimFunc
@@ -19,13 +19,11 @@ from ..expr import Call, Expr, PrimValue
 from ..expr_functor import PyExprMutator
 
 
-def ComputePrimValue() -> Pass:
-    """A pass after which every number in a graph is a constant or a symbolic variable."""
-    return ModulePass(_transform, PassInfo(0, "ComputePrimValue"))
+class ComputePrimValue(ModulePass):
+    """Computes numbers by calls of PrimFuncs, unless they are constants or symbolic variables."""
 
-
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    return _Computer(mod).transform_functions(mod)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Computer(mod).transform_functions(mod)
 
 
 class _Computer(PyExprMutator):

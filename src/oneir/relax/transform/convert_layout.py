@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ir.expr import Var as TirVar
+from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import TypeMismatch
 from ...tir.data_layout import Layout, bijective_layout
@@ -55,25 +56,29 @@ from .pass_base import DataflowBlockPass
 DesiredLayouts = Mapping[str, Sequence[str]]
 
 
-def ConvertLayout(desired_layouts: DesiredLayouts, layout_cb: Callable[[Call], DesiredLayouts] | None = None) -> Pass:
-    """A pass that gives operators, by their names, the layouts of data, weight and maybe output that are desired.
+class ConvertLayout(DataflowBlockPass):
+    """Gives operators, by their names, the layouts of data, weight and maybe output that are desired.
 
-    With `layout_cb`, each call is asked for by itself: it returns the desired layouts for that call.
+    With `layout_cb`, each call is asked for by itself: it returns the desired layouts for that call. Raises
+    `TypeMismatch` for a number of layouts that no operator has.
     """
-    for name, layouts in desired_layouts.items():
-        if isinstance(layouts, str) or not 1 <= len(layouts) <= 3:
-            raise TypeMismatch(
-                f"ConvertLayout: the layouts desired of {name} are those of data, weight and maybe output, such as "
-                f'["NHWC", "OHWI"]; found {layouts!r}'
-            )
-        for layout in layouts:
-            Layout(layout)
 
-    def transform(block: DataflowBlock, *context: object) -> DataflowBlock:
-        with deep_recursion():
-            return _Converter(desired_layouts, layout_cb).visit_binding_block(block)
+    desired_layouts: DesiredLayouts
+    layout_cb: Callable[[Call], DesiredLayouts] | None = None
 
-    return DataflowBlockPass(transform, PassInfo(0, "ConvertLayout"))
+    def __post_init__(self) -> None:
+        for name, layouts in self.desired_layouts.items():
+            if isinstance(layouts, str) or not 1 <= len(layouts) <= 3:
+                raise TypeMismatch(
+                    f"ConvertLayout: the layouts desired of {name} are those of data, weight and maybe output, such as "
+                    f'["NHWC", "OHWI"]; found {layouts!r}'
+                )
+            for layout in layouts:
+                Layout(layout)
+
+    def transform_dataflowblock(self, block: DataflowBlock, mod: IRModule, ctx: PassContext) -> DataflowBlock:
+        with deep_recursion:
+            return _Converter(self.desired_layouts, self.layout_cb).visit_binding_block(block)
 
 
 class _Converter(PyExprMutator):

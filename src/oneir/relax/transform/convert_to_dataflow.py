@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass, Sequential
+from ...ir.transform import ModulePass, PassContext, Sequential
 from ..analysis.purity import is_impure_call
 from ..expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Function, If, SeqExpr
 from ..expr_functor import PyExprMutator
 from ..normalize import merge_blocks
 from .canonicalize_bindings import CanonicalizeBindings
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def ConvertToDataflow(min_size: int = 2) -> Pass:
-    """A pass that makes dataflow blocks of at least `min_size` bindings, and lets those that are there grow."""
+class ConvertToDataflow(ModulePass):
+    """Makes dataflow blocks of at least `min_size` bindings, and lets those that are there grow."""
 
-    def convert(func: Function, mod: IRModule) -> Function:
-        return _Extractor(min_size).visit_expr(func)
+    min_size: int = 2
 
-    # What is not used outside of its new block becomes a DataflowVar.
-    return Sequential([graph_pass(convert, "ConvertToDataflow"), CanonicalizeBindings()], name="ConvertToDataflow")
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        # What is not used outside of its new block becomes a DataflowVar.
+        return Sequential([_MakeBlocks(self.min_size), CanonicalizeBindings()]).transform_module(mod, ctx)
+
+
+class _MakeBlocks(FunctionPass, name="ConvertToDataflow"):
+    min_size: int
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Extractor(self.min_size).visit_expr(func)
 
 
 def _is_dataflow(binding: Binding) -> bool:

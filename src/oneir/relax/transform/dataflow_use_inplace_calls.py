@@ -19,7 +19,7 @@ from ...ir import operators as ops
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue
 from ...tir.buffer import Buffer
@@ -37,13 +37,11 @@ Opportunity = tuple[int, list[int]]
 """The position of a binding in its block, and the arguments that its call may write."""
 
 
-def DataflowUseInplaceCalls() -> Pass:
-    """A pass that replaces calls in dataflow blocks by ones that write into an argument of the result's shape."""
+class DataflowUseInplaceCalls(ModulePass, name="DataflowInsertInPlaceCalls"):
+    """Replaces calls in dataflow blocks by ones that write into an argument of the result's shape."""
 
-    def replace(mod: IRModule, ctx: PassContext) -> IRModule:
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return _Replacer(mod).transform_functions(mod)
-
-    return ModulePass(replace, PassInfo(0, "DataflowInsertInPlaceCalls"))
 
 
 def find_opportunities(

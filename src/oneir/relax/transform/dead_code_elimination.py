@@ -6,33 +6,36 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Visitor
 from ..analysis import all_global_vars, remove_all_unused
 from ..expr import ExternFunc, Function
 
 
-def DeadCodeElimination(entry_functions: Sequence[str] | None = None) -> Pass:
-    """A pass that keeps what public functions, external ones and `entry_functions` need.
+class DeadCodeElimination(ModulePass, opt_level=1):
+    """Removes bindings that nothing uses, and functions that no public, external or entry function needs.
 
-    Bindings of values without side effects go when nothing uses their variables.
+    Bindings of values with side effects stay. `entry_functions` are names of functions that stay though they are
+    private. Raises `NotRegistered` for one that is not there.
     """
-    names = list(entry_functions or ())
-    return ModulePass(lambda mod, ctx: _eliminate(mod, ctx, names), PassInfo(1, "DeadCodeElimination"))
 
+    entry_functions: Sequence[str] | None = None
 
-def _eliminate(mod: IRModule, ctx: PassContext, names: list[str]) -> IRModule:
-    entries = {mod.get_global_var(name) for name in names}
-    for var, func in mod.functions.items():
-        if isinstance(func, ExternFunc) or "global_symbol" in func.attrs:
-            entries.add(var)
-    mod = _without_unreachable(mod, entries)
-    functions = {
-        var: remove_all_unused(func) if isinstance(func, Function) else func for var, func in mod.functions.items()
-    }
-    if all(functions[var] is func for var, func in mod.functions.items()):
-        return mod
-    return _without_unreachable(mod.replace(functions=functions), entries)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry_functions", tuple(self.entry_functions or ()))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        entries = {mod.get_global_var(name) for name in self.entry_functions or ()}
+        for var, func in mod.functions.items():
+            if isinstance(func, ExternFunc) or "global_symbol" in func.attrs:
+                entries.add(var)
+        mod = _without_unreachable(mod, entries)
+        functions = {
+            var: remove_all_unused(func) if isinstance(func, Function) else func for var, func in mod.functions.items()
+        }
+        if all(functions[var] is func for var, func in mod.functions.items()):
+            return mod
+        return _without_unreachable(mod.replace(functions=functions), entries)
 
 
 class _GlobalVars(Visitor):

@@ -1,4 +1,4 @@
-"""DecomposeOpsForInference, DecomposeOpsForTraining: operators become simpler ones, where theirs say how.
+"""DecomposeOpsForInference, DecomposeOpsForTraining: operators become simpler ones, by the facts that theirs have.
 
     y = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1, ...)
 ->
@@ -11,32 +11,57 @@ import re
 
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ApplyPassToFunction, Pass, Sequential
+from ...ir.transform import ApplyPassToFunction, ModulePass, Pass, PassContext, PassInfo, Sequential
 from ..expr import Call, Expr, Function
 from ..expr_functor import PyExprMutator
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def DecomposeOpsForInference(func_name: str | None = None) -> Pass:
-    """A pass that decomposes operators as they behave in inference, in the function `func_name` or in all."""
-    return _in_function(_decompose("FDecompose", "DecomposeOps"), func_name)
+class _InFunction(ModulePass):
+    """Runs its steps over the function `func_name`, or over all.
+
+    To contexts and instruments it is `ApplyPassToFunction` in the one case, the steps in the other.
+    """
+
+    func_name: str | None = None
+
+    @property
+    def info(self) -> PassInfo:
+        return self._chosen().info
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return self._chosen().transform_module(mod, ctx)
+
+    def _chosen(self) -> Pass:
+        steps = self._steps()
+        return steps if self.func_name is None else ApplyPassToFunction(steps, re.escape(self.func_name))
+
+    def _steps(self) -> Pass:
+        raise NotImplementedError
 
 
-def DecomposeOpsForTraining(func_name: str | None = None) -> Pass:
-    """A pass that decomposes operators as they behave in training, in the function `func_name` or in all."""
-    steps = [_decompose("FDecomposeForTraining", "MutateOpsForTraining"), _decompose("FDecompose", "DecomposeOps")]
-    return _in_function(Sequential(steps, name="DecomposeOpsForTraining"), func_name)
+class DecomposeOpsForInference(_InFunction):
+    """Decomposes operators as they behave in inference, in the function `func_name` or in all."""
+
+    def _steps(self) -> Pass:
+        return _DecomposeForInference()
 
 
-def _in_function(transform: Pass, func_name: str | None) -> Pass:
-    return transform if func_name is None else ApplyPassToFunction(transform, re.escape(func_name))
+class DecomposeOpsForTraining(_InFunction):
+    """Decomposes operators as they behave in training, in the function `func_name` or in all."""
+
+    def _steps(self) -> Pass:
+        return Sequential([_DecomposeForTraining(), _DecomposeForInference()], name="DecomposeOpsForTraining")
 
 
-def _decompose(fact: str, name: str) -> Pass:
-    def decompose(func: Function, mod: IRModule) -> Function:
-        return _Decomposer(mod, fact).visit_expr(func)
+class _DecomposeForInference(FunctionPass, name="DecomposeOps"):
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Decomposer(mod, "FDecompose").visit_expr(func)
 
-    return graph_pass(decompose, name)
+
+class _DecomposeForTraining(FunctionPass, name="MutateOpsForTraining"):
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Decomposer(mod, "FDecomposeForTraining").visit_expr(func)
 
 
 class _Decomposer(PyExprMutator):

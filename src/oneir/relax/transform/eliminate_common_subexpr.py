@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal, structural_hash
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from ..analysis import contains_impure_call
 from ..expr import (
     Binding,
@@ -43,16 +43,16 @@ from ..struct_info import StructInfo
 from .pass_base import FunctionPass
 
 
-def EliminateCommonSubexpr(call_only: bool = False) -> Pass:
-    """A pass that computes each value once. With `call_only`, it looks at calls only.
+class EliminateCommonSubexpr(FunctionPass, opt_level=1):
+    """Computes each value once. With `call_only`, it looks at calls only.
 
     Calls with side effects stay, and so do those that allocate.
     """
 
-    def eliminate(func: Function, mod: IRModule, ctx: Any) -> Function:
-        return eliminate_common_subexpr(func, call_only)
+    call_only: bool = False
 
-    return FunctionPass(eliminate, PassInfo(1, "EliminateCommonSubexpr"))
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return eliminate_common_subexpr(func, self.call_only)
 
 
 def eliminate_common_subexpr(func: Function, call_only: bool = False) -> Function:

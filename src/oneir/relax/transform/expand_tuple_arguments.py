@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ...ir.transform import ModulePass, PassContext, Sequential
 from ..expr import Binding, BindingBlock, Call, Expr, Function, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..normalize import merge_blocks
 from ..struct_info import TupleStructInfo
@@ -16,19 +16,21 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .dead_code_elimination import DeadCodeElimination
 
 
-def ExpandTupleArguments() -> Pass:
-    """A pass after which no private function that is only called takes a tuple."""
-    expand = ModulePass(_transform, PassInfo(0, "ExpandTupleArgumentsInner"))
-    return Sequential([expand, CanonicalizeBindings(), DeadCodeElimination()], name="ExpandTupleArguments")
+class ExpandTupleArguments(ModulePass):
+    """Replaces each tuple parameter of a private function that is only called by its fields, one parameter each."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential([_Expand(), CanonicalizeBindings(), DeadCodeElimination()]).transform_module(mod, ctx)
 
 
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    changes = {
-        var: (_expanded(func), _expand_call)
-        for var, func in changeable_functions(mod).items()
-        if any(isinstance(p.struct_info, TupleStructInfo) for p in func.params)
-    }
-    return change_signatures(mod, changes) if changes else mod
+class _Expand(ModulePass, name="ExpandTupleArgumentsInner"):
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        changes = {
+            var: (_expanded(func), _expand_call)
+            for var, func in changeable_functions(mod).items()
+            if any(isinstance(p.struct_info, TupleStructInfo) for p in func.params)
+        }
+        return change_signatures(mod, changes) if changes else mod
 
 
 def _expanded(func: Function) -> Function:

@@ -1,4 +1,4 @@
-"""FastMathTransform: mathematical functions become loops that are faster and less exact.
+"""FastMathTransform: mathematical functions become PrimFuncs that are faster and less exact.
 
 R.exp(x)   ->   R.call_tir(cls.fast_exp, (x,), ...)
 
@@ -7,15 +7,18 @@ Which functions these are stands where the operators are defined.
 
 from __future__ import annotations
 
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
 
 
-def FastMathTransform() -> Pass:
-    """A pass that computes operators by their fast forms, where they have one."""
-    return ModulePass(lambda mod, ctx: _FastMath(mod).transform_functions(mod), PassInfo(0, "FastMathTransform"))
+class FastMathTransform(ModulePass):
+    """Computes operators by their fast forms, where they have one."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _FastMath(mod).transform_functions(mod)
 
 
 class _FastMath(PyExprMutator):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...ir.expr import FloatImm
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..analysis import get_var2val, remove_all_unused
 from ..expr import Call, Constant, Expr, Function, PrimValue, TupleGetItem, Var
 from ..expr_functor import PyExprMutator
@@ -21,22 +21,20 @@ from ..op.manipulate import reshape
 from ..op.nn.convolution import conv2d
 from ..op.nn.normalization import batch_norm
 from ..op.unary import sqrt
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 _OUTPUT_CHANNELS = {"OIHW": 0, "IOHW": 1}
 """The dimension of weights that the output's channels are, by `kernel_layout`."""
 
 
-def FoldBatchnormToConv2D() -> Pass:
-    """A pass that folds normalizations, as inference does them, where all parameters are constants."""
-    return graph_pass(_fold, "FoldBatchnormToConv2D")
+class FoldBatchnormToConv2D(FunctionPass):
+    """Folds normalizations, as inference does them, into convolutions, where all parameters are constants."""
 
-
-def _fold(func: Function, mod: IRModule) -> Function:
-    if func.attrs.get("Primitive"):
-        return func
-    new = _Folder(func).visit_expr(func)
-    return func if new is func else remove_all_unused(new)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        new = _Folder(func).visit_expr(func)
+        return func if new is func else remove_all_unused(new)
 
 
 class _Folder(PyExprMutator):

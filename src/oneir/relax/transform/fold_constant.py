@@ -1,7 +1,7 @@
 """FoldConstant: what is computed from constants alone is computed while compiling.
 
-Operators of dataflow blocks are evaluated by their NumPy reference; calls of loops are compiled and run, wherever they
-stand.
+Operators of dataflow blocks are evaluated by their NumPy reference; calls of PrimFuncs are compiled and run, wherever
+they stand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
 from ...target import codegen
@@ -36,7 +36,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 CACHE_LINE = 64
 """Bytes to which constants are aligned, so that loads of vectors cross no line."""
@@ -45,14 +45,12 @@ LARGEST_CREATED = 1024
 """The most elements of a tensor made from nothing, such as zeros: more would only make the program larger."""
 
 
-def FoldConstant() -> Pass:
-    """A pass that replaces calls whose arguments are all constant by their values."""
-    return graph_pass(_fold, "FoldConstant")
+class FoldConstant(FunctionPass):
+    """Replaces calls whose arguments are all constant by their values."""
 
-
-def _fold(func: Function, mod: IRModule) -> Function:
-    new = _Folder(mod).visit_expr(func)
-    return func if new is func else remove_all_unused(new)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        new = _Folder(mod).visit_expr(func)
+        return func if new is func else remove_all_unused(new)
 
 
 class _Folder(PyExprMutator):
@@ -124,7 +122,7 @@ class _Folder(PyExprMutator):
         if not tensors and _too_large(call.struct_info):
             return None
         outputs = [empty(s, i.dtype) for s, i in zip(shapes, infos, strict=True) if s is not None]
-        codegen.builder()(func.with_attr("global_symbol", "main"))["main"](*tensors, *outputs)
+        codegen.build(func.with_attr("global_symbol", "main"))["main"](*tensors, *outputs)
         constants = [Constant(o) for o in outputs]
         return Tuple(constants) if isinstance(call.struct_info, TupleStructInfo) else constants[0]
 

@@ -9,27 +9,25 @@ from __future__ import annotations
 
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..analysis import get_var2val, remove_all_unused
 from ..expr import Call, DataflowVar, Expr, Function, Var
 from ..expr_functor import PyExprMutator
 from ..op.nn.convolution import conv1d, conv2d, conv3d
 from ..op.nn.padding import pad
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 _CONVOLUTIONS = (conv1d.op, conv2d.op, conv3d.op)
 
 
-def FoldPadding() -> Pass:
-    """A pass that folds `R.nn.pad` with zeros along spatial dimensions into the convolutions of its result."""
-    return graph_pass(_fold, "FoldPadding")
+class FoldPadding(FunctionPass):
+    """Folds `R.nn.pad` with zeros along spatial dimensions into the convolutions of its result."""
 
-
-def _fold(func: Function, mod: IRModule) -> Function:
-    if func.attrs.get("Primitive"):
-        return func
-    new = _Folder(func).visit_expr(func)
-    return func if new is func else remove_all_unused(new)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        new = _Folder(func).visit_expr(func)
+        return func if new is func else remove_all_unused(new)
 
 
 class _Folder(PyExprMutator):

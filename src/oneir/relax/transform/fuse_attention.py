@@ -21,7 +21,7 @@ import numpy as np
 
 from ...arith import Analyzer
 from ...ir.module import IRModule
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..analysis import remove_all_unused, udchain
 from ..expr import BindingBlock, Call, Constant, DataflowBlock, DataflowVar, Expr, Function, Var, VarBinding, const
 from ..expr_functor import PyExprMutator
@@ -34,24 +34,22 @@ from ..op.registry import Operator
 from ..op.search import where
 from ..op.unary import isnan
 from ..struct_info import TensorStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def FuseAttention() -> Pass:
-    """A pass that makes softmax(q @ kᵀ · scale + bias) @ v, of three or four dimensions, one `R.nn.attention`.
+class FuseAttention(FunctionPass):
+    """Makes softmax(q @ kᵀ · scale + bias) @ v, of three or four dimensions, one `R.nn.attention`.
 
     The scale is one or several constants, of the product or of its factors. What is added may be several tensors, and
     `R.where` with -inf. Scores that are used elsewhere too, and those that a bias gives more heads or batches, stay as
     they are.
     """
-    return graph_pass(_fuse, "FuseAttention")
 
-
-def _fuse(func: Function, mod: IRModule) -> Function:
-    if func.attrs.get("Primitive"):
-        return func
-    new = _Fuser().visit_expr(func)
-    return func if new is func else remove_all_unused(new)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        new = _Fuser().visit_expr(func)
+        return func if new is func else remove_all_unused(new)
 
 
 @dataclass

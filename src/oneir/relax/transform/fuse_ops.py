@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import ModulePass, PassContext, register_config_option
 from ...tir.function import PrimFunc
 from ..analysis.fusion_graph import FusionGraph, FusionNode
 from ..expr import (
@@ -41,20 +41,20 @@ register_config_option("relax.FuseOps.max_depth", int)
 CALL_TIR = Op.get("relax.call_tir")
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:
-    """A pass that groups the calls of each dataflow block into functions.
+class FuseOps(ModulePass):
+    """Groups the calls of each dataflow block into functions.
 
     `fuse_opt_level` 0 fuses nothing; -1 asks the context's opt_level. The option "relax.FuseOps.max_depth" limits how
     many calls one function has (256).
     """
 
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        level = ctx.opt_level if fuse_opt_level == -1 else fuse_opt_level
+    fuse_opt_level: int = -1
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        level = ctx.opt_level if self.fuse_opt_level == -1 else self.fuse_opt_level
         if level == 0:
             return mod
         return _Fuser(mod, ctx.config.get("relax.FuseOps.max_depth", 256)).transform_functions(mod)
-
-    return ModulePass(transform, PassInfo(0, "FuseOps"))
 
 
 def pattern_of_call(call: Call, mod: IRModule) -> OpPattern:

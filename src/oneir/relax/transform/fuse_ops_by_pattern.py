@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import Object
 from ..analysis.bindings import get_var2val, udchain
@@ -34,6 +34,37 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from .binding_groups import BindingGroup, GroupFuser
+
+
+class FuseOpsByPattern(ModulePass):
+    """Makes functions of what matches, pattern by pattern, in dataflow blocks.
+
+    A pattern is a `FusionPattern` or a tuple of its arguments; earlier ones go first. Constants stay in the functions
+    unless not `bind_constants`. With `annotate_codegen`, the functions get the attribute `Codegen`. It looks at
+    `entry_functions`, all that are not fused already if there are none. A match whose function would need what is
+    computed from its own results is left as it is.
+
+    Raises `TypeMismatch` for a pattern of another kind and for an entry function that is no graph function,
+    `NotRegistered` for one that is not there, and `InvalidValue`, with `annotate_codegen`, for the name of a pattern
+    that names no compiler.
+    """
+
+    patterns: Sequence[FusionPattern | tuple[Any, ...]]
+    bind_constants: bool = True
+    annotate_codegen: bool = False
+    entry_functions: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        patterns = tuple(p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in self.patterns)
+        object.__setattr__(self, "patterns", patterns)
+        object.__setattr__(self, "entry_functions", tuple(self.entry_functions or ()))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        entries = _entries(mod, self.entry_functions or ())
+        for pattern in self.patterns:
+            assert isinstance(pattern, FusionPattern)
+            mod = _PatternFuser(mod, pattern, not self.bind_constants, entries).transform_functions(mod)
+        return annotated(mod) if self.annotate_codegen else mod
 
 
 class PatternCheckContext(Object):
@@ -81,30 +112,6 @@ class FusionPattern(Object):
 
     def __repr__(self) -> str:
         return f"FusionPattern({self.name!r}, {self.pattern})"
-
-
-def FuseOpsByPattern(
-    patterns: Sequence[FusionPattern | tuple[Any, ...]],
-    bind_constants: bool = True,
-    annotate_codegen: bool = False,
-    entry_functions: Sequence[str] | None = None,
-) -> Pass:
-    """A pass that makes functions of what matches, pattern by pattern, in dataflow blocks.
-
-    A pattern is a `FusionPattern` or a tuple of its arguments; earlier ones go first. Constants stay in the functions
-    unless not `bind_constants`. It looks at `entry_functions`, all that are not fused already if there are none.
-    A match whose function would need what is computed from its own results is left as it is.
-    """
-    rules = [p if isinstance(p, FusionPattern) else FusionPattern(*p) for p in patterns]
-    names = list(entry_functions or ())
-
-    def transform(mod: IRModule, ctx: Any) -> IRModule:
-        entries = _entries(mod, names)
-        for rule in rules:
-            mod = _PatternFuser(mod, rule, not bind_constants, entries).transform_functions(mod)
-        return annotated(mod) if annotate_codegen else mod
-
-    return ModulePass(transform, PassInfo(0, "FuseOpsByPattern"))
 
 
 def _entries(mod: IRModule, names: Sequence[str]) -> set[GlobalVar]:

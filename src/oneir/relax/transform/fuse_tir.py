@@ -1,4 +1,4 @@
-"""FuseTIR: a fused graph function becomes one TensorIR function, in which intermediate tensors are local buffers.
+"""FuseTIR: a fused graph function becomes one PrimFunc, in which intermediate tensors are local buffers.
 
     cls.fused_matmul_add(x, w, b)    ->    R.call_tir(cls.fused_matmul_add, (x, w, b), out_sinfo=...)
 
@@ -14,7 +14,7 @@ from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import UnsupportedError
 from ...tir.buffer import Buffer, decl_buffer
@@ -31,29 +31,31 @@ from .dead_code_elimination import DeadCodeElimination
 CALL_TIR = Op.get("relax.call_tir")
 
 
-def FuseTIR() -> Pass:
-    """A pass that makes TensorIR functions of the graph functions that FuseOps made."""
-    return ModulePass(lambda mod, ctx: _transform(mod), PassInfo(0, "FuseTIR"))
+class FuseTIR(ModulePass):
+    """Makes PrimFuncs of the graph functions that FuseOps made.
 
+    Raises `UnsupportedError` for one that has another step than calls of PrimFuncs, a constant, or a tensor of unknown
+    shape.
+    """
 
-def _transform(mod: IRModule) -> IRModule:
-    # Names of their own, since what is known of a name says what a call of it takes and gives.
-    names: dict[GlobalVar, GlobalVar] = {}
-    params: dict[GlobalVar, Array[Var]] = {}
-    functions: dict[GlobalVar, BaseFunc] = {}
-    for var, func in mod.functions.items():
-        if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-            names[var], params[var] = GlobalVar(var.name_hint), func.params
-            func = _Fusion(mod, var.name_hint, func).prim_func()
-            names[var].struct_info_ = function_struct_info(func)
-        functions[names.get(var, var)] = func
-    if not names:
-        return mod
-    calls = _Calls(names, params)
-    for var, func in functions.items():
-        if isinstance(func, Function):
-            functions[var] = calls.visit_expr(func)
-    return DeadCodeElimination()(mod.replace(functions=functions))
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        # Names of their own, since what is known of a name says what a call of it takes and gives.
+        names: dict[GlobalVar, GlobalVar] = {}
+        params: dict[GlobalVar, Array[Var]] = {}
+        functions: dict[GlobalVar, BaseFunc] = {}
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
+                names[var], params[var] = GlobalVar(var.name_hint), func.params
+                func = _Fusion(mod, var.name_hint, func).prim_func()
+                names[var].struct_info_ = function_struct_info(func)
+            functions[names.get(var, var)] = func
+        if not names:
+            return mod
+        calls = _Calls(names, params)
+        for var, func in functions.items():
+            if isinstance(func, Function):
+                functions[var] = calls.visit_expr(func)
+        return DeadCodeElimination()(mod.replace(functions=functions))
 
 
 def flat_infos(info: StructInfo) -> list[StructInfo]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.expr import IntImm
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..analysis import remove_all_unused
 from ..expr import Call, Expr, Function, Var
 from ..expr_functor import PyExprMutator
@@ -20,21 +20,21 @@ from .legalize_ops import is_shape_known
 MATMUL, PERMUTE_DIMS = Op.get("relax.matmul"), Op.get("relax.permute_dims")
 
 
-def FuseTransposeMatmul(max_rows: int | None = None) -> Pass:
-    """A pass that fuses the transposition of the second factor into `R.matmul`.
+class FuseTransposeMatmul(ModulePass):
+    """Fuses the transposition of the second factor into `R.matmul`.
 
     With `max_rows`, products of a first factor that is known to have more rows stay: there it pays to transpose first,
     or while compiling if the second factor is constant.
     """
-    return ModulePass(lambda mod, ctx: _fuse(mod, max_rows), PassInfo(0, "FuseTransposeMatmul"))
 
+    max_rows: int | None = None
 
-def _fuse(mod: IRModule, max_rows: int | None) -> IRModule:
-    new = _Fuser(mod, max_rows).transform_functions(mod)
-    if new is mod:
-        return mod
-    functions = {v: remove_all_unused(f) if isinstance(f, Function) else f for v, f in new.functions.items()}
-    return new.replace(functions=functions)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        new = _Fuser(mod, self.max_rows).transform_functions(mod)
+        if new is mod:
+            return mod
+        functions = {v: remove_all_unused(f) if isinstance(f, Function) else f for v, f in new.functions.items()}
+        return new.replace(functions=functions)
 
 
 class _Fuser(PyExprMutator):

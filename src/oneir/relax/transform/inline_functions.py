@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
 from ..analysis import detect_recursion, remove_all_unused
 from ..analysis.struct_info import call_error
@@ -25,27 +25,28 @@ from ..substitute import bind, infer_symbolic_values
 from .canonicalize_bindings import canonicalize_bindings
 
 
-def InlinePrivateFunctions() -> Pass:
-    """A pass after which a module has no private graph function that is not recursive."""
-    return ModulePass(_transform, PassInfo(0, "InlinePrivateFunctions"))
+class InlinePrivateFunctions(ModulePass):
+    """Inlines the private graph functions that are not recursive, and removes them from the module.
 
+    Raises `TypeMismatch` for a call with another number of arguments than the function has parameters.
+    """
 
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    recursive = {var for group in detect_recursion(mod) for var in group}
-    private = {
-        var: func
-        for var, func in mod.functions.items()
-        if isinstance(func, Function) and "global_symbol" not in func.attrs and var not in recursive
-    }
-    if not private:
-        return mod
-    inliner = _Inliner(private)
-    functions = {
-        var: inliner.inline(func) if isinstance(func, Function) else func
-        for var, func in mod.functions.items()
-        if var not in private
-    }
-    return mod.replace(functions=functions)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        recursive = {var for group in detect_recursion(mod) for var in group}
+        private = {
+            var: func
+            for var, func in mod.functions.items()
+            if isinstance(func, Function) and "global_symbol" not in func.attrs and var not in recursive
+        }
+        if not private:
+            return mod
+        inliner = _Inliner(private)
+        functions = {
+            var: inliner.inline(func) if isinstance(func, Function) else func
+            for var, func in mod.functions.items()
+            if var not in private
+        }
+        return mod.replace(functions=functions)
 
 
 class _Inliner:

@@ -11,23 +11,26 @@ and functions are no objects of their own.
 
 from __future__ import annotations
 
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..analysis import free_vars
 from ..analysis.variables import used_vars
-from ..expr import Binding, Call, Constant, Expr, SeqExpr, Var
+from ..expr import Binding, Call, Constant, Expr, Function, SeqExpr, Var
 from ..expr_functor import PyExprMutator
 from ..struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .canonicalize_bindings import canonicalize_bindings
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 ALLOC_STORAGE = tuple(map(Op.get, ("relax.memory.alloc_storage", "relax.vm.alloc_storage")))
 KILLS = tuple(map(Op.get, ("relax.memory.kill_tensor", "relax.memory.kill_storage", "relax.vm.kill_object")))
 
 
-def KillAfterLastUse() -> Pass:
-    """A pass that ends values after their last use."""
-    return graph_pass(lambda func, mod: _Killer(mod).visit_expr(canonicalize_bindings(func)), "KillAfterLastUse")
+class KillAfterLastUse(FunctionPass):
+    """Ends values after their last use."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Killer(mod).visit_expr(canonicalize_bindings(func))
 
 
 class _Killer(PyExprMutator):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ..analysis import erase_to_well_defined, free_vars, tir_vars_in_struct_info
 from ..copy_function import copy_with_new_vars
@@ -30,24 +30,25 @@ Path = tuple[str, ...]
 """Where a local function is: the name of the function of the module, then the variables down to its own."""
 
 
-def LambdaLift() -> Pass:
-    """A pass after which no function is defined inside of another one."""
-    return ModulePass(_transform, PassInfo(1, "LambdaLift"))
+class LambdaLift(ModulePass, opt_level=1):
+    """Moves functions that are defined inside of others into the module.
 
+    Raises `InvalidValue` for a local function whose `global_symbol` another function of the module has.
+    """
 
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    local = _LocalFunctions()
-    for var, func in mod.functions.items():
-        if isinstance(func, Function):
-            local.path = [var.name_hint]
-            local.visit_expr(func)
-    if not local.paths:
-        return mod
-    lifter = _Lifter(mod, local, _names(local.paths, {v.name_hint for v in mod.functions}))
-    functions = {
-        var: lifter.visit_expr(func) if isinstance(func, Function) else func for var, func in mod.functions.items()
-    }
-    return mod.replace(functions={**functions, **lifter.lifted})
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        local = _LocalFunctions()
+        for var, func in mod.functions.items():
+            if isinstance(func, Function):
+                local.path = [var.name_hint]
+                local.visit_expr(func)
+        if not local.paths:
+            return mod
+        lifter = _Lifter(mod, local, _names(local.paths, {v.name_hint for v in mod.functions}))
+        functions = {
+            var: lifter.visit_expr(func) if isinstance(func, Function) else func for var, func in mod.functions.items()
+        }
+        return mod.replace(functions={**functions, **lifter.lifted})
 
 
 class _LocalFunctions(PyExprVisitor):

@@ -9,7 +9,8 @@ def main(x, w):                                def main(x, fget_param):
 
 from __future__ import annotations
 
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ..analysis import remove_all_unused
 from ..analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from ..expr import Call, Expr, Function, PrimValue, StringImm, Var
@@ -17,20 +18,20 @@ from ..expr_functor import PyExprMutator
 from ..struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo
 from .bundle_model_params import num_input_of
 from .eliminate_common_subexpr import eliminate_common_subexpr
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def LazyGetInput() -> Pass:
-    """A pass after which public functions take `fget_param(index, name)` for their weights: for the parameters behind
-    the first `num_input`, for all of them where that attribute is missing.
+class LazyGetInput(FunctionPass):
+    """Lets public functions take `fget_param(index, name)` for their weights, and call it where they need one.
+
+    Weights are the parameters behind the first `num_input`, all of them where that attribute is missing. Raises
+    `InvalidValue` for a `num_input` that is not between 0 and the number of parameters.
     """
-    return graph_pass(lambda func, mod: _lazy(func), "LazyGetInput")
 
-
-def _lazy(func: Function) -> Function:
-    if func.attrs.get("global_symbol") is None:
-        return func
-    return remove_all_unused(eliminate_common_subexpr(_Lazy().visit_expr(func)))
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("global_symbol") is None:
+            return func
+        return remove_all_unused(eliminate_common_subexpr(_Lazy().visit_expr(func)))
 
 
 class _Lazy(PyExprMutator):

@@ -10,24 +10,25 @@ def main(x):                           def main(x, fset_output):
 
 from __future__ import annotations
 
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ..expr import Binding, BindingBlock, Call, Expr, Function, PrimValue, SeqExpr, Tuple, Var, VarBinding
 from ..expr_functor import PyExprMutator
 from ..normalize import merge_blocks
 from ..struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, TupleStructInfo
 from .bundle_model_params import num_input_of
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def LazySetOutput() -> Pass:
-    """A pass after which public functions return nothing and call `fset_output(index, value)`, a parameter behind
-    the first `num_input`, or the last one where that attribute is missing.
+class LazySetOutput(FunctionPass):
+    """Lets public functions return nothing and call `fset_output(index, value)` for each result.
+
+    That is a parameter behind the first `num_input`, or the last one where that attribute is missing. Raises
+    `InvalidValue` for a `num_input` that is not between 0 and the number of parameters.
     """
-    return graph_pass(lambda func, mod: _lazy(func), "LazySetOutput")
 
-
-def _lazy(func: Function) -> Function:
-    return func if func.attrs.get("global_symbol") is None else _Lazy(func).visit_expr(func)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return func if func.attrs.get("global_symbol") is None else _Lazy(func).visit_expr(func)
 
 
 class _Lazy(PyExprMutator):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..analysis import defined_symbolic_vars, free_vars
 from ..expr import (
@@ -43,36 +43,42 @@ from .bundle_model_params import num_input_of
 from .lift_transform_params import SUFFIX
 
 
-def LazyTransformParams(
-    fget_item: str = "get_item",
-    fset_item: str | None = "set_item",
-    extra_get_item_params: Sequence[Var] | None = None,
-    extra_set_item_params: Sequence[Var] | None = None,
-) -> Pass:
-    """A pass over the functions whose names end with `transform_params`.
+class LazyTransformParams(ModulePass):
+    """Lets the functions whose names end with `transform_params` load weights and hand out results one by one.
 
     `fget_item(*extra_get_item_params, index)` loads a weight, `fset_item(*extra_set_item_params, index, value)` takes a
     result; both are names of registered functions. The extra ones become parameters. Without `fset_item`, results are
     returned as before.
-    """
-    if not isinstance(fget_item, str):
-        raise TypeMismatch(
-            f"LazyTransformParams: fget_item is the name of a registered function, found {fget_item!r}; "
-            "handing out results alone is not supported"
-        )
-    get_extra, set_extra = list(extra_get_item_params or ()), list(extra_set_item_params or ())
 
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
+    Raises `TypeMismatch` for an `fget_item` that is no name, `InvalidValue` for a function that has dataflow blocks or
+    returns no tuple.
+    """
+
+    fget_item: str = "get_item"
+    fset_item: str | None = "set_item"
+    extra_get_item_params: Sequence[Var] | None = None
+    extra_set_item_params: Sequence[Var] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fget_item, str):
+            raise TypeMismatch(
+                f"LazyTransformParams: fget_item is the name of a registered function, found {self.fget_item!r}; "
+                "handing out results alone is not supported"
+            )
+        object.__setattr__(self, "extra_get_item_params", tuple(self.extra_get_item_params or ()))
+        object.__setattr__(self, "extra_set_item_params", tuple(self.extra_set_item_params or ()))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        get = self.fget_item, self.extra_get_item_params or ()
+        put = self.fset_item, self.extra_set_item_params or ()
         functions = dict(mod.functions)
         for var, func in mod.functions.items():
             if isinstance(func, Function) and var.name_hint.endswith(SUFFIX):
-                functions[var] = _lazy(func, var.name_hint, (fget_item, get_extra), (fset_item, set_extra))
+                functions[var] = _lazy(func, var.name_hint, get, put)
         return mod if functions == mod.functions else mod.replace(functions=functions)
 
-    return ModulePass(transform, PassInfo(0, "LazyTransformParams"))
 
-
-def _lazy(func: Function, name: str, get: tuple[str, list[Var]], put: tuple[str | None, list[Var]]) -> Function:
+def _lazy(func: Function, name: str, get: tuple[str, Sequence[Var]], put: tuple[str | None, Sequence[Var]]) -> Function:
     if any(isinstance(block, DataflowBlock) for block in func.body.blocks):
         raise InvalidValue(
             f"LazyTransformParams: `{name}` has dataflow blocks, in which nothing may be loaded or handed out; "

@@ -1,4 +1,4 @@
-"""LegalizeOps: operators become loops.
+"""LegalizeOps: operators become calls of PrimFuncs.
 
     lv = R.add(x, y)    ->    lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((4,), dtype="float32"))
 
@@ -14,24 +14,24 @@ from typing import Any
 
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
-def LegalizeOps(
-    customize_legalize_map: Mapping[str, Callable[[Any, Call], Expr]] | None = None, enable_warning: bool = False
-) -> Pass:
-    """A pass that rewrites operators into loops.
+class LegalizeOps(ModulePass):
+    """Rewrites operators into calls of PrimFuncs.
 
     `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that take the place of the
-    operators' own. `enable_warning` names the calls that stay.
+    operators' own. With `enable_warning`, each call that stays is named in a warning.
     """
-    rules = dict(customize_legalize_map or {})
-    return ModulePass(
-        lambda mod, ctx: _Legalizer(mod, rules, enable_warning).transform_functions(mod), PassInfo(0, "LegalizeOps")
-    )
+
+    customize_legalize_map: Mapping[str, Callable[[Any, Call], Expr]] | None = None
+    enable_warning: bool = False
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Legalizer(mod, self.customize_legalize_map or {}, self.enable_warning).transform_functions(mod)
 
 
 def is_shape_known(info: StructInfo) -> bool:
@@ -46,7 +46,7 @@ def is_shape_known(info: StructInfo) -> bool:
 
 
 class _Legalizer(PyExprMutator):
-    def __init__(self, mod: IRModule, rules: dict[str, Callable[[Any, Call], Expr]], warn: bool):
+    def __init__(self, mod: IRModule, rules: Mapping[str, Callable[[Any, Call], Expr]], warn: bool):
         super().__init__(mod)
         self.rules, self.warn = rules, warn
 

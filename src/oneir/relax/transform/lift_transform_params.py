@@ -22,7 +22,7 @@ from ...ir.expr import GlobalVar
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal, structural_hash
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential, register_config_option
+from ...ir.transform import ModulePass, PassContext, Sequential, register_config_option
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..analysis import definable_tir_vars_in_struct_info, free_symbolic_vars, free_vars, remove_all_unused
@@ -63,58 +63,89 @@ SUFFIX = "transform_params"
 """What names of functions that compute weights end with."""
 
 
-def LiftTransformParams(shared_transform: bool | Sequence[str] = False) -> Pass:
-    """A pass that moves what depends on nothing but weights into a function that computes it beforehand.
+class LiftTransformParams(ModulePass):
+    """Moves what depends on nothing but weights into a function that computes it beforehand.
 
-    `shared_transform` makes one such function: for all functions that say `num_input`, or for those named by the list.
+    `shared_transform` makes one such function: for all functions with the attribute `num_input`, or for those named by
+    the list. The option "relax.lift_transform_params.consume_params" lets it drop each weight once it is read.
+
+    Raises `TypeMismatch` for a `shared_transform` of another kind and for a name of no graph function, `NotRegistered`
+    for a name that no function has, `InvalidValue` for a named function without `num_input`, for functions whose
+    weights differ or are cast where they share a transform, and for weights that cannot be dropped.
     """
-    if not isinstance(shared_transform, bool):
-        shared_transform = list(shared_transform)
-        if not all(isinstance(name, str) for name in shared_transform):
+
+    shared_transform: bool | Sequence[str] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.shared_transform, bool):
+            return
+        names = tuple(self.shared_transform)
+        if not all(isinstance(name, str) for name in names):
             raise TypeMismatch(
                 f"LiftTransformParams: shared_transform is a bool or a list of names of functions, "
-                f"found {shared_transform!r}"
+                f"found {list(names)!r}"
             )
-    partition = ModulePass(lambda mod, ctx: _partition(mod, shared_transform), PassInfo(1, "PartitionTransformParams"))
-    publish = ModulePass(_publish, PassInfo(1, "LiftTransformParamsPostProc"))
-    return Sequential([partition, LambdaLift(), publish], name="LiftTransformParams")
+        object.__setattr__(self, "shared_transform", names)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential([_Partition(self.shared_transform), LambdaLift(), _Publish()]).transform_module(mod, ctx)
 
 
-def _partition(mod: IRModule, shared: bool | list[str]) -> IRModule:
-    targets = _targets(mod, shared if isinstance(shared, list) else [])
-    if not targets:
-        return mod
-    lifted: dict[str, Function] = {}
-    plans: dict[GlobalVar, _FunctionPlan] = {}
-    if shared is False:
-        for var, func in targets.items():
-            plan = plans[var] = _FunctionPlan(func, None)
-            lifted[f"{var.name_hint}_{SUFFIX}"] = plan.compile_time_function()
-    else:
-        common = _SharedPlan(targets)
-        for var, func in targets.items():
-            plans[var] = _FunctionPlan(func, common)
-        lifted[SUFFIX] = common.compile_time_function()
-    functions = dict(mod.functions)
-    for var, plan in plans.items():
-        runtime = plan.runtime_function()
-        functions[var] = plan.func if structural_equal(runtime, plan.func) else runtime
-    by_name = {var.name_hint: var for var in functions}
-    for name, func in lifted.items():
-        var = by_name.get(name)
-        if var is not None:
-            earlier = functions.pop(var)
-            assert isinstance(earlier, Function)
-            func = _composed(earlier, func)
-            if structural_equal(func, earlier.without_attr("global_symbol")):
-                functions[var] = earlier
-                continue
-        functions[GlobalVar(name)] = func
-    same = len(functions) == len(mod.functions) and all(mod.functions.get(v) is f for v, f in functions.items())
-    return mod if same else mod.replace(functions=functions)
+class _Partition(ModulePass, name="PartitionTransformParams", opt_level=1):
+    shared: bool | Sequence[str]
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        targets = _targets(mod, () if isinstance(self.shared, bool) else self.shared)
+        if not targets:
+            return mod
+        lifted: dict[str, Function] = {}
+        plans: dict[GlobalVar, _FunctionPlan] = {}
+        if self.shared is False:
+            for var, func in targets.items():
+                plan = plans[var] = _FunctionPlan(func, None)
+                lifted[f"{var.name_hint}_{SUFFIX}"] = plan.compile_time_function()
+        else:
+            common = _SharedPlan(targets)
+            for var, func in targets.items():
+                plans[var] = _FunctionPlan(func, common)
+            lifted[SUFFIX] = common.compile_time_function()
+        functions = dict(mod.functions)
+        for var, plan in plans.items():
+            runtime = plan.runtime_function()
+            functions[var] = plan.func if structural_equal(runtime, plan.func) else runtime
+        by_name = {var.name_hint: var for var in functions}
+        for name, func in lifted.items():
+            var = by_name.get(name)
+            if var is not None:
+                earlier = functions.pop(var)
+                assert isinstance(earlier, Function)
+                func = _composed(earlier, func)
+                if structural_equal(func, earlier.without_attr("global_symbol")):
+                    functions[var] = earlier
+                    continue
+            functions[GlobalVar(name)] = func
+        same = len(functions) == len(mod.functions) and all(mod.functions.get(v) is f for v, f in functions.items())
+        return mod if same else mod.replace(functions=functions)
 
 
-def _targets(mod: IRModule, names: list[str]) -> dict[GlobalVar, Function]:
+class _Publish(ModulePass, name="LiftTransformParamsPostProc", opt_level=1):
+    """Gives what was made its public name, and lets it drop weights if that is asked for."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        consume: Callable[[Function], Function] = (
+            _Consumer().visit_expr if ctx.config.get(CONSUME_PARAMS) else lambda f: f
+        )
+        functions = dict(mod.functions)
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and var.name_hint.endswith(SUFFIX):
+                if func.attrs.get("global_symbol") != var.name_hint:
+                    func = func.with_attr("global_symbol", var.name_hint)
+                with deep_recursion:
+                    functions[var] = consume(func)
+        return mod if all(mod.functions[v] is f for v, f in functions.items()) else mod.replace(functions=functions)
+
+
+def _targets(mod: IRModule, names: Sequence[str]) -> dict[GlobalVar, Function]:
     """The functions to take apart, with their variables."""
     if not names:
         found = {
@@ -357,19 +388,6 @@ def _composed(first: Function, second: Function) -> Function:
     pure = first.is_pure and second.is_pure
     func = Function(first.params, body, second.ret_struct_info, pure, attrs)
     return remove_all_unused(canonicalize_bindings(copy_with_new_vars(func)))
-
-
-def _publish(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Gives what was made its public name, and lets it drop weights if that is asked for."""
-    consume: Callable[[Function], Function] = _Consumer().visit_expr if ctx.config.get(CONSUME_PARAMS) else lambda f: f
-    functions = dict(mod.functions)
-    for var, func in mod.functions.items():
-        if isinstance(func, Function) and var.name_hint.endswith(SUFFIX):
-            if func.attrs.get("global_symbol") != var.name_hint:
-                func = func.with_attr("global_symbol", var.name_hint)
-            with deep_recursion():
-                functions[var] = consume(func)
-    return mod if all(mod.functions[v] is f for v, f in functions.items()) else mod.replace(functions=functions)
 
 
 class _Consumer(PyExprMutator):

@@ -9,19 +9,22 @@
 from __future__ import annotations
 
 from ...ir.expr import PrimExpr, const
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
-from ..expr import Call, DataTypeImm, Expr, ShapeExpr
+from ...ir.transform import PassContext
+from ..expr import Call, DataTypeImm, Expr, Function, ShapeExpr
 from ..expr_functor import PyExprMutator
 from ..op import memory
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 ALLOC_TENSOR = Op.get("relax.builtin.alloc_tensor")
 
 
-def LowerAllocTensor() -> Pass:
-    """A pass that lowers `R.builtin.alloc_tensor` to `R.memory.alloc_storage` and `R.memory.alloc_tensor`."""
-    return graph_pass(lambda func, mod: _Lower(mod).visit_expr(func), "LowerAllocTensor")
+class LowerAllocTensor(FunctionPass):
+    """Lowers `R.builtin.alloc_tensor` to `R.memory.alloc_storage` and `R.memory.alloc_tensor`."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Lower(mod).visit_expr(func)
 
 
 def bytes_of(shape: ShapeExpr, dtype: str) -> PrimExpr:

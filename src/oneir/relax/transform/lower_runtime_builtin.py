@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.module import IRModule
 from ...ir.op import Op, register_op_attr
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...runtime.device import device as device_of
-from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, StringImm, Tuple
+from ..expr import Call, DataTypeImm, Expr, ExternFunc, Function, PrimValue, ShapeExpr, StringImm, Tuple
 from ..expr_functor import PyExprMutator
 from ..op import call_builtin_with_ctx, vm
 from ..struct_info import ObjectStructInfo
 from .lower_alloc_tensor import bytes_of
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def LowerRuntimeBuiltin() -> Pass:
-    """A pass that lowers what the runtime does to calls of its functions."""
-    return graph_pass(lambda func, mod: _Lower(mod).visit_expr(func), "LowerRuntimeBuiltin")
+class LowerRuntimeBuiltin(FunctionPass):
+    """Lowers what the runtime does to calls of its functions."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Lower(mod).visit_expr(func)
 
 
 VMBuiltinLower = LowerRuntimeBuiltin

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import NotRegistered
 from ..copy_function import copy_with_new_vars
 from ..expr import Binding, Call, Expr, Function, Var
@@ -25,23 +25,26 @@ from .fuse_ops_by_pattern import codegen_name
 from .to_non_dataflow import to_non_dataflow
 
 
-def MergeCompositeFunctions() -> Pass:
-    """A pass that merges the composite functions, as `FuseOpsByPattern` makes them, that `main` calls."""
-    return ModulePass(_merge, PassInfo(0, "MergeCompositeFunctions"))
+class MergeCompositeFunctions(ModulePass):
+    """Merges the composite functions, as `FuseOpsByPattern` makes them, that `main` calls.
 
+    Raises `NotRegistered` for a module without a graph function `main`.
+    """
 
-def _merge(mod: IRModule, ctx: PassContext) -> IRModule:
-    main = next((v for v in mod.functions if v.name_hint == "main"), None)
-    func = mod.functions[main] if main is not None else None
-    if main is None or not isinstance(func, Function):
-        raise NotRegistered("MergeCompositeFunctions merges what the graph function `main` calls; the module has none")
-    merger = _Merger(mod)
-    new = merger.visit_expr(func)
-    if new is func:
-        return mod
-    merged = merger.builder_.get()
-    merged.update_func(main, new)
-    return DeadCodeElimination(["main"])(_Finisher(mod, merged).run(main))
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        main = next((v for v in mod.functions if v.name_hint == "main"), None)
+        func = mod.functions[main] if main is not None else None
+        if main is None or not isinstance(func, Function):
+            raise NotRegistered(
+                "MergeCompositeFunctions merges what the graph function `main` calls; the module has none"
+            )
+        merger = _Merger(mod)
+        new = merger.visit_expr(func)
+        if new is func:
+            return mod
+        merged = merger.builder_.get()
+        merged.update_func(main, new)
+        return DeadCodeElimination(["main"])(_Finisher(mod, merged).run(main))
 
 
 def _composite(mod: IRModule, value: Expr) -> str | None:

@@ -9,18 +9,16 @@
 from __future__ import annotations
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..block_builder import BlockBuilder
 from ..expr import Function
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def Normalize() -> Pass:
-    """A pass after which no value is nested in another one, and the struct info of everything is known."""
-    return graph_pass(_normalize, "Normalize")
+class Normalize(FunctionPass):
+    """Gives each nested value a variable of its own, and works out the struct info of everything."""
 
-
-def _normalize(func: Function, mod: IRModule) -> Function:
-    normal = BlockBuilder(mod).normalize(func)
-    assert isinstance(normal, Function)
-    return normal
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        normal = BlockBuilder(mod).normalize(func)
+        assert isinstance(normal, Function)
+        return normal

@@ -12,41 +12,39 @@ from ...arith import Analyzer
 from ...ir.expr import Range
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..dpl import is_op, is_tuple, rewrite_call, wildcard
 from ..expr import Call, Function
 from ..struct_info import TensorStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def OptimizeLayoutTransform() -> Pass:
-    """A pass that removes changes of layout that undo each other, but in functions that are fused.
+class OptimizeLayoutTransform(FunctionPass):
+    """Removes changes of layout that undo each other, except in fused functions.
 
     What removes padding in between (a function whose attribute `operator_name` is "remove_pad") goes as well: the
     padding comes back, and its elements have no meaning.
     """
-    return graph_pass(_optimize, "OptimizeLayoutTransform")
 
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        data, callee = wildcard(), wildcard()
+        first = is_op("relax.layout_transform")(data)
+        second = is_op("relax.layout_transform")(first)
+        unpadded = is_op("relax.layout_transform")(is_op("relax.call_tir")(callee, is_tuple([first])))
 
-def _optimize(func: Function, mod: IRModule) -> Function:
-    if func.attrs.get("Primitive"):
-        return func
-    data, callee = wildcard(), wildcard()
-    first = is_op("relax.layout_transform")(data)
-    second = is_op("relax.layout_transform")(first)
-    unpadded = is_op("relax.layout_transform")(is_op("relax.call_tir")(callee, is_tuple([first])))
+        def rewrite(expr: Any, found: Any) -> Any:
+            if unpadded in found:
+                loops = mod.functions.get(found[callee])
+                if loops is None or loops.attrs.get("operator_name") != "remove_pad":
+                    return expr
+            value, before, after = found[data], found[first], found[unpadded if unpadded in found else second]
+            shapes = [getattr(e.struct_info_, "shape", None) for e in (value, after)]
+            same = shapes[0] is not None and structural_equal(shapes[0], shapes[1])
+            return value if same and _undoes(before, after) else expr
 
-    def rewrite(expr: Any, found: Any) -> Any:
-        if unpadded in found:
-            loops = mod.functions.get(found[callee])
-            if loops is None or loops.attrs.get("operator_name") != "remove_pad":
-                return expr
-        value, before, after = found[data], found[first], found[unpadded if unpadded in found else second]
-        shapes = [getattr(e.struct_info_, "shape", None) for e in (value, after)]
-        same = shapes[0] is not None and structural_equal(shapes[0], shapes[1])
-        return value if same and _undoes(before, after) else expr
-
-    return rewrite_call(second | unpadded, rewrite, func)
+        return rewrite_call(second | unpadded, rewrite, func)
 
 
 def _undoes(before: Call, after: Call) -> bool:

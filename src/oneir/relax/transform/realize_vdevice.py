@@ -15,7 +15,7 @@ from typing import Any
 
 from ...ir.global_info import VDevice
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ...target import Target
 from ..analysis import get_var2val
@@ -25,26 +25,27 @@ from ..op.base import hint_on_device, to_vdevice
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 
-def RealizeVDevice() -> Pass:
-    """A pass that annotates tensors with devices of the module's `vdevice`s and replaces hints by copies."""
-    return ModulePass(_realize, PassInfo(0, "RealizeVDevice"))
+class RealizeVDevice(ModulePass):
+    """Annotates tensors with devices of the module's `vdevice`s, and replaces hints by copies.
 
+    Raises `InvalidValue` for a hint of a device that the module does not declare.
+    """
 
-def _realize(mod: IRModule, ctx: PassContext) -> IRModule:
-    devices = _Devices(mod)
-    functions = [func for func in mod.functions.values() if isinstance(func, Function)]
-    hints = _Hints(devices)
-    together = _Together()
-    for func in functions:
-        hints.values = get_var2val(func)
-        hints.visit_expr(func)
-        together.visit_expr(func)
-    known: dict[Var, VDevice] = {}
-    for group in (hints.said, hints.hinted):
-        new = {var: device for var, device in group.items() if var not in known}
-        known.update(new)
-        _spread(known, new, together.neighbours)
-    return _Annotator(mod, known, devices).transform_functions(mod)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        devices = _Devices(mod)
+        functions = [func for func in mod.functions.values() if isinstance(func, Function)]
+        hints = _Hints(devices)
+        together = _Together()
+        for func in functions:
+            hints.values = get_var2val(func)
+            hints.visit_expr(func)
+            together.visit_expr(func)
+        known: dict[Var, VDevice] = {}
+        for group in (hints.said, hints.hinted):
+            new = {var: device for var, device in group.items() if var not in known}
+            known.update(new)
+            _spread(known, new, together.neighbours)
+        return _Annotator(mod, known, devices).transform_functions(mod)
 
 
 def _spread(known: dict[Var, VDevice], start: Iterable[Var], neighbours: dict[Var, list[Var]]) -> None:

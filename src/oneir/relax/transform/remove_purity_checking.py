@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..expr import Call, Expr, Function
 from ..expr_functor import PyExprMutator
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 FORCE_PURE = "relax.force_pure"
 
 
-def RemovePurityChecking() -> Pass:
-    """A pass that makes all pure functions pure by declaration and undoes what makes single calls pure."""
-    return graph_pass(_remove_purity_checking, "RemovePurityChecking")
+class RemovePurityChecking(FunctionPass):
+    """Makes all pure functions pure by declaration, and undoes what makes single calls pure."""
 
-
-def _remove_purity_checking(func: Function, mod: IRModule) -> Function:
-    return _PurityRemover(mod).visit_expr(func)
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _PurityRemover(mod).visit_expr(func)
 
 
 class _PurityRemover(PyExprMutator):

@@ -13,7 +13,7 @@ import math
 
 from ...ir.expr import FloatImm, GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ...ir.transform import ModulePass, PassContext, Sequential
 from ..expr import (
     Binding,
     BindingBlock,
@@ -35,30 +35,32 @@ from .canonicalize_bindings import CanonicalizeBindings
 from .dead_code_elimination import DeadCodeElimination
 
 
-def RemoveUnusedOutputs() -> Pass:
-    """A pass after which each field of a tuple that a private function returns is used somewhere."""
-    remove = ModulePass(_transform, PassInfo(0, "RemoveUnusedOutputsInner"))
-    return Sequential([remove, CanonicalizeBindings(), DeadCodeElimination()], name="RemoveUnusedOutputs")
+class RemoveUnusedOutputs(ModulePass):
+    """Removes the fields that no caller uses from the tuples that private functions return."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential([_Remove(), CanonicalizeBindings(), DeadCodeElimination()]).transform_module(mod, ctx)
 
 
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    candidates: dict[GlobalVar, Function] = {}
-    outputs: dict[GlobalVar, int] = {}
-    for var, func in changeable_functions(mod).items():
-        if isinstance(func.ret_struct_info, TupleStructInfo) and func.is_pure:
-            candidates[var], outputs[var] = func, len(func.ret_struct_info.fields)
-    if not candidates:
-        return mod
-    uses = _Uses(outputs)
-    for func in mod.functions.values():
-        if isinstance(func, Function):
-            uses.visit_expr(func)
-    changes = {
-        var: _without_unused(func, [i for i, used in enumerate(uses.used[var]) if used])
-        for var, func in candidates.items()
-        if not all(uses.used[var])
-    }
-    return change_signatures(mod, changes) if changes else mod
+class _Remove(ModulePass, name="RemoveUnusedOutputsInner"):
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        candidates: dict[GlobalVar, Function] = {}
+        outputs: dict[GlobalVar, int] = {}
+        for var, func in changeable_functions(mod).items():
+            if isinstance(func.ret_struct_info, TupleStructInfo) and func.is_pure:
+                candidates[var], outputs[var] = func, len(func.ret_struct_info.fields)
+        if not candidates:
+            return mod
+        uses = _Uses(outputs)
+        for func in mod.functions.values():
+            if isinstance(func, Function):
+                uses.visit_expr(func)
+        changes = {
+            var: _without_unused(func, [i for i, used in enumerate(uses.used[var]) if used])
+            for var, func in candidates.items()
+            if not all(uses.used[var])
+        }
+        return change_signatures(mod, changes) if changes else mod
 
 
 class _Uses(PyExprVisitor):

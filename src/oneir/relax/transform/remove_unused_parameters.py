@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...ir.expr import GlobalVar
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ..analysis import definable_tir_vars_in_struct_info, free_symbolic_vars, free_vars, remove_all_unused
 from ..analysis.struct_info import call_error
@@ -21,27 +21,28 @@ from ..substitute import infer_symbolic_values
 from .call_sites import CallRewrite, change_signatures, changeable_functions
 
 
-def RemoveUnusedParameters() -> Pass:
-    """A pass after which private functions that are only called use all their parameters."""
-    return ModulePass(_transform, PassInfo(0, "RemoveUnusedParameters"))
+class RemoveUnusedParameters(ModulePass):
+    """Removes the parameters that private functions, if they are only called, do not use.
 
+    Raises `InvalidValue` for a call whose arguments do not tell the value of a symbolic variable that is then missing.
+    """
 
-def _transform(mod: IRModule, ctx: PassContext) -> IRModule:
-    changes: dict[GlobalVar, tuple[Function, CallRewrite]] = {}
-    for var, func in changeable_functions(mod).items():
-        used = _used(func)
-        if not used.issuperset(func.params):
-            changes[var] = _without_unused(func, used)
-    if not changes:
-        return mod
-    new = change_signatures(mod, changes)
-    # What computed an argument that is no longer passed may have become unused.
-    old = set(mod.functions.values()) | {func for func, _ in changes.values()}
-    functions = {
-        var: remove_all_unused(func) if isinstance(func, Function) and func not in old else func
-        for var, func in new.functions.items()
-    }
-    return new.replace(functions=functions)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        changes: dict[GlobalVar, tuple[Function, CallRewrite]] = {}
+        for var, func in changeable_functions(mod).items():
+            used = _used(func)
+            if not used.issuperset(func.params):
+                changes[var] = _without_unused(func, used)
+        if not changes:
+            return mod
+        new = change_signatures(mod, changes)
+        # What computed an argument that is no longer passed may have become unused.
+        old = set(mod.functions.values()) | {func for func, _ in changes.values()}
+        functions = {
+            var: remove_all_unused(func) if isinstance(func, Function) and func not in old else func
+            for var, func in new.functions.items()
+        }
+        return new.replace(functions=functions)
 
 
 def _used(func: Function) -> set[Var]:

@@ -10,7 +10,7 @@ from operator import or_
 from typing import Any
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from .. import op
 from ..dpl import DFPattern, is_op, is_tuple, rewrite_call, wildcard
 from ..expr import Function
@@ -20,28 +20,26 @@ from .pass_base import FunctionPass
 MAX_TENSORS = 11
 
 
-def ReorderPermuteDimsAfterConcat() -> Pass:
-    """A pass that joins up to 11 tensors before their transposition, where all are transposed alike."""
-    return FunctionPass(_reorder, PassInfo(1, "ReorderPermuteDimsAfterConcat"))
+class ReorderPermuteDimsAfterConcat(FunctionPass, opt_level=1):
+    """Joins up to 11 tensors before their transposition, where all are transposed alike."""
 
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        tensors = [wildcard() for _ in range(MAX_TENSORS)]
+        permuted = [is_op("relax.permute_dims")(tensor) for tensor in tensors]
+        joined: list[DFPattern] = [is_op("relax.concat")(is_tuple(permuted[:n])) for n in range(2, MAX_TENSORS + 1)]
+        pattern = reduce(or_, joined)
 
-def _reorder(func: Function, mod: IRModule, ctx: Any) -> Function:
-    tensors = [wildcard() for _ in range(MAX_TENSORS)]
-    permuted = [is_op("relax.permute_dims")(tensor) for tensor in tensors]
-    joined: list[DFPattern] = [is_op("relax.concat")(is_tuple(permuted[:n])) for n in range(2, MAX_TENSORS + 1)]
-    pattern = reduce(or_, joined)
+        def rewrite(expr: Any, found: Any) -> Any:
+            calls = [found[p] for p in permuted if p in found]
+            orders = [_order(call) for call in calls]
+            axis = found[pattern].attrs["axis"]
+            if axis is None or orders[0] is None or any(order != orders[0] for order in orders):
+                return expr
+            old_axis = orders[0][axis % len(orders[0])]
+            whole = op.concat(tuple(found[t] for t in tensors if t in found), old_axis)
+            return op.permute_dims(whole, calls[0].attrs["axes"])
 
-    def rewrite(expr: Any, found: Any) -> Any:
-        calls = [found[p] for p in permuted if p in found]
-        orders = [_order(call) for call in calls]
-        axis = found[pattern].attrs["axis"]
-        if axis is None or orders[0] is None or any(order != orders[0] for order in orders):
-            return expr
-        old_axis = orders[0][axis % len(orders[0])]
-        whole = op.concat(tuple(found[t] for t in tensors if t in found), old_axis)
-        return op.permute_dims(whole, calls[0].attrs["axes"])
-
-    return rewrite_call(pattern, rewrite, func)
+        return rewrite_call(pattern, rewrite, func)
 
 
 def _order(call: Any) -> list[int] | None:

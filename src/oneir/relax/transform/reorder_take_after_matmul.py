@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from .. import op
 from ..dpl import is_op, rewrite_call, wildcard
 from ..expr import Expr, Function
@@ -18,19 +18,17 @@ from ..struct_info import TensorStructInfo
 from .pass_base import FunctionPass
 
 
-def ReorderTakeAfterMatmul() -> Pass:
-    """A pass that moves `take` behind products: from the last axis of a table, or of a matrix for each batch."""
-    return FunctionPass(_reorder, PassInfo(1, "ReorderTakeAfterMatmul"))
+class ReorderTakeAfterMatmul(FunctionPass, opt_level=1):
+    """Moves `take` behind products: from the last axis of a table, or of a matrix for each batch."""
 
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        data, table, indices = wildcard(), wildcard(), wildcard()
+        taken = is_op("relax.take")(table, indices)
 
-def _reorder(func: Function, mod: IRModule, ctx: Any) -> Function:
-    data, table, indices = wildcard(), wildcard(), wildcard()
-    taken = is_op("relax.take")(table, indices)
+        def rewrite(expr: Any, found: Any) -> Any:
+            return _rewritten(expr, found[taken], found[data], found[table], found[indices])
 
-    def rewrite(expr: Any, found: Any) -> Any:
-        return _rewritten(expr, found[taken], found[data], found[table], found[indices])
-
-    return rewrite_call(is_op("relax.matmul")(data, taken), rewrite, func)
+        return rewrite_call(is_op("relax.matmul")(data, taken), rewrite, func)
 
 
 def _rewritten(expr: Any, take: Any, data: Expr, table: Expr, indices: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""RewriteDataflowReshape: loops that only give a tensor another shape become `reshape`, which copies nothing.
+"""RewriteDataflowReshape: calls that only give a tensor another shape become `reshape`, which copies nothing.
 
 lv = R.call_tir(cls.flatten, (x,), out_sinfo=R.Tensor((8,), "float32"))    ->    lv = R.reshape(x, R.shape([8]))
 """
@@ -10,20 +10,25 @@ import math
 from ...arith import Analyzer
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...tir.function import PrimFunc
 from ..analysis import has_reshape_pattern
-from ..expr import BindingBlock, Call, DataflowVar, Expr, Tuple, VarBinding
+from ..expr import BindingBlock, Call, DataflowVar, Expr, Function, Tuple, VarBinding
 from ..expr_functor import PyExprMutator
 from ..op.base import call_tir
 from ..op.manipulate import reshape
 from ..struct_info import TensorStructInfo
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def RewriteDataflowReshape() -> Pass:
-    """A pass over dataflow blocks. What such a block gives to the outside stays: it must be a tensor of its own."""
-    return graph_pass(lambda func, mod: _Rewriter(mod).visit_expr(func), "RewriteDataflowReshape")
+class RewriteDataflowReshape(FunctionPass):
+    """Rewrites calls of PrimFuncs in dataflow blocks that only give a tensor another shape into `reshape`.
+
+    What such a block gives to the outside stays: it must be a tensor of its own.
+    """
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Rewriter(mod).visit_expr(func)
 
 
 class _Rewriter(PyExprMutator):

@@ -16,7 +16,7 @@ from typing import Any
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ...runtime.registry import get_global_func, list_global_func_names
 from ..analysis.variables import post_order_visit
@@ -28,18 +28,25 @@ CALL_DPS_PACKED = Op.get("relax.call_dps_packed")
 PREFIX = "relax.ext."
 
 
-def RunCodegen(
-    target_options: Mapping[str, Mapping[str, Any]] | None = None, entry_functions: Sequence[str] | None = None
-) -> Pass:
-    """A pass that lets others' compilers compile the functions that are for them, and removes what nothing calls then.
+class RunCodegen(ModulePass):
+    """Compiles functions by the compilers that their attribute `Codegen` names, and removes what nothing calls then.
 
     Public functions and `entry_functions` stay. `target_options` are the options of each compiler. A compiler gets all
     functions for it as a list, its options, and the names of the constants in all functions, by which the attribute
     `const_name_to_constant` has them.
+
+    Raises `NotRegistered` for a compiler or an entry function that is not there, `InvalidValue` for a function for a
+    compiler without `global_symbol`, `TypeMismatch` for a compiler that returns anything but runtime modules.
     """
-    names = list(entry_functions or ())
-    options = dict(target_options or {})
-    return ModulePass(lambda mod, ctx: _Runner(mod).run(names, options), PassInfo(0, "RunCodegen"))
+
+    target_options: Mapping[str, Mapping[str, Any]] | None = None
+    entry_functions: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry_functions", tuple(self.entry_functions or ()))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Runner(mod).run(self.entry_functions or (), self.target_options or {})
 
 
 class _Runner(PyExprMutator):

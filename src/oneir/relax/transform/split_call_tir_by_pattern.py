@@ -15,7 +15,7 @@ from ...ir.expr import GlobalVar, IntImm
 from ...ir.expr import Var as TirVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import post_order_visit
 from ...runtime.error import InvalidValue
 from ...tir.buffer import Buffer
@@ -31,14 +31,25 @@ CALL_TIR, CALL_DPS_PACKED = Op.get("relax.call_tir"), Op.get("relax.call_dps_pac
 Codegen = Callable[[list[MatchResult]], Sequence[Any]]
 
 
-def SplitCallTIRByPattern(patterns: Sequence[PrimFunc], fcodegen: Codegen) -> Pass:
-    """A pass that splits called loops behind those that a library computes.
+class SplitCallTIRByPattern(ModulePass):
+    """Splits called PrimFuncs behind the loop nests that a library computes.
 
     `patterns` are functions of one loop nest; they are matched with the first loop nests of a function, one after the
     other. `fcodegen(matches)` returns the library's source, in which `{global_symbol}` stands for the name of the
     function, how many of the loop nests it computes (0: none), and the parameters' buffers that it reads.
+
+    Raises `InvalidValue` where it returns another number of values, more loop nests than were matched, or buffers that
+    are no parameters.
     """
-    return ModulePass(lambda mod, ctx: _Splitter(mod, patterns, fcodegen).run(), PassInfo(0, "SplitCallTIRByPattern"))
+
+    patterns: Sequence[PrimFunc]
+    fcodegen: Codegen
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "patterns", tuple(self.patterns))
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Splitter(mod, self.patterns, self.fcodegen).run()
 
 
 class _Split:

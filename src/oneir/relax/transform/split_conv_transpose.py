@@ -20,7 +20,7 @@ import numpy as np
 from ... import te
 from ...ir.expr import PrimExpr
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.tensor import tensor
 from ..analysis import get_var2val, remove_all_unused
 from ..expr import Call, Constant, Expr, Function, Var
@@ -32,17 +32,15 @@ _PLAIN = {conv1d_transpose.op: (conv1d, "NCW", "IOW"), conv2d_transpose.op: (con
 """The plain convolution for each transposed one, with the layouts that are split."""
 
 
-def SplitConvTranspose() -> Pass:
-    """A pass that splits transposed convolutions of one group, without dilation."""
-    return ModulePass(_split, PassInfo(0, "SplitConvTranspose"))
+class SplitConvTranspose(ModulePass):
+    """Splits transposed convolutions of one group, without dilation."""
 
-
-def _split(mod: IRModule, ctx: Any) -> IRModule:
-    new = _Splitter(mod).transform_functions(mod)
-    if new is mod:
-        return mod
-    functions = {v: remove_all_unused(f) if isinstance(f, Function) else f for v, f in new.functions.items()}
-    return new.replace(functions=functions)
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        new = _Splitter(mod).transform_functions(mod)
+        if new is mod:
+            return mod
+        functions = {v: remove_all_unused(f) if isinstance(f, Function) else f for v, f in new.functions.items()}
+        return new.replace(functions=functions)
 
 
 class _Splitter(PyExprMutator):

@@ -16,7 +16,7 @@ from typing import Any
 from ...ir.expr import GlobalVar, IntImm
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from ...ir.transform import ModulePass, PassContext, Sequential
 from ...runtime.error import InvalidValue
 from ...tir.buffer import Buffer
 from ...tir.function import PrimFunc
@@ -30,16 +30,22 @@ from ..struct_info import TensorStructInfo
 from .dead_code_elimination import DeadCodeElimination
 
 
-def SplitLayoutRewritePreproc() -> Pass:
-    """A pass that splits the loops of `call_tir` into those that rewrite weights and those that compute."""
+class SplitLayoutRewritePreproc(ModulePass):
+    """Splits the PrimFuncs of `call_tir` into those that rewrite weights and those that compute.
 
-    def split(mod: IRModule, ctx: PassContext) -> IRModule:
+    Raises `InvalidValue` for a block with the annotation that does not copy one parameter into one buffer of constant
+    shape, or that stands under one statement with a block that computes.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return Sequential([_SplitCalls(), DeadCodeElimination()]).transform_module(mod, ctx)
+
+
+class _SplitCalls(ModulePass, name="SplitLayoutRewritePreproc"):
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         parts = {var: _split(var, func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
         found = {var: part for var, part in parts.items() if part is not None}
         return _Calls(mod, found).transform_functions(mod) if found else mod
-
-    first = ModulePass(split, PassInfo(0, "SplitLayoutRewritePreproc"))
-    return Sequential([first, DeadCodeElimination()], name="SplitLayoutRewritePreproc")
 
 
 class _Parts:

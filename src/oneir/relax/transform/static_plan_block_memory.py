@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from ...ir.expr import PrimExpr, const
 from ...ir.module import IRModule
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ..analysis.memory_plan import MemoryPlan, plan_sequence, upper_bounds
-from ..expr import Call, Expr, SeqExpr, Var, VarBinding
+from ..expr import Call, Expr, Function, SeqExpr, Var, VarBinding
 from ..expr_functor import PyExprMutator
 from ..normalize import merge_blocks
 from ..op import memory
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def StaticPlanBlockMemory() -> Pass:
-    """A pass that plans the memory of each function, and of each branch in it."""
-    return graph_pass(lambda func, mod: _Placer(mod, upper_bounds(func)).visit_expr(func), "StaticPlanBlockMemory")
+class StaticPlanBlockMemory(FunctionPass):
+    """Plans the memory of each function, and of each branch in it."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Placer(mod, upper_bounds(func)).visit_expr(func)
 
 
 class _Placer(PyExprMutator):

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from ...ir.dtype import DataType
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass, PassInfo
+from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue
 from ..expr import (
@@ -56,22 +57,26 @@ NestedDtype = Any
 """The dtype of each tensor of a value: a text, or a tuple of these for a tuple; "" where nothing is required."""
 
 
-def ToMixedPrecision(out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None) -> Pass:
-    """A pass that computes in float16, with sums of `out_dtype` where an operator has any.
+class ToMixedPrecision(FunctionPass):
+    """Computes in half precision (float16), with sums of `out_dtype` where an operator has any.
 
-    The parameters named by `fp16_input_names` are float16 afterwards.
+    The parameters named by `fp16_input_names` are float16 afterwards. Raises `InvalidValue` for an `out_dtype` that is
+    no dtype of floats.
     """
-    if not DataType(out_dtype).is_float:
-        raise InvalidValue(f"ToMixedPrecision: out_dtype is that of sums of floats, found {out_dtype!r}")
-    names = frozenset(fp16_input_names or ())
 
-    def transform(func: Function, mod: Any, ctx: Any) -> Function:
+    out_dtype: str = "float32"
+    fp16_input_names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not DataType(self.out_dtype).is_float:
+            raise InvalidValue(f"ToMixedPrecision: out_dtype is that of sums of floats, found {self.out_dtype!r}")
+        object.__setattr__(self, "fp16_input_names", tuple(self.fp16_input_names or ()))
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         needs = _Needs()
-        with deep_recursion():
+        with deep_recursion:
             needs.visit_expr(func)
-        return _Rewriter(needs.dtypes, out_dtype, names).visit_expr(func)
-
-    return FunctionPass(transform, PassInfo(0, "ToMixedPrecision"))
+        return _Rewriter(needs.dtypes, self.out_dtype, frozenset(self.fp16_input_names or ())).visit_expr(func)
 
 
 def _policy(call: Call) -> MixedPrecisionPolicy | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ..expr import BindingBlock, DataflowBlock, Function, Var
 from ..expr_functor import PyExprMutator
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 
-def ToNonDataflow() -> Pass:
-    """A pass that removes the difference between what is dataflow and what is not."""
-    return graph_pass(lambda func, mod: to_non_dataflow(func), "ToNonDataflow")
+class ToNonDataflow(FunctionPass):
+    """Makes dataflow blocks ordinary ones, and their variables ordinary variables."""
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return to_non_dataflow(func)
 
 
 def to_non_dataflow(func: Function) -> Function:

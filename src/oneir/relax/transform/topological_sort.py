@@ -6,31 +6,37 @@ from collections import deque
 from collections.abc import Iterable
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue
 from ..expr import Binding, BindingBlock, DataflowBlock, Expr, Function, Var
 from ..expr_functor import PyExprMutator, PyExprVisitor
-from .pass_base import graph_pass
+from .pass_base import FunctionPass
 
 Place = Var | str
 """A variable; or one of the ends of a function: where its parameters come from and where its result goes."""
 INPUT, OUTPUT = "input", "output"
 
 
-def TopologicalSort(order: str = "depth-first", direction: str = "from-inputs") -> Pass:
-    """A pass that sorts bindings: "depth-first" or "breadth-first", "from-inputs" or "from-outputs" of the function.
+class TopologicalSort(FunctionPass):
+    """Sorts bindings: "depth-first" or "breadth-first", "from-inputs" or "from-outputs" of the function.
 
-    From inputs, a binding comes as early as what it uses allows; from outputs, as late as its uses allow.
+    From inputs, a binding comes as early as what it uses allows; from outputs, as late as its uses allow. Raises
+    `InvalidValue` for another `order` or `direction`.
     """
-    if order not in ("depth-first", "breadth-first"):
-        raise InvalidValue(f"TopologicalSort: order is 'depth-first' or 'breadth-first', found {order!r}")
-    if direction not in ("from-inputs", "from-outputs"):
-        raise InvalidValue(f"TopologicalSort: direction is 'from-inputs' or 'from-outputs', found {direction!r}")
 
-    def sort(func: Function, mod: IRModule) -> Function:
-        return _Sorter(order == "depth-first", direction == "from-inputs").visit_expr(func)
+    order: str = "depth-first"
+    direction: str = "from-inputs"
 
-    return graph_pass(sort, "TopologicalSort")
+    def __post_init__(self) -> None:
+        if self.order not in ("depth-first", "breadth-first"):
+            raise InvalidValue(f"TopologicalSort: order is 'depth-first' or 'breadth-first', found {self.order!r}")
+        if self.direction not in ("from-inputs", "from-outputs"):
+            raise InvalidValue(
+                f"TopologicalSort: direction is 'from-inputs' or 'from-outputs', found {self.direction!r}"
+            )
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return _Sorter(self.order == "depth-first", self.direction == "from-inputs").visit_expr(func)
 
 
 class _Dependencies(PyExprVisitor):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
 from ..analysis.struct_info import erase_to_well_defined, is_base_of, tir_vars_in_struct_info
 from ..expr import Expr, Function, Var
@@ -19,11 +19,16 @@ from ..expr_functor import PyExprMutator
 from ..struct_info import StructInfo
 
 
-def UpdateParamStructInfo(sinfo_func: Callable[[Var], StructInfo | None]) -> Pass:
-    """A pass that gives each parameter the struct info that `sinfo_func` says; None: it keeps its own."""
-    return ModulePass(
-        lambda mod, ctx: _Updater(sinfo_func, mod).transform_functions(mod), PassInfo(1, "UpdateParamStructInfo")
-    )
+class UpdateParamStructInfo(ModulePass, opt_level=1):
+    """Gives each parameter the struct info that `sinfo_func` returns for it; None: it keeps its own.
+
+    Raises `TypeMismatch` where it returns neither struct info nor None.
+    """
+
+    sinfo_func: Callable[[Var], StructInfo | None]
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return _Updater(self.sinfo_func, mod).transform_functions(mod)
 
 
 class _Updater(PyExprMutator):

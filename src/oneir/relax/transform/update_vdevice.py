@@ -8,33 +8,39 @@ from __future__ import annotations
 from ...ir.global_info import VDevice
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, VarBinding
 from ..expr_functor import PyExprMutator
 from ..struct_info import StructInfo, TensorStructInfo
 
 
-def UpdateVDevice(new_vdevice: VDevice, index: int) -> Pass:
-    """A pass that puts `new_vdevice` in the place of the device `index` of the module's `vdevice`s."""
-    if not isinstance(new_vdevice, VDevice):
-        raise TypeMismatch(f"UpdateVDevice: expected a VDevice, found {new_vdevice!r}")
+class UpdateVDevice(ModulePass):
+    """Puts `new_vdevice` in the place of the device `index` of the module's `vdevice`s.
 
-    def update(mod: IRModule, ctx: PassContext) -> IRModule:
+    Raises `TypeMismatch` for what is no `VDevice`, `InvalidValue` for an index of no device.
+    """
+
+    new_vdevice: VDevice
+    index: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.new_vdevice, VDevice):
+            raise TypeMismatch(f"UpdateVDevice: expected a VDevice, found {self.new_vdevice!r}")
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         devices = list(mod.global_infos.get("vdevice", ()))
-        if not 0 <= index < len(devices):
+        if not 0 <= self.index < len(devices):
             raise InvalidValue(
-                f"UpdateVDevice: the module declares {len(devices)} vdevices, found the index {index}; "
+                f"UpdateVDevice: the module declares {len(devices)} vdevices, found the index {self.index}; "
                 f'say I.module_global_infos({{"vdevice": [...]}})'
             )
-        old = devices[index]
-        if structural_equal(old, new_vdevice):
+        old = devices[self.index]
+        if structural_equal(old, self.new_vdevice):
             return mod
-        result = _Updater(mod, old, new_vdevice).transform_functions(mod)
-        replaced = [new_vdevice if device is old else device for device in devices]
+        result = _Updater(mod, old, self.new_vdevice).transform_functions(mod)
+        replaced = [self.new_vdevice if device is old else device for device in devices]
         return result.replace(global_infos={**mod.global_infos, "vdevice": replaced})
-
-    return ModulePass(update, PassInfo(0, "UpdateVDevice"))
 
 
 class _Updater(PyExprMutator):

@@ -19,7 +19,7 @@ from ...ir.expr import IntImm, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.structural import structural_digest
-from ...ir.transform import ModulePass, Pass, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import WellFormedError
 from ...runtime.vm.builtins import MakeShapeCode, MatchShapeCode
 from ...tir.buffer import decl_buffer
@@ -60,17 +60,20 @@ from ..struct_info import (
 NOTHING = TupleStructInfo([])
 
 
-def VMShapeLower(*, emit_err_ctx: bool = True) -> Pass:
-    """A pass that lowers symbolic shapes. `emit_err_ctx`: checks say of which argument they are."""
-    return ModulePass(lambda mod, ctx: _transform(mod, emit_err_ctx), PassInfo(0, "VMShapeLower"))
+class VMShapeLower(ModulePass):
+    """Lowers symbolic shapes. With `emit_err_ctx`, checks say of which argument they are.
 
+    Raises `WellFormedError` for a symbolic expression whose variables have no value.
+    """
 
-def _transform(mod: IRModule, context: bool) -> IRModule:
-    lower = _Lower(mod, context)
-    for var, func in mod.functions_items():
-        if isinstance(func, Function):
-            lower.builder_.update_func(var, lower.lower(func, var.name_hint))
-    return lower.builder_.get()
+    emit_err_ctx: bool = True
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        lower = _Lower(mod, self.emit_err_ctx)
+        for var, func in mod.functions_items():
+            if isinstance(func, Function):
+                lower.builder_.update_func(var, lower.lower(func, var.name_hint))
+        return lower.builder_.get()
 
 
 @dataclass(slots=True)

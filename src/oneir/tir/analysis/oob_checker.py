@@ -1,4 +1,4 @@
-"""OOBChecker: refuses functions that certainly index outside of a buffer."""
+"""OOBChecker: raises for functions that certainly index outside of a buffer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,27 @@ from ...arith import Analyzer, IntervalSet
 from ...arith.int_set import is_infinite
 from ...ir.expr import Var
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Visitor
 from ...runtime.error import InvalidValue
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import BlockRealize, BufferStore, For, IfThenElse
+
+
+class OOBChecker(ModulePass, name="tir.analysis.OOBChecker"):
+    """Raises `InvalidValue` where an access certainly leaves its buffer; the message names every one."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        messages = []
+        for var, func in mod.functions.items():
+            if isinstance(func, PrimFunc):
+                accesses = _Accesses(var.name_hint)
+                accesses(func.body)
+                messages += accesses.messages
+        if messages:
+            raise InvalidValue("out of bounds: " + "\n".join(messages))
+        return mod
 
 
 class _Accesses(Visitor):
@@ -73,20 +88,3 @@ class _Accesses(Visitor):
                     f"`{self.name}`: dimension {axis} of `{node.buffer.name}` has {dim} elements; "
                     f"the index {index} reaches {self.analyzer.simplify(low if below else high)}"
                 )
-
-
-def OOBChecker() -> Pass:
-    """A pass that raises when an access leaves its buffer for certain; the message names every one."""
-
-    def check(mod: IRModule, ctx: PassContext) -> IRModule:
-        messages = []
-        for var, func in mod.functions.items():
-            if isinstance(func, PrimFunc):
-                accesses = _Accesses(var.name_hint)
-                accesses(func.body)
-                messages += accesses.messages
-        if messages:
-            raise InvalidValue("out of bounds: " + "\n".join(messages))
-        return mod
-
-    return ModulePass(check, PassInfo(0, "tir.analysis.OOBChecker"))

@@ -240,7 +240,7 @@ def get_auto_tensorize_mapping_info(
     wanted = _description(desc_func)[0].block
     shapes = _Shapes()
     try:
-        with deep_recursion():
+        with deep_recursion:
             shapes.node(mine.body, wanted.body)
     except Mismatch:
         return None

@@ -53,7 +53,7 @@ class Rebind(BlockEdit):
         predicate = self.visit(realize.predicate)
         if self.guard is not None:
             predicate = ops.logical_and(predicate, self.guard)
-        values = type(realize.iter_values)(self.visit(value) for value in realize.iter_values)
+        values = type(realize.iter_values)([self.visit(value) for value in realize.iter_values])
         if values and any(new is not old for new, old in zip(values, realize.iter_values, strict=True)):
             simple = iter_map_simplify(
                 [uncast(value) for value in values],

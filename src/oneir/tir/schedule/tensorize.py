@@ -178,7 +178,7 @@ def tensorize(state: ScheduleState, sref: StmtSRef, tensor_intrin: str, preserve
     matcher = Matcher()
     desc: Any = intrin.desc.body
     try:
-        with deep_recursion():
+        with deep_recursion:
             matcher.root(realize.block, desc.block)
     except Mismatch as mismatch:
         raise PrimitiveError(

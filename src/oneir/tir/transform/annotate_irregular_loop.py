@@ -9,14 +9,25 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Call
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue
 from ..function import PrimFunc
 from ..stmt import For, ForKind, While
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 MARK = "irregular_loop_mark"
+
+
+class AnnotateIrregularLoop(PrimFuncPass):
+    """Marks loops that `continue` or `break` may leave early.
+
+    Raises `InvalidValue` where such a loop is not serial.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Annotate()(func.body))
 
 
 class _Annotate(Mapper):
@@ -45,13 +56,3 @@ class _Annotate(Mapper):
             kind = node.kind.name.lower()
             raise InvalidValue(f"the loop over {node.loop_var.name} is left early, so it must be serial, found {kind}")
         return new.replace(annotations={**new.annotations, MARK: 1})
-
-
-def annotate_irregular_loop(func: PrimFunc) -> PrimFunc:
-    """The function with loops marked that `continue` or `break` may leave early."""
-    return func.with_body(_Annotate()(func.body))
-
-
-def AnnotateIrregularLoop() -> Pass:
-    """Marks loops that `continue` or `break` may leave early."""
-    return function_pass(annotate_irregular_loop, "tir.AnnotateIrregularLoop")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ..function import PrimFunc
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 
-def BindTarget(target: Any) -> PrimFuncPass:
+class BindTarget(PrimFuncPass):
     """Sets the attribute `target` of the functions that have none. With None, nothing is set."""
 
-    def bind(func: PrimFunc) -> PrimFunc:
-        return func if target is None or "target" in func.attrs else func.with_attr("target", target)
+    target: Any
 
-    return function_pass(bind, "tir.BindTarget")
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        target = self.target
+        return func if target is None or "target" in func.attrs else func.with_attr("target", target)

@@ -1,4 +1,4 @@
-"""CombineContextCall: what belongs to a thread is asked for once in each thread.
+"""CombineContextCall: a context of a thread is evaluated once in each thread.
 
 for i in T.parallel(8):                              for i in T.parallel(8):
     use(tvm_thread_context(workspace()))      ->         ctx_cache_ = workspace()
@@ -12,13 +12,22 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Call, CallEffectKind, Var
-from ...ir.visitor import Mapper, deep_recursion
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
+from ...ir.visitor import Mapper
 from ..function import PrimFunc
 from ..op import register
 from ..stmt import AttrStmt, For, ForKind, LetStmt, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 _CONTEXT = register("tvm_thread_context", CallEffectKind.ReadState, num_inputs=1)
+
+
+class CombineContextCall(PrimFuncPass):
+    """Evaluates the argument of `tvm_thread_context` once in each thread, in a variable that all its uses share."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Combine().thread(func.body))
 
 
 class _Combine(Mapper):
@@ -55,14 +64,3 @@ class _Combine(Mapper):
         var = Var("ctx_cache_", wanted.dtype)
         self.asked.append((wanted, var))
         return var
-
-
-def combine_context_call(func: PrimFunc) -> PrimFunc:
-    """The function with each context asked for once in each thread."""
-    with deep_recursion():
-        return func.with_body(_Combine().thread(func.body))
-
-
-def CombineContextCall() -> PrimFuncPass:
-    """Asks once in each thread for what `tvm_thread_context` names."""
-    return function_pass(combine_context_call, "tir.CombineContextCall")

@@ -34,16 +34,33 @@ from ...ir.expr import (
     Select,
     Var,
 )
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import AttrStmt, BlockRealize, For, LetStmt, Stmt
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 _IMPURE = -1
+
+
+class CommonSubexprElimTIR(PrimFuncPass):
+    """Computes repeated expressions once; also those that only algebra shows to be equal, if `identify_equiv_terms`.
+
+    Without `enable_cse_tir` the pass does nothing.
+    """
+
+    enable_cse_tir: bool = True
+    identify_equiv_terms: bool = False
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        if not self.enable_cse_tir:
+            return func
+        sums = CanonicalSimplifier(Analyzer()) if self.identify_equiv_terms else None
+        return func.with_body(_eliminate(func.body, sums, itertools.count(1)))
 
 
 class _Numbers(Visitor):
@@ -269,19 +286,3 @@ def _eliminate(stmt: Stmt, sums: CanonicalSimplifier | None, names: Iterator[int
     numbers = _Numbers(sums)
     numbers(stmt)
     return _Insert(numbers, names)(stmt)
-
-
-def common_subexpr_elim(func: PrimFunc, identify_equiv_terms: bool = False) -> PrimFunc:
-    """The function with repeated expressions computed once."""
-    sums = CanonicalSimplifier(Analyzer()) if identify_equiv_terms else None
-    return func.with_body(_eliminate(func.body, sums, itertools.count(1)))
-
-
-def CommonSubexprElimTIR(enable_cse_tir: bool = True, identify_equiv_terms: bool = False) -> Pass:
-    """Computes repeated expressions once; also those that only algebra shows to be equal, if `identify_equiv_terms`.
-
-    Without `enable_cse_tir` the pass does nothing.
-    """
-    return function_pass(
-        lambda f: common_subexpr_elim(f, identify_equiv_terms) if enable_cse_tir else f, "tir.CommonSubexprElimTIR"
-    )

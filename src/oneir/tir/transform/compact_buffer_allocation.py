@@ -21,7 +21,9 @@ from ...arith.int_set import EVERYTHING, is_infinite, union
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Call, IntImm, Let, PrimExpr, Range, Select, Var, const
+from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..analysis.detect_buffer_access_lca import variables
 from ..buffer import Buffer
@@ -41,11 +43,36 @@ from ..stmt import (
     MatchBufferRegion,
 )
 from .analyzed import reads
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 DIM_ALIGN = "buffer_dim_align"
 """The annotation of a block with [write, axis, factor, offset]: a stride of the axis that is `offset` above a multiple
 of `factor`."""
+
+
+class CompactBufferAllocation(PrimFuncPass):
+    """Shrinks allocated buffers to what is accessed; with `is_strict`, none grows where accesses leave its shape."""
+
+    is_strict: bool = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        uses = _Uses(self.is_strict)
+        uses(func.body)
+        buffers: dict[Buffer, Buffer] = {}
+        begins: dict[Buffer, list[PrimExpr]] = {}
+        for buffer, use in uses.uses.items():
+            compacted = uses.compact(use)
+            new = buffer
+            if compacted is not None:
+                shape, begins[buffer] = compacted
+                new = buffer.replace(shape=shape)
+            if buffer in uses.aligned and not use.whole:
+                new = new.replace(strides=aligned_strides(new.shape, uses.aligned[buffer]))
+            if new is not buffer:
+                buffers[buffer] = new
+        if not buffers:
+            return func
+        return func.with_body(_Compact(buffers, begins, uses.analyzer)(func.body))
 
 
 @dataclass(eq=False)
@@ -358,29 +385,3 @@ def aligned_strides(shape: Array[PrimExpr], alignments: list[Sequence[int]]) -> 
         strides.insert(0, stride)
         stride = stride * shape[axis]
     return Array(strides)
-
-
-def compact_buffer_allocation(func: PrimFunc, strict: bool = True) -> PrimFunc:
-    """The function with smaller allocations."""
-    uses = _Uses(strict)
-    uses(func.body)
-    buffers: dict[Buffer, Buffer] = {}
-    begins: dict[Buffer, list[PrimExpr]] = {}
-    for buffer, use in uses.uses.items():
-        compacted = uses.compact(use)
-        new = buffer
-        if compacted is not None:
-            shape, begins[buffer] = compacted
-            new = buffer.replace(shape=shape)
-        if buffer in uses.aligned and not use.whole:
-            new = new.replace(strides=aligned_strides(new.shape, uses.aligned[buffer]))
-        if new is not buffer:
-            buffers[buffer] = new
-    if not buffers:
-        return func
-    return func.with_body(_Compact(buffers, begins, uses.analyzer)(func.body))
-
-
-def CompactBufferAllocation(is_strict: bool = True) -> PrimFuncPass:
-    """Shrinks allocated buffers to what is accessed; with `is_strict`, none grows where accesses leave its shape."""
-    return function_pass(lambda func: compact_buffer_allocation(func, is_strict), "tir.CompactBufferAllocation")

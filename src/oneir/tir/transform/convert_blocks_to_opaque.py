@@ -1,4 +1,4 @@
-"""ConvertBlocksToOpaque: the values bound to a block's variables take the place of the variables."""
+"""ConvertBlocksToOpaque: a block's variables are replaced by the values bound to them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
 from ..function import PrimFunc
 from ..stmt import BlockRealize
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class ConvertBlocksToOpaque(PrimFuncPass):
+    """Substitutes the values bound to block variables, so that every block is opaque.
+
+    Raises `WellFormedError` for a block that still has an init statement.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Opaque()(func.body))
 
 
 class _Opaque(Mapper):
@@ -35,13 +47,3 @@ class _Opaque(Mapper):
         if block is realize.block and predicate is realize.predicate:
             return realize
         return realize.replace(iter_values=Array(), predicate=predicate, block=block)
-
-
-def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
-    """The function with blocks that have no variables of their own."""
-    return func.with_body(_Opaque()(func.body))
-
-
-def ConvertBlocksToOpaque() -> PrimFuncPass:
-    """Substitutes the values bound to block variables, so that every block is opaque."""
-    return function_pass(convert_blocks_to_opaque, "tir.ConvertBlocksToOpaque")

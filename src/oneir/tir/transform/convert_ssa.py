@@ -11,12 +11,28 @@ from typing import Any
 from ...ir.container import Array
 from ...ir.expr import Let, Var
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ..buffer import Buffer
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
 from ..stmt_functor import RenewDefs
+
+
+class ConvertSSA(ModulePass, name="tir.ConvertSSA"):
+    """Replaces variables and buffers that are defined several times, from the second time on.
+
+    Definitions in other functions of the module count as well.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        unique = _Unique()
+        functions: dict[Any, Any] = {}
+        for var, func in mod.functions.items():
+            functions[var] = unique.function(func) if isinstance(func, PrimFunc) else func
+        if all(functions[var] is func for var, func in mod.functions.items()):
+            return mod
+        return mod.replace(functions=functions)
 
 
 class _Unique(RenewDefs):
@@ -99,23 +115,3 @@ class _Unique(RenewDefs):
         if same and body is func.body and all(buffers[p] is b for p, b in func.buffer_map.items()):
             return func
         return func.replace(params=params, buffer_map=buffers, body=body)
-
-
-def convert_ssa(mod: IRModule) -> IRModule:
-    """The module with every variable defined once, also among functions."""
-    unique = _Unique()
-    functions: dict[Any, Any] = {}
-    for var, func in mod.functions.items():
-        functions[var] = unique.function(func) if isinstance(func, PrimFunc) else func
-    if all(functions[var] is func for var, func in mod.functions.items()):
-        return mod
-    return mod.replace(functions=functions)
-
-
-def ConvertSSA() -> Pass:
-    """Gives variables and buffers that are defined several times a new identity from the second time on."""
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        return convert_ssa(mod)
-
-    return ModulePass(transform, PassInfo(0, "tir.ConvertSSA"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.expr import IntImm
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ...target.target import Target
 from ..expr import IterVarType
@@ -15,6 +15,21 @@ from ..stmt import BlockRealize
 SCHEDULED = "tir.is_scheduled"
 # Where there are more elements than threads in so many thread blocks, a thread computes several.
 MAX_THREAD_BLOCKS = 256
+
+
+class DefaultGPUSchedule(ModulePass):
+    """Gives the functions for a GPU that have no schedule one thread for each element of their blocks.
+
+    The spatial loops of a block are fused, split by the number of threads that the target allows, and bound to
+    `blockIdx.x` and `threadIdx.x`; the function gets the attribute `tir.is_scheduled`. Functions that have it, and
+    those for other targets, stay as they are. Raises `InvalidValue` where no target is known, and a `ScheduleError`
+    for loops that cannot be fused.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        functions = {v: scheduled(f) if isinstance(f, PrimFunc) else f for v, f in mod.functions.items()}
+        changed = any(functions[var] is not func for var, func in mod.functions.items())
+        return mod.replace(functions=functions) if changed else mod
 
 
 def gpu_of(func: PrimFunc) -> Target | None:
@@ -67,20 +82,3 @@ def scheduled(func: PrimFunc) -> PrimFunc:
             bind_threads(sch, block, gpu.max_num_threads)
         (func,) = (f for f in sch.mod.functions.values() if isinstance(f, PrimFunc))
     return func.with_attr(SCHEDULED, True)
-
-
-def DefaultGPUSchedule() -> Pass:
-    """Gives the functions for a GPU that have no schedule one thread for each element of their blocks.
-
-    The spatial loops of a block are fused, split by the number of threads that the target allows, and bound to
-    `blockIdx.x` and `threadIdx.x`; the function gets the attribute `tir.is_scheduled`. Functions that have it, and
-    those for other targets, stay as they are. Raises `InvalidValue` where no target is known, and a `ScheduleError`
-    for loops that cannot be fused.
-    """
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        functions = {v: scheduled(f) if isinstance(f, PrimFunc) else f for v, f in mod.functions.items()}
-        changed = any(functions[var] is not func for var, func in mod.functions.items())
-        return mod.replace(functions=functions) if changed else mod
-
-    return ModulePass(transform, PassInfo(0, "DefaultGPUSchedule"))

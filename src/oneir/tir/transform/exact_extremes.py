@@ -16,14 +16,28 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import EQ, GT, LT, And, Call, FloatImm, IntImm, Max, Min, Or, Select, const
+from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..op import infinity, isnan, max_value, min_value
 from ..stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class ExactExtremes(PrimFuncPass):
+    """Makes reductions to the largest or smallest element, or to its place, exact for infinities and NaN."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        body = _Exact()(func.body)
+        readers = _Readers()
+        readers(body)
+        if {1} in readers.kinds.values() or {-1} in readers.kinds.values():
+            body = _Padding(readers.kinds, set(func.buffer_map.values()))(body)
+        return func.with_body(body)
 
 
 class _Exact(Mapper):
@@ -149,18 +163,3 @@ class _Padding(Mapper):
         unlimited = infinity(outside.dtype)
         outside = ops.negative(unlimited) if kinds == {1} else unlimited
         return store.replace(value=value.replace(args=[condition, inside, outside]))
-
-
-def exact_extremes(func: PrimFunc) -> PrimFunc:
-    """The function with exact maxima, minima and places of them."""
-    body = _Exact()(func.body)
-    readers = _Readers()
-    readers(body)
-    if {1} in readers.kinds.values() or {-1} in readers.kinds.values():
-        body = _Padding(readers.kinds, set(func.buffer_map.values()))(body)
-    return func.with_body(body)
-
-
-def ExactExtremes() -> PrimFuncPass:
-    """Makes reductions to the largest or smallest element, or to its place, exact for infinities and NaN."""
-    return function_pass(exact_extremes, "tir.ExactExtremes")

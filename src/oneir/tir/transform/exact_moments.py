@@ -6,9 +6,9 @@
         * rsqrt(squares[i] / n                    * rsqrt(squares[i] / n
                 - (total[i] / n) ** 2)                    - (total[i] / n) ** 2)
 
-The mean of the squares less the square of the mean has no digits left where the mean is large against the deviation.
-Taking one number from each element of a row changes neither the variance nor what an element is off the mean, and the
-row's first element is as near to the others as they are to one another. A row still passes through memory once.
+The mean of the squares minus the square of the mean has no digits left where the mean is large against the deviation.
+Subtracting one number from each element of a row changes neither the variance nor an element's difference to the mean,
+and the row's first element is as near to the others as they are to one another. A row still passes through memory once.
 """
 
 from __future__ import annotations
@@ -19,30 +19,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.expr import Add, Cast, Div, FloatImm, IntImm, Mul, PrimExpr, Range, Sub, Var
+from ...ir.module import IRModule
 from ...ir.structural import structural_equal
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import Block, BufferRegion, BufferStore, LetStmt, SeqStmt
 from ..stmt_functor import loads, substitute
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 
-def exact_moments(func: PrimFunc) -> PrimFunc:
-    """The function with its sums of squares taken over elements less the first one of their row."""
-    blocks = _Blocks()
-    blocks(func.body)
-    for moments in filter(None, map(_moments, blocks.found)):
-        users = [block for block in blocks.found if block is not moments.block and moments.are_read_by(block)]
-        if users and all(map(moments.fits, users)):
-            func = func.replace(body=_Shifted(moments, users)(func.body))
-    return func
+class ExactMoments(PrimFuncPass):
+    """Makes normalizations exact whose variance is the mean of squares minus the square of the mean.
 
+    The sums of elements and of squares are taken over elements minus the first one of their row.
+    """
 
-def ExactMoments() -> PrimFuncPass:
-    """Makes normalizations exact whose variance is the mean of squares less the square of the mean."""
-    return function_pass(exact_moments, "tir.ExactMoments")
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        blocks = _Blocks()
+        blocks(func.body)
+        for moments in filter(None, map(_moments, blocks.found)):
+            users = [block for block in blocks.found if block is not moments.block and moments.are_read_by(block)]
+            if users and all(map(moments.fits, users)):
+                func = func.replace(body=_Shifted(moments, users)(func.body))
+        return func
 
 
 class _Blocks(Visitor):

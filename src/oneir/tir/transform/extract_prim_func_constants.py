@@ -1,4 +1,4 @@
-"""ExtractPrimFuncConstants: constant arrays of all functions gather in the module's attribute `constants`."""
+"""ExtractPrimFuncConstants: collects the constant arrays of all functions in the module's attribute `constants`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,30 @@ from typing import Any
 import numpy as np
 
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper
 from ..function import PrimFunc
 from ..stmt import AllocateConst
 
 CONSTANTS = "constants"
 STORAGE_INDEX = "irmod_storage_idx"
+
+
+class ExtractPrimFuncConstants(ModulePass, name="tir.ExtractPrimFuncConstants"):
+    """Collects the data of `AllocateConst` in the module attribute `constants`, equal data once.
+
+    Each allocation gets its index there as the annotation `irmod_storage_idx`.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        constants = list(mod.attrs.get(CONSTANTS, ()))
+        extract = _Extract(constants)
+        functions: dict[Any, Any] = {}
+        for var, func in mod.functions.items():
+            functions[var] = func.with_body(extract(func.body)) if isinstance(func, PrimFunc) else func
+        if all(functions[var] is func for var, func in mod.functions.items()):
+            return mod
+        return mod.replace(functions=functions).with_attr(CONSTANTS, constants)
 
 
 class _Extract(Mapper):
@@ -45,24 +62,3 @@ class _Extract(Mapper):
 
 def _array(data: Any) -> np.ndarray:
     return data.numpy() if hasattr(data, "numpy") else np.asarray(data)
-
-
-def extract_prim_func_constants(mod: IRModule) -> IRModule:
-    """The module with its constants listed, and each constant's allocation with its number there."""
-    constants = list(mod.attrs.get(CONSTANTS, ()))
-    extract = _Extract(constants)
-    functions: dict[Any, Any] = {}
-    for var, func in mod.functions.items():
-        functions[var] = func.with_body(extract(func.body)) if isinstance(func, PrimFunc) else func
-    if all(functions[var] is func for var, func in mod.functions.items()):
-        return mod
-    return mod.replace(functions=functions).with_attr(CONSTANTS, constants)
-
-
-def ExtractPrimFuncConstants() -> Pass:
-    """Collects the data of `AllocateConst` in the module attribute `constants`, equal data once."""
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        return extract_prim_func_constants(mod)
-
-    return ModulePass(transform, PassInfo(0, "tir.ExtractPrimFuncConstants"))

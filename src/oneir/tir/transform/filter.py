@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ..function import PrimFunc
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 
-def Filter(fcond: Callable[[PrimFunc], bool]) -> PrimFuncPass:
-    """Leaves out the TensorIR functions for which `fcond(func)` is false."""
-    return function_pass(lambda func: func if fcond(func) else None, "tir.Filter")
+class Filter(PrimFuncPass):
+    """Removes the TensorIR functions for which `fcond(func)` is false."""
+
+    fcond: Callable[[PrimFunc], bool]
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc | None:
+        return func if self.fcond(func) else None

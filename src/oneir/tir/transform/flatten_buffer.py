@@ -9,14 +9,32 @@ from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, PrimExpr
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, BufferStore, DeclBuffer, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 INT32_MAX = (1 << 31) - 1
+
+
+class FlattenBuffer(PrimFuncPass):
+    """Makes every buffer one-dimensional, or as many dimensions as its axis separators say.
+
+    Parameters keep their shapes, and are declared flat in the body.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        mapper = _Flatten()
+        body = mapper(func.body)
+        for buffer in reversed(list(func.buffer_map.values())):
+            flat = mapper.flat_buffer(buffer)
+            if flat is not buffer:
+                body = DeclBuffer(flat, body)
+        return func.with_body(body)
 
 
 class _Flatten(Mapper):
@@ -97,19 +115,3 @@ def flattened(buffer: Buffer) -> Buffer:
     zero = getattr(flat.elem_offset, "value", None) == 0
     shape = flat.shape if zero else Array([*flat.shape[:-1], flat.shape[-1] + flat.elem_offset])
     return flat.replace(shape=shape or Array((1,)), elem_offset=None, offset_factor=1)
-
-
-def flatten_buffer(func: PrimFunc) -> PrimFunc:
-    """The function with flat accesses; parameters keep their shapes, and are declared flat inside."""
-    mapper = _Flatten()
-    body = mapper(func.body)
-    for buffer in reversed(list(func.buffer_map.values())):
-        flat = mapper.flat_buffer(buffer)
-        if flat is not buffer:
-            body = DeclBuffer(flat, body)
-    return func.with_body(body)
-
-
-def FlattenBuffer() -> PrimFuncPass:
-    """Makes every buffer one-dimensional, or as many dimensions as its axis separators say."""
-    return function_pass(flatten_buffer, "tir.FlattenBuffer")

@@ -16,7 +16,7 @@ from typing import Any
 from ...arith.constraint import conjuncts
 from ...ir.expr import Call, IntImm, Let, PrimExpr, Var
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Visitor
 from ...runtime.error import InvalidValue
 from ..function import PrimFunc
@@ -25,6 +25,39 @@ from ..stmt_functor import StmtMapper, renew_stmt
 from .analyzed import IF_THEN_ELSE, has_effect, reads, uses
 from .decide import Decide
 from .pass_base import PrimFuncPass, config_option
+
+
+class HoistExpression(PrimFuncPass):
+    """Moves conditions and bindings out of loops; options are those of `HoistExpressionConfig`.
+
+    They are the context's "tir.HoistExpression". A loop is written twice where a condition requires it.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        config = config_option(ctx, "tir.HoistExpression", HoistExpressionConfig)
+        conditionals = HoistedConditionals(config.hoisted_conditionals)
+        bindings = HoistedLetBindings(config.hoisted_let_bindings)
+        return func.with_body(_Hoist(conditionals, bindings, True, True)(func.body))
+
+
+class HoistIfThenElse(PrimFuncPass):
+    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse".
+
+    The variant "basic" ignores the options: loops bound to threads keep their conditions. Raises `InvalidValue` for
+    another variant.
+    """
+
+    variant: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.variant not in (None, "basic"):
+            raise InvalidValue(f'HoistIfThenElse has the variant "basic", found {self.variant!r}')
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        options = config_option(ctx, "tir.HoistIfThenElse", HoistIfThenElseConfig)
+        threads = self.variant is None and options.support_block_scope_hoisting
+        hoist = _Hoist(HoistedConditionals.IfElseStmt, HoistedLetBindings.NoBindings, threads, False)
+        return func.with_body(hoist(func.body))
 
 
 class HoistedConditionals(IntFlag):
@@ -146,37 +179,3 @@ class _Hoist(StmtMapper):
         conditions.visit(loop.body)
         inside = conditions.defined | {loop.loop_var}
         return next((c for c in conditions.found if _invariant(c, inside)), None)
-
-
-def hoist_expression(func: PrimFunc, config: HoistExpressionConfig) -> PrimFunc:
-    """The function with conditions and bindings moved out of loops, writing loops twice where that takes it."""
-    hoist = _Hoist(
-        HoistedConditionals(config.hoisted_conditionals), HoistedLetBindings(config.hoisted_let_bindings), True, True
-    )
-    return func.with_body(hoist(func.body))
-
-
-def HoistExpression() -> Pass:
-    """Moves conditions and bindings out of loops; options under "tir.HoistExpression"."""
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return hoist_expression(func, config_option(ctx, "tir.HoistExpression", HoistExpressionConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.HoistExpression"))
-
-
-def HoistIfThenElse(variant: str | None = None) -> Pass:
-    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse".
-
-    The variant "basic" looks at no options: loops bound to threads keep their conditions.
-    """
-    if variant not in (None, "basic"):
-        raise InvalidValue(f'HoistIfThenElse has the variant "basic", found {variant!r}')
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        options = config_option(ctx, "tir.HoistIfThenElse", HoistIfThenElseConfig)
-        threads = variant is None and options.support_block_scope_hoisting
-        hoist = _Hoist(HoistedConditionals.IfElseStmt, HoistedLetBindings.NoBindings, threads, False)
-        return func.with_body(hoist(func.body))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.HoistIfThenElse"))

@@ -18,7 +18,7 @@ from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Broadcast, IntImm, PrimExpr, Ramp, Var
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer
@@ -31,6 +31,23 @@ from .unroll_loop import fold_in
 
 SCOPE = "double_buffer_scope"
 WRITE = "double_buffer_write"
+
+
+class InjectDoubleBuffer(PrimFuncPass):
+    """Fills buffers marked as double buffers one iteration ahead; options are those of `InjectDoubleBufferConfig`.
+
+    They are the context's "tir.InjectDoubleBuffer". Raises `InvalidValue` for a `split_loop` that is none of 0, 1 and
+    the even numbers, for memory that is not flat, and for a buffer that is not filled in one place of one loop, or used
+    outside of it.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        config = config_option(ctx, "tir.InjectDoubleBuffer", InjectDoubleBufferConfig)
+        if config.split_loop < 0 or (config.split_loop > 1 and config.split_loop % 2):
+            raise InvalidValue(f"InjectDoubleBuffer: split_loop must be 0, 1 or even, found {config.split_loop}")
+        find = _Find()
+        find(func.body)
+        return func.with_body(_Double(find.filled, config.split_loop)(func.body)) if find.filled else func
 
 
 @dataclass(frozen=True)
@@ -195,14 +212,14 @@ def _moved(index: PrimExpr, offset: PrimExpr) -> PrimExpr:
 
 
 class _Writes(Mapper):
-    """Keeps, without their condition, what fills for the next iteration, or takes it out."""
+    """Keeps, without their condition, what fills for the next iteration, or removes it."""
 
     def __init__(self, keep: bool):
         super().__init__()
         self.keep = keep
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
-        return flat_seq(map(self.visit, node.seq))
+        return flat_seq([self.visit(stmt) for stmt in node.seq])
 
     def visit_AttrStmt(self, node: AttrStmt) -> Any:
         if node.attr_key != WRITE or not isinstance(node.body, IfThenElse):
@@ -223,21 +240,3 @@ def _split(loop: For, extent: int, factor: int) -> list[Stmt]:
         body = filling if i + 1 < extent else last
         parts.append(renew_stmt(fold_in(body, {var: ops.add(loop.min, i)})))
     return parts
-
-
-def inject_double_buffer(func: PrimFunc, config: InjectDoubleBufferConfig) -> PrimFunc:
-    """The function with buffers marked as double buffers filled one iteration ahead."""
-    if config.split_loop < 0 or (config.split_loop > 1 and config.split_loop % 2):
-        raise InvalidValue(f"InjectDoubleBuffer: split_loop must be 0, 1 or even, found {config.split_loop}")
-    find = _Find()
-    find(func.body)
-    return func.with_body(_Double(find.filled, config.split_loop)(func.body)) if find.filled else func
-
-
-def InjectDoubleBuffer() -> Pass:
-    """Fills double buffers ahead; options are those of `InjectDoubleBufferConfig`, under "tir.InjectDoubleBuffer"."""
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return inject_double_buffer(func, config_option(ctx, "tir.InjectDoubleBuffer", InjectDoubleBufferConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.InjectDoubleBuffer"))

@@ -25,7 +25,8 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer
@@ -33,12 +34,23 @@ from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, Stmt, flat_seq, stmt_list
 from ..stmt_functor import StmtMapper, renew_stmt
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 from .unroll_loop import fold_in
 
 STAGE = "software_pipeline_stage"
 ORDER = "software_pipeline_order"
 ASYNC = "software_pipeline_async_stages"
+
+
+class InjectSoftwarePipeline(PrimFuncPass):
+    """Pipelines loops with the annotations "software_pipeline_stage" and "software_pipeline_order".
+
+    Raises `InvalidValue` for annotations that do not fit the loop's statements, or contradict their dependences, and
+    for blocks that are not opaque.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Inject()(func.body))
 
 
 class _Accesses(Visitor):
@@ -113,7 +125,7 @@ class _Version(Mapper):
         if node.buffer not in self.buffers:
             return self.generic_visit(node)
         version = Range.from_min_extent(self.version(node.buffer), 1)
-        region = [version, *map(self.visit, node.region)]
+        region = [version, *[self.visit(part) for part in node.region]]
         return BufferRegion(self.buffers[node.buffer], Array(region))
 
 
@@ -250,13 +262,3 @@ class _Inject(StmtMapper):
 def _whole(regions: Array[BufferRegion]) -> Array[BufferRegion]:
     """All of each buffer: a block around the loop accesses what every iteration does."""
     return Array(BufferRegion.full(buffer) for buffer in dict.fromkeys(region.buffer for region in regions))
-
-
-def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
-    """The function with annotated loops pipelined."""
-    return func.with_body(_Inject()(func.body))
-
-
-def InjectSoftwarePipeline() -> Pass:
-    """Pipelines loops with the annotations "software_pipeline_stage" and "software_pipeline_order"."""
-    return function_pass(inject_software_pipeline, "tir.InjectSoftwarePipeline")

@@ -18,7 +18,8 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Broadcast, IntImm, Let, PrimExpr, Ramp, Var, const
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer
@@ -39,11 +40,21 @@ from ..stmt import (
     flat_seq,
 )
 from ..stmt_functor import StmtMapper, renew_stmt
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 from .unroll_loop import fold_in
 
 UNROLLED_THREADS = 16
 """Up to so many threads are written out; more become a loop."""
+
+
+class InjectVirtualThread(PrimFuncPass):
+    """Writes virtual threads out, each with memory of its own where what it keeps there differs.
+
+    Raises `InvalidValue` for a number of threads that is no constant, and for memory that is not flat.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Inject()(func.body))
 
 
 class _Depends(Visitor):
@@ -233,13 +244,3 @@ class _Inject(StmtMapper):
         depends = _Depends(thread)
         depends.learn(node.body)
         return _Replicate(thread, node.value.value, depends)(node.body)
-
-
-def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
-    """The function without virtual threads."""
-    return func.with_body(_Inject()(func.body))
-
-
-def InjectVirtualThread() -> Pass:
-    """Writes virtual threads out, each with memory of its own where what it keeps there differs."""
-    return function_pass(inject_virtual_thread, "tir.InjectVirtualThread")

@@ -1,4 +1,4 @@
-"""InlinePrivateFunctions: calls of the module's private functions give way to their bodies."""
+"""InlinePrivateFunctions: calls of the module's private functions are replaced by their bodies."""
 
 from __future__ import annotations
 
@@ -7,12 +7,43 @@ from typing import Any
 from ...ir.expr import Call, GlobalVar, Var
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo
+from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Evaluate, LetStmt, Stmt
 from ..stmt_functor import renew_defs, substitute
+
+
+class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
+    """Replaces calls of private functions by their bodies; removes the functions of which no call remains.
+
+    Not inlined are functions that call themselves, directly or not, those that return a value, and those whose
+    parameters are tensors, which a call passes as handles.
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        calls = {var: _calls_of(func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
+        inlined: dict[GlobalVar, PrimFunc] = {}
+        for var, func in mod.functions.items():
+            if not isinstance(func, PrimFunc) or "global_symbol" in func.attrs or func.buffer_map:
+                continue
+            if not calls[var].returns and not _reaches(var, var, calls):
+                inlined[var] = func
+        if not inlined:
+            return mod
+        functions: dict[Any, Any] = {}
+        for var, func in mod.functions.items():
+            if isinstance(func, PrimFunc) and calls[var].called & inlined.keys():
+                func = func.with_body(_Inline(inlined)(func.body))
+            functions[var] = func
+        remaining = {
+            callee for var, func in functions.items() if var not in inlined for callee in _calls_of(func).called
+        }
+        if any(functions[var] is not func for var, func in mod.functions.items()):
+            functions = {var: func for var, func in functions.items() if var not in inlined or var in remaining}
+            return mod.replace(functions=functions)
+        return mod
 
 
 class _Calls(Visitor):
@@ -62,33 +93,6 @@ def _is_constant(arg: Any) -> bool:
     return not isinstance(arg, (Call, BufferLoad)) and hasattr(arg, "value") and not hasattr(arg, "body")
 
 
-def inline_private_functions(mod: IRModule) -> IRModule:
-    """The module with private functions inlined, and left out where no call of them remains.
-
-    Not inlined are functions that call themselves, directly or not, those that return a value, and those whose
-    parameters are tensors, which a call passes as handles.
-    """
-    calls = {var: _calls_of(func) for var, func in mod.functions.items() if isinstance(func, PrimFunc)}
-    inlined: dict[GlobalVar, PrimFunc] = {}
-    for var, func in mod.functions.items():
-        if not isinstance(func, PrimFunc) or "global_symbol" in func.attrs or func.buffer_map:
-            continue
-        if not calls[var].returns and not _reaches(var, var, calls):
-            inlined[var] = func
-    if not inlined:
-        return mod
-    functions: dict[Any, Any] = {}
-    for var, func in mod.functions.items():
-        if isinstance(func, PrimFunc) and calls[var].called & inlined.keys():
-            func = func.with_body(_Inline(inlined)(func.body))
-        functions[var] = func
-    remaining = {callee for var, func in functions.items() if var not in inlined for callee in _calls_of(func).called}
-    if any(functions[var] is not func for var, func in mod.functions.items()):
-        functions = {var: func for var, func in functions.items() if var not in inlined or var in remaining}
-        return mod.replace(functions=functions)
-    return mod
-
-
 def _reaches(start: GlobalVar, goal: GlobalVar, calls: dict[GlobalVar, _Calls]) -> bool:
     """Whether calls lead from one function to another."""
     seen: set[GlobalVar] = set()
@@ -101,12 +105,3 @@ def _reaches(start: GlobalVar, goal: GlobalVar, calls: dict[GlobalVar, _Calls]) 
             seen.add(var)
             pending.extend(calls[var].called)
     return False
-
-
-def InlinePrivateFunctions() -> Pass:
-    """Replaces calls of private functions by their bodies."""
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        return inline_private_functions(mod)
-
-    return ModulePass(transform, PassInfo(0, "tir.InlinePrivateFunctions"))

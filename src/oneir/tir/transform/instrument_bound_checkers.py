@@ -13,16 +13,24 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Broadcast, Call, IntImm, Let, PrimExpr, Ramp
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Visitor
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt
 from .analyzed import AnalyzedMapper
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 register_config_option("tir.instrument_bound_checkers", bool)
+
+
+class InstrumentBoundCheckers(PrimFuncPass):
+    """Asserts before each access what is not proven: that its indices lie within the buffer."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Instrument()(func.body))
 
 
 class _Accesses(Visitor):
@@ -113,13 +121,3 @@ class _Instrument(AnalyzedMapper):
 
     def visit_PrimExpr(self, expr: Any) -> Any:
         return expr
-
-
-def instrument_bound_checkers(func: PrimFunc) -> PrimFunc:
-    """The function with assertions before accesses that may leave their buffers."""
-    return func.with_body(_Instrument()(func.body))
-
-
-def InstrumentBoundCheckers() -> PrimFuncPass:
-    """Asserts before each access what is not proven: that its indices lie within the buffer."""
-    return function_pass(instrument_bound_checkers, "tir.InstrumentBoundCheckers")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...ir.expr import PrimExpr, const
 from ...ir.module import IRModule
-from ...ir.transform import ModulePass, Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import ModulePass, PassContext, register_config_option
 from ...ir.visitor import Visitor
 from ..function import PrimFunc
 from ..op_vendor import end_profile_intrinsic, start_profile_intrinsic
@@ -23,6 +23,33 @@ register_config_option("tir.lwp_max_depth", int)
 register_config_option("tir.lwp_min_height", int)
 register_config_option("tir.instr_siblings", bool)
 register_config_option("tir.reset_start_id", bool)
+
+
+class InstrumentProfileIntrinsics(ModulePass, name="tir.InstrumentProfileIntrinsics"):
+    """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its serial loops.
+
+    Of the loops those that stand beside others (all with "tir.instr_siblings": False) and have at least
+    "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth" (0: any).
+    Sections are numbered through all functions, or from 0 in each with "tir.reset_start_id".
+    """
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        options = ctx.config
+        functions: dict[Any, Any] = {}
+        number = 0
+        for var, func in mod.functions.items():
+            functions[var] = func
+            if isinstance(func, PrimFunc):
+                heights = _Heights()
+                heights(func.body)
+                instrument = _Instrument(number, heights.of, options)
+                whole = not options.get("tir.lwp_disable_func_prof", False)
+                body = instrument.bracket(func.body, instrument) if whole else instrument(func.body)
+                number = 0 if options.get("tir.reset_start_id", False) else instrument.next
+                functions[var] = func.with_body(body)
+        if all(functions[var] is func for var, func in mod.functions.items()):
+            return mod
+        return mod.replace(functions=functions)
 
 
 class _Heights(Visitor):
@@ -83,35 +110,3 @@ class _Instrument(StmtMapper):
         new = self.generic_visit(node)
         self.depth -= 1
         return new
-
-
-def instrument_profile_intrinsics(mod: IRModule, options: Mapping[str, Any]) -> IRModule:
-    """The module with sections numbered through all functions, or from 0 in each with "tir.reset_start_id"."""
-    functions: dict[Any, Any] = {}
-    number = 0
-    for var, func in mod.functions.items():
-        functions[var] = func
-        if isinstance(func, PrimFunc):
-            heights = _Heights()
-            heights(func.body)
-            instrument = _Instrument(number, heights.of, options)
-            whole = not options.get("tir.lwp_disable_func_prof", False)
-            body = instrument.bracket(func.body, instrument) if whole else instrument(func.body)
-            number = 0 if options.get("tir.reset_start_id", False) else instrument.next
-            functions[var] = func.with_body(body)
-    if all(functions[var] is func for var, func in mod.functions.items()):
-        return mod
-    return mod.replace(functions=functions)
-
-
-def InstrumentProfileIntrinsics() -> Pass:
-    """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its serial loops.
-
-    Of the loops those that stand beside others (all with "tir.instr_siblings": False) and have at least
-    "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth" (0: any).
-    """
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        return instrument_profile_intrinsics(mod, ctx.config)
-
-    return ModulePass(transform, PassInfo(0, "tir.InstrumentProfileIntrinsics"))

@@ -15,14 +15,31 @@ from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.dtype import DataType
 from ...ir.expr import BinaryOpExpr, Call, Cast, FloatImm, Let, PrimExpr, Var
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import BufferStore, Evaluate, LetStmt
 from .analyzed import IF_THEN_ELSE
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class BF16ComputeLegalize(PrimFuncPass):
+    """Computes bfloat16 arithmetic in float32."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return compute_legalize(func, is_bfloat16, "float32")
+
+
+class FP8ComputeLegalize(PrimFuncPass):
+    """Computes float8 arithmetic in `promote_dtype`."""
+
+    promote_dtype: str = "float32"
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return compute_legalize(func, is_float8, self.promote_dtype)
 
 
 def is_bfloat16(dtype: DataType) -> bool:
@@ -136,13 +153,3 @@ def compute_legalize(func: PrimFunc, narrow: Callable[[DataType], bool], wide: s
         if param in mapper.widened:
             body = LetStmt(mapper.widened[param], Cast(wide, param), body)
     return func.with_body(body)
-
-
-def BF16ComputeLegalize() -> Pass:
-    """Computes bfloat16 arithmetic in float32."""
-    return function_pass(lambda f: compute_legalize(f, is_bfloat16, "float32"), "tir.BF16ComputeLegalize")
-
-
-def FP8ComputeLegalize(promote_dtype: str = "float32") -> Pass:
-    """Computes float8 arithmetic in `promote_dtype`."""
-    return function_pass(lambda f: compute_legalize(f, is_float8, promote_dtype), "tir.FP8ComputeLegalize")

@@ -13,7 +13,8 @@ from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.dtype import DataType
 from ...ir.expr import BinaryOpExpr, Call, Cast, FloatImm, IntImm, Let, Var
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.type import PointerType, PrimType
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue, TypeMismatch
@@ -22,7 +23,28 @@ from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, LetStmt
 from .legalize_float_compute import is_bfloat16, is_float8
 from .narrow_floats import FORMATS, decode, encode
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class BF16StorageLegalize(PrimFuncPass):
+    """Keeps bfloat16 as uint16.
+
+    Raises `InvalidValue` for a parameter that is a tensor of bfloat16, and for arithmetic in bfloat16.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return storage_legalize(func, is_bfloat16)
+
+
+class FP8StorageLegalize(PrimFuncPass):
+    """Keeps float8 as uint8.
+
+    Raises `InvalidValue` for a parameter that is a tensor of float8, and for arithmetic in float8; `TypeMismatch` for a
+    format of float8 without conversions.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return storage_legalize(func, is_float8)
 
 
 class _Store(Mapper):
@@ -122,13 +144,3 @@ def storage_legalize(func: PrimFunc, narrow: Callable[[DataType], bool]) -> Prim
     mapper = _Store(narrow)
     params = map_array(func.params, mapper.define)
     return func.replace(params=params, body=mapper(func.body))
-
-
-def BF16StorageLegalize() -> Pass:
-    """Keeps bfloat16 as uint16."""
-    return function_pass(lambda f: storage_legalize(f, is_bfloat16), "tir.BF16StorageLegalize")
-
-
-def FP8StorageLegalize() -> Pass:
-    """Keeps float8 as uint8."""
-    return function_pass(lambda f: storage_legalize(f, is_float8), "tir.FP8StorageLegalize")

@@ -14,10 +14,35 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.expr import Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..function import PrimFunc
 from ..stmt import For, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class LiftThreadBinding(PrimFuncPass):
+    """Makes one loop of several that are bound to the same thread, inside of the innermost loop that contains them."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        threads = _Threads()
+        threads(func.body)
+        analyzer = Analyzer()
+        lifted: dict[int, list[For]] = {}
+        replaced: dict[Var, Var] = {}
+        for thread in threads.threads.values():
+            first = thread.loops[0]
+            same = all(analyzer.can_prove_equal(loop.extent, first.extent) for loop in thread.loops)
+            # Loops of other threads may be lifted themselves.
+            around = [loop for loop in thread.around if loop.thread_binding is None or _is_block(loop)]
+            if len(thread.loops) < 2 or not around or not same:
+                continue
+            target = around[-1]
+            lifted.setdefault(id(target), []).append(first)
+            shared = first.loop_var.copy_with_name(first.loop_var.name)
+            replaced.update((loop.loop_var, shared) for loop in thread.loops)
+        return func.with_body(_Lift(lifted, replaced)(func.body)) if lifted else func
 
 
 @dataclass
@@ -75,29 +100,3 @@ class _Lift(Mapper):
             var = self.replaced[first.loop_var]
             new = new.replace(body=first.replace(loop_var=var, body=new.body))
         return new
-
-
-def lift_thread_binding(func: PrimFunc) -> PrimFunc:
-    """The function with the loops of one thread as one loop, in the innermost loop that contains them."""
-    threads = _Threads()
-    threads(func.body)
-    analyzer = Analyzer()
-    lifted: dict[int, list[For]] = {}
-    replaced: dict[Var, Var] = {}
-    for thread in threads.threads.values():
-        first = thread.loops[0]
-        same = all(analyzer.can_prove_equal(loop.extent, first.extent) for loop in thread.loops)
-        # Loops of other threads may be lifted themselves.
-        around = [loop for loop in thread.around if loop.thread_binding is None or _is_block(loop)]
-        if len(thread.loops) < 2 or not around or not same:
-            continue
-        target = around[-1]
-        lifted.setdefault(id(target), []).append(first)
-        shared = first.loop_var.copy_with_name(first.loop_var.name)
-        replaced.update((loop.loop_var, shared) for loop in thread.loops)
-    return func.with_body(_Lift(lifted, replaced)(func.body)) if lifted else func
-
-
-def LiftThreadBinding() -> PrimFuncPass:
-    """Makes one loop of several that are bound to the same thread, around what they contained."""
-    return function_pass(lift_thread_binding, "tir.LiftThreadBinding")

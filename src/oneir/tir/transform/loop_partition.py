@@ -19,7 +19,7 @@ from ...arith.int_set import IntervalSet, is_infinite
 from ...ir import operators as ops
 from ...ir.expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, Visitor
 from ..expr import IterVar
 from ..function import PrimFunc
@@ -30,6 +30,17 @@ from .decide import LIKELY, Decide
 from .pass_base import PrimFuncPass, config_option
 
 HINT = "pragma_loop_partition_hint"
+
+
+class LoopPartition(PrimFuncPass):
+    """Splits loops by likely conditions; options are those of `LoopPartitionConfig`, under "tir.LoopPartition".
+
+    Marks of likely conditions and hints are gone afterwards.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        config = config_option(ctx, "tir.LoopPartition", LoopPartitionConfig)
+        return func.with_body(_RemoveMarks()(_Partition(config, analyzer_for(func))(func.body)))
 
 
 @dataclass(frozen=True)
@@ -203,17 +214,3 @@ class _RemoveMarks(Mapper):
     def visit_Call(self, node: Call) -> Any:
         new = self.generic_visit(node)
         return new.args[0] if node.op is LIKELY else new
-
-
-def loop_partition(func: PrimFunc, config: LoopPartitionConfig) -> PrimFunc:
-    """The function with loops split; marks of likely conditions and hints are gone."""
-    return func.with_body(_RemoveMarks()(_Partition(config, analyzer_for(func))(func.body)))
-
-
-def LoopPartition() -> Pass:
-    """Splits loops by likely conditions; options are those of `LoopPartitionConfig`, under "tir.LoopPartition"."""
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return loop_partition(func, config_option(ctx, "tir.LoopPartition", LoopPartitionConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.LoopPartition"))

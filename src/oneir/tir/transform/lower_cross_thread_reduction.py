@@ -16,6 +16,8 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import And, Call, IntImm, PrimExpr, Range, Var, const, pointer_to
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, post_order_visit, pre_order_visit
 from ...runtime.error import WellFormedError
 from ..buffer import Buffer
@@ -38,7 +40,32 @@ from ..stmt import (
     flat_seq,
 )
 from ..stmt_functor import substitute
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class LowerCrossThreadReduction(PrimFuncPass):
+    """Makes blocks that reduce over loops bound to `threadIdx` calls of `tvm_thread_allreduce`.
+
+    Each thread first reduces what is its own, where there is more than one value; then all get the result, and the
+    first thread stores it, or all of them where each has memory of its own. Raises `WellFormedError` for reductions
+    that threads cannot do together.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        bound = False
+
+        def look(node: Any) -> None:
+            nonlocal bound
+            bound = bound or (isinstance(node, For) and node.thread_binding is not None)
+
+        post_order_visit(func.body, look)
+        if not bound:
+            return func
+        try:
+            return func.with_body(_Lowering()(func.body))
+        except _Culprit as culprit:
+            text = func.script(obj_to_underline=[culprit.stmt])
+            raise WellFormedError(f"{culprit}\n{text}") from None
 
 
 def _is_thread(loop: For) -> bool:
@@ -391,31 +418,3 @@ def _by_one_thread(realize: BlockRealize, threads: dict[str, Range]) -> Stmt:
         thread = IterVar(None, Var("", var.dtype), IterVar.ThreadIndex, tag)
         body = For(var, domain.min, domain.extent, ForKind.THREAD_BINDING, body, thread)
     return body
-
-
-def lower_cross_thread_reduction(func: PrimFunc) -> PrimFunc:
-    """The function in which no block reduces over threads."""
-    bound = False
-
-    def look(node: Any) -> None:
-        nonlocal bound
-        bound = bound or (isinstance(node, For) and node.thread_binding is not None)
-
-    post_order_visit(func.body, look)
-    if not bound:
-        return func
-    try:
-        return func.with_body(_Lowering()(func.body))
-    except _Culprit as culprit:
-        text = func.script(obj_to_underline=[culprit.stmt])
-        raise WellFormedError(f"{culprit}\n{text}") from None
-
-
-def LowerCrossThreadReduction() -> PrimFuncPass:
-    """Makes blocks that reduce over loops bound to `threadIdx` calls of `tvm_thread_allreduce`.
-
-    Each thread first reduces what is its own, where there is more than one value; then all get the result, and the
-    first thread stores it, or all of them where each has memory of its own. Raises `WellFormedError` for reductions
-    that threads cannot do together.
-    """
-    return function_pass(lower_cross_thread_reduction, "tir.LowerCrossThreadReduction")

@@ -1,14 +1,23 @@
-"""LowerInitBlock: the initialisation of a reduction becomes a conditional at the start of the block's body."""
+"""LowerInitBlock: the initialization of a reduction becomes a conditional at the start of the block's body."""
 
 from __future__ import annotations
 
 from ...ir import operators as ops
 from ...ir.expr import IntImm
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import Block, IfThenElse, Stmt, flat_seq
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class LowerInitBlock(PrimFuncPass):
+    """Turns the init of each block into a conditional that runs where all reduction variables are at their minimum."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_LowerInit()(func.body))
 
 
 class _LowerInit(Mapper):
@@ -16,10 +25,10 @@ class _LowerInit(Mapper):
         block = self.generic_visit(block)
         if block.init is None:
             return block
-        return block.replace(init=None, body=flat_seq([initialisation(block), block.body]))
+        return block.replace(init=None, body=flat_seq([initialization(block), block.body]))
 
 
-def initialisation(block: Block) -> Stmt:
+def initialization(block: Block) -> Stmt:
     """The block's init statement, where every reduction variable is at its first value."""
     assert block.init is not None
     at_start = None
@@ -31,13 +40,3 @@ def initialisation(block: Block) -> Stmt:
     if at_start is None or isinstance(at_start, IntImm):
         return block.init
     return IfThenElse(at_start, block.init)
-
-
-def lower_init_block(func: PrimFunc) -> PrimFunc:
-    """The function without init statements."""
-    return func.with_body(_LowerInit()(func.body))
-
-
-def LowerInitBlock() -> PrimFuncPass:
-    """Turns the init of each block into a conditional that runs where all reduction variables are at their minimum."""
-    return function_pass(lower_init_block, "tir.LowerInitBlock")

@@ -11,13 +11,30 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Broadcast, Call, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Ramp
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue
 from .. import intrin_rules as intrin_rules  # registers the rules
 from ..function import PrimFunc
 from .analyzed import AnalyzedMapper
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class LowerIntrin(PrimFuncPass):
+    """Writes calls as the target's rules say, and divisions of known sign as shifts, masks and truncating divisions.
+
+    Raises `InvalidValue` for a function without a target.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        target: Any = func.get_attr("target")
+        if target is None:
+            raise InvalidValue(
+                "LowerIntrin expects a function with a target, but "
+                f"{func.get_attr('global_symbol', 'the function')!r} has none: run BindTarget first"
+            )
+        return func.with_body(_Lower(target.kind.name)(func.body))
 
 
 class _Lower(AnalyzedMapper):
@@ -73,19 +90,3 @@ def _shift_of(divisor: PrimExpr) -> int | None:
     if isinstance(divisor, IntImm) and divisor.value > 0 and divisor.value & (divisor.value - 1) == 0:
         return divisor.value.bit_length() - 1
     return None
-
-
-def lower_intrin(func: PrimFunc) -> PrimFunc:
-    """The function with every call lowered that has a rule for the function's target."""
-    target: Any = func.get_attr("target")
-    if target is None:
-        raise InvalidValue(
-            f"LowerIntrin expects a function with a target, but {func.get_attr('global_symbol', 'the function')!r} has "
-            "none: run BindTarget first"
-        )
-    return func.with_body(_Lower(target.kind.name)(func.body))
-
-
-def LowerIntrin() -> Pass:
-    """Writes calls as the target's rules say, and divisions of known sign as shifts, masks and truncating divisions."""
-    return function_pass(lower_intrin, "tir.LowerIntrin")

@@ -7,13 +7,25 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import AssertStmt, Block, BufferRegion, BufferStore, MatchBufferRegion, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class LowerMatchBuffer(PrimFuncPass):
+    """Replaces accesses to matched buffers by accesses to their sources.
+
+    Raises `WellFormedError` where a view does not fit its source.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_LowerMatch()(func.body))
 
 
 class _LowerMatch(Mapper):
@@ -138,13 +150,3 @@ def compact_strides(buffer: Buffer) -> Array[PrimExpr]:
         strides.append(stride)
         stride = ops.multiply(dim, stride)
     return Array(reversed(strides))
-
-
-def lower_match_buffer(func: PrimFunc) -> PrimFunc:
-    """The function without matched views."""
-    return func.with_body(_LowerMatch()(func.body))
-
-
-def LowerMatchBuffer() -> PrimFuncPass:
-    """Replaces accesses to matched buffers by accesses to their sources."""
-    return function_pass(lower_match_buffer, "tir.LowerMatchBuffer")

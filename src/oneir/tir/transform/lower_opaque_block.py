@@ -6,13 +6,25 @@ from typing import Any
 
 from ...ir.dtype import BOOL
 from ...ir.expr import IntImm, Range, Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
 from ..buffer import Buffer
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import Allocate, AttrStmt, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class LowerOpaqueBlock(PrimFuncPass):
+    """Replaces opaque blocks by their bodies, with allocations, conditions and pragmas as statements.
+
+    Raises `WellFormedError` for a block that is not opaque.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_LowerOpaque()(func.body))
 
 
 class _LowerOpaque(Mapper):
@@ -75,13 +87,3 @@ def allocation(buffer: Buffer, body: Stmt) -> Stmt:
     else:
         extents = buffer.shape
     return Allocate(buffer.data, buffer.dtype, extents, IntImm(BOOL, 1), DeclBuffer(buffer, body))
-
-
-def lower_opaque_block(func: PrimFunc) -> PrimFunc:
-    """The function without blocks."""
-    return func.with_body(_LowerOpaque()(func.body))
-
-
-def LowerOpaqueBlock() -> PrimFuncPass:
-    """Replaces opaque blocks by their bodies, with allocations, conditions and pragmas as statements."""
-    return function_pass(lower_opaque_block, "tir.LowerOpaqueBlock")

@@ -19,17 +19,34 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.expr import Call, Cast, IntImm, PrimExpr, Select, Var, const
+from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue, WellFormedError
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, CommReducer, IterVar
 from ..function import PrimFunc
 from ..stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Evaluate, IfThenElse, LetStmt, Stmt, flat_seq
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 from .thread_sync import barrier
 
 _AXES = "xyz"
+
+
+class LowerThreadAllreduce(PrimFuncPass):
+    """Writes reductions over threads as trees in shared memory; the steps within a warp need no barrier of the block.
+
+    Raises `WellFormedError` for threads whose number is not constant, `InvalidValue` for functions without a target.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        target: Any = func.attrs.get("target")
+        if target is None:
+            raise InvalidValue(
+                "LowerThreadAllreduce needs the target of the function, for the size of a warp; apply BindTarget before"
+            )
+        return func.with_body(_Lowering(int(target.attrs.get("thread_warp_size", 1)))(func.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,21 +264,3 @@ class _Lowering(Mapper):
 
 def _reduces(call: Call, thread: IterVar) -> bool:
     return any(arg is thread.var for arg in call.args)
-
-
-def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
-    """The function in which threads reduce through shared memory."""
-    target: Any = func.attrs.get("target")
-    if target is None:
-        raise InvalidValue(
-            "LowerThreadAllreduce needs the target of the function, for the size of a warp; apply BindTarget before"
-        )
-    return func.with_body(_Lowering(int(target.attrs.get("thread_warp_size", 1)))(func.body))
-
-
-def LowerThreadAllreduce() -> PrimFuncPass:
-    """Writes reductions over threads as trees in shared memory; the steps within a warp need no barrier of the block.
-
-    Raises `WellFormedError` for threads whose number is not constant, `InvalidValue` for functions without a target.
-    """
-    return function_pass(lower_thread_allreduce, "tir.LowerThreadAllreduce")

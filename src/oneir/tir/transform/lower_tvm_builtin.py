@@ -6,8 +6,10 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.visitor import Mapper, deep_recursion
+from ...ir.transform import PassContext
+from ...ir.visitor import Mapper
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
@@ -28,13 +30,23 @@ from ..stmt import (
     flat_seq,
 )
 from .packed_fields import Field
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 STACK_LIMIT = 16 * 1024
 """Bytes up to which an allocation of constant size lies on the stack: half of a processor's first cache, which is where
 a tile that is worth keeping near should fit."""
 STACK_TOTAL = 128 * 1024
 """Bytes that all allocations of one function may take on the stack, far below the megabyte that a worker thread has."""
+
+
+class LowerTVMBuiltin(PrimFuncPass):
+    """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
+
+    Raises `CompileError` for a packed call in the condition of a while loop.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Lower().scope(func.body))
 
 
 class _Lower(Mapper):
@@ -234,14 +246,3 @@ def packed_argument(arg: PrimExpr, is_tensor: bool) -> tuple[Code, Field, PrimEx
     if dtype.is_float:
         return Code.FLOAT, Field.VALUE_FLOAT, ops.cast("float64", arg)
     return (Code.BOOL if dtype.is_bool else Code.INT), Field.VALUE_INT, ops.cast("int64", arg)
-
-
-def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
-    """The function without packed calls and without large allocations."""
-    with deep_recursion():
-        return func.with_body(_Lower().scope(func.body))
-
-
-def LowerTVMBuiltin() -> PrimFuncPass:
-    """Takes memory beyond the stack's from the runtime, and lays out the arguments of packed calls."""
-    return function_pass(lower_tvm_builtin, "tir.LowerTVMBuiltin")

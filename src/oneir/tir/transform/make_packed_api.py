@@ -18,7 +18,7 @@ from ...ir.dtype import DataType
 from ...ir.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var, const
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import ModulePass, Pass, PassContext
+from ...ir.transform import PassContext
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.dtype import dlpack_dtype
@@ -34,12 +34,26 @@ from ..stmt import AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, LetS
 from ..stmt_functor import renew_defs
 from .flatten_buffer import is_flat
 from .packed_fields import Field
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 PREFIX = "__oneir_"
 """What the symbol of a packed function starts with."""
 
 _Wrap = Callable[[Stmt], Stmt]
+
+
+class MakePackedAPI(PrimFuncPass):
+    """Gives every function with a `global_symbol` the packed convention, with checks of its arguments.
+
+    Calls within the module are not packed: they go to private copies. Raises `WellFormedError` for a symbolic extent
+    whose value the arguments do not tell.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return make_packed_api(func)
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        return super().transform_module(with_unpacked_copies(mod), ctx)
 
 
 def _get(pointer: Any, field: Field, dtype: str | None = None, index: Any = 0) -> PrimExpr:
@@ -321,7 +335,7 @@ def written_buffers(func: PrimFunc) -> set[Any]:
 
 
 def signature_of(func: PrimFunc) -> Signature:
-    """What a function expects of its arguments, for the message of a refused call."""
+    """What a function expects of its arguments, for the message of a call that fails its checks."""
     written = written_buffers(func)
     params = []
     for var in func.params:
@@ -385,16 +399,3 @@ def with_unpacked_copies(mod: IRModule) -> IRModule:
     for var, copy in copies.items():
         new[copy] = renew_defs(new[var].without_attr("global_symbol"))
     return mod.replace(functions=new) if copies else mod
-
-
-def MakePackedAPI() -> Pass:
-    """Gives every function with a `global_symbol` the packed convention, with checks of its arguments.
-
-    Calls within the module are not packed: they go to private copies.
-    """
-    pack = function_pass(make_packed_api, "tir.MakePackedAPI")
-
-    def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        return pack.transform_module(with_unpacked_copies(mod), ctx)
-
-    return ModulePass(transform, pack.info)

@@ -11,6 +11,8 @@ from typing import Any
 
 from ...ir.container import EMPTY, Array
 from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.type import PrimType
 from ...runtime.error import WellFormedError
 from ..analysis.detect_buffer_access_lca import variables
@@ -19,28 +21,34 @@ from ..function import PrimFunc
 from ..stmt import DeclBuffer
 from .flatten_buffer import is_flat
 from .make_packed_api import Returns
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 UNPACKED = 0
 """The `calling_conv` of functions over plain parameters, the last of which is the address of the result."""
 
 
-def make_unpacked_api(func: PrimFunc) -> PrimFunc:
-    """The function over plain parameters; one that has a calling convention already is left as it is."""
-    if func.attrs.get("calling_conv") is not None:
-        return func
-    known = set(func.params)
-    params = []
-    for param in func.params:
-        buffer = func.buffer_map.get(param)
-        params.append(param if buffer is None else buffer.data)
-    result = Var("result", "handle")
-    body = Returns(result)(func.body)
-    for buffer in reversed(list(func.buffer_map.values())):
-        _check(buffer, known)
-        body = DeclBuffer(buffer, body) if is_flat(buffer) else body
-    attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
-    return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, func.span)
+class MakeUnpackedAPI(PrimFuncPass):
+    """Makes parameters of plain pointers and numbers out of tensors; nothing is checked when the function is called.
+
+    Functions that have a calling convention already stay as they are. Raises `WellFormedError` for a buffer with a
+    symbolic extent, stride or offset that is no parameter.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        if func.attrs.get("calling_conv") is not None:
+            return func
+        known = set(func.params)
+        params = []
+        for param in func.params:
+            buffer = func.buffer_map.get(param)
+            params.append(param if buffer is None else buffer.data)
+        result = Var("result", "handle")
+        body = Returns(result)(func.body)
+        for buffer in reversed(list(func.buffer_map.values())):
+            _check(buffer, known)
+            body = DeclBuffer(buffer, body) if is_flat(buffer) else body
+        attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
+        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, func.span)
 
 
 def _check(buffer: Buffer, known: set[Var]) -> None:
@@ -53,8 +61,3 @@ def _check(buffer: Buffer, known: set[Var]) -> None:
                         f"buffer `{buffer.name}`: a function of plain pointers does not learn the value of "
                         f"`{var.name}` from its arguments; make `{var.name}` a parameter, or call the function packed"
                     )
-
-
-def MakeUnpackedAPI() -> PrimFuncPass:
-    """Makes parameters of plain pointers and numbers out of tensors; nothing is checked when the function is called."""
-    return function_pass(make_unpacked_api, "tir.MakeUnpackedAPI")

@@ -8,13 +8,22 @@ which is what makes vectors of them.
 from __future__ import annotations
 
 from ...ir.expr import const
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import AttrStmt, Block
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 REDUCTION_UPDATE = "reduction_update"
+
+
+class MarkReductions(PrimFuncPass):
+    """Marks the updates of reduction blocks as independent of their order."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Mark()(func.body))
 
 
 class _Mark(Mapper):
@@ -24,13 +33,3 @@ class _Mark(Mapper):
         if marked or not any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars):
             return block
         return block.replace(body=AttrStmt(const(0), REDUCTION_UPDATE, const(1), block.body))
-
-
-def mark_reductions(func: PrimFunc) -> PrimFunc:
-    """The function with the bodies of its reduction blocks marked."""
-    return func.with_body(_Mark()(func.body))
-
-
-def MarkReductions() -> PrimFuncPass:
-    """Marks the updates of reduction blocks as independent of their order."""
-    return function_pass(mark_reductions, "tir.MarkReductions")

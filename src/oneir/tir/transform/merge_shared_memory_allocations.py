@@ -18,8 +18,9 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.dtype import DataType
 from ...ir.expr import Call, IntImm, PrimExpr, Var, const, pointer_to
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import WellFormedError
 from ..buffer import Buffer
@@ -46,6 +47,20 @@ SMALL_BITS = 32
 """Memory up to this size has a place of its own."""
 MATCH_RANGE = 16
 """Memory is given to what needs at least this part of it."""
+
+
+class MergeSharedMemoryAllocations(PrimFuncPass):
+    """Makes one allocation of a kernel's dynamic shared memory, where memory not used at the same time is shared.
+
+    With the option `tir.merge_static_smem`, static shared memory as well. Raises `WellFormedError` for memory that is
+    not flat.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        func = merge_shared_memory(func, "shared.dyn", "buf_dyn_shmem")
+        if ctx.config.get("tir.merge_static_smem", False):
+            func = merge_shared_memory(func, "shared", "buf_shmem")
+        return func
 
 
 @dataclass(eq=False)
@@ -317,18 +332,3 @@ def merge_shared_memory(func: PrimFunc, scope: str, name: str) -> PrimFunc:
         return func
     uses.mark_lives()
     return func.with_body(_Merger(scope, Var(name, pointer_to("uint8", scope)), _Plan(uses))(func.body))
-
-
-def MergeSharedMemoryAllocations() -> PrimFuncPass:
-    """Makes one allocation of a kernel's dynamic shared memory, where memory not used at the same time is shared.
-
-    With the option `tir.merge_static_smem`, static shared memory as well. Runs on flat buffers.
-    """
-
-    def transform(func: PrimFunc, mod: Any, ctx: PassContext) -> PrimFunc:
-        func = merge_shared_memory(func, "shared.dyn", "buf_dyn_shmem")
-        if ctx.config.get("tir.merge_static_smem", False):
-            func = merge_shared_memory(func, "shared", "buf_shmem")
-        return func
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.MergeSharedMemoryAllocations"))

@@ -16,7 +16,8 @@ from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.dtype import INT32, INT64
 from ...ir.expr import BinaryOpExpr, Broadcast, Cast, CmpExpr, IntImm, PrimExpr, Ramp, Range, Select, Var
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, post_order_visit
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer
@@ -24,7 +25,37 @@ from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import Allocate, Block, BlockRealize, BufferStore, For
 from .analyzed import analyzer_for
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class ForceNarrowIndexToInt32(PrimFuncPass):
+    """Brings index arithmetic to int32, whether or not it is known to fit.
+
+    Raises `InvalidValue` for a parameter with an extent of 2^31 or more.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        for buffer in func.buffer_map.values():
+            for size in buffer.shape:
+                if isinstance(size, IntImm) and size.value >= 1 << 31:
+                    raise InvalidValue(f"buffer `{buffer.name}` has a size of {size.value}, which int32 cannot index")
+        return func.with_body(_Narrow(None)(func.body))
+
+
+class NarrowDataType(PrimFuncPass):
+    """Brings index arithmetic to int32 where constant bounds show that it fits; with `target_bits` 64, nothing.
+
+    Raises `InvalidValue` for another number of bits.
+    """
+
+    target_bits: int = 32
+
+    def __post_init__(self) -> None:
+        if self.target_bits not in (32, 64):
+            raise InvalidValue(f"NarrowDataType narrows to 32 or 64 bits, found {self.target_bits}")
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Narrow(analyzer_for(func))(func.body)) if self.target_bits == 32 else func
 
 
 class _Narrow(Mapper):
@@ -168,29 +199,3 @@ class _Narrow(Mapper):
 
     def visit_Allocate(self, node: Allocate) -> Any:
         return node.replace(extents=self.narrow_all(node.extents), body=self.visit(node.body))
-
-
-def force_narrow_index(func: PrimFunc) -> PrimFunc:
-    """The function with index arithmetic in int32, whether or not it is known to fit."""
-    for buffer in func.buffer_map.values():
-        for size in buffer.shape:
-            if isinstance(size, IntImm) and size.value >= 1 << 31:
-                raise InvalidValue(f"buffer `{buffer.name}` has a size of {size.value}, which int32 cannot index")
-    return func.with_body(_Narrow(None)(func.body))
-
-
-def narrow_data_type(func: PrimFunc) -> PrimFunc:
-    """The function with loop variables and indices in int32 where their values are known to fit."""
-    return func.with_body(_Narrow(analyzer_for(func))(func.body))
-
-
-def ForceNarrowIndexToInt32() -> Pass:
-    """Brings index arithmetic to int32; for programs without tensors of 2^31 elements or more."""
-    return function_pass(force_narrow_index, "tir.ForceNarrowIndexToInt32")
-
-
-def NarrowDataType(target_bits: int = 32) -> Pass:
-    """Brings index arithmetic to int32 where constant bounds show that it fits; with `target_bits` 64, nothing."""
-    if target_bits not in (32, 64):
-        raise InvalidValue(f"NarrowDataType narrows to 32 or 64 bits, found {target_bits}")
-    return function_pass(narrow_data_type if target_bits == 32 else lambda func: func, "tir.NarrowDataType")

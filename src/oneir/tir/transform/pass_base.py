@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, pass_decorator
+from ...ir.transform import Pass, PassContext, pass_decorator
 from ...runtime.error import NotRegistered
 from ..function import PrimFunc
 
@@ -23,17 +23,19 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 
 class PrimFuncPass(Pass):
-    """A pass over one function at a time; a function for which None comes back is left out of the module."""
+    """A pass over one TensorIR function at a time; its name begins with "tir."."""
 
-    def __init__(self, transform: Callable[[PrimFunc, IRModule, PassContext], PrimFunc | None], info: PassInfo):
-        self.transform = transform
-        self.info = info
+    _prefix = "tir."
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc | None:
+        """The transformed function; None leaves it out of the module."""
+        raise NotImplementedError
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         functions: dict[Any, Any] = {}
         changed = False
         for var, func in mod.functions.items():
-            new = self.transform(func, mod, ctx) if isinstance(func, PrimFunc) else func
+            new = self.transform_function(func, mod, ctx) if isinstance(func, PrimFunc) else func
             changed = changed or new is not func
             if new is not None:
                 functions[var] = new
@@ -41,13 +43,6 @@ class PrimFuncPass(Pass):
 
 
 prim_func_pass = pass_decorator(PrimFuncPass, "transform_function")
-
-
-def function_pass(
-    transform: Callable[[PrimFunc], PrimFunc | None], name: str, required: Sequence[str] = ()
-) -> PrimFuncPass:
-    """The pass `name` that transforms each function by itself."""
-    return PrimFuncPass(lambda func, mod, ctx: transform(func), PassInfo(0, name, required))
 
 
 def config_option(ctx: PassContext, key: str, config_class: type[Config]) -> Config:

@@ -16,6 +16,8 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir.container import Array
 from ...ir.expr import Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..analysis.block_access_region import get_block_read_write_region
 from ..analysis.written_before_read import (
@@ -30,7 +32,27 @@ from ..buffer import Buffer
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, While
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class PlanAndUpdateBufferAllocationLocation(PrimFuncPass):
+    """Allocates each buffer in the innermost loop or block that contains all uses of one run of it."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        collected = collect_accesses(func.body)
+        places: dict[int, list[Buffer]] = {}
+        moved: set[Buffer] = set()
+        for buffer, known in collected.by_buffer.items():
+            target = place(known, collected.analyzer) if known.accesses else None
+            if target is None:
+                moved.add(buffer)
+            elif target is not known.owner:
+                moved.add(buffer)
+                places.setdefault(id(target), []).append(buffer)
+        if not moved:
+            return func
+        outside = {buffer.data: buffer for buffer in (*func.buffer_map.values(), *collected.by_buffer)}
+        return func.with_body(_Placer(places, moved, outside)(func.body))
 
 
 def place(known: Accesses, analyzer: Analyzer) -> For | Block:
@@ -127,26 +149,3 @@ class _Placer(Mapper):
 
     def visit_PrimExpr(self, expr: Any) -> Any:
         return expr
-
-
-def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
-    """The function with each buffer allocated in the innermost scope in which it keeps its meaning."""
-    collected = collect_accesses(func.body)
-    places: dict[int, list[Buffer]] = {}
-    moved: set[Buffer] = set()
-    for buffer, known in collected.by_buffer.items():
-        target = place(known, collected.analyzer) if known.accesses else None
-        if target is None:
-            moved.add(buffer)
-        elif target is not known.owner:
-            moved.add(buffer)
-            places.setdefault(id(target), []).append(buffer)
-    if not moved:
-        return func
-    outside = {buffer.data: buffer for buffer in (*func.buffer_map.values(), *collected.by_buffer)}
-    return func.with_body(_Placer(places, moved, outside)(func.body))
-
-
-def PlanAndUpdateBufferAllocationLocation() -> PrimFuncPass:
-    """Allocates each buffer in the innermost loop or block that contains all uses of one run of it."""
-    return function_pass(plan_buffer_allocation, "tir.PlanAndUpdateBufferAllocationLocation")

@@ -14,14 +14,28 @@ from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, Ramp, Var
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.type import PointerType, PrimType
 from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, BufferStore
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class PointerValueTypeRewrite(PrimFuncPass):
+    """Types allocations, and pointers among the parameters, as the vectors that they are accessed as."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        lanes = _Lanes({param for param in func.params if _is_typed_pointer(param)})
+        lanes(func.body)
+        rewrite = _Rewrite(lanes.chosen())
+        if not rewrite.lanes:
+            return func
+        params = Array(rewrite.renamed.get(param, param) for param in func.params)
+        return func.replace(params=params, body=rewrite(func.body))
 
 
 class _Lanes(Visitor):
@@ -136,19 +150,3 @@ def _typed(var: Var, lanes: int) -> Var:
 def _is_typed_pointer(var: Var) -> bool:
     kind = var.type_annotation
     return isinstance(kind, PointerType) and isinstance(kind.element_type, PrimType)
-
-
-def pointer_value_type_rewrite(func: PrimFunc) -> PrimFunc:
-    """The function with pointers typed as they are used."""
-    lanes = _Lanes({param for param in func.params if _is_typed_pointer(param)})
-    lanes(func.body)
-    rewrite = _Rewrite(lanes.chosen())
-    if not rewrite.lanes:
-        return func
-    params = Array(rewrite.renamed.get(param, param) for param in func.params)
-    return func.replace(params=params, body=rewrite(func.body))
-
-
-def PointerValueTypeRewrite() -> Pass:
-    """Types allocations, and pointers among the parameters, as the vectors that they are accessed as."""
-    return function_pass(pointer_value_type_rewrite, "tir.PointerValueTypeRewrite")

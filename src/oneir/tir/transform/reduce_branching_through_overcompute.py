@@ -1,4 +1,4 @@
-"""ReduceBranchingThroughOvercompute: a branch goes where computing always does no harm.
+"""ReduceBranchingThroughOvercompute: removes a branch where computing always does no harm.
 
     for i in range(16):                           for i in range(16):
         if i < 14:                                    B[i] = A[i] * 2.0
@@ -21,7 +21,7 @@ from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import PrimExpr
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ..function import PrimFunc
 from ..stmt import For, IfThenElse, SeqStmt, Stmt, is_no_op
 from ..stmt_functor import renew_stmt
@@ -29,6 +29,17 @@ from .analyzed import AnalyzedMapper, analyzer_for, in_bounds, reads
 from .overwritten import Nest, overwriting
 from .pass_base import PrimFuncPass, config_option
 from .simplify import StmtSimplifier
+
+
+class ReduceBranchingThroughOvercompute(PrimFuncPass):
+    """Removes branches around what may as well always be computed.
+
+    Options are those of `ReduceBranchingThroughOvercomputeConfig`, under "tir.ReduceBranchingThroughOvercompute".
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        config = config_option(ctx, "tir.ReduceBranchingThroughOvercompute", ReduceBranchingThroughOvercomputeConfig)
+        return func.with_body(_Overcompute(analyzer_for(func), config)(func.body))
 
 
 @dataclass(frozen=True)
@@ -82,18 +93,3 @@ class _Overcompute(AnalyzedMapper):
                 loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.span
             )
         return body
-
-
-def reduce_branching(func: PrimFunc, config: ReduceBranchingThroughOvercomputeConfig) -> PrimFunc:
-    """The function without branches around what may as well always be computed."""
-    return func.with_body(_Overcompute(analyzer_for(func), config)(func.body))
-
-
-def ReduceBranchingThroughOvercompute() -> Pass:
-    """Computes always what harms nobody; options under "tir.ReduceBranchingThroughOvercompute"."""
-    key = "tir.ReduceBranchingThroughOvercompute"
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return reduce_branching(func, config_option(ctx, key, ReduceBranchingThroughOvercomputeConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, key))

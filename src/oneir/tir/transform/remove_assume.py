@@ -1,4 +1,4 @@
-"""RemoveAssume: `T.assume(...)`, of no use to the code generator, is taken out."""
+"""RemoveAssume: removes `T.assume(...)`, which is of no use to the code generator."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.expr import Call
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..function import PrimFunc
 from ..stmt import Evaluate, For, IfThenElse, SeqStmt, Stmt, flat_seq, is_no_op
 from .analyzed import has_effect
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 _ASSUME = ops.as_op("tir.assume")
+
+
+class RemoveAssume(PrimFuncPass):
+    """Removes `T.assume`."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_RemoveAssume()(func.body))
 
 
 class Removing(Mapper):
@@ -41,13 +50,3 @@ class _RemoveAssume(Removing):
     def visit_Evaluate(self, node: Evaluate) -> Stmt:
         call = node.value
         return Evaluate(0) if isinstance(call, Call) and call.op is _ASSUME else node
-
-
-def remove_assume(func: PrimFunc) -> PrimFunc:
-    """The function without assumptions."""
-    return func.with_body(_RemoveAssume()(func.body))
-
-
-def RemoveAssume() -> PrimFuncPass:
-    """Removes `T.assume`."""
-    return function_pass(remove_assume, "tir.RemoveAssume")

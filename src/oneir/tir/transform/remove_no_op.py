@@ -1,4 +1,4 @@
-"""RemoveNoOp: takes out statements that do nothing.
+"""RemoveNoOp: removes statements that do nothing.
 
 if n > 0:
     T.evaluate(0)    ->    A[0] = 1.0
@@ -14,7 +14,7 @@ from ...arith import Analyzer
 from ...ir.container import Array, map_array
 from ...ir.expr import IntImm, PrimExpr
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ..function import PrimFunc
 from ..stmt import (
     Allocate,
@@ -39,6 +39,16 @@ from .pass_base import PrimFuncPass, config_option
 from .simplify import stores_what_is_there
 
 _NOTHING = Evaluate(0)
+
+
+class RemoveNoOp(PrimFuncPass):
+    """Removes loops, branches and definitions around nothing, pure evaluations, stores of what is there already.
+
+    Options are those of `RemoveNoOpConfig`, under "tir.RemoveNoOp".
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_RemoveNoOp(config_option(ctx, "tir.RemoveNoOp", RemoveNoOpConfig))(func.body))
 
 
 @dataclass(frozen=True)
@@ -122,20 +132,3 @@ class _RemoveNoOp(StmtMapper):
         return _NOTHING if is_no_op(new.body) else new
 
     visit_Allocate = visit_AllocateConst = visit_DeclBuffer = around
-
-
-def remove_no_op(func: PrimFunc, config: RemoveNoOpConfig) -> PrimFunc:
-    """The function without statements that do nothing."""
-    return func.with_body(_RemoveNoOp(config)(func.body))
-
-
-def RemoveNoOp() -> Pass:
-    """Takes out loops, branches and definitions around nothing, pure evaluations, stores of what is there already.
-
-    Options are those of `RemoveNoOpConfig`, under "tir.RemoveNoOp".
-    """
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return remove_no_op(func, config_option(ctx, "tir.RemoveNoOp", RemoveNoOpConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.RemoveNoOp"))

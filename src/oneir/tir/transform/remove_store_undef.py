@@ -1,17 +1,26 @@
-"""RemoveStoreUndef: a store of `T.undef()`, which may leave anything behind, is taken out."""
+"""RemoveStoreUndef: removes stores of `T.undef()`, which may leave any value behind."""
 
 from __future__ import annotations
 
 from ...ir import operators as ops
 from ...ir.expr import Call, PrimExpr
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import post_order_visit
 from ...runtime.error import WellFormedError
 from ..function import PrimFunc
 from ..stmt import BufferStore, Evaluate, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 from .remove_assume import Removing
 
 _UNDEF = ops.as_op("tir.undef")
+
+
+class RemoveStoreUndef(PrimFuncPass):
+    """Removes stores of undefined values. Raises `WellFormedError` where a function uses one for anything else."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_RemoveStores()(func.body))
 
 
 class _RemoveStores(Removing):
@@ -38,13 +47,3 @@ def _undefined(value: PrimExpr) -> bool:
 
     post_order_visit(value, look)
     return found
-
-
-def remove_store_undef(func: PrimFunc) -> PrimFunc:
-    """The function without stores of `T.undef()`."""
-    return func.with_body(_RemoveStores()(func.body))
-
-
-def RemoveStoreUndef() -> PrimFuncPass:
-    """Removes stores of undefined values."""
-    return function_pass(remove_store_undef, "tir.RemoveStoreUndef")

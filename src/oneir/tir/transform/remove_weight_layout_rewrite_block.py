@@ -1,4 +1,4 @@
-"""RemoveWeightLayoutRewriteBlock: blocks that only bring weights into another layout go; the weights come in it.
+"""RemoveWeightLayoutRewriteBlock: removes blocks that only change the layout of weights, which arrive in it instead.
 
 A block with the annotation "meta_schedule.layout_rewrite_preproc" copies a parameter, or a constant, into a buffer that
 the rest of the function reads. Without it, that buffer is the parameter, whose shape changes for callers, or a constant
@@ -15,7 +15,8 @@ import numpy as np
 
 from ...ir.container import Array
 from ...ir.expr import IntImm, Var
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue
 from ...runtime.tensor import tensor
 from ..buffer import Buffer
@@ -36,9 +37,44 @@ from ..stmt import (
     is_no_op,
 )
 from ..stmt_functor import StmtMapper
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 ANNOTATION = "meta_schedule.layout_rewrite_preproc"
+
+
+class RemoveWeightLayoutRewriteBlock(PrimFuncPass):
+    """Removes blocks that rewrite weights; with `skip_tensor_rewrite`, constants get the new shape but no values.
+
+    Raises `InvalidValue` for a block that does not copy a parameter or a constant.
+    """
+
+    skip_tensor_rewrite: bool = False
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        remove = _Remove()
+        body: Stmt = remove(func.body)
+        if not remove.rewritten:
+            return func
+        buffers = dict(func.buffer_map)
+        constants: dict[Var, tuple[Buffer, Any]] = {}
+        for target, (source, block) in remove.rewritten.items():
+            param = next((param for param, buffer in buffers.items() if buffer is source), None)
+            if param is not None:
+                buffers[param] = target
+            elif source.data in remove.constants:
+                data = remove.constants[source.data].data.numpy()
+                if self.skip_tensor_rewrite:
+                    data = np.zeros(_constants(target.shape, block), data.dtype)
+                else:
+                    data = _copied(data, target, block)
+                constants[source.data] = (target, tensor(data))
+            else:
+                raise InvalidValue(
+                    f"block {block.name_hint} rewrites {source.name}, which is neither a parameter nor a constant"
+                )
+        if constants:
+            body = _Constants(constants)(body)
+        return func.replace(buffer_map=buffers, body=body)
 
 
 class _Remove(StmtMapper):
@@ -117,38 +153,3 @@ def _copied(source: np.ndarray, target: Buffer, block: Block) -> np.ndarray:
     result = np.zeros(_constants(target.shape, block), source.dtype)
     result[written] = source[read]
     return result
-
-
-def remove_weight_layout_rewrite_block(func: PrimFunc, skip_tensor_rewrite: bool = False) -> PrimFunc:
-    """The function without blocks that rewrite weights."""
-    remove = _Remove()
-    body: Stmt = remove(func.body)
-    if not remove.rewritten:
-        return func
-    buffers = dict(func.buffer_map)
-    constants: dict[Var, tuple[Buffer, Any]] = {}
-    for target, (source, block) in remove.rewritten.items():
-        param = next((param for param, buffer in buffers.items() if buffer is source), None)
-        if param is not None:
-            buffers[param] = target
-        elif source.data in remove.constants:
-            data = remove.constants[source.data].data.numpy()
-            if skip_tensor_rewrite:
-                data = np.zeros(_constants(target.shape, block), data.dtype)
-            else:
-                data = _copied(data, target, block)
-            constants[source.data] = (target, tensor(data))
-        else:
-            raise InvalidValue(
-                f"block {block.name_hint} rewrites {source.name}, which is neither a parameter nor a constant"
-            )
-    if constants:
-        body = _Constants(constants)(body)
-    return func.replace(buffer_map=buffers, body=body)
-
-
-def RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite: bool = False) -> Pass:
-    """Removes blocks that rewrite weights; with `skip_tensor_rewrite`, constants get the new shape but no values."""
-    return function_pass(
-        lambda f: remove_weight_layout_rewrite_block(f, skip_tensor_rewrite), "tir.RemoveWeightLayoutRewriteBlock"
-    )

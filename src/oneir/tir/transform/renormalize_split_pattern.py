@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from ...ir import operators as ops
 from ...ir.expr import FloorDiv, FloorMod, IntImm, PrimExpr
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..function import PrimFunc
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class RenormalizeSplitPattern(PrimFuncPass):
+    """Turns quotients of remainders into remainders of quotients: `x % 12 // 4` becomes `x // 4 % 3`."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Renormalize()(func.body))
 
 
 class _Renormalize(Mapper):
@@ -19,13 +28,3 @@ class _Renormalize(Mapper):
                 # (x % (c * d)) // d -> (x // d) % c
                 return ops.floormod(ops.floordiv(inner.a, divisor), modulus // step)
         return node
-
-
-def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
-    """The function with remainders taken after divisions."""
-    return func.with_body(_Renormalize()(func.body))
-
-
-def RenormalizeSplitPattern() -> PrimFuncPass:
-    """Turns quotients of remainders into remainders of quotients: `x % 12 // 4` becomes `x // 4 % 3`."""
-    return function_pass(renormalize_split_pattern, "tir.RenormalizeSplitPattern")

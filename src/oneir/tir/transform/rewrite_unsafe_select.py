@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.expr import Call, Select
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ..function import PrimFunc
 from .analyzed import IF_THEN_ELSE, reads
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
+
+
+class RewriteUnsafeSelect(PrimFuncPass):
+    """Turns `Select` into `if_then_else` where a value reads memory that may lie out of bounds when not taken."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Rewrite()(func.body))
 
 
 class _Rewrite(Mapper):
@@ -22,13 +30,3 @@ class _Rewrite(Mapper):
         if unsafe and node.condition.dtype.is_scalar:
             return Call(new.dtype, IF_THEN_ELSE, (new.condition, new.true_value, new.false_value), new.span)
         return new
-
-
-def rewrite_unsafe_select(func: PrimFunc) -> PrimFunc:
-    """The function with selections between loads, or calls that may do anything, written as branches."""
-    return func.with_body(_Rewrite()(func.body))
-
-
-def RewriteUnsafeSelect() -> Pass:
-    """Turns `Select` into `if_then_else` where a value reads memory that may lie out of bounds when not taken."""
-    return function_pass(rewrite_unsafe_select, "tir.RewriteUnsafeSelect")

@@ -16,7 +16,7 @@ from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.expr import BinaryOpExpr, ConstExpr, IntImm, Let, PrimExpr, Var
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
@@ -39,6 +39,13 @@ from ..stmt import (
 from ..stmt_functor import substitute
 from .analyzed import AnalyzedMapper, analyzer_for, has_effect
 from .pass_base import PrimFuncPass, config_option
+
+
+class Simplify(PrimFuncPass):
+    """Simplifies expressions and statements; options are those of `SimplifyConfig`, under "tir.Simplify"."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return simplify(func, config_option(ctx, "tir.Simplify", SimplifyConfig))
 
 
 @dataclass(frozen=True)
@@ -216,12 +223,3 @@ def simplify(func: PrimFunc, config: SimplifyConfig) -> PrimFunc:
     analyzer = analyzer_for(func)
     analyzer.enabled_extensions = config.extensions()
     return func.with_body(simplify_stmt(func.body, analyzer))
-
-
-def Simplify() -> Pass:
-    """Simplifies expressions and statements; options are those of `SimplifyConfig`, under "tir.Simplify"."""
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return simplify(func, config_option(ctx, "tir.Simplify", SimplifyConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.Simplify"))

@@ -17,17 +17,34 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Add, IntImm, Let, Mul, PrimExpr, Ramp, Sub, Var
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.type import PointerType
-from ...ir.visitor import Mapper, Visitor, deep_recursion
+from ...ir.visitor import Mapper, Visitor
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, AttrStmt, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt, While
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 SMALL_BYTES = 1024
 """Memory up to this size stays where it is: it becomes registers or lies on the stack, where sharing gains nothing."""
 _REGION_ATTRIBUTES = ("thread_extent", "virtual_thread", "device_scope")
+
+
+class StorageRewrite(PrimFuncPass):
+    """Lets allocations with disjoint lifetimes share memory, in place where a statement overwrites what it reads.
+
+    Allocations that depend on nothing inside move out of serial loops.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        liveness = _Liveness()
+        liveness(func.body)
+        rewrite = _Rewrite(liveness)
+        storages = rewrite.plan(liveness.open[0])
+        if not storages and not liveness.regions:
+            return func
+        return func.with_body(rewrite.fill(storages, func.body))
 
 
 @dataclass(eq=False)
@@ -368,20 +385,3 @@ class _Rewrite(Mapper):
             return self.generic_visit(node)
         storages = self.plan(region)
         return node.replace(value=self.visit(node.value), body=self.fill(storages, node.body))
-
-
-def storage_rewrite(func: PrimFunc) -> PrimFunc:
-    """The function with allocations merged whose lifetimes do not overlap, and moved out of serial loops."""
-    liveness = _Liveness()
-    liveness(func.body)
-    rewrite = _Rewrite(liveness)
-    storages = rewrite.plan(liveness.open[0])
-    if not storages and not liveness.regions:
-        return func
-    with deep_recursion():
-        return func.with_body(rewrite.fill(storages, func.body))
-
-
-def StorageRewrite() -> Pass:
-    """Lets allocations with disjoint lifetimes share memory, in place where a statement overwrites what it reads."""
-    return function_pass(storage_rewrite, "tir.StorageRewrite")

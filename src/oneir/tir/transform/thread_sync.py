@@ -18,17 +18,43 @@ from typing import Any
 from ...arith import IterMapLevel, detect_iter_map
 from ...ir.dtype import DataType
 from ...ir.expr import Call, IntImm, PrimExpr, Range, StringImm, Var
+from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.operators import same_expr
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import WellFormedError
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..schedule.domain import uses
 from ..stmt import AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 READ, WRITE, BARRIER = "read", "write", "barrier"
+
+
+class ThreadSync(PrimFuncPass):
+    """Inserts `T.tvm_storage_sync(storage_scope)` where threads exchange values through memory of that scope.
+
+    Runs on functions without blocks. Raises `WellFormedError` where a barrier would stand in a condition that differs
+    between threads.
+    """
+
+    storage_scope: str
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        scope = self.storage_scope
+        planner = _Planner(scope)
+        try:
+            planner(func.body)
+        except _Divergent as divergent:
+            text = func.script(obj_to_underline=[divergent.stmt, divergent.condition])
+            raise WellFormedError(
+                f"Cannot insert syncs inside condition: the underlined statement needs a barrier for {scope} memory "
+                "before it, but only some threads come by; take what other threads write or read out of the underlined "
+                f"condition\n{text}"
+            ) from None
+        return func.with_body(_Inserter(planner.barriers, scope)(func.body)) if planner.barriers else func
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,27 +361,3 @@ class _Inserter(Mapper):
 def barrier(scope: str) -> Evaluate:
     """The statement in which threads wait for each other."""
     return Evaluate(Call("int32", "tir.tvm_storage_sync", [StringImm(scope)]))
-
-
-def thread_sync(func: PrimFunc, scope: str) -> PrimFunc:
-    """The function with the barriers that accesses to memory of a scope need."""
-    planner = _Planner(scope)
-    try:
-        planner(func.body)
-    except _Divergent as divergent:
-        text = func.script(obj_to_underline=[divergent.stmt, divergent.condition])
-        raise WellFormedError(
-            f"Cannot insert syncs inside condition: the underlined statement needs a barrier for {scope} memory before "
-            "it, but only some threads come by; take what other threads write or read out of the underlined condition\n"
-            f"{text}"
-        ) from None
-    return func.with_body(_Inserter(planner.barriers, scope)(func.body)) if planner.barriers else func
-
-
-def ThreadSync(storage_scope: str) -> PrimFuncPass:
-    """Inserts `T.tvm_storage_sync(storage_scope)` where threads exchange values through memory of that scope.
-
-    Runs on functions without blocks. Raises `WellFormedError` where a barrier would stand in a condition that differs
-    between threads.
-    """
-    return function_pass(lambda func: thread_sync(func, storage_scope), "tir.ThreadSync")

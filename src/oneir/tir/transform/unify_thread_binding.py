@@ -11,11 +11,23 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.expr import PrimExpr, Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
 from ..function import PrimFunc
 from ..stmt import For, Stmt
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
+
+
+class UnifyThreadBinding(PrimFuncPass):
+    """Merges nested loops that are bound to the same thread.
+
+    Raises `WellFormedError` where the extents of such loops differ within a kernel.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_Unify()(func.body))
 
 
 class _Unify(Mapper):
@@ -47,13 +59,3 @@ class _Unify(Mapper):
         if not self.around:
             self.launched = {}
         return new
-
-
-def unify_thread_binding(func: PrimFunc) -> PrimFunc:
-    """The function with at most one loop for each thread around a statement."""
-    return func.with_body(_Unify()(func.body))
-
-
-def UnifyThreadBinding() -> PrimFuncPass:
-    """Merges nested loops that are bound to the same thread; their extents must agree all over a kernel."""
-    return function_pass(unify_thread_binding, "tir.UnifyThreadBinding")

@@ -29,7 +29,7 @@ from ...ir.expr import (
     const,
 )
 from ...ir.module import IRModule
-from ...ir.transform import Pass, PassContext, PassInfo, register_config_option
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import InvalidValue
 from ..expr import BufferLoad
@@ -47,6 +47,18 @@ from ..stmt import (
 from ..stmt_functor import renew_stmt
 from .analyzed import IF_THEN_ELSE
 from .pass_base import PrimFuncPass, config_option
+
+
+class UnrollLoop(PrimFuncPass):
+    """Unrolls loops; options are those of `UnrollLoopConfig`, under "tir.UnrollLoop" in the pass context.
+
+    Raises `InvalidValue` for a loop that is marked as unrolled and has no constant extent.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        plan = _Plan(config_option(ctx, "tir.UnrollLoop", UnrollLoopConfig))
+        plan(func.body)
+        return func.with_body(_Expand(plan)(func.body))
 
 
 @dataclass(frozen=True)
@@ -295,19 +307,3 @@ class _Expand(Folding):
         if node.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
             return self.visit(node.body)
         return self.generic_visit(node)
-
-
-def unroll_loops(func: PrimFunc, config: UnrollLoopConfig) -> PrimFunc:
-    """The function with loops written out as `config` and the function's pragmas say."""
-    plan = _Plan(config)
-    plan(func.body)
-    return func.with_body(_Expand(plan)(func.body))
-
-
-def UnrollLoop() -> Pass:
-    """Unrolls loops; options are those of `UnrollLoopConfig`, under "tir.UnrollLoop" in the pass context."""
-
-    def transform(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return unroll_loops(func, config_option(ctx, "tir.UnrollLoop", UnrollLoopConfig))
-
-    return PrimFuncPass(transform, PassInfo(0, "tir.UnrollLoop"))

@@ -1,4 +1,4 @@
-"""UseAssumeToReduceBranches: a condition goes where what is assumed about memory makes both sides equal.
+"""UseAssumeToReduceBranches: removes a condition where what is assumed about memory makes both sides equal.
 
     for i in range(16):                                        for i in range(16):
         T.evaluate(T.assume(i < 14 or A[i] == 0.0))                T.evaluate(T.assume(i < 14 or A[i] == 0.0))
@@ -19,16 +19,26 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import EQ, Call, ConstExpr, Or, PrimExpr, Var, const
-from ...ir.transform import Pass
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import BufferStore, Evaluate, For, IfThenElse, While
 from ..stmt_functor import substitute
 from .analyzed import IF_THEN_ELSE, AnalyzedMapper, analyzer_for, has_effect, in_bounds, reads, uses
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 
 _ASSUME = ops.as_op("tir.assume")
+
+
+class UseAssumeToReduceBranches(PrimFuncPass):
+    """Removes conditions between sides that `T.assume` makes equal."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        count = _CountStores()
+        count(func.body)
+        return func.with_body(_Reduce(analyzer_for(func), count.stores)(func.body))
 
 
 @dataclass(frozen=True)
@@ -181,15 +191,3 @@ def _disjuncts(condition: PrimExpr) -> Any:
         yield from _disjuncts(condition.b)
     else:
         yield condition
-
-
-def use_assume(func: PrimFunc) -> PrimFunc:
-    """The function without the conditions that assumptions make needless."""
-    count = _CountStores()
-    count(func.body)
-    return func.with_body(_Reduce(analyzer_for(func), count.stores)(func.body))
-
-
-def UseAssumeToReduceBranches() -> Pass:
-    """Removes conditions between sides that `T.assume` makes equal."""
-    return function_pass(use_assume, "tir.UseAssumeToReduceBranches")

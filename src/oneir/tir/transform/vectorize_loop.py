@@ -38,8 +38,9 @@ from ...ir.expr import (
     Var,
     const,
 )
+from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import Pass
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, post_order_visit
 from ..buffer import Buffer
 from ..expr import BufferLoad
@@ -62,13 +63,25 @@ from ..stmt import (
 )
 from ..stmt_functor import substitute
 from .analyzed import IF_THEN_ELSE, reads
-from .pass_base import function_pass
+from .pass_base import PrimFuncPass
 from .shared_element import lanes_take_turns
 
 MAX_LANES = 128
 """A longer loop is split: vectors of thousands of lanes would take minutes to compile and run no faster."""
 LIKELY = ops.as_op("tir.likely")
 _KEPT = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.ReadState)
+
+
+class VectorizeLoop(PrimFuncPass):
+    """Turns vectorized loops into vector statements, or, when not enabled, into serial loops.
+
+    A loop whose extent is neither a constant nor a multiple of vscale becomes a serial loop.
+    """
+
+    enable_vectorize: bool = True
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return func.with_body(_VectorizeLoops(self.enable_vectorize)(func.body))
 
 
 class _NotVectorizable(Exception):
@@ -176,7 +189,7 @@ class _Vectorizer(Mapper):
         return new
 
     def visit_Allocate(self, node: Allocate) -> Any:
-        if any(_is_vector(self.visit(e)) for e in node.extents) or _is_vector(self.visit(node.condition)):
+        if any(map(_is_vector, [self.visit(e) for e in (*node.extents, node.condition)])):
             raise _NotVectorizable
         if not node.dtype.is_scalar:
             raise _NotVectorizable
@@ -466,16 +479,3 @@ class _VectorizeLoops(Mapper):
         loop = For(inner, zero, count, ForKind.VECTORIZED, substitute(node.body, {var: index}))
         body = _Vectorizer(loop, lanes, self.analyzer).visit(loop.body)
         return For(outer, zero, const(extent // lanes, var.dtype), ForKind.SERIAL, body)
-
-
-def vectorize_loops(func: PrimFunc, enabled: bool = True) -> PrimFunc:
-    """The function with vectorized loops written as vectors; as serial loops where `enabled` is false.
-
-    A loop whose extent is neither a constant nor a multiple of vscale becomes a serial loop.
-    """
-    return func.with_body(_VectorizeLoops(enabled)(func.body))
-
-
-def VectorizeLoop(enable_vectorize: bool = True) -> Pass:
-    """Turns vectorized loops into vector statements, or, when not enabled, into serial loops."""
-    return function_pass(lambda func: vectorize_loops(func, enable_vectorize), "tir.VectorizeLoop")

@@ -15,15 +15,47 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.dtype import DataType
 from ...ir.expr import Add, IntImm, Mul, PrimExpr, Range, Sub, Var
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt, flat_seq
-from .pass_base import PrimFuncPass, function_pass
+from .pass_base import PrimFuncPass
 
 _SHORT = ("float16", "bfloat16")
 _WIDE = DataType("float32")
+
+
+class WideSums(PrimFuncPass):
+    """Computes what reduction blocks add up or multiply in float16 and bfloat16 in float32.
+
+    Only a buffer that one block alone writes gets a wide one.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        realize = func.body
+        if not isinstance(realize, BlockRealize) or realize.block.iter_vars:
+            return func
+        root = realize.block
+        nests = list(root.body.seq) if isinstance(root.body, SeqStmt) else [root.body]
+        everything = _Writers()
+        everything(root.body)
+        if not everything.sums:
+            return func
+        allocated = list(root.alloc_buffers)
+        stmts: list[Stmt] = []
+        for nest in nests:
+            found = _Writers()
+            found(nest)
+            targets = {b: block for b, block in found.sums.items() if everything.count[b] == 1}
+            wide = {b: decl_buffer(b.shape, _WIDE, f"{b.name}_wide") for b in targets}
+            allocated += wide.values()
+            stmts.append(_Widen({block: wide[b] for b, block in targets.items()})(nest) if wide else nest)
+            stmts += [_rounding(target, source) for target, source in wide.items()]
+        block = root.replace(body=flat_seq(stmts), alloc_buffers=allocated)
+        return func.with_body(realize.replace(block=block))
 
 
 class _Writers(Visitor):
@@ -105,33 +137,3 @@ def _rounding(target: Buffer, source: Buffer) -> Stmt:
     for loop, extent in zip(reversed(loops), reversed(list(target.shape)), strict=True):
         stmt = For(loop, IntImm(extent.dtype, 0), extent, ForKind.SERIAL, stmt)
     return stmt
-
-
-def wide_sums(func: PrimFunc) -> PrimFunc:
-    """The function with its sums of short floats in float32, if each is written by one block."""
-    realize = func.body
-    if not isinstance(realize, BlockRealize) or realize.block.iter_vars:
-        return func
-    root = realize.block
-    nests = list(root.body.seq) if isinstance(root.body, SeqStmt) else [root.body]
-    everything = _Writers()
-    everything(root.body)
-    if not everything.sums:
-        return func
-    allocated = list(root.alloc_buffers)
-    stmts: list[Stmt] = []
-    for nest in nests:
-        found = _Writers()
-        found(nest)
-        targets = {b: block for b, block in found.sums.items() if everything.count[b] == 1}
-        wide = {b: decl_buffer(b.shape, _WIDE, f"{b.name}_wide") for b in targets}
-        allocated += wide.values()
-        stmts.append(_Widen({block: wide[b] for b, block in targets.items()})(nest) if wide else nest)
-        stmts += [_rounding(target, source) for target, source in wide.items()]
-    block = root.replace(body=flat_seq(stmts), alloc_buffers=allocated)
-    return func.with_body(realize.replace(block=block))
-
-
-def WideSums() -> PrimFuncPass:
-    """Computes what reduction blocks add up or multiply in float16 and bfloat16 in float32."""
-    return function_pass(wide_sums, "tir.WideSums")

@@ -28,6 +28,7 @@ from ....ir.transform import Pass
 from ....runtime.device import cpu, cuda
 from ....runtime.error import InvalidValue, UnsupportedError
 from ....runtime.object import ShapeTuple
+from ....runtime.once import once
 from ....runtime.tensor import Tensor
 from ... import op
 from ...expr import Expr, ShapeExpr
@@ -89,7 +90,7 @@ def backend(
                 return graph_module.forward
 
 
-@functools.cache
+@once
 def _unknown_operators() -> dict[Any, Any]:
     """How PyTorch breaks the operators that have no converter."""
     from torch.export import default_decompositions
