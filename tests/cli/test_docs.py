@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from oneir.cli.main import COMMANDS, parser
-from oneir.cli.stages import STAGES
+from oneir.driver.stages import stages
+from oneir.target import Target
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs/command-line.md").read_text()
@@ -29,6 +30,6 @@ def test_every_command_and_every_stage_is_shown():
     assert len(shown) == len(COMMANDS) and all(
         f"| `oneir {command} " in PAGE or f"`oneir {command}`" in PAGE for command in shown
     )
-    assert re.findall(r"^\$ oneir show --stage list\n((?:\w+  +.*\n)+)", PAGE, re.MULTILINE)[0] == "".join(
-        f"{name:<9}  {text}\n" for name, text in STAGES.items()
+    assert re.findall(r"^\$ oneir show --stages .*\n((?:\w+  +.*\n)+)", PAGE, re.MULTILINE)[0] == "".join(
+        f"{stage.phase:<11}{stage.name:<9}  {stage.what}\n" for stage in stages(Target("llvm"))
     )

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import oneir
 from oneir import cpu, relax
+from oneir.codegen.llvm import LLVM
 from oneir.driver import graph, graph_cache
 from oneir.ir import IRModule, Op, structural_equal
 from oneir.ir.instrument import PassTimingInstrument
 from oneir.ir.transform import PassContext
 from oneir.relax.frontend import nn
+from oneir.relax.pipeline import generic_stages
 from oneir.runtime import object_cache, pool, tensor
 from oneir.runtime.error import ShapeMismatch
 from oneir.script import relax as R
@@ -179,13 +182,16 @@ def test_facts_of_operators_count(lowered: list[IRModule]) -> None:
     assert len(lowered) == 3
 
 
-def test_layout_passes_count(lowered: list[IRModule], monkeypatch: pytest.MonkeyPatch) -> None:
-    relax.build(model())
-    monkeypatch.setattr("oneir.relax.pipeline.layout_passes", [])
-    monkeypatch.setattr(graph_cache, "layout_passes", [])
-    relax.build(model())
-    assert len(lowered) == 2
-    monkeypatch.setattr(graph_cache, "layout_passes", [lambda: relax.transform.FoldConstant()])
+def test_passes_of_the_back_end_count(lowered: list[IRModule], monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_layouts(passes: list[Any]) -> None:
+        monkeypatch.setattr(LLVM, "graph_passes", lambda self, target: {**generic_stages(target), "layouts": passes})
+
+    keys = [graph_cache.key_of(model(), {}, Target("llvm"))]
+    for passes in ([], [relax.transform.FuseOps(0)], [relax.transform.FuseOps(1)]):
+        with_layouts(passes)
+        keys.append(graph_cache.key_of(model(), {}, Target("llvm")))
+    assert None not in keys and len(set(keys)) == 4
+    with_layouts([oneir.transform.module_pass(lambda mod, ctx: mod, name="mine")])
     assert graph_cache.key_of(model(), {}, Target("llvm")) is None
 
 

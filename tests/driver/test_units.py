@@ -9,7 +9,11 @@ import pytest
 
 from oneir import cpu, relax
 from oneir.codegen.units import DECLARED, SHARED, merged, split
+from oneir.dlight import ApplyDefaultSchedule, ScheduleRule
+from oneir.dlight.cpu import Contraction, Spatial
+from oneir.driver.build import as_module, as_target, compile_units
 from oneir.ir import IRModule, structural_equal
+from oneir.ir.transform import Pass
 from oneir.relax.frontend import nn
 from oneir.runtime import llvm, load_module, tensor
 from oneir.runtime.error import CompileError, OneIRError
@@ -97,6 +101,40 @@ def test_a_changed_model_compiles_only_what_is_new(tmp_path, monkeypatch, compil
     assert len(compiled) == 2
     relax.build(model(3)[0])
     assert len(compiled) == 3  # the graph's function alone
+
+
+@T.prim_func
+def doubled(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+    for i, j in T.grid(64, 64):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+
+
+def objects(schedule: Pass | None) -> list[bytes]:
+    return compile_units(as_module(doubled), as_target("llvm"), "default", schedule)
+
+
+def test_code_is_kept_for_one_schedule_alone(tmp_path, monkeypatch, compiled: list[str]) -> None:
+    # Spatial vectorizes the loops, Contraction is for other functions and leaves them as they are.
+    without_cache = [objects(ApplyDefaultSchedule(Spatial())), objects(ApplyDefaultSchedule(Contraction()))]
+    assert without_cache[0] != without_cache[1]
+    monkeypatch.setenv("ONEIR_CACHE_DIR", str(tmp_path))
+    compiled.clear()
+    for _ in range(2):
+        assert objects(ApplyDefaultSchedule(Spatial())) == without_cache[0]
+        assert objects(ApplyDefaultSchedule(Contraction())) == without_cache[1]
+        assert len(compiled) == 2
+
+
+def test_code_of_a_schedule_that_has_no_key_is_not_kept(tmp_path, monkeypatch, compiled: list[str]) -> None:
+    def rule(result: Any) -> ScheduleRule:
+        return ScheduleRule.from_callable("Rule")(lambda func, target, tunable: result)
+
+    monkeypatch.setenv("ONEIR_CACHE_DIR", str(tmp_path))
+    scheduled = Spatial().apply(doubled, as_target("llvm"))
+    assert objects(ApplyDefaultSchedule(rule(scheduled))) != objects(ApplyDefaultSchedule(rule(None)))
+    assert len(compiled) == 2 and not any(tmp_path.iterdir())
 
 
 def test_what_llvm_refuses_is_the_error_of_building(monkeypatch: pytest.MonkeyPatch) -> None:

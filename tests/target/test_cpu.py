@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from oneir.runtime import llvm
-from oneir.runtime.error import DeviceError, InvalidValue, NotRegistered
+from oneir.runtime.error import DeviceError, InternalError, InvalidValue, NotRegistered
+from oneir.runtime.hook import Hook
 from oneir.target import Target, TargetFeatures, codegen, cpu_info, detect_target_from_device, resolve
 
 X86 = "llvm -mtriple=x86_64-pc-linux-gnu"  # spelled unlike any host, so that it never means this machine
@@ -196,9 +197,10 @@ def test_refusals():
 
 
 def test_modules_are_built_by_the_package_that_compiles(monkeypatch):
-
-    monkeypatch.setattr(codegen, "module_builder", lambda mod, target: (mod, target))
-    assert codegen.build_module("a module", "llvm -mcpu=znver3") == ("a module", Target("llvm -mcpu=znver3"))
-    monkeypatch.setattr(codegen, "module_builder", None)
-    with pytest.raises(InvalidValue, match="No code generator is loaded"):
+    monkeypatch.setattr(codegen, "build", Hook("build", "oneir.driver"))
+    with pytest.raises(
+        InternalError, match=r"`build` is provided by oneir\.driver, which is not imported: import oneir"
+    ):
         codegen.build_module("a module", "llvm")
+    codegen.build.provide(lambda mod, target: (mod, target))
+    assert codegen.build_module("a module", "llvm -mcpu=znver3") == ("a module", Target("llvm -mcpu=znver3"))

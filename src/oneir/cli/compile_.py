@@ -49,14 +49,14 @@ def run(options: argparse.Namespace) -> None:
     if str(options.model) == "-" and options.output is None:
         raise InvalidValue("a model from stdin has no name: say with -o which file to write")
     output: Path = options.output or options.model.with_suffix(".so")
-    timing = PassTimingInstrument()
+    timing, target = PassTimingInstrument(), Target(options.target)
     with progress(f"compiling {options.model.name}", 3) as step:
         step("reading the model")
         module = load_model(options.model, options.shape)
         step("compiling")
         with PassContext(instruments=[timing] if options.time_passes else []):
             start = time.perf_counter()
-            compiled: Any = compile(module, Target(options.target))
+            compiled: Any = compile(module, target)
             seconds = time.perf_counter() - start
         step(f"writing {output}")
         start = time.perf_counter()
@@ -69,24 +69,26 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(found | ({"passes": timing.own_times()} if options.time_passes else {})))
         return
     if options.time_passes:
-        print(time_table(timing))
+        print(time_table(timing, target))
     print(f"{output}: {size_text(size)}, functions {', '.join(names)}, compiled in {seconds:.2f} s")
 
 
-_STAGES = ("the graph", "schedules", "loops", "code")
+_PHASES = ("graph", "schedules", "lowering", "code")
 
 
-def _stage_of(name: str) -> str:
-    """The stage of compiling that a pass belongs to."""
-    if name == "ApplyDefaultSchedule":
-        return "schedules"
-    if name in ("writing LLVM IR", "LLVM", "public forms and linking"):
-        return "code"
-    return "loops" if name.startswith("tir.") or name == "default" else "the graph"
+def _phases(target: Target) -> dict[str, str]:
+    """The phase of compiling that each pass, and each stage, belongs to, by its name."""
+    from ..driver.stages import stages
+
+    found = {"schedules": "schedules"}
+    for stage in stages(target):
+        found.update({stage.name: stage.phase}, **{one.info.name: stage.phase for one in stage.passes})
+    code = ("writing code", "compiling code", "public forms and linking")
+    return found | dict.fromkeys(code, "code")
 
 
-def time_table(timing: PassTimingInstrument) -> str:
-    """The seconds that each stage and each of its passes took by itself, how often it ran, and its share.
+def time_table(timing: PassTimingInstrument, target: Target) -> str:
+    """The seconds that each phase and each of its passes took by itself, how often it ran, and its share.
 
     Passes that took less than a hundredth of the whole are one line.
     """
@@ -97,9 +99,10 @@ def time_table(timing: PassTimingInstrument) -> str:
     def line(name: str, count: int, seconds: float) -> None:
         lines.append(f"{name:<44}{count:>7}{seconds:>10.3f}{seconds / total:>9.1%}")
 
-    for stage in _STAGES:
-        passes = {name: entry for name, entry in times.items() if _stage_of(name) == stage}
-        line(stage, sum(count for count, _ in passes.values()), sum(seconds for _, seconds in passes.values()))
+    phases = _phases(target)
+    for phase in _PHASES:
+        passes = {name: entry for name, entry in times.items() if phases.get(name, "graph") == phase}
+        line(phase, sum(count for count, _ in passes.values()), sum(seconds for _, seconds in passes.values()))
         shown = {name: entry for name, entry in passes.items() if entry[1] >= total / 100}
         for name, (count, seconds) in sorted(shown.items(), key=lambda item: -item[1][1]):
             line(f"  {name}", count, seconds)

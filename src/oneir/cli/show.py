@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.error import NotRegistered, UnsupportedError
 from ..runtime.module import Module
-from .console import counted, print_code, progress, table
+from .console import counted, print_code, progress
 from .model import add_model_argument, add_target_argument, is_model, load_compiled, load_model
+
+if TYPE_CHECKING:
+    from ..driver.stages import Stage
 
 _EPILOG = """\
 examples:
   oneir show model.pt2                                    the graph, as imported
-  oneir show --stage list                                 the stages that there are
+  oneir show --stages                                     the stages of compilation, and the passes of each
   oneir show model.pt2 --stage fused --names              the functions after a stage
   oneir show model.pt2 --stage asm --function NAME        the machine code of one kernel
   oneir show model.pt2 --diff imported fused              what the passes between two stages change
@@ -35,7 +39,8 @@ def add(commands: Any) -> None:
     )
     add_model_argument(parser, nargs="?")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--stage", default="imported", help="which stage (imported); `list` lists them")
+    what.add_argument("--stage", default="imported", help="which stage (imported)")
+    what.add_argument("--stages", action="store_true", help="the stages that there are, and the passes that each runs")
     what.add_argument("--diff", nargs=2, metavar=("STAGE", "STAGE"), help="what changes from one stage to the other")
     parser.add_argument("--function", metavar="NAME", help="only the function of this name")
     parser.add_argument("--names", action="store_true", help="only the names of the functions")
@@ -45,34 +50,45 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
-    from .stages import STAGES, Stages
+    from ..driver.build import as_target
+    from ..driver.stages import Stages, stages
 
-    if options.stage == "list":
-        print(table(list(STAGES.items()), "<<"))
+    known = stages(as_target(options.target))
+    if options.stages:
+        _print_stages(known)
         return
-    stages: list[str] = options.diff or [options.stage]
-    for stage in stages:
-        if stage not in STAGES:
-            options.refuse(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    names: list[str] = options.diff or [options.stage]
+    for name in names:
+        if name not in [stage.name for stage in known]:
+            options.refuse(f"there is no stage {name!r}; there are {', '.join(stage.name for stage in known)}")
     path: Path = options.model or options.refuse("the following arguments are required: model")
     if not is_model(path):
         _show_compiled(path, options)
         return
-    with progress(path.name, len(STAGES) + 1) as step:
+    with progress(path.name, len(known) + 1) as step:
         step("reading the model")
         made = Stages(load_model(path, options.shape), options.target, step)
         if options.names:
-            texts = ["\n".join(made.names(stage)) for stage in stages]
+            texts = ["\n".join(made.names(name)) for name in names]
         elif options.diff is not None and options.function is not None:
-            texts = _where_it_is(made, stages, options.function)
+            texts = _where_it_is(made, names, options.function)
         else:
-            texts = [made.text(stage, options.function) for stage in stages]
+            texts = [made.text(name, options.function) for name in names]
     if options.diff is not None:
-        _print_diff(texts, stages)
+        _print_diff(texts, names)
     elif options.names:
         print(texts[0])
     else:
-        print_code(texts[0], _LANGUAGES.get(stages[0], "python"))
+        print_code(texts[0], _LANGUAGES.get(names[0], "python"))
+
+
+def _print_stages(known: Sequence[Stage]) -> None:
+    """A line for each stage: its phase, its name, what a module is then; below it, the passes that it runs."""
+    width = max(len(stage.name) for stage in known)
+    for stage in known:
+        print(f"{stage.phase:<11}{stage.name:<{width}}  {stage.what}")
+        for one in stage.passes:
+            print(f"{'':<{11 + width}}    {one!r}")
 
 
 _LANGUAGES = {"llvm": "llvm", "asm": "gas", "program": "text"}

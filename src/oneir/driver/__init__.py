@@ -1,6 +1,12 @@
 """The front door: `build` and `compile` turn modules into functions that can be called."""
 
+from ..relax import vm_build
+from ..target import codegen
 from .build import build
 from .compile import compile
+from .graph import build_graph
 
 __all__ = ["build", "compile"]
+
+codegen.build.provide(build)
+vm_build.build_graph.provide(build_graph)

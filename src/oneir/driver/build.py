@@ -1,12 +1,11 @@
 """Building: from a module of loops to functions that can be called.
 
-The work is one line each: lower, write LLVM IR, compile, link. Compiled code is kept on disk under a digest of the
+The work is one line each: lower, write code, compile, load. Compiled code is kept on disk under a digest of the
 module's structure, the target, the options and the compiler itself.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -16,18 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..codegen.backend import Backend, backend_of
 from ..codegen.units import merged, split
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_digest
-from ..ir.transform import Pass, PassContext
+from ..ir.transform import Pass, PassContext, pass_key
 from ..runtime import object_cache
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import Module
+from ..runtime.once import once
 from ..runtime.signature import Signature
-from ..target.cpu import cores_and_caches, resolve
 from ..target.target import Target
 from ..tir.function import PrimFunc
-from ..tir.pipeline import get_tir_pipeline
+from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, get_tir_pipeline
 from ..tir.transform.make_packed_api import signature_of
 
 
@@ -45,7 +45,7 @@ def build(
     """
     module, target = as_module(mod), as_target(target)
     objects = compile_units(module, target, pipeline)
-    return Module.from_objects(objects, signatures_of(module), Sources(module, target, pipeline))
+    return backend_of(target).load(objects, signatures_of(module), KernelSources(module, target, pipeline))
 
 
 def compile_units(
@@ -53,22 +53,22 @@ def compile_units(
 ) -> list[bytes]:
     """The objects of a module, from the cache or compiled. `schedule` runs before the pipeline.
 
-    LLVM works in a thread of its own, on one unit while the next is lowered.
+    Code is compiled in a thread of its own, one unit while the next is lowered.
     """
-    units = split(mod)
-    around = circumstances(target)
-    keys = [_cache_key(unit, pipeline, schedule, around) for unit in units]
+    units, backend = split(mod), backend_of(target)
+    facts = cache_facts(target)
+    keys = [_cache_key(unit, target, pipeline, schedule, facts) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
     with ThreadPoolExecutor(1) as pool:
         compiled = [
-            pool.submit(_compile, text, target)
+            pool.submit(_compile, backend, text, target)
             for text in _texts([units[i] for i in missing], target, pipeline, schedule)
         ]
         for i, result in zip(missing, compiled, strict=True):
             data, seconds = result.result()
             objects[i] = data
-            _tell("LLVM", seconds)
+            _tell("compiling code", seconds)
             key = keys[i]
             if key is not None:
                 object_cache.put(key, data)
@@ -76,20 +76,25 @@ def compile_units(
 
 
 def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None, schedule: Pass | None) -> Iterator[str]:
-    """The LLVM IR of each unit. Others' passes, and those who watch passes, see the whole module at once."""
+    """The code of each unit as text. Others' passes, and those who watch passes, see the whole module at once."""
     if not units:
-        return  # A program whose code is all in the cache does not load the code generator.
-    from ..codegen.llvm import llvm_text
-
+        return
+    backend = backend_of(target)
     if pipeline == "default" and not PassContext.current().instruments:
         for unit in units:
-            yield llvm_text(lower(unit, target, pipeline, schedule))
+            yield backend.write(lower(unit, target, pipeline, schedule))
     else:
         for unit in split(lower(merged(units), target, pipeline, schedule)):
             start = time.perf_counter()
-            text = llvm_text(unit)
-            _tell("writing LLVM IR", time.perf_counter() - start)
+            text = backend.write(unit)
+            _tell("writing code", time.perf_counter() - start)
             yield text
+
+
+def _compile(backend: Backend, text: str, target: Target) -> tuple[bytes, float]:
+    """The object, and how many seconds it took."""
+    start = time.perf_counter()
+    return backend.compile(text, target), time.perf_counter() - start
 
 
 def _tell(stage: str, seconds: float) -> None:
@@ -139,12 +144,11 @@ def as_module(mod: Any) -> IRModule:
 
 
 def as_target(target: Any) -> Target:
-    """The target given, else the one entered, else this machine."""
+    """The target given, else the one entered, else this machine. `UnsupportedError` for one without a back end."""
     if target is None:
         target = Target.current(allow_none=True) or "llvm"
     target = target if isinstance(target, Target) else Target(target)
-    if target.kind.name != "llvm":
-        raise UnsupportedError(f'code for the target "{target.kind.name}" cannot be generated; use "llvm"')
+    backend_of(target)
     return target
 
 
@@ -158,73 +162,50 @@ def lower(
         return mod if passes is None else passes(mod)
 
 
-def _compile(text: str, target: Target) -> tuple[bytes, float]:
-    """The object, and how many seconds it took."""
-    from ..runtime.llvm import compile_ir
-
-    start = time.perf_counter()
-    triple, cpu, features = resolve(target)
-    data = compile_ir(text, name="module", triple=triple, cpu=cpu, features=features, opt_level=opt_level(target))
-    return data, time.perf_counter() - start
-
-
-def opt_level(target: Target) -> int:
-    """LLVM's optimization level for a target."""
-    return int(target.attrs.get("opt-level", 3))
-
-
-class Sources:
+class KernelSources:
     """The texts behind a built module, made again only when someone asks for them."""
 
     def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None = None):
         self.arguments = (mod, target, pipeline, schedule)
 
     def __call__(self, fmt: str) -> str:
-        from ..codegen.llvm import llvm_text
-        from ..runtime import llvm
-
         mod, target, pipeline, schedule = self.arguments
-        text = llvm_text(lower(mod, target, pipeline, schedule))
-        if fmt == "ll-unoptimized":
-            return text
-        triple, cpu, features = resolve(target)
-        options: dict[str, Any] = {
-            "name": "module",
-            "triple": triple,
-            "cpu": cpu,
-            "features": features,
-            "opt_level": opt_level(target),
-        }
-        if fmt in ("", "ll"):
-            return llvm.optimize(text, **options)
-        if fmt in ("asm", "s"):
-            return llvm.compile_to_assembly(text, **options)
-        raise InvalidValue(f'expected the format "ll", "ll-unoptimized" or "asm", found {fmt!r}')
+        backend = backend_of(target)
+        return backend.show(backend.write(lower(mod, target, pipeline, schedule)), target, fmt)
 
 
 # -- the cache --
 
 
-def circumstances(target: Target) -> list[str] | None:
+def cache_facts(target: Target) -> list[str] | None:
     """What code depends on besides what is compiled; None if nothing may be cached.
 
-    That is the target, the processor that it means, the options of passes, and the state of the compiler itself.
+    That is the target, what its back end says of it, the options of passes, and the state of the compiler itself.
     """
     ctx = PassContext.current()
     if ctx.instruments or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
-    return [str(target), *map(str, resolve(target)), repr(cores_and_caches(target)), options, _fingerprint()]
+    return [str(target), *backend_of(target).facts(target), options, _fingerprint()]
 
 
-def _cache_key(mod: IRModule, pipeline: Any, schedule: Pass | None, around: list[str] | None) -> str | None:
+def _cache_key(
+    mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None, facts: list[str] | None
+) -> str | None:
     """Where compiled code of this module is kept; None when something about it has no digest."""
-    if not isinstance(pipeline, str) or around is None:
+    passes = pass_key([_passes_of(pipeline, target), schedule])
+    if passes is None or facts is None:
         return None
     names = ",".join(sorted(v.name_hint for v in mod.functions))
-    return object_cache.cache_key(
-        structural_digest(mod), names, _parameter_names(mod), pipeline, repr(schedule), *around
-    )
+    return object_cache.cache_key(structural_digest(mod), names, _parameter_names(mod), passes, *facts)
+
+
+def _passes_of(pipeline: str | Pass | None, target: Target) -> Any:
+    """What a pipeline runs: a name stands for its passes, which whoever registered it may have changed."""
+    if not isinstance(pipeline, str):
+        return pipeline
+    named = get_tir_pipeline(pipeline)
+    return named.listed(target) if isinstance(named, (DefaultTIRPipeline, TIRPipeline)) else named
 
 
 def _parameter_names(mod: IRModule) -> str:
@@ -237,7 +218,7 @@ def _parameter_names(mod: IRModule) -> str:
     return ";".join(parts)
 
 
-@functools.cache
+@once
 def _fingerprint() -> str:
     """A digest of the compiler's own files, so that code compiled by another state of it is not used."""
     digest = hashlib.blake2b(digest_size=16)

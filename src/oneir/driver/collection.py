@@ -7,17 +7,20 @@ process, among them those of other libraries: with PyTorch loaded, one takes lon
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from ..runtime.once import ProcessSetting
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Leaves cycles alone for a while."""
-    was_enabled = gc.isenabled()
+def _disable() -> bool:
+    enabled = gc.isenabled()
     gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return enabled
+
+
+def _enable(was_enabled: bool) -> None:
+    if was_enabled:
+        gc.enable()
+
+
+no_collection = ProcessSetting(_disable, _enable)
+"""Leaves cycles alone for a while: `with no_collection: ...`."""

@@ -9,6 +9,7 @@ from ..ir.transform import Pass
 from ..runtime.module import Module
 from ..tir.function import PrimFunc
 from .build import build
+from .graph import build_graph
 
 if TYPE_CHECKING:
     from ..runtime.vm.executable import Executable
@@ -25,6 +26,4 @@ def compile(
     functions = list(mod.functions.values()) if isinstance(mod, IRModule) else [mod]
     if functions and all(isinstance(f, PrimFunc) for f in functions):
         return build(cast("PrimFunc | IRModule", mod), target, tir_pipeline)
-    from .graph import build_graph  # graphs load much that loops do not need
-
     return build_graph(mod, target, None, relax_pipeline, tir_pipeline)

@@ -24,16 +24,18 @@ from ..ir.json import load_json, save_json
 from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.structural import exact_digest
-from ..relax.pipeline import layout_passes
+from ..ir.transform import pass_key
 from ..runtime import object_cache
 from ..runtime.error import LibraryError, TypeMismatch
 from ..runtime.library import checksum
+from ..runtime.once import once
 from ..runtime.signature import Signature
 from ..runtime.vm.file import Stored, decode, encode
 from ..runtime.vm.native import NativeSpec
 from ..runtime.vm.program import Program
 from ..target.target import Target
-from .build import circumstances
+from .build import cache_facts
+from .stages import stages
 
 _LARGEST = object_cache.MAX_BYTES // 4
 """Weights of more bytes than an entry may have are not read for a digest."""
@@ -62,11 +64,11 @@ class Compiled:
 
 def key_of(mod: IRModule, params: Mapping[Any, Any], target: Target) -> str | None:
     """Where the graph is kept, compiled through the default pipelines; None when something about it has no digest."""
-    around, facts = circumstances(target), _facts()
-    if around is None or facts is None:
+    facts, registered = cache_facts(target), _registered(target)
+    if facts is None or registered is None:
         return None
     digest = exact_digest([mod, dict(params)], _LARGEST)
-    return None if digest is None else object_cache.cache_key("graph", digest, facts, *around)
+    return None if digest is None else object_cache.cache_key("graph", digest, registered, *facts)
 
 
 def get(key: str) -> Compiled | None:
@@ -114,7 +116,7 @@ def _decode_loops(data: bytes) -> Loops:
         objects.append(content[start : start + size])
         start += size
 
-    @functools.cache
+    @once
     def modules() -> tuple[IRModule, IRModule]:
         loops, public_forms = load_json(zlib.decompress(content[start:]).decode())
         return loops, public_forms
@@ -126,14 +128,17 @@ def _decode_loops(data: bytes) -> Loops:
 # -- what is registered --
 
 
-def _facts() -> str | None:
+def _registered(target: Target) -> str | None:
     """What passes are told that is not in the module; None where someone else than this compiler registered code."""
+    told: list[str] = []
+    for stage in stages(target):
+        key = pass_key(stage.passes)
+        if key is None:
+            return None
+        told.append(key)
     seen: set[int] = set()
-    if not all(_is_own(make, seen) for make in layout_passes):
-        return None
-    told = [make().info.name for make in layout_passes]
     for name in Op.list_op_names():
-        for key, fact in Op.get(name).attrs.items():
+        for key, fact in list(Op.get(name).attrs.items()):
             if not _is_own(fact, seen):
                 return None
             if name.startswith("relax.") and isinstance(fact, (int, str, Enum)):

@@ -8,18 +8,19 @@ A target may be left out of a question: then the current one is meant or, outsid
 
 from __future__ import annotations
 
-import functools
 import platform
 import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..runtime import llvm
 from ..runtime.error import CompileError, InvalidValue, NotRegistered
+from ..runtime.hook import Hook
+from ..runtime.once import once
 from .cpu import architecture, cpu_info, enabled_features, resolve
 from .kinds import suggestion
 from .target import Target
@@ -34,34 +35,15 @@ _CONTRADICTORY = {
     "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
 }
 
-module_builder: Callable[..., Any] | None = None
-"""What compiles a module for a target: `module_builder(mod, target, pipeline)`. `oneir` sets it; the code generator
-stands below this package.
-"""
-
-build_graph: Callable[..., Any] | None = None
-"""What compiles a module of graphs; set as `module_builder` is."""
+build: Hook[..., Any] = Hook("build", "oneir.driver")
+"""Compiles a module for a target to a runtime module: `build(mod, target, pipeline)`."""
 
 _intrinsics: dict[int, str] = {}
 
 
 def build_module(mod: Any, target: Target | str) -> Any:
     """Compile an `IRModule` of lowered functions for `target` to a runtime module."""
-    return builder()(mod, Target(target))
-
-
-def builder() -> Callable[..., Any]:
-    """The function that `module_builder` holds."""
-    if module_builder is None:
-        raise InvalidValue("No code generator is loaded: import oneir first, and not only oneir.target.")
-    return module_builder
-
-
-def graph_builder() -> Callable[..., Any]:
-    """The function that `build_graph` holds."""
-    if build_graph is None:
-        raise InvalidValue("No code generator is loaded: import oneir first, and not only oneir.target.")
-    return build_graph
+    return build(mod, Target(target))
 
 
 def target_has_features(cpu_features: str | Sequence[str], target: Target | str | None = None) -> bool:
@@ -158,7 +140,7 @@ def _or_host(target: Target | str | None) -> Target:
     return Target.canon_target(target) or Target.current() or Target("llvm")
 
 
-@functools.cache
+@once
 def _processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The processors, and then the features, that LLVM has for a triple."""
     # LLVM gives its lists to nobody but prints them on the standard error of a process, when asked for a CPU "help".

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..runtime import llvm
 from ..runtime.error import InvalidValue
+from ..runtime.once import once
 from ..runtime.pool import num_threads
 from .target import Target
 
@@ -175,7 +176,7 @@ def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
     raise InvalidValue(f'No CPU of the architecture "{arch}" is known; found it in the target "{target}".')
 
 
-@functools.cache
+@once
 def _host_caches() -> tuple[int, int, int] | None:
     """The data caches of this machine's first core as the system reports them, or None where it does not."""
     sizes = {1: 0, 2: 0, 3: 0}

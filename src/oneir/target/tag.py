@@ -111,7 +111,7 @@ def list_tags() -> dict[str, Target]:
     """All tags, with the targets that they stand for."""
     from .target import Target
 
-    return {name: Target(name) for name in configs}
+    return {name: Target(name) for name in list(configs)}
 
 
 def register_tag(name: str, config: Mapping[str, Any], override: bool = False) -> Target:

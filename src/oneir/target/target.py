@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.container import Array
-from ..ir.global_info import set_make_target
+from ..ir.global_info import make_target
 from ..ir.json import register_json_type
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.object import Object
@@ -116,6 +116,10 @@ class Target(Object):
         return " ".join([self.kind.name, *(print_option(k, _print_value(v)) for k, v in options.items() if v != ())])
 
     def __repr__(self) -> str:
+        return str(self)
+
+    def pass_key(self) -> str:
+        """What tells the target apart where it is an option of a pass."""
         return str(self)
 
     def __enter__(self) -> Target:
@@ -500,4 +504,4 @@ def create(target: Target | str | Mapping[str, Any]) -> Target:
 
 
 register_json_type("target", Target, Target.export, Target)
-set_make_target(Target)
+make_target.provide(Target)

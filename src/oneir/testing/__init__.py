@@ -13,9 +13,11 @@ from .inputs import random_inputs
 from .interpreter import interpret, tolerances
 from .main import main
 from .numerics import VerifyNumerics, assert_allclose, assert_close, assert_same_numbers
+from .stages import VerifyStages
 
 __all__ = [
     "VerifyNumerics",
+    "VerifyStages",
     "assert_allclose",
     "assert_close",
     "assert_same_numbers",

@@ -18,6 +18,7 @@ from .memory import Memory, Place, Pointer, Violation, all_offsets, divergence, 
 
 VSCALE = 2
 """What `vscale` is here; more than one, so that a program that forgets it is found out."""
+_MOST_CONSTANTS = 10_000
 _INTEGER_CONSTANTS: dict[tuple[DataType, int], Any] = {}
 
 
@@ -119,6 +120,8 @@ class Evaluator:
         key = node.dtype, node.value
         found = _INTEGER_CONSTANTS.get(key)
         if found is None:
+            if len(_INTEGER_CONSTANTS) >= _MOST_CONSTANTS:
+                _INTEGER_CONSTANTS.clear()
             found = _INTEGER_CONSTANTS[key] = self.arithmetic.constant(*key)
         return found
 

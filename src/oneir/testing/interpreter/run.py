@@ -45,7 +45,7 @@ def interpret(
     cannot take.
     """
     name, func, functions = _entry(func_or_module, entry)
-    with deep_recursion():
+    with deep_recursion:
         if isinstance(func, PrimFunc):
             return Loops(_loops(functions), Arithmetic(), check).run(name, func, args, outputs)[0]
         if outputs:
@@ -64,7 +64,7 @@ def tolerances(func_or_module: PrimFunc | Function | IRModule, *args: Any, entry
     have 0, or infinity where they may change.
     """
     name, func, functions = _entry(func_or_module, entry)
-    with deep_recursion():
+    with deep_recursion:
         if isinstance(func, PrimFunc):
             loops = Loops(_loops(functions), ApproximateArithmetic(), False)
             memories = loops.run(name, func, args)[1]

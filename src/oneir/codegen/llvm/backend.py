@@ -1,0 +1,88 @@
+"""The back end of processors: LLVM, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...dlight import ScheduleRule, cpu
+from ...ir.module import IRModule
+from ...ir.transform import Pass
+from ...relax.pipeline import generic_stages
+from ...runtime import llvm
+from ...runtime.error import InvalidValue
+from ...runtime.module import DeferredFunctions, Module, Sources
+from ...runtime.signature import Signature
+from ...target.cpu import cores_and_caches, resolve
+from ...target.target import Target
+from ...tir.pipeline import default_tir_passes
+from ...tir.transform import ExactExtremes, ExactMoments, WideSums
+from ..backend import Backend, register_backend
+from .module import llvm_text
+
+
+class LLVM(Backend):
+    """Machine code for processors."""
+
+    kind: ClassVar[str] = "llvm"
+    formats: ClassVar[Mapping[str, str]] = {
+        "llvm": "optimized LLVM IR of the kernels",
+        "asm": "their machine code",
+    }
+
+    def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
+        return {**generic_stages(target), "layouts": [cpu.ChooseLayouts()]}
+
+    def numeric_passes(self, target: Target) -> list[Pass]:
+        return [ExactExtremes(), ExactMoments(), WideSums()]
+
+    def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        return [
+            cpu.Attention(),
+            cpu.Depthwise(),
+            cpu.DotProducts(),
+            cpu.Contraction(),
+            cpu.Reduction(),
+            cpu.Spatial(),
+        ]
+
+    def lowering_passes(self, target: Target) -> list[Pass]:
+        return default_tir_passes()
+
+    def write(self, mod: IRModule) -> str:
+        return llvm_text(mod)
+
+    def compile(self, text: str, target: Target) -> bytes:
+        return llvm.compile_ir(text, **_options(target))
+
+    def show(self, text: str, target: Target, fmt: str) -> str:
+        match fmt:
+            case "" | "ll" | "llvm":
+                return llvm.optimize(text, **_options(target))
+            case "ll-unoptimized":
+                return text
+            case "asm" | "s":
+                return llvm.compile_to_assembly(text, **_options(target))
+        raise InvalidValue(f'expected the format "ll", "ll-unoptimized" or "asm", found {fmt!r}')
+
+    def facts(self, target: Target) -> list[str]:
+        return [*map(str, resolve(target)), repr(cores_and_caches(target))]
+
+    def load(
+        self,
+        objects: Sequence[bytes],
+        signatures: dict[str, Signature],
+        sources: Sources | None = None,
+        deferred: DeferredFunctions | None = None,
+    ) -> Module:
+        return Module.from_objects(objects, signatures, sources, deferred)
+
+
+def _options(target: Target) -> dict[str, Any]:
+    """What LLVM is told of a target."""
+    triple, processor, features = resolve(target)
+    level = int(target.attrs.get("opt-level", 3))
+    return {"name": "module", "triple": triple, "cpu": processor, "features": features, "opt_level": level}
+
+
+register_backend(LLVM())
