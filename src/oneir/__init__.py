@@ -12,14 +12,14 @@ built = oneir.build(add_one)
 built["main"](a, b)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import error, ir, nd, runtime, target, tir
+from . import arith, dlight, driver, error, ir, nd, relax, runtime, script, target, te, tir, topi
+from .driver import build, compile
 from .error import TVMError
 from .ir import instrument, transform
 from .ir.dtype import DataType
 from .ir.module import IRModule
-from .ir.node import set_node_printer
 from .runtime import (
     Device,
     cpu,
@@ -38,13 +38,7 @@ from .runtime import (
     webgpu,
 )
 from .runtime.error import OneIRError
-from .runtime.script_printer import set_script_hooks
 from .version import __version__
-
-if TYPE_CHECKING:
-    from . import arith, dlight, driver, relax, script, te, topi
-    from .driver import build, compile
-
 
 __all__ = [
     "DataType",
@@ -85,19 +79,9 @@ __all__ = [
     "webgpu",
 ]
 
-# Loaded when first asked for, so that a program pays at its start only for what it uses.
-_ON_DEMAND = {
-    "arith": "arith",
-    "build": "driver",
-    "compile": "driver",
-    "dlight": "dlight",
-    "driver": "driver",
-    "relax": "relax",
-    "script": "script",
-    "te": "te",
-    "testing": "testing",
-    "topi": "topi",
-}
+# What compiling needs is imported at once: two threads that import different parts for the first time can meet in
+# Python's import locks, and fail. What remains is for tests, and importers of models are imported by their own names.
+_ON_DEMAND = frozenset(["testing"])
 
 
 def __getattr__(name: str) -> Any:
@@ -105,40 +89,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'oneir' has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f".{_ON_DEMAND[name]}", __name__)
-    return module if name == _ON_DEMAND[name] else getattr(module, name)
+    return import_module(f".{name}", __name__)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_ON_DEMAND})
-
-
-def _printing(name: str) -> Any:
-    """A function of the printer, which replaces these stand-ins by itself once it is imported."""
-
-    def call(*args: Any, **options: Any) -> Any:
-        from .script import printer
-
-        return getattr(printer, name)(*args, **options)
-
-    return call
-
-
-def _build(*args: Any, **options: Any) -> Any:
-    """The driver's `build`, imported when something is built."""
-    from .driver import build
-
-    return build(*args, **options)
-
-
-def _build_graph(*args: Any, **options: Any) -> Any:
-    """The driver's `build_graph`, imported when a graph is built."""
-    from .driver.graph import build_graph
-
-    return build_graph(*args, **options)
-
-
-target.codegen.module_builder = _build
-target.codegen.build_graph = _build_graph
-set_script_hooks(_printing("script"), _printing("show"))
-set_node_printer(_printing("str_of"))

@@ -277,7 +277,7 @@ TEXT = ctypes.create_string_buffer("grün".encode())
         (2, 1, True),
         (2, 0, False),
         (3, int.from_bytes(np.float64(1.5).tobytes(), "little"), 1.5),
-        (8, ctypes.addressof(TEXT), "grün"),
+        pytest.param(8, ctypes.addressof(TEXT), "grün", id="text"),
     ],
 )
 def test_results(code, bits, expected):

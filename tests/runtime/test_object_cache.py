@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +66,7 @@ def test_the_first_write_of_a_process_sweeps(directory, monkeypatch):
     monkeypatch.setattr(object_cache, "_bytes_until_sweep", 0)
     for number in range(20):
         object_cache.put(f"k{number}", bytes(900))
-    assert sum(file.stat().st_size for file in directory.iterdir()) <= 4000 + 2000
+    assert sum(file.stat().st_size for file in directory.iterdir() if file.is_file()) <= 4000 + 2000
     assert object_cache.get("k19") == bytes(900)
 
 
@@ -74,17 +76,26 @@ def test_an_entry_larger_than_the_cache_is_not_stored(monkeypatch):
     assert object_cache.get("big") is None
 
 
-def test_what_a_dead_writer_left_is_swept(directory):
+def test_what_a_dead_writer_left_goes_after_an_hour(directory):
     object_cache.put("a1", b"data")
-    leftover = directory / ".writing-dead"
-    leftover.write_bytes(b"half")
-    os.utime(leftover, (1e9, 1e9))
-    fresh = directory / ".writing-alive"
-    fresh.write_bytes(b"half")
-    object_cache.evict(directory)
-    assert not leftover.exists()
-    assert fresh.exists()
-    assert object_cache.get("a1") == b"data"
+    for name, age in (("dead", 3700), ("alive", 3500)):
+        leftover = directory / "writing" / name
+        leftover.write_bytes(b"half")
+        os.utime(leftover, (time.time() - age, time.time() - age))
+    code = "from oneir.runtime import object_cache; assert object_cache.get('a1') == b'data'"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [file.name for file in (directory / "writing").iterdir()] == ["alive"]
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("ONEIR_CACHE_DIR", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    object_cache.put("a1", b"data")
+    assert object_cache.get("a1") is None and not object_cache.holds(1)
 
 
 def test_switched_off(monkeypatch):
@@ -114,5 +125,6 @@ for turn in range(60):
 """
     writers = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(4)]
     assert [writer.wait(60) for writer in writers] == [0] * 4
-    assert sorted(file.name for file in directory.iterdir()) == ["shared0", "shared1", "shared2"]
+    assert sorted(file.name for file in directory.iterdir()) == ["shared0", "shared1", "shared2", "writing"]
+    assert not list((directory / "writing").iterdir())
     assert all(object_cache.get(f"shared{number}") is not None for number in range(3))

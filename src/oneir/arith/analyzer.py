@@ -92,7 +92,7 @@ class Analyzer:
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Constant bounds of an expression."""
-        with deep_recursion():
+        with deep_recursion:
             return ConstIntBound(*map(clip, self.bounds(_integer(expr))))
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
@@ -101,13 +101,13 @@ class Analyzer:
 
     def modular_set(self, expr: Any) -> ModularSet:
         """What is known of an expression modulo a constant."""
-        with deep_recursion():
+        with deep_recursion:
             return ModularSet(*self.modular(_integer(expr)))
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
         """The expression simplified: as sums first, then `steps` times by rules and as sums in turn."""
         result = e.as_expr(expr)
-        with deep_recursion():
+        with deep_recursion:
             result = self.canonical.visit(result)
             for step in range(steps):
                 if isinstance(result, e.ConstExpr):
@@ -117,12 +117,12 @@ class Analyzer:
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
         """The expression simplified by rules."""
-        with deep_recursion():
+        with deep_recursion:
             return self.rewriter.visit(e.as_expr(expr))
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
         """The expression simplified as sums."""
-        with deep_recursion():
+        with deep_recursion:
             return self.canonical.visit(e.as_expr(expr))
 
     @property
@@ -145,7 +145,7 @@ class Analyzer:
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
         """Whether a condition is known to hold."""
         condition = ops.as_bool(expr)
-        with deep_recursion():
+        with deep_recursion:
             for simplifier in (self.rewriter, self.canonical, self.rewriter):
                 if isinstance(condition, e.IntImm):
                     break
@@ -175,7 +175,7 @@ class Analyzer:
         variable = e.as_expr(var)
         if not isinstance(variable, Var):
             raise TypeMismatch(f"expected a variable to bind, found {variable} of type {type(variable).__name__}")
-        with deep_recursion():
+        with deep_recursion:
             if isinstance(expr, Range):
                 extent = self.rewriter.visit(expr.extent)
                 if isinstance(extent, e.IntImm) and extent.value == 1:
@@ -292,7 +292,7 @@ class Analyzer:
 
     def _enter(self, condition: PrimExpr, simplified: bool) -> tuple[Any, ...]:
         if not simplified:
-            with deep_recursion():
+            with deep_recursion:
                 condition = self.rewriter.visit(condition)
         saved = (
             self._changes,
@@ -306,7 +306,7 @@ class Analyzer:
         self.modular.variables = dict(self.modular.variables)
         self._forget()
         self.rewriter.stats.constraints_entered += 1
-        with deep_recursion():
+        with deep_recursion:
             for part in conjuncts(condition):
                 if not simplified and reads_memory(part):
                     continue

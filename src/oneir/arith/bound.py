@@ -107,7 +107,7 @@ def deduce_bound(var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Ma
     low, high = neg_inf(), pos_inf()
     simplify = solver.analyzer.simplify
     try:
-        with deep_recursion():
+        with deep_recursion:
             for condition in conjuncts(ops.as_bool(cond)):
                 if not uses_any(condition, [var]):
                     if not solver.always(condition):

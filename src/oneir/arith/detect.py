@@ -37,7 +37,7 @@ class Linear:
     @staticmethod
     def of(expr: PrimExpr, variables: set[Var]) -> Linear | None:
         """The linear form of an expression, if it has one."""
-        with deep_recursion():
+        with deep_recursion:
             return _linear(expr, variables)
 
     def plus(self, other: Linear, sign: int) -> Linear:

@@ -116,7 +116,7 @@ class IntSetEvaluator:
 
     def __call__(self, expr: PrimExpr) -> IntervalSet:
         """The interval of an expression, however deep."""
-        with deep_recursion():
+        with deep_recursion:
             return self.visit(expr)
 
     def visit(self, expr: PrimExpr) -> IntervalSet:

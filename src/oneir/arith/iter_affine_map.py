@@ -71,7 +71,7 @@ def detect(
             digits_first=digits_first,
         )
         try:
-            with deep_recursion():
+            with deep_recursion:
                 sums = rewriter.rewrite(indices, condition)
                 rewriter.check(sums, check_level)
             return rewriter, sums
@@ -133,7 +133,7 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
     rewriter = IterMapRewriter(input_iters, _common_dtype([expr, *input_iters]), may_pad=True)
     sizes = rewriter.sizes
     total = IterSumExpr((), sizes.zero)
-    with deep_recursion():
+    with deep_recursion:
         for part, factor in _terms(expr):
             try:
                 found = rewriter.visit(part)

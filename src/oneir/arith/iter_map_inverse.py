@@ -114,7 +114,7 @@ def inverse_affine_iter_map(iter_map: Any, outputs: Any) -> dict[Var, PrimExpr]:
     if len(iter_map) != len(exprs):
         raise InvalidValue(f"the map has {len(iter_map)} indices, found {len(exprs)} outputs")
     inverter = _Inverter(Analyzer())
-    with deep_recursion():
+    with deep_recursion:
         inverter.invert(iter_map, exprs)
     return inverter.variables
 

@@ -15,6 +15,7 @@ from ..ir import operators as ops
 from ..ir.dtype import BOOL, DataType
 from ..ir.node import Node, attr
 from ..ir.op import Op
+from ..runtime.once import once
 from . import rules as table
 from .boolean import as_and_of_ors
 from .const_int_bound import Bounds, is_index_like
@@ -28,26 +29,26 @@ _DEPTH = 12
 """How many rules may nest in building one result; beyond it expressions are built as they are."""
 
 _RuleFunction = Callable[..., Any]
-_rules: dict[tuple[type, bool], list[Rule]] = {}
 _selected: dict[tuple[Any, ...], tuple[_RuleFunction, ...]] = {}
 
 
+@once
 def _all_rules() -> dict[tuple[type, bool], list[Rule]]:
     """The rules by the class of their root and by whether they need arithmetic that does not overflow."""
-    if not _rules:
-        for text, overflowing in (
-            (table.RING, True),
-            (table.LATTICE, True),
-            (table.LOGIC, True),
-            (table.NEGATION, True),
-            (table.CHOICE, True),
-            (table.INDEX, False),
-        ):
-            for rule in parse_rules(text):
-                _rules.setdefault((rule.root, False), []).append(rule)
-                if overflowing:
-                    _rules.setdefault((rule.root, True), []).append(rule)
-    return _rules
+    rules: dict[tuple[type, bool], list[Rule]] = {}
+    for text, overflowing in (
+        (table.RING, True),
+        (table.LATTICE, True),
+        (table.LOGIC, True),
+        (table.NEGATION, True),
+        (table.CHOICE, True),
+        (table.INDEX, False),
+    ):
+        for rule in parse_rules(text):
+            rules.setdefault((rule.root, False), []).append(rule)
+            if overflowing:
+                rules.setdefault((rule.root, True), []).append(rule)
+    return rules
 
 
 def _select(cls: type, wraps: bool, *operands: type) -> tuple[_RuleFunction, ...]:

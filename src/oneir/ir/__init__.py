@@ -4,7 +4,7 @@ mod = IRModule({"main": func})
 mod = transform.Sequential([...])(mod)
 """
 
-from ..runtime.object_generic import set_node_hooks
+from ..runtime import object_generic
 from . import transform as transform
 from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
 from .base import deprecated
@@ -26,7 +26,10 @@ from .structural import (
 )
 from .type import FuncType, PointerType, PrimType, TensorMapType, TupleType, Type
 
-set_node_hooks(const, Array, save_json, load_json)
+object_generic.make_const.provide(const)
+object_generic.make_array.provide(Array)
+object_generic.save_json.provide(save_json)
+object_generic.load_json.provide(load_json)
 
 __all__ = [
     "Array",

@@ -151,13 +151,13 @@ def _parse(name: Any) -> DataType:
     self.is_float = code.startswith(("float", "bfloat"))
     self.is_int = code in ("int", "uint")
     self.is_scalar = lanes == 1 and not scalable
-    _interned[name] = self
     self.element = (
         self if self.is_scalar else DataType("bool" if code == "bool" else code if "_" in code else f"{code}{bits}")
     )
+    interned = _interned.setdefault(name, self)
     if name == "void":
-        _interned[""] = self
-    return self
+        _interned[""] = interned
+    return interned
 
 
 BOOL = DataType("bool")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from ..runtime.hook import Hook
 from .node import Node, attr
 
-_make_target: list[Callable[[Any], Any]] = []
-
-
-def set_make_target(make: Callable[[Any], Any]) -> None:
-    """Says how a target is made of its text or dictionary; targets know, which are no part of this package."""
-    _make_target.append(make)
+make_target: Hook[[Any], Any] = Hook("make_target", "oneir.target")
+"""The target that a text or a dictionary means."""
 
 
 class GlobalInfo(Node, shared=True):
@@ -29,8 +26,6 @@ class VDevice(GlobalInfo):
     The target may be given as its text or dictionary.
     """
 
-    target: Any = attr(
-        None, convert=lambda given: _make_target[0](given) if isinstance(given, (str, Mapping)) else given
-    )
+    target: Any = attr(None, convert=lambda given: make_target(given) if isinstance(given, (str, Mapping)) else given)
     vdevice_id: int = 0
     memory_scope: str = "global"

@@ -268,7 +268,7 @@ def _load_array(tag: str, dtype: str, shape: list[int], data: str) -> Any:
 
 def _enums() -> dict[str, type[Enum]]:
     """The enumerations that fields of nodes hold, by name."""
-    converts = [f.convert for cls in node_classes.values() for f in cls._init_fields]
+    converts = [f.convert for cls in list(node_classes.values()) for f in cls._init_fields]
     return {c.__name__: c for c in converts if isinstance(c, type) and issubclass(c, Enum)}
 
 
@@ -281,7 +281,7 @@ def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
     """What the declaration says about the fields of a class: name, "one" or "array", perhaps "optional", and class."""
     found = _checks_of.get(cls)
     if found is None:
-        found = _checks_of[cls] = []
+        found = []
         for owner in reversed(cls.__mro__):
             names = vars(sys.modules[owner.__module__])
             for name, annotation in inspect.get_annotations(owner).items():
@@ -294,8 +294,9 @@ def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
                     and any(f.name == name for f in cls._fields)
                 ):
                     shape = ("optional " if match[3] else "") + ("array" if match[1] else "one")
-                    found[:] = [check for check in found if check[0] != name]
+                    found = [check for check in found if check[0] != name]
                     found.append((name, shape, expected))
+        _checks_of[cls] = found
     return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
 from ..runtime.error import NotRegistered, TypeMismatch
+from ..runtime.hook import Hook
 from .attrs import AttrsHolder, DictAttrs, as_dict_attrs
 from .container import EMPTY, Array
 from .expr import GlobalVar, RelaxExpr
@@ -32,12 +33,8 @@ class BaseFunc(AttrsHolder, RelaxExpr):
         return self.replace(attrs=DictAttrs(values))
 
 
-_hooks: dict[str, Callable[..., Any]] = {}
-
-
-def set_expr_to_function(convert: Callable[[Any], BaseFunc]) -> None:
-    """Lets the graph level say how an expression becomes a function of a module."""
-    _hooks["function"] = convert
+expr_to_function: Hook[[Any], BaseFunc] = Hook("expr_to_function", "oneir.relax.expr")
+"""The function of a module that a graph expression becomes."""
 
 
 def _sorted_functions(functions: Mapping[GlobalVar, BaseFunc]) -> list[tuple[GlobalVar, BaseFunc]]:
@@ -183,5 +180,5 @@ class IRModule(AttrsHolder, Node):
     @staticmethod
     def from_expr(expr: Any, functions: Mapping[GlobalVar, BaseFunc] | None = None) -> IRModule:
         """A module whose function "main" (or as its `global_symbol` says) is `expr`."""
-        func = expr if isinstance(expr, BaseFunc) else _hooks["function"](expr)
+        func = expr if isinstance(expr, BaseFunc) else expr_to_function(expr)
         return IRModule({**(functions or {}), func.attrs.get("global_symbol", "main"): func})

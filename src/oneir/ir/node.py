@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ..runtime.hook import Hook
 from ..runtime.object import Object
 from ..runtime.script_printer import Scriptable
 from .container import EMPTY, Array, map_array, map_mapping
@@ -301,7 +302,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
         return load_json, (save_json(self),)
 
     def __str__(self) -> str:
-        text = _hooks["str"](self) if "str" in _hooks else None
+        text = text_of(self) if text_of.is_provided else None
         if text is not None:
             return text
         arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self._compared)
@@ -311,14 +312,8 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
         return self.__str__()
 
 
-_hooks: dict[str, Callable[[Any], str | None]] = {}
-
-
-def set_node_printer(function: Callable[[Any], str | None]) -> None:
-    """Lets the script printer, which stands below this package, say how nodes print; None leaves a node to its
-    fields.
-    """
-    _hooks["str"] = function
+text_of: Hook[[Any], str | None] = Hook("text_of", "oneir.script.printer")
+"""How a node prints; None leaves it to its fields."""
 
 
 def is_mapping(value: object) -> bool:

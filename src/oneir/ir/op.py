@@ -34,7 +34,7 @@ class Op(Node, shared=True):
         """The operator of that name, made if there is none, with `attrs` added to its facts."""
         op = _registry.get(name)
         if op is None:
-            op = _registry[name] = Op(name, attrs={})
+            op = _registry.setdefault(name, Op(name, attrs={}))
         if description:
             op.description = description
         if num_inputs >= 0:
@@ -47,7 +47,7 @@ class Op(Node, shared=True):
         """The operator of that name; an unknown name is an error that suggests the nearest ones."""
         op = _registry.get(op_name)
         if op is None:
-            near = difflib.get_close_matches(op_name, _registry, n=3)
+            near = difflib.get_close_matches(op_name, list(_registry), n=3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise OneIRError(f"operator {op_name!r} is not registered{hint}")
         return op

@@ -15,37 +15,23 @@ from typing import Any
 import numpy as np
 
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.hook import Hook
 from . import expr as e
 from .container import Array
 from .dtype import BOOL, DataType
 from .node import Node
 from .op import Op
 
-_hooks: dict[str, Callable[..., Any]] = {}
+equal_exprs: Hook[[Any, Any], bool] = Hook("equal_exprs", "oneir.ir.structural")
+"""Whether two expressions are structurally equal; what structural equality is built on stands in this package."""
 
-
-def set_same_expr(function: Callable[[Any, Any], bool]) -> None:
-    """Lets structural equality, which is built on expressions, decide whether two of them are the same."""
-    _hooks["same_expr"] = function
-
-
-def set_call_global(function: Callable[[Any, tuple[Any, ...]], Any]) -> None:
-    """Lets the graph level say what calling a `GlobalVar` with graph expressions makes."""
-    _hooks["call_global"] = function
+call_global: Hook[[Any, tuple[Any, ...]], Any] = Hook("call_global", "oneir.relax.expr")
+"""A graph-level call of a function of the module: `call_global(global_var, args)`."""
 
 
 def same_expr(lhs: Any, rhs: Any) -> bool:
     """Whether two expressions are the same structure over the same variables."""
-    return lhs is rhs or _hooks["same_expr"](lhs, rhs)
-
-
-def call_global(function: Any, args: tuple[Any, ...]) -> Any:
-    """A graph-level call of a function of the module."""
-    if "call_global" not in _hooks:
-        raise TypeMismatch(
-            f"the function {function.name_hint!r} can only be called with expressions here, found {args!r}"
-        )
-    return _hooks["call_global"](function, args)
+    return lhs is rhs or equal_exprs(lhs, rhs)
 
 
 def as_op(op: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..runtime.once import new_lock
 from .container import Array
 from .node import Node, attr
 
@@ -32,14 +33,21 @@ class SequentialSpan(Node, shared=True):
 
 
 class SourceMap:
-    """The texts that spans point into, by source name."""
+    """The texts that spans point into, by source name: the last `MOST` of those that stand in no file."""
+
+    MOST = 1000
 
     def __init__(self) -> None:
         self.source_map: dict[str, str] = {}
+        self._lock = new_lock()
 
     def add(self, name: str, text: str) -> SourceName:
         """Remembers a text and gives the name that spans use."""
-        self.source_map[name] = text
+        with self._lock:
+            self.source_map.pop(name, None)
+            self.source_map[name] = text
+            if len(self.source_map) > self.MOST:
+                del self.source_map[next(iter(self.source_map))]
         return SourceName(name)
 
     def lines(self, name: str) -> list[str]:

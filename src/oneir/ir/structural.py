@@ -20,7 +20,7 @@ from ..runtime.error import OneIRError, TypeMismatch
 from .expr import FloatImm, GlobalVar, PrimExpr
 from .node import Field, Node
 from .op import Op
-from .operators import set_same_expr
+from .operators import equal_exprs
 from .type import Type
 from .visitor import deep_recursion
 
@@ -160,7 +160,7 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
 
 def _compare(lhs: Any, rhs: Any, map_free_vars: bool) -> tuple[bool, _Comparison]:
     comparison = _Comparison(map_free_vars)
-    with deep_recursion():
+    with deep_recursion:
         return comparison.equal(lhs, rhs), comparison
 
 
@@ -325,7 +325,7 @@ def _exact_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
 def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
     """A 16-byte digest; structurally equal values have equal digests, in every process."""
     digest = _Digest(map_free_vars)
-    with deep_recursion():
+    with deep_recursion:
         digest.add(node)
     return digest.result()
 
@@ -338,7 +338,7 @@ def exact_digest(node: Any, most_bytes: int) -> bytes | None:
     """
     digest = _Digest(False, exact=True)
     try:
-        with deep_recursion():
+        with deep_recursion:
             digest.add(node)
     except TypeMismatch:
         return None
@@ -350,8 +350,6 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
     return int.from_bytes(structural_digest(node, map_free_vars)[:8], "little", signed=True)
 
 
-def _same_expr(a: Any, b: Any) -> bool:
+@equal_exprs.provide
+def _equal_exprs(a: Any, b: Any) -> bool:
     return _Comparison(False).equal(a, b)
-
-
-set_same_expr(_same_expr)

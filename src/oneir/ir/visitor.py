@@ -20,31 +20,34 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..runtime.frames import use_evaluator, use_own_evaluator
+from ..runtime.once import ProcessSetting
 from .node import Node
 
 _DEEP = 400_000
 
 
-class deep_recursion:
-    """Lets a walk go as deep as the tree it walks.
+def _raise_limit() -> tuple[int, int | None]:
+    """Returns the limit that was, and the evaluator that was, if it was not the interpreter's."""
+    limit = sys.getrecursionlimit()
+    if limit < _DEEP:
+        sys.setrecursionlimit(_DEEP)
+    return limit, use_own_evaluator()
 
-    Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its
-    own counter stands in the way, and evaluators that others have put in the interpreter's place.
-    """
 
-    __slots__ = ("evaluator", "limit")
+def _restore_limit(before: tuple[int, int | None]) -> None:
+    limit, evaluator = before
+    if sys.getrecursionlimit() == _DEEP:
+        sys.setrecursionlimit(limit)
+    if evaluator is not None:
+        use_evaluator(evaluator)
 
-    def __enter__(self) -> None:
-        self.limit = sys.getrecursionlimit()
-        if self.limit < _DEEP:
-            sys.setrecursionlimit(_DEEP)
-            self.evaluator = use_own_evaluator()
 
-    def __exit__(self, *_: object) -> None:
-        if self.limit < _DEEP:
-            sys.setrecursionlimit(self.limit)
-            if self.evaluator is not None:
-                use_evaluator(self.evaluator)
+deep_recursion = ProcessSetting(_raise_limit, _restore_limit)
+"""Lets walks go as deep as the trees they walk: `with deep_recursion: ...`.
+
+Every visitor method is a Python function called from Python, for which the interpreter keeps no C stack; only its own
+counter stands in the way, and evaluators that others have put in the interpreter's place.
+"""
 
 
 class _Dispatch:
@@ -80,7 +83,7 @@ class Visitor(_Dispatch):
 
     def __call__(self, node: Any) -> None:
         """Visits a whole tree, however deep."""
-        with deep_recursion():
+        with deep_recursion:
             self.visit(node)
 
     def visit(self, node: Any) -> None:
@@ -113,7 +116,7 @@ class Mapper(_Dispatch):
 
     def __call__(self, node: Any) -> Any:
         """Maps a whole tree, however deep."""
-        with deep_recursion():
+        with deep_recursion:
             return self.visit(node)
 
     def visit(self, node: Any) -> Any:
@@ -163,5 +166,5 @@ def pre_order_visit(stmt: Node, fvisit: Callable[[Any], bool]) -> None:
         if fvisit(node):
             node._visit_children(visit)
 
-    with deep_recursion():
+    with deep_recursion:
         visit(stmt)

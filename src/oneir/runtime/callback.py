@@ -1,17 +1,17 @@
 """From native code to Python: how a compiled program calls a registered packed function.
 
-Native code calls a C function, known to the linker by its name and to others as `call_packed_address()`,
+Native code calls a C function, known to the linker by its name and to others by `CALLBACKS`,
 
     int32_t oneir_call_packed(const char* name, const Value* args, int32_t num_args, Value* result)
 
 from any thread, without the GIL. If the Python function raises, the exception waits under a token until the
-entry through which Python called the program raises it again (`Code.EXCEPTION`).
+entry through which Python called the program raises it again (`Code.EXCEPTION`). Of the errors of several threads one
+is raised: `void oneir_drop_error(const Value* result)` forgets another.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 from typing import Any
 
@@ -90,12 +90,23 @@ def _call_packed(name: bytes, args: Any, num_args: int, result: Any) -> int:
     return 0
 
 
-@functools.cache
-def call_packed_address() -> int:
-    """The address of `oneir_call_packed`."""
-    address = ctypes.cast(_call_packed, ctypes.c_void_p).value
+_DropError = ctypes.CFUNCTYPE(None, ctypes.POINTER(Value))
+
+
+@_DropError
+def _drop_error(result: Any) -> None:
+    if result[0].code == Code.EXCEPTION:
+        _stashed.pop(result[0].i, None)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address
 
 
-add_symbol("oneir_call_packed", call_packed_address)
+CALLBACKS = {"oneir_call_packed": _address(_call_packed), "oneir_drop_error": _address(_drop_error)}
+"""The addresses of what native code calls, by name."""
+
+for _name, _place in CALLBACKS.items():
+    add_symbol(_name, _place)

@@ -208,7 +208,12 @@ run:
   %answer.code = load i32, %answer + 0
   %answer.payload = load i64, %answer + 8
   %good = icmp eq i32 %code, 0
-  br i1 %good, label %succeed, label %fail
+  br i1 %good, label %succeed, label %failed
+
+failed:                                                      ; a handler of signals has raised (signals.py)
+  %raised = call ptr @PyErr_Occurred()
+  %unexplained = icmp eq ptr %raised, null
+  br i1 %unexplained, label %fail, label %finish
 
 succeed:
   switch i32 %answer.code, label %fail [
@@ -298,7 +303,8 @@ hand.over.args:
 finish:
   %result = phi ptr [ @_Py_NoneStruct, %return.none ], [ %int.result, %return.int ], [ %bool.result, %return.bool ],
                     [ %float.result, %return.float ], [ null, %return.pointer ], [ %pointer.result, %wrap.pointer ],
-                    [ %str.result, %return.str ], [ null, %hand.over ], [ %handed, %hand.over.args ]
+                    [ %str.result, %return.str ], [ null, %hand.over ], [ %handed, %hand.over.args ],
+                    [ null, %failed ]
   %borrowed = icmp eq ptr %block, null
   br i1 %borrowed, label %leave, label %free
 

@@ -10,10 +10,8 @@ need not be fast: rare kinds of arguments, and errors.
 from __future__ import annotations
 
 import ctypes
-import functools
 import operator
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
@@ -24,6 +22,7 @@ from .callback import take_exception
 from .dlpack import exchange_table
 from .dtype import dtype_name
 from .entry_code import MAX_EXCHANGES, GraphFunction, NativeFunction, library, table
+from .once import new_lock, once
 from .packed import Code, Failure
 from .signature import Signature, explain
 from .tensor import Tensor, borrow, copy_arrays_with, from_dlpack, wrap_array
@@ -32,7 +31,7 @@ _METH_FASTCALL = 0x0080
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
-_lock = threading.RLock()
+_lock = new_lock()
 _exchange_types: list[type] = []
 
 
@@ -62,7 +61,7 @@ def _bind(native: NativeFunction | GraphFunction) -> Callable[..., Any]:
     return _new_function(ctypes.addressof(native), native, None)
 
 
-@functools.cache
+@once
 def _copy_natively() -> None:
     """From the first compiled function on, machine code copies tensors to arrays, which takes a seventh of the time."""
     if table.new_array:

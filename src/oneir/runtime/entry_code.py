@@ -9,19 +9,20 @@ ours stand in `table`.
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import re
 import string
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import llvm
 from .dlpack import Managed, ManagedVersioned
 from .dtype import dlpack_dtype
+from .once import once
+from .resident import resident
 from .tensor import ALIGNMENT, Record, Tensor, empty
 
 if TYPE_CHECKING:
@@ -113,38 +114,21 @@ class _Table(ctypes.Structure):
 
 table = _Table()
 
-_retain = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
-_lock = threading.RLock()
 
 
+@once
 def library() -> LoadedObject:
-    """The code, linked into this process; the same object each time."""
-    with _lock:
-        return _library()
-
-
-@functools.cache
-def _library() -> LoadedObject:
-    from . import llvm, object_cache
-
+    """The code, linked into this process."""
     files = [Path(__file__).with_name(name) for name in ("entry.ll", "graph_entry.ll")]
     template, numbers = b"\n".join(file.read_bytes() for file in files), _numbers()
-    # The text itself, which takes a while to expand, is made only when it must be compiled.
-    state = f"{sorted(numbers.items())} {os.stat(__file__).st_mtime_ns}"
-    key = object_cache.cache_key("entry", template, state, llvm.host_cpu(), llvm.host_features())
-    code = object_cache.get(key)
-    if code is None:
-        code = llvm.compile_ir(_text(template.decode(), numbers), name="entry")
-        object_cache.put(key, code)
     _fill_table()
     llvm.add_symbol("oneir_entry_table", ctypes.addressof(table))
-    loaded = llvm.link(code, what="the entry of compiled functions")
-    # Other libraries may hold tensors of ours, and so addresses in this code, until the very end of the process.
-    _retain(loaded)
-    return loaded
+    # The text itself, which takes a while to expand, is made only when it must be compiled.
+    state = f"{sorted(numbers.items())} {os.stat(__file__).st_mtime_ns}"
+    return resident("the entry of compiled functions", lambda: _text(template.decode(), numbers), template, state)
 
 
 def _fill_table() -> None:

@@ -12,8 +12,10 @@ import functools
 import sys
 from collections.abc import Callable
 
+from .once import once
 
-@functools.cache
+
+@once
 def _functions() -> tuple[Callable[[], int], Callable[[int | None], None], int] | None:
     """What tells the evaluator, what changes it, and the interpreter's own; None for other Pythons than CPython."""
     if sys.implementation.name != "cpython":

@@ -7,6 +7,8 @@ addresses that is filled when it is loaded, so that linking it needs no library 
 
 from __future__ import annotations
 
+import _ctypes
+import contextlib
 import ctypes
 import hashlib
 import io
@@ -16,6 +18,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,15 +29,17 @@ from .error import LibraryError
 from .object_file import host_machine, read_symbols
 from .signature import Signature
 
-_FORMAT = 1
+_FORMAT = 2
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")
 _SIGNATURES = {
     "oneir_parallel_for": ("i32", ("ptr", "ptr", "i64", "i32")),
     "oneir_call_packed": ("i32", ("ptr", "ptr", "i32", "ptr")),
+    "oneir_drop_error": ("void", ("ptr",)),
     "oneir_alloc_workspace": ("ptr", ("i64", "i64")),
     "oneir_free_workspace": ("void", ("ptr",)),
+    "oneir_poll_signals": ("i32", ()),
 }
 
 
@@ -65,16 +71,22 @@ def library_bytes(
 
 
 def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Writes a file in one step: whoever reads it finds the old one or the new one."""
+    """Writes a file in one step: whoever reads it finds the old one or the new one.
+
+    Raises `LibraryError` where it cannot be written; then nothing of it is left.
+    """
     if not path.parent.is_dir():
         raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:
             file.writelines(parts)
         os.replace(temporary, path)
+    except OSError as error:
+        raise LibraryError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
@@ -218,10 +230,16 @@ def _stub_ir(metadata: str) -> str:
 
 
 class _SharedLibrary:
-    """A loaded shared library; it stays loaded, since nothing says when the last call into it has returned."""
+    """A shared library, loaded as long as this lives; its functions keep it alive."""
 
-    def __init__(self, library: ctypes.CDLL, path: Path):
-        self.library, self.path = library, path
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            self.library = ctypes.CDLL(str(path.resolve()))
+        except OSError as error:
+            raise LibraryError(f"{path} cannot be loaded: {error}") from error
+        if os.name == "posix":
+            weakref.finalize(self, _ctypes.dlclose, self.library._handle).atexit = False
 
     def symbol(self, name: str) -> int:
         try:
@@ -233,20 +251,17 @@ class _SharedLibrary:
 def _load_shared(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
     from .module import RUNTIME_SYMBOLS
 
+    shared = _SharedLibrary(path)
     try:
-        library = ctypes.CDLL(str(path.resolve()))
-    except OSError as error:
-        raise LibraryError(f"{path} cannot be loaded: {error}") from error
-    try:
-        metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, "oneir_library_metadata")))
-        table = (ctypes.c_void_p * len(_SIGNATURES)).in_dll(library, "oneir_library_table")
+        metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))
+        signatures = _read_metadata(path, metadata)
+        table = (ctypes.c_void_p * len(_SIGNATURES)).in_dll(shared.library, "oneir_library_table")
     except ValueError as error:
         raise LibraryError(f"{path} is not a library that export_library wrote: {error}") from error
-    signatures = _read_metadata(path, metadata)
 
     def link() -> _SharedLibrary:
         for i, name in enumerate(_SIGNATURES):
             table[i] = RUNTIME_SYMBOLS[name]()
-        return _SharedLibrary(library, path)
+        return shared
 
     return link, signatures, ()

@@ -5,88 +5,150 @@
     address = loaded.symbol("next")
 
 Nothing else in the project touches `llvmlite.binding`, and this module imports it only when it is first needed. One
-lock serializes everything (LLVM's C API has no locking of its own); to compile in parallel, use processes.
+lock serializes everything (LLVM's C API has no locking of its own); to compile in parallel, use processes. Objects of
+LLVM's live and die under the lock: so a `fork`, which takes it first, finds LLVM at rest.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .error import CompileError, LibraryError
 from .object_file import host_machine, read_symbols
+from .once import Once
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Passes = Literal["default", "kernel", "minimal", "none"]
 """Which IR passes run. `default`: LLVM's pipeline for the optimization level, which vectorizes and unrolls loops.
 `kernel`, for code that is vectorized and unrolled already: simplification and loop-invariant motion, half the time.
 `minimal`: helpers inlined and local arrays turned into registers, a third of the time. `none`: not one."""
 
-_lock = threading.RLock()
-# A child of fork must not inherit a lock held by a thread that it does not have.
+
+class _LlvmLock:
+    """Who holds it may call LLVM: `with _lock: ...`. Programs that died meanwhile are freed by whoever lets it go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._dead: deque[tuple[llvm.ResourceTracker, llvm.LLJIT]] = deque()
+        self._is_finalizing = sys.is_finalizing
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self.free_dead()
+
+    def free_later(self, tracker: llvm.ResourceTracker, jit: llvm.LLJIT) -> None:
+        """Frees code when LLVM is at rest: who drops a program does not wait for another thread that compiles."""
+        self._dead.append((tracker, jit))
+        if not self._is_finalizing():
+            self.free_dead()
+
+    def free_dead(self) -> None:
+        """Frees what waits to be freed, unless another thread is in LLVM, which does so in the end."""
+        while self._dead and self._lock.acquire(blocking=False):
+            try:
+                while self._dead:
+                    tracker, jit = self._dead.popleft()
+                    tracker.close()
+                    del tracker, jit  # the code engine goes with its last program
+            finally:
+                self._lock.release()
+
+    def acquire(self) -> None:
+        """Waits until no other thread is in LLVM."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """Lets other threads in again."""
+        self._lock.release()
+
+
+_lock = _LlvmLock()
+# A child of fork must not find LLVM, or its lock, in the hands of a thread that it does not have.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-@functools.cache
-def _binding(*, every_target: bool = False):
-    """`llvmlite.binding`, initialized for the host or for every target that it carries."""
+def _in_llvm(function: Callable[P, T]) -> Callable[P, T]:
+    """Calls a function under the lock, under which its objects die as well."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _lock:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _once_in_llvm(make: Callable[P, T]) -> Once[P, T]:
+    """Like `once`, under the lock: these functions are called by those that have it and by those that have not."""
+    return Once(make, _lock)
+
+
+@_once_in_llvm
+def _binding() -> Any:
+    """`llvmlite.binding`, initialized for the host."""
     import llvmlite.binding as llvm
 
-    if every_target:
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-    else:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
     return llvm
 
 
-@functools.cache
+@_once_in_llvm
+def _binding_for_every_target() -> Any:
+    """`llvmlite.binding`, initialized for every target that it carries."""
+    binding = _binding()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    return binding
+
+
+@_once_in_llvm
 def llvm_version() -> str:
     """The version of LLVM in use, such as `22.1.0`; part of every cache key for object code."""
-    with _lock:
-        return ".".join(str(part) for part in _binding().llvm_version_info)
+    return ".".join(str(part) for part in _binding().llvm_version_info)
 
 
-@functools.cache
+@_once_in_llvm
 def host_triple() -> str:
     """The target triple of this process."""
-    with _lock:
-        return _binding().get_process_triple()
+    return _binding().get_process_triple()
 
 
-@functools.cache
+@_once_in_llvm
 def host_cpu() -> str:
     """LLVM's name of the processor that this process runs on."""
-    with _lock:
-        return _binding().get_host_cpu_name()
+    return _binding().get_host_cpu_name()
 
 
-@functools.cache
+@_once_in_llvm
 def host_features() -> str:
     """The host's feature string, `+avx2,-sse4a,...`, sorted."""
-    with _lock:
-        return _binding().get_host_cpu_features().flatten()
+    return _binding().get_host_cpu_features().flatten()
 
 
+@_in_llvm
 def target_names() -> list[str]:
     """The architectures that code can be generated for."""
-    with _lock:
-        _binding(every_target=True)
-        from llvmlite.binding import targets
-
-        return sorted(name for name in _ARCHITECTURES if _has_target(targets, name))
+    targets = _binding_for_every_target().targets
+    return sorted(name for name in _ARCHITECTURES if _has_target(targets, name))
 
 
 _ARCHITECTURES = {
@@ -110,6 +172,7 @@ def _has_target(targets: Any, name: str) -> bool:
     return True
 
 
+@_in_llvm
 def compile_ir(
     text: str,
     *,
@@ -127,38 +190,38 @@ def compile_ir(
     needed by RISC-V with hardware floating point (`lp64d`). Code is position independent where the target has that.
     `opt_level` is 0 to 3; `passes` see `Passes`. `name` names the module in errors. Raises `CompileError`.
     """
-    with _lock:
-        machine = _target_machine(triple, cpu, features, abi, opt_level)
-        module = _optimized(text, name, machine, opt_level, passes)
-        try:
-            return machine.emit_object(module)
-        except RuntimeError as error:
-            raise CompileError(f"LLVM cannot emit an object file for {name}: {error}") from error
+    machine = _target_machine(triple, cpu, features, abi, opt_level)
+    module = _optimized(text, name, machine, opt_level, passes)
+    try:
+        return machine.emit_object(module)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM cannot emit an object file for {name}: {error}") from error
 
 
+@_in_llvm
 def link_ir(text: str, imports: Sequence[str]) -> str:
     """The text of a module of LLVM IR with all of others, which lose their target and are visible inside of it only.
 
     Raises `CompileError` for what is not LLVM IR, and for two definitions of one name.
     """
-    with _lock:
-        binding = _binding()
-        context = binding.create_context()
-        module = binding.parse_assembly(text, context=context)
-        for imported in imports:
-            try:
-                part = binding.parse_assembly(imported, context=context)
-                part.triple = part.data_layout = ""
-                functions = [value.name for value in part.functions if not value.is_declaration]
-                variables = [value.name for value in part.global_variables if not value.is_declaration]
-                module.link_in(part)
-            except RuntimeError as error:
-                raise CompileError(_rejected(imported, "pragma_import_llvm", str(error))) from error
-            for value in (*map(module.get_function, functions), *map(module.get_global_variable, variables)):
-                value.linkage = "internal"
-        return str(module)
+    binding = _binding()
+    context = binding.create_context()
+    module = binding.parse_assembly(text, context=context)
+    for imported in imports:
+        try:
+            part = binding.parse_assembly(imported, context=context)
+            part.triple = part.data_layout = ""
+            functions = [value.name for value in part.functions if not value.is_declaration]
+            variables = [value.name for value in part.global_variables if not value.is_declaration]
+            module.link_in(part)
+        except RuntimeError as error:
+            raise CompileError(_rejected(imported, "pragma_import_llvm", str(error))) from error
+        for value in (*map(module.get_function, functions), *map(module.get_global_variable, variables)):
+            value.linkage = "internal"
+    return str(module)
 
 
+@_in_llvm
 def compile_to_assembly(
     text: str,
     *,
@@ -171,15 +234,15 @@ def compile_to_assembly(
     passes: Passes = "default",
 ) -> str:
     """Compile LLVM IR text to assembly; arguments and errors as for `compile_ir`."""
-    with _lock:
-        machine = _target_machine(triple, cpu, features, abi, opt_level)
-        module = _optimized(text, name, machine, opt_level, passes)
-        try:
-            return machine.emit_assembly(module)
-        except RuntimeError as error:
-            raise CompileError(f"LLVM cannot emit assembly for {name}: {error}") from error
+    machine = _target_machine(triple, cpu, features, abi, opt_level)
+    module = _optimized(text, name, machine, opt_level, passes)
+    try:
+        return machine.emit_assembly(module)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM cannot emit assembly for {name}: {error}") from error
 
 
+@_in_llvm
 def optimize(
     text: str,
     *,
@@ -192,9 +255,8 @@ def optimize(
     passes: Passes = "default",
 ) -> str:
     """The IR text after LLVM's passes; arguments and errors as for `compile_ir`."""
-    with _lock:
-        machine = _target_machine(triple, cpu, features, abi, opt_level)
-        return str(_optimized(text, name, machine, opt_level, passes))
+    machine = _target_machine(triple, cpu, features, abi, opt_level)
+    return str(_optimized(text, name, machine, opt_level, passes))
 
 
 @functools.lru_cache(maxsize=16)
@@ -204,7 +266,7 @@ def _target_machine(
     if not 0 <= opt_level <= 3:
         raise CompileError(f"The optimization level must be 0, 1, 2 or 3; found {opt_level}.")
     native = triple is None or triple == host_triple()
-    binding = _binding() if native else _binding(every_target=True)
+    binding = _binding() if native else _binding_for_every_target()
     if native:
         triple = host_triple()
         if cpu is None:
@@ -247,7 +309,7 @@ machine.emit_assembly(module)
 """
 
 
-@functools.cache
+@_once_in_llvm
 def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
     # LLVM prints what it does not know, and aborts over what does not go together: so it is asked in another process.
     if not sys.executable:
@@ -263,6 +325,32 @@ def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
         raise CompileError(f"LLVM refuses the processor {cpu!r} with the features {features!r} for {triple}: {reason}")
 
 
+class _PassBuilders:
+    """Hands out LLVM's builders of pass pipelines, each for a few modules: what one leaves behind, 1.5 KB, stays."""
+
+    MODULES = 16
+
+    def __init__(self) -> None:
+        self._wanted: tuple[Any, ...] = ()
+        self._current: Any = None
+        self._count = 0
+
+    def next(self, machine: llvm.TargetMachine, opt_level: int, passes: Passes) -> llvm.PassBuilder:
+        """A builder for one module."""
+        if self._wanted != (machine, opt_level, passes) or self._count == self.MODULES:
+            binding, full = _binding(), passes == "default"
+            options = binding.create_pipeline_tuning_options(opt_level if full else min(opt_level, 1))
+            options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = full and opt_level >= 2
+            options.loop_unrolling = full
+            self._wanted, self._count = (machine, opt_level, passes), 0
+            self._current = binding.create_pass_builder(machine, options)
+        self._count += 1
+        return self._current
+
+
+_builders = _PassBuilders()
+
+
 def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int, passes: Passes) -> llvm.ModuleRef:
     """Parse and verify `text`, set it up for `machine`, and run the passes on it."""
     binding = _binding()
@@ -276,11 +364,7 @@ def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int
         raise CompileError(_rejected(text, name, str(error))) from error
     if passes == "none":
         return module
-    full = passes == "default"
-    options = binding.create_pipeline_tuning_options(opt_level if full else min(opt_level, 1))
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = full and opt_level >= 2
-    options.loop_unrolling = full
-    builder = binding.create_pass_builder(machine, options)
+    builder = _builders.next(machine, opt_level, passes)
     if passes == "minimal":
         manager = binding.create_new_module_pass_manager()
         manager.add_always_inliner_pass()
@@ -288,6 +372,9 @@ def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int
     else:
         manager = builder.getModulePassManager()
     manager.run(module, builder)
+    # llvmlite's own class does not free what it holds: of its two bases, the one without the method comes first.
+    binding.newpassmanagers.NewPassManager._dispose(manager)
+    manager.detach()
     return module
 
 
@@ -309,7 +396,6 @@ def _rejected(text: str, name: str, message: str) -> str:
 # Linking into this process -------------------------------------------------------------------------------------------
 
 _symbols: dict[str, int | Callable[[], int]] = {}
-_library_numbers = itertools.count()
 
 
 def add_symbol(name: str, address: int | Callable[[], int]) -> None:
@@ -324,9 +410,12 @@ class LoadedObject:
         self, tracker: llvm.ResourceTracker, jit: llvm.LLJIT, addresses: dict[str, int], needs: object
     ) -> None:
         self._tracker = tracker
-        self._jit = jit  # must outlive the tracker
+        self._jit = jit
         self._addresses = addresses
         self._needs = needs
+
+    def __del__(self, free_later: Callable[..., None] = _lock.free_later) -> None:
+        free_later(self._tracker, self._jit)
 
     def symbol(self, name: str) -> int:
         """The address of a function or variable that the object defines; `LibraryError` if it defines no such."""
@@ -367,32 +456,59 @@ def link(*objects: bytes, what: str = "object code") -> LoadedObject:
             f"{what} needs {', '.join(missing)}, which neither the runtime nor this process defines. "
             "Load the library that defines it first (ctypes.CDLL with mode=RTLD_GLOBAL)."
         )
-    with _lock:
-        binding = _binding()
-        library = binding.JITLibraryBuilder()
-        for data in objects:
-            library.add_object_img(data)
-        for name, address in imports.items():
-            library.import_symbol(name, address)
-        for name in defined:
-            library.export_symbol(name)
-        jit = _jit()
-        try:
-            tracker = library.link(jit, f"oneir{next(_library_numbers)}")
-        except RuntimeError as error:
-            raise LibraryError(f"LLVM cannot link {what}: {error}") from error
-        return LoadedObject(tracker, jit, {name: tracker[name] for name in defined}, objects)
+    return _load(objects, imports, defined, what)
 
 
-@functools.cache
-def _jit() -> llvm.LLJIT:
+@_in_llvm
+def _load(
+    objects: Sequence[bytes], imports: Mapping[str, int | None], exports: Iterable[str], what: str
+) -> LoadedObject:
+    library = _binding().JITLibraryBuilder()
+    for data in objects:
+        library.add_object_img(data)
+    for name, address in imports.items():
+        library.import_symbol(name, address)
+    for name in exports:
+        library.export_symbol(name)
+    jit, number = _engines.next()
+    try:
+        tracker = library.link(jit, f"oneir{number}")
+    except RuntimeError as error:
+        raise LibraryError(f"LLVM cannot link {what}: {error}") from error
+    return LoadedObject(tracker, jit, {name: tracker[name] for name in exports}, objects)
+
+
+class _Engines:
+    """Hands out LLVM's code engines, each for a few programs, with which it dies.
+
+    An engine keeps about 9 KB for each program that it has ever held, and takes 108 KB and 0.13 ms itself.
+    """
+
+    PROGRAMS = 16
+
+    def __init__(self) -> None:
+        self._current: llvm.LLJIT | None = None
+        self._count = 0
+
+    def next(self) -> tuple[llvm.LLJIT, int]:
+        """An engine, and the number of a program in it."""
+        if self._current is None or self._count == self.PROGRAMS:
+            self._current, self._count = _new_engine(), 0
+        self._count += 1
+        return self._current, self._count
+
+
+_engines = _Engines()
+
+
+def _new_engine() -> llvm.LLJIT:
     binding = _binding()
     target = binding.Target.from_triple(host_triple())
     machine = target.create_target_machine(opt=0, reloc="pic", codemodel="small", jit=True)
     return binding.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
 
 
-@functools.cache
+@_once_in_llvm
 def _process_libraries() -> list[ctypes.CDLL]:
     libraries: list[ctypes.CDLL] = [ctypes.CDLL(None), ctypes.pythonapi] if os.name == "posix" else [ctypes.pythonapi]
     for file in ("libm.so.6", "libgcc_s.so.1", "msvcrt.dll"):

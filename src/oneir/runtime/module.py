@@ -1,23 +1,25 @@
 """Compiled modules: functions by name, how long they take, and files of them.
 
-lib = load_module("gemm.so") lib["gemm"](a, b, c) print(lib.time_evaluator("gemm", cpu(), number=100)(a, b, c))
+lib = load_module("gemm.so")
+lib["gemm"](a, b, c)
+print(lib.time_evaluator("gemm", cpu(), number=100)(a, b, c))
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import callback, llvm, pool, workspace
+from . import callback, llvm, pool, signals, workspace
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, NotRegistered, TypeMismatch
 from .object import Object
+from .once import new_lock
 from .signature import Signature
 
 SYMBOL_PREFIX = "__oneir_"
@@ -26,9 +28,10 @@ SYMBOL_PREFIX = "__oneir_"
 # What object code refers to by name; importing these modules has made it known to the linker.
 RUNTIME_SYMBOLS = {
     "oneir_parallel_for": pool.parallel_for_address,
-    "oneir_call_packed": callback.call_packed_address,
+    **{name: partial(int, address) for name, address in callback.CALLBACKS.items()},
     "oneir_alloc_workspace": partial(workspace.workspace_address, "oneir_alloc_workspace"),
     "oneir_free_workspace": partial(workspace.workspace_address, "oneir_free_workspace"),
+    "oneir_poll_signals": partial(signals.signals_address, "oneir_poll_signals"),
 }
 
 
@@ -40,8 +43,12 @@ class Linked(Protocol):
         ...
 
 
+Sources = Callable[[str], str]
+"""Gives the text behind the code in a format; "" is the usual one."""
+
+
 @dataclass(frozen=True, slots=True)
-class Later:
+class DeferredFunctions:
     """Functions that are compiled when one of them is first asked for, or all are exported."""
 
     objects: Callable[[], Sequence[bytes]]
@@ -59,30 +66,30 @@ class Module(Object):
         link: Callable[[], Linked],
         signatures: dict[str, Signature],
         objects: Sequence[bytes] = (),
-        sources: Callable[[str], str] | None = None,
-        later: Later | None = None,
+        sources: Sources | None = None,
+        deferred: DeferredFunctions | None = None,
     ):
         self._link = link
         self._linked: Linked | None = None
-        self._signatures = {**signatures, **(later.signatures if later else {})}
+        self._signatures = {**signatures, **(deferred.signatures if deferred else {})}
         self._objects = tuple(objects)
-        self._later = later
+        self._deferred = deferred
         self._sources = sources
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @staticmethod
     def from_objects(
         objects: Sequence[bytes],
         signatures: dict[str, Signature],
-        sources: Callable[[str], str] | None = None,
-        later: Later | None = None,
+        sources: Sources | None = None,
+        deferred: DeferredFunctions | None = None,
     ) -> Module:
         """A module of object code; it is linked when a function is first asked for.
 
         `sources(format)` gives the text behind the code, for `inspect_source`.
         """
-        return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources, later)
+        return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources, deferred)
 
     # -- functions --
 
@@ -116,7 +123,7 @@ class Module(Object):
             if signature is None:
                 raise NotRegistered(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
             with self._lock:
-                if self._later is not None and name in self._later.signatures:
+                if self._deferred is not None and name in self._deferred.signatures:
                     self._complete()
                 if self._linked is None:
                     self._linked = self._link()
@@ -126,10 +133,10 @@ class Module(Object):
 
     def _complete(self) -> Sequence[bytes]:
         """The objects of all functions, which are linked anew if some were not compiled before."""
-        if self._later is not None:
-            objects = self._objects = (*self._objects, *self._later.objects())
+        if self._deferred is not None:
+            objects = self._objects = (*self._objects, *self._deferred.objects())
             self._link, self._linked = (lambda: llvm.link(*objects, what="a compiled module")), None
-            self._later = None
+            self._deferred = None
         return self._objects
 
     @property

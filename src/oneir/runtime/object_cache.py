@@ -1,13 +1,17 @@
 """A cache of compiled code on disk, shared by all processes of a user.
 
-    key = cache_key("kernel", text, cpu) data = get(key) if data is None:
-        data = compile(...) put(key, data)
+    key = cache_key("kernel", text, cpu)
+    data = get(key)
+    if data is None:
+        data = compile(...)
+        put(key, data)
 
 Entries are files, named by key, in `ONEIR_CACHE_DIR` or the user's cache directory; `ONEIR_CACHE_DIR=""` turns the
-cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers replace files in one
-step, so readers see whole entries; each carries a checksum, and a damaged one is removed. When all entries together
-exceed `MAX_BYTES`, those unused for longest go. `find` and `put_file` are for entries that are mapped into memory,
-which carry checksums of their own.
+cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers make files in the
+folder `writing` and move them in one step, so readers see whole entries; each carries a checksum, and a damaged one is
+removed. What a writer that was killed left in the folder goes an hour later, when any process first uses the cache.
+When all entries together exceed `MAX_BYTES`, those unused for longest go. `find` and `put_file` are for entries that
+are mapped into memory, which carry checksums of their own.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +36,10 @@ _DIGEST_BYTES = 16
 # at its first write.
 _SWEEP_EVERY = 1 << 25
 _bytes_until_sweep = 0
+_WRITING = "writing"
+_ABANDONED_SECONDS = 3600
+_visited: set[Path] = set()
+"""The folders whose leftovers this process has removed."""
 
 
 def cache_key(*parts: str | bytes) -> str:
@@ -50,12 +59,15 @@ def cache_dir() -> Path | None:
     chosen = os.environ.get("ONEIR_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        if sys.platform == "win32":
+            base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        elif sys.platform == "darwin":
+            base = Path.home() / "Library" / "Caches"
+        else:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
     return Path(base) / "oneir"
 
 
@@ -103,7 +115,7 @@ def remove(key: str) -> None:
 
 
 def holds(nbytes: int) -> bool:
-    """Whether an entry of that size is kept: the cache is on, and the entry takes no more than a quarter of it."""
+    """Whether an entry of that size may be kept: the cache is on, and the entry takes no more than a quarter of it."""
     return cache_dir() is not None and nbytes <= MAX_BYTES // 4
 
 
@@ -117,10 +129,11 @@ def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
         return
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if size > shutil.disk_usage(path.parent).free // 4:
+        folder = path.parent / _WRITING
+        folder.mkdir(parents=True, exist_ok=True)
+        if size > shutil.disk_usage(folder).free // 4:
             return
-        descriptor, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
         os.replace(temporary, path)
@@ -136,7 +149,7 @@ def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def evict(directory: Path, max_bytes: int | None = None) -> None:
-    """Remove the entries unused for longest until the rest fits, with room to grow, and leftovers of dead writers."""
+    """Remove the entries unused for longest until the rest fits, with room to grow."""
     limit = MAX_BYTES if max_bytes is None else max_bytes
     entries = []
     try:
@@ -144,26 +157,42 @@ def evict(directory: Path, max_bytes: int | None = None) -> None:
             for file in files:
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    entries.append((status.st_mtime, status.st_size, file.path))
+                    if file.is_file():
+                        entries.append((status.st_mtime, status.st_size, file.path))
     except OSError:
         return
     entries.sort(reverse=True)
-    newest = entries[0][0] if entries else 0.0
     total = sum(size for _, size, _ in entries)
     # Once over the limit, go down to three quarters of it, so that sweeping stays rare.
     limit = limit if total <= limit else limit * 3 // 4
     kept = 0
-    for used, size, path in entries:
-        abandoned = os.path.basename(path).startswith(".writing-") and newest - used > 3600
+    for _, size, path in entries:
         kept += size
-        if abandoned or kept > limit:
+        if kept > limit:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
 
 def _path(key: str) -> Path | None:
     directory = cache_dir()
-    return None if directory is None else directory / key
+    if directory is None:
+        return None
+    if directory not in _visited:
+        _visited.add(directory)
+        _remove_abandoned(directory / _WRITING)
+    return directory / key
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Removes what was begun an hour ago or more, and not finished."""
+    try:
+        with os.scandir(folder) as files:
+            old = [file.path for file in files if time.time() - file.stat().st_mtime > _ABANDONED_SECONDS]
+    except OSError:
+        return
+    for path in old:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _checksum(data: bytes) -> bytes:

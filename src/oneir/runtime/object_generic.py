@@ -3,34 +3,28 @@
     const(1, "int64")
     LoadJSON(SaveJSON(mod))
 
-The compiler hangs itself in here when it is imported; the runtime alone has no nodes.
+The compiler provides them when it is imported; the runtime alone has no nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Number
 from typing import Any
 
 from .error import TypeMismatch
+from .hook import Hook
 from .object import Object
 
-_hooks: dict[str, Callable[..., Any]] = {}
-
-
-def set_node_hooks(
-    const: Callable[..., Any],
-    array: Callable[[list[Any]], Any],
-    save_json: Callable[[Any], str],
-    load_json: Callable[[str], Any],
-) -> None:
-    """Sets what makes constants and arrays, and what writes and reads nodes as JSON."""
-    _hooks.update(const=const, array=array, save_json=save_json, load_json=load_json)
+make_const: Hook[[Any, str | None, Any], Any] = Hook("make_const", "oneir.ir")
+make_array: Hook[[list[Any]], Any] = Hook("make_array", "oneir.ir")
+save_json: Hook[[Any], str] = Hook("save_json", "oneir.ir")
+load_json: Hook[[str], Any] = Hook("load_json", "oneir.ir")
 
 
 def const(value: Any, dtype: str | None = None, span: Any = None) -> Any:
     """The constant expression of a number; int32, float32 or bool unless `dtype` says otherwise."""
-    return _hooks["const"](value, dtype, span)
+    return make_const(value, dtype, span)
 
 
 def convert(value: Any) -> Any:
@@ -41,7 +35,7 @@ def convert(value: Any) -> Any:
     if value is None or isinstance(value, (Object, str, bytes, Number)):
         return value
     if isinstance(value, (list, tuple)):
-        return _hooks["array"]([convert(item) for item in value])
+        return make_array([convert(item) for item in value])
     if isinstance(value, Mapping):
         return {convert(key): convert(item) for key, item in value.items()}
     if hasattr(value, "asobject"):
@@ -56,12 +50,12 @@ def convert(value: Any) -> Any:
 
 def SaveJSON(node: Any) -> str:
     """A node as JSON."""
-    return _hooks["save_json"](node)
+    return save_json(node)
 
 
 def LoadJSON(json_str: str) -> Any:
     """The node that `SaveJSON` wrote."""
-    return _hooks["load_json"](json_str)
+    return load_json(json_str)
 
 
 def AsRepr(node: Any) -> str:

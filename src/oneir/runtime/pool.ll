@@ -9,6 +9,8 @@
 ;   - [0, extent) is cut into one range a participant. A participant takes pieces of its own range, half of what is left
 ;     each time, and then pieces of the others' ranges. So memory stays with the thread that used it last, yet the caller
 ;     never waits for a worker that has not begun: it does that worker's share itself.
+;   - The first pieces are small, and no piece is to take more than 0.1 s: between them the main thread looks for signals,
+;     which end the loop when Python's handler raises (signals.py).
 ;   - A worker must pass the gate before it looks at @region, and the caller writes @region only when nobody is inside:
 ;       gate = asleep << 31 | free places << 16 | workers inside
 ;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is inside.
@@ -53,6 +55,9 @@ declare i32 @sched_yield()
 declare i32 @llvm.smin.i32(i32, i32)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
+declare i32 @oneir_poll_signals_at(i64)
+declare i1 @oneir_is_main_thread()
+declare i64 @oneir_coarse_time()
 
 ; Settings -------------------------------------------------------------------------------------------------------------
 
@@ -95,24 +100,29 @@ count:
   %capped.wide = sext i32 %capped to i64
   %wanted.wide = call i64 @llvm.smin.i64(i64 %capped.wide, i64 %extent)
   %wanted = trunc i64 %wanted.wide to i32
+  %least = call i64 @first_piece(i64 %extent)
   %single = icmp slt i32 %wanted, 2
   br i1 %single, label %alone, label %doubt
 
 doubt: ; a sixteenth at a time runs alone, until no doubt is left: a long loop must not run alone for a short one's loss
   %first = phi i64 [ 0, %count ], [ %stop.timed, %on ]
+  %limit = phi i64 [ %least, %count ], [ %limit.next, %on ]
   %doubt.ns = load atomic i64, ptr @alone_ns monotonic, align 8
   %doubtful = icmp sgt i64 %doubt.ns, 0
   br i1 %doubtful, label %timed, label %look
 
 timed:
   %sixteenth = lshr i64 %extent, 4
-  %step = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
+  %large = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
+  %step = call i64 @llvm.smin.i64(i64 %large, i64 %limit)
   %ahead = sub i64 %extent, %first
   %some = call i64 @llvm.smin.i64(i64 %step, i64 %ahead)
   %stop.timed = add i64 %first, %some
   %before = call i64 @now()
   %result.timed = call i32 %body(ptr %env, i64 %first, i64 %stop.timed)
   %after = call i64 @now()
+  %spent = sub i64 %after, %before
+  %limit.next = call i64 @next_limit(i64 %limit, i64 %spent)
   %negative = sub i64 %before, %after
   %o0 = atomicrmw add ptr @alone_ns, i64 %negative monotonic
   %well = icmp eq i32 %result.timed, 0
@@ -137,7 +147,7 @@ take:
 
 alone:
   %begin.alone = phi i64 [ 0, %count ], [ %first, %look ], [ %first, %take ], [ %first, %give.up ]
-  %result.alone = tail call i32 %body(ptr %env, i64 %begin.alone, i64 %extent)
+  %result.alone = tail call i32 @run_alone(ptr %body, ptr %env, i64 %begin.alone, i64 %extent)
   ret i32 %result.alone
 
 staff: ; workers are started when first wanted
@@ -187,6 +197,72 @@ run:
   %result = load atomic i32, ptr %result.at monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
   ret i32 %result
+}
+
+; A loop in its caller; in pieces, if that is the thread that handles signals.
+define internal i32 @run_alone(ptr %body, ptr %env, i64 %first, i64 %extent) {
+entry:
+  %interruptible = call i1 @oneir_is_main_thread()
+  br i1 %interruptible, label %begin, label %whole
+
+whole:
+  %result.whole = tail call i32 %body(ptr %env, i64 %first, i64 %extent)
+  ret i32 %result.whole
+
+begin:
+  %count = sub i64 %extent, %first
+  %least = call i64 @first_piece(i64 %count)
+  %t.begin = call i64 @oneir_coarse_time()
+  br label %piece
+
+piece:
+  %from = phi i64 [ %first, %begin ], [ %to, %go.on ]
+  %limit = phi i64 [ %least, %begin ], [ %limit.next, %go.on ]
+  %since = phi i64 [ %t.begin, %begin ], [ %now, %go.on ]
+  %left = sub i64 %extent, %from
+  %take = call i64 @llvm.smin.i64(i64 %left, i64 %limit)
+  %to = add i64 %from, %take
+  %result = call i32 %body(ptr %env, i64 %from, i64 %to)
+  %failed = icmp ne i32 %result, 0
+  %finished = icmp eq i64 %to, %extent
+  %stop = or i1 %failed, %finished
+  br i1 %stop, label %done, label %poll
+
+poll:
+  %now = call i64 @oneir_coarse_time()
+  %raised = call i32 @oneir_poll_signals_at(i64 %now)
+  %interrupted = icmp ne i32 %raised, 0
+  br i1 %interrupted, label %done, label %go.on
+
+go.on:
+  %spent = sub i64 %now, %since
+  %limit.next = call i64 @next_limit(i64 %limit, i64 %spent)
+  br label %piece
+
+done:
+  %value = phi i32 [ %result, %piece ], [ %raised, %poll ]
+  ret i32 %value
+}
+
+; How many iterations to run first, of so many, when nothing is known of the time that they take.
+define internal i64 @first_piece(i64 %count) {
+  %part = lshr i64 %count, 9
+  %some = call i64 @llvm.smax.i64(i64 %part, i64 1)
+  ret i64 %some
+}
+
+; How many to run at most after a piece of `limit` took so many nanoseconds.
+define internal i64 @next_limit(i64 %limit, i64 %spent) {
+  %short = icmp slt i64 %spent, 8000000
+  %small = icmp ult i64 %limit, 288230376151711744 ; 2^58
+  %grows = and i1 %short, %small
+  %more = shl i64 %limit, 4
+  %long = icmp sgt i64 %spent, 128000000
+  %half = lshr i64 %limit, 1
+  %less = call i64 @llvm.smax.i64(i64 %half, i64 1)
+  %shrunk = select i1 %long, i64 %less, i64 %limit
+  %next = select i1 %grows, i64 %more, i64 %shrunk
+  ret i64 %next
 }
 
 define internal void @fill_region(ptr %body, ptr %env, i64 %first, i64 %last, i32 %participants) {
@@ -270,11 +346,16 @@ entry:
   %n.narrow = load i32, ptr %n.at
   %n = zext i32 %n.narrow to i64
   %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
+  %least = lshr i64 %piece, 5 ; of a sixteenth of the own range
+  %limit.first = call i64 @llvm.smax.i64(i64 %least, i64 1)
+  %t.first = call i64 @oneir_coarse_time()
   br label %next.range
 
 next.range:
   %visited = phi i64 [ 0, %entry ], [ %visited.next, %exhausted ]
   %run.range = phi i64 [ 0, %entry ], [ %run, %exhausted ]
+  %limit.range = phi i64 [ %limit.first, %entry ], [ %limit, %exhausted ]
+  %since.range = phi i64 [ %t.first, %entry ], [ %since, %exhausted ]
   %sum = add i64 %home, %visited
   %index = urem i64 %sum, %n
   %range = getelementptr %Range, ptr @ranges, i64 %index
@@ -283,7 +364,9 @@ next.range:
   br label %next.piece
 
 next.piece:
-  %run = phi i64 [ %run.range, %next.range ], [ %run.next, %work ]
+  %run = phi i64 [ %run.range, %next.range ], [ %run.next, %measure ]
+  %limit = phi i64 [ %limit.range, %next.range ], [ %limit.next, %measure ]
+  %since = phi i64 [ %since.range, %next.range ], [ %now, %measure ]
   %failed.before = load atomic i32, ptr %result.at monotonic, align 4
   %go = icmp eq i32 %failed.before, 0
   br i1 %go, label %claim, label %done
@@ -298,7 +381,8 @@ try:
   %left.up = add i64 %left, 1
   %half = lshr i64 %left.up, 1
   %at.least = call i64 @llvm.smax.i64(i64 %half, i64 %piece)
-  %take = call i64 @llvm.smin.i64(i64 %at.least, i64 %left)
+  %moderate = call i64 @llvm.smin.i64(i64 %at.least, i64 %limit)
+  %take = call i64 @llvm.smin.i64(i64 %moderate, i64 %left)
   %stop = add i64 %begin, %take
   %pair = cmpxchg ptr %range, i64 %begin, i64 %stop monotonic monotonic
   %won = extractvalue { i64, i1 } %pair, 1
@@ -308,10 +392,22 @@ work:
   %result = call i32 %body(ptr %env, i64 %begin, i64 %stop)
   %run.next = add i64 %run, %take
   %good = icmp eq i32 %result, 0
-  br i1 %good, label %next.piece, label %failed
+  br i1 %good, label %poll, label %failed
+
+poll:
+  %now = call i64 @oneir_coarse_time()
+  %raised = call i32 @oneir_poll_signals_at(i64 %now)
+  %quiet = icmp eq i32 %raised, 0
+  br i1 %quiet, label %measure, label %failed
+
+measure:
+  %spent = sub i64 %now, %since
+  %limit.next = call i64 @next_limit(i64 %limit, i64 %spent)
+  br label %next.piece
 
 failed: ; the first failure is the region's
-  %kept = cmpxchg ptr %result.at, i32 0, i32 %result monotonic monotonic
+  %failure = phi i32 [ %result, %work ], [ %raised, %poll ]
+  %kept = cmpxchg ptr %result.at, i32 0, i32 %failure monotonic monotonic
   br label %done
 
 exhausted:

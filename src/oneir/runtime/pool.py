@@ -1,14 +1,13 @@
 """The worker pool of this process: its native entry for compiled loops, and its size.
 
 Compiled code calls `oneir_parallel_for`, written in LLVM IR in `pool.ll`, where its design is explained; here are the
-pieces that differ between machines, and the number of threads. The pool is compiled when the first program that has a
-parallel loop is loaded, once per machine; threads start when a loop first wants them.
+pieces that differ between machines, and the number of threads. The pool is made when the first program that has a
+parallel loop is loaded; threads start when a loop first wants them.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import os
 import signal
@@ -16,9 +15,10 @@ import sys
 from pathlib import Path
 
 from .error import InvalidValue
-from .llvm import LoadedObject, add_symbol, compile_ir, host_cpu, host_triple, link
-from .object_cache import cache_key, get, put
+from .llvm import LoadedObject, add_symbol
 from .object_file import host_machine
+from .once import new_lock, once
+from .resident import resident
 
 MAX_THREADS = 256
 
@@ -223,19 +223,15 @@ def _blocked_signals() -> int:
     return ~sum(1 << (number - 1) for number in own)
 
 
-@functools.cache
+@once
 def _pool() -> LoadedObject:
-    """The pool, loaded and set up; the object stays loaded as long as the process, since workers sleep in its code."""
+    """The pool, loaded and set up."""
     text = pool_ir(sys.platform, host_machine())
-    key = cache_key("pool", text, host_triple(), host_cpu())
-    data = get(key)
-    if data is None:
-        data = compile_ir(text, name="the worker pool")
-        put(key, data)
-    pool = link(data, what="the worker pool")
-    _configure(pool, num_threads())
+    pool = resident("the worker pool", lambda: text, text)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(pool.symbol("oneir_pool_after_fork")))
+    with _lock:
+        _configure(pool, num_threads())
     return pool
 
 
@@ -250,6 +246,7 @@ def parallel_for_address() -> int:
 
 add_symbol("oneir_parallel_for", parallel_for_address)
 
+_lock = new_lock()
 _size: int | None = None
 
 
@@ -260,9 +257,10 @@ def num_threads() -> int:
     affinity mask, and no more than its control group pays for.
     """
     global _size
-    if _size is None:
-        _size = min(_threads_of_environment() or _processors(), MAX_THREADS)
-    return _size
+    with _lock:
+        if _size is None:
+            _size = min(_threads_of_environment() or _processors(), MAX_THREADS)
+        return _size
 
 
 def set_num_threads(count: int) -> None:
@@ -270,9 +268,10 @@ def set_num_threads(count: int) -> None:
     global _size
     if not isinstance(count, int) or not 1 <= count <= MAX_THREADS:
         raise InvalidValue(f"The number of threads must be an integer from 1 to {MAX_THREADS}; found {count!r}.")
-    _size = count
-    if _pool.cache_info().currsize:
-        _configure(_pool(), count)
+    with _lock:
+        _size = count
+        if _pool.made():
+            _configure(_pool(), count)
 
 
 def _threads_of_environment() -> int | None:

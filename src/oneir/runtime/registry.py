@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 from .error import InvalidValue, NotRegistered, TypeMismatch
+from .once import new_lock
 
 _functions: dict[str, Callable[..., Any]] = {}
+_lock = new_lock()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,9 +41,10 @@ def register_func(func_name: Any, f: Callable[..., Any] | None = None, override:
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
             raise TypeMismatch(f"Expected a function to register as {func_name!r}, found {type(function).__name__}.")
-        if func_name in _functions and not override:
-            raise InvalidValue(f"A function {func_name!r} is registered already; replace it with override=True.")
-        _functions[func_name] = function
+        with _lock:
+            if func_name in _functions and not override:
+                raise InvalidValue(f"A function {func_name!r} is registered already; replace it with override=True.")
+            _functions[func_name] = function
         return function
 
     return register if f is None else register(f)
@@ -72,4 +75,4 @@ def list_global_func_names() -> list[str]:
 def remove_global_func(name: str) -> None:
     """Forget the function registered under `name`; `NotRegistered` if there is none."""
     get_global_func(name)
-    del _functions[name]
+    _functions.pop(name, None)

@@ -3,14 +3,16 @@
     print(node.script(show_meta=True))
     node.show()
 
-The printer itself belongs to the compiler, which hangs it in here when it is imported.
+The printer itself belongs to the compiler, which provides it when it is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from .hook import Hook
 
 
 @dataclass
@@ -62,14 +64,11 @@ class PrinterConfig:
         self.extra_config = dict(self.extra_config or {})
 
 
-_hooks: dict[str, Callable[..., Any]] = {}
+script_of: Hook[..., str] = Hook("script_of", "oneir.script.printer")
+"""The text of a node: `script_of(node, **options)`."""
 
-
-def set_script_hooks(script: Callable[..., str], show: Callable[..., None]) -> None:
-    """Sets the printer: `script(node, **options)` gives the text, `show(node, style, black_format, **options)` prints
-    it.
-    """
-    _hooks["script"], _hooks["show"] = script, show
+show_script: Hook[..., None] = Hook("show_script", "oneir.script.printer")
+"""Prints the text of a node: `show_script(node, style, black_format, **options)`."""
 
 
 class Scriptable:
@@ -79,8 +78,8 @@ class Scriptable:
 
     def script(self, **options: Any) -> str:
         """The text in TVMScript; the options are the fields of `PrinterConfig`, and `black_format`."""
-        return _hooks["script"](self, **options)
+        return script_of(self, **options)
 
     def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
         """Prints the text in TVMScript, coloured on a terminal."""
-        _hooks["show"](self, style, black_format, **options)
+        show_script(self, style, black_format, **options)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import functools
 
-from .llvm import LoadedObject, add_symbol, compile_ir, host_cpu, host_triple, link
-from .object_cache import cache_key, get, put
+from .llvm import LoadedObject, add_symbol
+from .once import once
+from .resident import resident
 
 WORKSPACE_IR = """
 @slots = internal global [8 x ptr] zeroinitializer
@@ -179,14 +180,9 @@ end:
 """
 
 
-@functools.cache
+@once
 def _workspace() -> LoadedObject:
-    key = cache_key("workspace", WORKSPACE_IR, host_triple(), host_cpu())
-    data = get(key)
-    if data is None:
-        data = compile_ir(WORKSPACE_IR, name="the workspace allocator")
-        put(key, data)
-    return link(data, what="the workspace allocator")
+    return resident("the workspace allocator", lambda: WORKSPACE_IR, WORKSPACE_IR)
 
 
 def workspace_address(name: str) -> int:

@@ -29,7 +29,7 @@ def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None
     indices.
     """
     items = [op.output(0) if isinstance(op, Operation) else op for op in ops]
-    with deep_recursion():
+    with deep_recursion:
         func = _Builder(items).build()
         if index_dtype_override is not None:
             func = convert_index_dtype(func, index_dtype_override)

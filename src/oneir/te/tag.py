@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from ..runtime.error import InvalidValue
@@ -12,7 +13,7 @@ from ..runtime.error import InvalidValue
 class TagScope:
     """While it is entered, every operation made carries the tag. Also a decorator. Scopes do not nest."""
 
-    _current: TagScope | None = None
+    _entered: ContextVar[TagScope | None] = ContextVar("oneir_tag_scope", default=None)
 
     def __init__(self, tag: str):
         self.tag = tag
@@ -20,16 +21,17 @@ class TagScope:
     @classmethod
     def get_current(cls) -> TagScope | None:
         """The scope entered, if any."""
-        return cls._current
+        return cls._entered.get()
 
     def __enter__(self) -> TagScope:
-        if TagScope._current is not None:
-            raise InvalidValue(f"a tag scope ({TagScope._current.tag!r}) is entered already; tag scopes do not nest")
-        TagScope._current = self
+        entered = self._entered.get()
+        if entered is not None:
+            raise InvalidValue(f"a tag scope ({entered.tag!r}) is entered already; tag scopes do not nest")
+        self._entered.set(self)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        TagScope._current = None
+        self._entered.set(None)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

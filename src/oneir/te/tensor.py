@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ..ir import operators as ops
@@ -11,16 +11,13 @@ from ..ir.dtype import DataType
 from ..ir.expr import EqualOp, ExprOp, PrimExpr, as_expr
 from ..ir.node import Node, attr, binder, child
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.hook import Hook
 from ..tir.buffer import Buffer, DataProducer
 from ..tir.expr import IterVar, ProducerLoad, expr_array
 from ..tir.stmt import Stmt
 
-_operators: dict[str, Callable[[Any, Any], Any]] = {}
-
-
-def set_tensor_operators(operators: Mapping[str, Callable[[Any, Any], Any]]) -> None:
-    """Lets the operator inventory say what Python's `add`, `subtract`, `multiply` and `divide` make of tensors."""
-    _operators.update(operators)
+tensor_operator: Hook[[str, Any, Any], Any] = Hook("tensor_operator", "oneir.topi")
+"""What Python's operator of a name ("add", "subtract", "multiply", "divide") makes of tensors, element by element."""
 
 
 class TensorSlice(ExprOp):
@@ -98,7 +95,7 @@ class Tensor(ExprOp, DataProducer, shared=True):
     def _operate(self, name: str, lhs: Any, rhs: Any) -> Any:
         """A tensor over all elements; of scalars, which are expressions, an expression."""
         elementwise = any(isinstance(side, Tensor) and side.shape for side in (lhs, rhs))
-        return (_operators if elementwise and _operators else _SCALAR_OPERATORS)[name](lhs, rhs)
+        return tensor_operator(name, lhs, rhs) if elementwise else _SCALAR_OPERATORS[name](lhs, rhs)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Tensor):

@@ -13,7 +13,7 @@ from .. import te
 from ..ir import operators as ops
 from ..ir.expr import Let, Select, Var, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
-from ..te.tensor import Tensor, set_tensor_operators
+from ..te.tensor import Tensor, tensor_operator
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
 from . import tag
@@ -267,4 +267,5 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return te.compute(shape, select, name="T_where", tag=tag.BROADCAST)
 
 
-set_tensor_operators({"add": add, "subtract": subtract, "multiply": multiply, "divide": divide})
+_PYTHON_OPERATORS = {"add": add, "subtract": subtract, "multiply": multiply, "divide": divide}
+tensor_operator.provide(lambda name, lhs, rhs: _PYTHON_OPERATORS[name](lhs, rhs))

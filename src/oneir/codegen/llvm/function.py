@@ -15,6 +15,7 @@ from ...runtime.error import CompileError
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
 from ...tir.transform.packed_fields import Layout, field_of
+from ..units import SHARED
 from .expr import text_argument, where
 from .stmt import MEMORY_ALIGNMENT, StmtEmitter
 from .types import register_type
@@ -22,6 +23,8 @@ from .writer import FunctionWriter, ModuleText
 
 _ERROR_CODE = 64
 """The code, in a result value, of a static error record."""
+
+_COPY = ("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
 
 PACKED = 1
 """The calling convention of functions that are called from outside."""
@@ -96,7 +99,7 @@ class FunctionEmitter(StmtEmitter):
         w.branch(bad, failed, fine, likely=False)
         w.start(failed)
         if error is not None:
-            copy = w.module.declare("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
+            copy = w.module.declare(*_COPY)
             w.emit(f"call void {copy}(ptr {self.result}, ptr {error}, i64 16, i1 false)")
         for memory in reversed(self.workspaces):
             w.emit(f"call void {w.module.declare('oneir_free_workspace', 'void', 'ptr')}(ptr {memory})")
@@ -157,19 +160,41 @@ class FunctionEmitter(StmtEmitter):
             lines.append(f"  %slot{i} = getelementptr i8, ptr %environment, i64 {i * 64}")
             lines.append(f"  %value{i} = load {llvm_type}, ptr %slot{i}, align 8")
             arguments.append(f"{llvm_type} %value{i}")
-        arguments[-1:] = ["i64 %from", "i64 %to", arguments[-1]]
+        arguments[-1:] = ["i64 %from", "i64 %to", "ptr %own"]
+        result, copy = len(inner.captured), self.w.module.declare(*_COPY)
+        drop = self.w.module.declare("oneir_drop_error", "void", "ptr")
         self.w.module.functions.append(
             f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {_ATTRIBUTES} {{\n"
-            + "\n".join(lines)
-            + f"\n  %code = call i32 @{symbol}body({', '.join(arguments)})\n  ret i32 %code\n}}"
+            + "\n".join(["  %own = alloca [16 x i8], align 8", "  store i64 0, ptr %own, align 8", *lines])
+            + f"""
+  %code = call i32 @{symbol}body({", ".join(arguments)})
+  %good = icmp eq i32 %code, 0
+  br i1 %good, label %done, label %failed
+failed: ; only one of the threads whose piece has failed may say why
+  %flag = getelementptr i8, ptr %environment, i64 {(result + 1) * 64}
+  %before = atomicrmw xchg ptr %flag, i32 1 monotonic
+  %first = icmp eq i32 %before, 0
+  br i1 %first, label %report, label %drop
+report:
+  call void {copy}(ptr %value{result}, ptr %own, i64 16, i1 false)
+  br label %done
+drop:
+  call void {drop}(ptr %own)
+  br label %done
+done:
+  ret i32 %code
+}}"""
         )
 
     def _environment(self, inner: FunctionEmitter) -> str:
-        """The structure with the captured values, one in each slot of a cache line, and the result's address last."""
+        """The structure with the captured values, the result's address, and whether a piece has failed.
+
+        Each has a slot of the size of a cache line.
+        """
         w = self.w
-        address = w.stack(f"[{(len(inner.captured) + 1) * 64} x i8]", 64)
+        address = w.stack(f"[{(len(inner.captured) + 2) * 64} x i8]", 64)
         values = [(register_type(var.dtype), value) for var, value in inner.captured.items()]
-        for i, (llvm_type, value) in enumerate([*values, ("ptr", self.result)]):
+        for i, (llvm_type, value) in enumerate([*values, ("ptr", self.result), ("i32", "0")]):
             slot = w.value(f"getelementptr i8, ptr {address}, i64 {i * 64}")
             w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
         return address
@@ -210,6 +235,8 @@ class FunctionEmitter(StmtEmitter):
         symbol = function_symbol(node.op.name_hint, callee)
         code = self.w.value(f"call i32 @{symbol}({', '.join(arguments)})")
         self.propagate(code)
+        if SHARED in callee.attrs:  # a kernel of a graph, between which signals are handled
+            self.propagate(self.w.value(f"call i32 {self.w.module.declare('oneir_poll_signals', 'i32', '')}()"))
         return "poison" if node.dtype == "void" else self._payload(self.result, node.dtype)
 
     def _payload(self, value: str, dtype: DataType) -> str:

@@ -21,7 +21,7 @@ def llvm_text(mod: IRModule) -> str:
     take how deep they are called.
     """
     module = ModuleText()
-    with deep_recursion():
+    with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:
                 _declare(module, function_symbol(var.name_hint, func), func)

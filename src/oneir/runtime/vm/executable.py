@@ -7,7 +7,6 @@ ex.export_library("model.so")
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
 from ..module import Module
 from ..object import Object
+from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
 from . import program as texts
 from .program import Constant, Program, VMFunction
@@ -78,7 +78,7 @@ class Executable(Object):
         """Where functions are looked for that are no kernels, before those that are registered."""
         self.version = 0
         """Counts the constants that were replaced."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._places = {
             function.name: place for place, function in enumerate(program.functions) if isinstance(function, VMFunction)
         }

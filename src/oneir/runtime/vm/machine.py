@@ -11,7 +11,6 @@ instruction. A machine may be called from many threads at once, and many machine
 from __future__ import annotations
 
 import enum
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from ..benchmark import BenchmarkResult, time_evaluator
 from ..device import Device, cpu
 from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch
 from ..object import Object, ShapeTuple
+from ..once import new_lock
 from ..registry import get_global_func
 from ..signature import Param, explain
 from ..tensor import Tensor, tensor
@@ -76,7 +76,7 @@ class VirtualMachine(Object):
         self._natives: dict[str, Callable[..., Any]] = {}
         self._prepared: dict[int, Prepared] = {}
         self._version = rt_mod.version
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._check_functions_exist()
 
     def _check_functions_exist(self) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from ..entry import make_graph_entry
 from ..entry_code import Frame, GraphFunction, Model
 from ..error import InternalError, InvalidValue
+from ..once import new_lock
 from ..signature import explain
 from ..tensor import Tensor, empty, tensor
 from .program import VMFunction
@@ -113,11 +114,13 @@ class NativeGraph:
     def __init__(self, spec: NativeSpec, library: Module):
         self.spec, self.library = spec, library
         self._table = (ctypes.py_object * 1)(None)
+        self._lock = new_lock()
         self._arenas: list[Tensor] = []
 
     def set_constant(self, index: int, value: Tensor) -> None:
         """Lets later calls use another tensor; a call that runs keeps the table that it began with."""
-        self._table[0] = None
+        with self._lock:
+            self._table[0] = None
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
         """The function that users call: graph_entry.ll, with what it needs."""
@@ -129,7 +132,8 @@ class NativeGraph:
         plan = None if spec.plan is None else self.library[spec.plan]
 
         def make_table() -> Tensor:
-            table[0] = made = _addresses([executable.program.constants[i] for i in spec.constants])
+            with self._lock:
+                table[0] = made = _addresses([executable.program.constants[i] for i in spec.constants])
             return made
 
         def make_frame(numbers: Tensor) -> Frame:

@@ -10,11 +10,11 @@ the next storage of that size; it never keeps more than was once in use at the s
 from __future__ import annotations
 
 import math
-import threading
 
 from ..device import Device
 from ..dtype import numpy_dtype
 from ..error import DeviceError, ShapeMismatch
+from ..once import new_lock
 from ..tensor import Tensor, empty
 
 _PAGE = 4096
@@ -59,7 +59,7 @@ class Allocator:
         self._free: dict[int, list[Tensor]] = {}
         self._used = self._most_used = self._kept = 0
         # Reentrant: storage may die, by garbage collection, while its own thread allocates.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def alloc(self, nbytes: int, mem_scope: str = "global") -> Storage:
         """Storage of that many bytes, with arbitrary contents."""

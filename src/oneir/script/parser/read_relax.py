@@ -113,7 +113,7 @@ class RelaxParser(Evaluator):
         self.checked = checked and bool(options.get("check_well_formed", True))
         inside, self.inside = self.inside, set()
         try:
-            with deep_recursion(), self.new_scope():
+            with deep_recursion, self.new_scope():
                 state.ret_struct_info = self.read_signature(node)
                 state.begin_function()
                 for stmt in node.body:

@@ -76,7 +76,7 @@ class TIRParser(Evaluator):
     def parse_function(self, node: ast.FunctionDef, private: bool) -> PrimFunc:
         """The function that a definition describes."""
         state = self.state = FunctionState(node.name)
-        with deep_recursion(), self.new_scope():
+        with deep_recursion, self.new_scope():
             self.parameters(node)
             if node.returns is not None:
                 func_ret(self.annotation(node.returns)).apply(state)

@@ -16,6 +16,7 @@ from typing import Any
 from ...ir.diagnostics import render
 from ...ir.span import SourceName, Span, source_map
 from ...runtime.error import ParseError
+from ...runtime.once import new_lock
 
 
 class Source:
@@ -87,18 +88,20 @@ def parse_text(source: Source, text: str) -> ast.Module:
 
 
 _files: dict[str, SourceFile] = {}
+_lock = new_lock()
 
 
 def source_file(filename: str, module_globals: dict[str, Any]) -> SourceFile | None:
     """The file or notebook cell of that name; None when there is no text."""
-    linecache.checkcache(filename)
-    lines = linecache.getlines(filename, module_globals)
-    if not lines:
-        return None
-    known = _files.get(filename)
-    if known is None or known.read_from is not lines:
-        known = _files[filename] = SourceFile(filename, lines)
-    return known
+    with _lock:  # linecache's functions are not safe for threads when a file has changed
+        linecache.checkcache(filename)
+        lines = linecache.getlines(filename, module_globals)
+        if not lines:
+            return None
+        known = _files.get(filename)
+        if known is None or known.read_from is not lines:
+            known = _files[filename] = SourceFile(filename, lines)
+        return known
 
 
 def source_of_text(text: str) -> SourceFile:

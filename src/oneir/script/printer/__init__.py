@@ -15,10 +15,10 @@ from typing import Any
 
 from ...ir.expr import PrimExpr
 from ...ir.module import BaseFunc, IRModule
-from ...ir.node import Node, set_node_printer
+from ...ir.node import Node, text_of
 from ...ir.visitor import deep_recursion
 from ...runtime.error import UnsupportedError
-from ...runtime.script_printer import PrinterConfig, set_script_hooks
+from ...runtime.script_printer import PrinterConfig, script_of, show_script
 from . import ir as ir
 from . import relax_function as relax_function
 from . import tir_function as tir_function
@@ -44,7 +44,7 @@ def script(node: Any, *, black_format: bool = False, **options: Any) -> str:
 def _print(node: Any, config: PrinterConfig) -> str:
     p = Printer(config, node)
     dialect = _dialect_of(node)
-    with deep_recursion(), Frame(p, None, p.frame.lines, "", dialect):
+    with deep_recursion, Frame(p, None, p.frame.lines, "", dialect):
         text = p.expr(node)
     lines = p.frame.lines
     if text is not None:
@@ -113,5 +113,6 @@ def str_of(node: Any) -> str | None:
     return _print(node, PrinterConfig()) if find_handler(type(node)) is not None else None
 
 
-set_script_hooks(script, show)
-set_node_printer(str_of)
+script_of.provide(script)
+show_script.provide(show)
+text_of.provide(str_of)

@@ -1,0 +1,30 @@
+"""Native code of the runtime itself: compiled once per machine, linked once per process, never freed.
+
+    @once
+    def _allocator() -> LoadedObject:
+        return resident("the workspace allocator", lambda: WORKSPACE_IR, WORKSPACE_IR)
+
+Programs hold addresses in it, worker threads sleep in it, and other libraries call it when they give up tensors of
+ours, until the very end of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from . import llvm, object_cache
+
+_retain = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+
+
+def resident(name: str, text: Callable[[], str], *key: str | bytes) -> llvm.LoadedObject:
+    """The code of the LLVM IR that `text` gives, which `key` stands for in the cache. Call it once, by `once`."""
+    place = object_cache.cache_key(name, *key, llvm.host_triple(), llvm.host_cpu(), llvm.host_features())
+    code = object_cache.get(place)
+    if code is None:
+        code = llvm.compile_ir(text(), name=name)
+        object_cache.put(place, code)
+    loaded = llvm.link(code, what=name)
+    _retain(loaded)
+    return loaded
