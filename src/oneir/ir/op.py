@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from ..runtime.error import OneIRError
 from .node import Node, attr, meta
+
+T = TypeVar("T")
 
 _registry: dict[str, Op] = {}
 
@@ -87,6 +90,29 @@ class Op(Node, shared=True):
 
     def __str__(self) -> str:
         return f"Op({self.name})"
+
+
+@dataclass(frozen=True)
+class Fact(Generic[T]):
+    """A kind of fact about operators: its key in `Op.attrs`, and the type of its values.
+
+    Each layer declares the facts that it asks for, once; who states or reads one names the declaration, so that a
+    misspelt key fails at import and a type checker knows what is read::
+
+        FLegalize: Fact[LegalizeRule] = Fact("FLegalize")
+        FLegalize.set(add.op, legalize_add)
+        rule = FLegalize.of(call.op)  # None for an operator without one, and for what is not an operator
+    """
+
+    key: str
+
+    def of(self, op: object) -> T | None:
+        """The fact of an operator; None when it is not known, or when `op` is not an operator but, say, a function."""
+        return op.attrs.get(self.key) if isinstance(op, Op) else None
+
+    def set(self, op: Op, value: T, plevel: int = 10) -> None:
+        """States the fact of an operator, as `Op.set_attr` does."""
+        op.set_attr(self.key, value, plevel)
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
