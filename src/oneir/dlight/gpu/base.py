@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir.visitor import post_order_visit
 from ...runtime.error import ScheduleError
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
-from ...tir.stmt import BlockRealize
+from ...tir.stmt import Block, BlockRealize, For, ForKind
 from ..base.schedule_rule import ScheduleRule
 
 
@@ -40,3 +41,10 @@ def unroll_explicitly(sch: Schedule, loop: LoopRV, max_step: int) -> None:
     """Has the loops below a loop unrolled, up to so many steps."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", max_step)
     sch.annotate(loop, "pragma_unroll_explicit", 1)
+
+
+def has_parallel_loops(block: Block) -> bool:
+    """Whether a block is written with parallel loops of its own."""
+    found: list[For] = []
+    post_order_visit(block, lambda n: found.append(n) if isinstance(n, For) and n.kind is ForKind.PARALLEL else None)
+    return bool(found)
