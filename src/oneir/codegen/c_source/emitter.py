@@ -534,27 +534,26 @@ class KernelEmitter:
             a, b = map(self.lanes, node.args)
             return [f"({x} {_BITWISE[name]} {y})" for x, y in zip(a, b, strict=True)]
         rule = node.op.get_attr(_FORMULA)
-        if rule is not None and dtype.element in ("float16", "float32"):
-            function = self.formula(node.op, rule, len(node.args))
+        if rule is not None and dtype.is_float and (dtype.bits <= 32 or name not in _MATH):
+            function = self.formula(node.op, rule, node.args, "float64" if dtype.bits == 64 else "float32")
             return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         if name in _MATH:
             function = self.dialect.math(_MATH[name], node.args[0].dtype)
             return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         raise CompileError(f"the operator {name} cannot be written in {self.dialect.name} code: {node} ({dtype})")
 
-    def formula(self, op: Op, rule: Callable[[e.Call], e.PrimExpr], count: int) -> str:
-        """The name of the function of the prelude that computes an operator of float32 as processors do.
+    def formula(self, op: Op, rule: Callable[[e.Call], e.PrimExpr], args: Sequence[e.PrimExpr], dtype: str) -> str:
+        """The name of the function of the prelude that computes an operator as processors do.
 
-        The languages' own libraries are a few units less exact, and each in its own way.
+        The languages' own libraries are a few units less exact in float32, and each in its own way.
         """
-        name = f"oneir_{op.name.removeprefix('tir.')}_f32"
+        name = f"oneir_{op.name.removeprefix('tir.')}_f{dtype[5:]}"
         if name not in self.helpers:
-            params = [e.Var("xyz"[i], "float32") for i in range(count)]
+            params = [e.Var("xyz"[i], dtype if arg.dtype.is_float else arg.dtype) for i, arg in enumerate(args)]
             inner = KernelEmitter(PrimFunc(params, Evaluate(0)), name, self.dialect, self.helpers)
             declared = [inner.parameter(param) for param in params]
-            result = _bare(inner.scalar(rule(e.Call("float32", op, params))))
-            kind = self.dialect.type_name(DataType("float32"))
-            head = f"{self.dialect.function} {kind} {name}({joined(declared)}) {{"
+            result = _bare(inner.scalar(rule(e.Call(dtype, op, params))))
+            head = f"{self.dialect.function} {self.dialect.type_name(DataType(dtype))} {name}({joined(declared)}) {{"
             self.helpers[name] = "\n".join([head, *inner.lines, f"  return {result};", "}"])
         return name
 

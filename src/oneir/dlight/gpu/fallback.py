@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
@@ -13,6 +15,8 @@ from .base import GPUScheduleRule, has_parallel_loops
 
 class Fallback(GPUScheduleRule):
     """Inlines what can be inlined, and binds the spatial loops of what is left to threads."""
+
+    takes_empty: ClassVar[bool] = True
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         sch = Schedule(func)
