@@ -280,7 +280,8 @@ class _Commands:
         """Where OneIR's time goes, and what the machine can do, as values of JSON."""
         from oneir.bench.kernels import profile
 
-        return profile(Case.from_fields(case), rounds)
+        made = Case.from_fields(case)
+        return profile(made.subject().graph(), made.inputs, rounds)
 
 
 def main() -> None:

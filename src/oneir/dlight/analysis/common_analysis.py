@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal
 
-from ...arith import IterSumExpr, normalize_to_iter_sum
 from ...arith.iter_map import is_number
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
-from ...ir.visitor import post_order_visit
+from ...ir.expr import IntImm, PrimExpr, Var, const
 from ...runtime.error import InvalidValue, ScheduleError
 from ...target.target import Target
 from ...tir.expr import IterVar
@@ -19,6 +16,29 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.schedule.conditions import is_reduction
 from ...tir.schedule.domain import domain_of
 from ...tir.stmt import Block, BlockRealize, BufferRegion
+from .access import (
+    collect_block_iter_vars_used_in_access_region,
+    collect_vars_used_in_prim_expr,
+    detect_dominant_read,
+    dominant_access,
+)
+from .gemm import detect_iter_traits
+from .gemv import is_gemv
+
+__all__ = [
+    "BlockInfo",
+    "IterInfo",
+    "collect_block_iter_vars_used_in_access_region",
+    "collect_vars_used_in_prim_expr",
+    "detect_dominant_read",
+    "dominant_access",
+    "get_block_info",
+    "get_max_shared_memory_per_block",
+    "get_max_threads_per_block",
+    "get_root_block",
+    "is_broadcast_epilogue",
+    "normalize_prim_func",
+]
 
 AxisKind = Literal["S", "R", "O"]
 """Spatial, reduction, other."""
@@ -82,14 +102,10 @@ class BlockInfo:
 
     def is_gemv(self, sch: Schedule) -> bool:
         """Whether the block multiplies a matrix by a vector, or several by several."""
-        from .gemv import is_gemv
-
         return is_gemv(sch, self) is not None
 
     def is_gemm(self, sch: Schedule) -> bool:
         """Whether the block multiplies a matrix by a matrix, or several by several."""
-        from .gemm import detect_iter_traits
-
         return self.is_reduction() and detect_iter_traits(sch.get(self.block_rv)) is not None
 
     def __repr__(self) -> str:
@@ -178,43 +194,6 @@ def get_root_block(sch: Schedule, func_name: str = "main") -> BlockRV:
     if not isinstance(func, PrimFunc) or not isinstance(func.body, BlockRealize):
         raise InvalidValue(f"expected `{func_name}` to be one block, the root; found {func}")
     return sch.get_block(func.body.block.name_hint, func_name)
-
-
-def collect_vars_used_in_prim_expr(expr: PrimExpr) -> set[Var]:
-    """The variables in an expression."""
-    found: set[Var] = set()
-    post_order_visit(expr, lambda node: found.add(node) if isinstance(node, Var) else None)
-    return found
-
-
-def collect_block_iter_vars_used_in_access_region(block: Block, region: Iterable[Range]) -> set[Var]:
-    """The block's variables on which the place of an access depends."""
-    used: set[Var] = set()
-    for r in region:
-        used |= collect_vars_used_in_prim_expr(r.min)
-    return used & {iv.var for iv in block.iter_vars}
-
-
-def detect_dominant_read(block: Block) -> PrimExpr:
-    """The offset, in elements, of the read on which most axes have an influence; the first of several.
-
-    Raises `InvalidValue` for a block that reads nothing.
-    """
-    if not block.reads:
-        raise InvalidValue(f"expected a block that reads a buffer; `{block.name_hint}` reads none")
-    read = max(block.reads, key=lambda r: len(collect_block_iter_vars_used_in_access_region(block, r.region)))
-    (offset,) = read.buffer.offset_of([r.min for r in read.region])
-    return offset
-
-
-def dominant_access(block: Block) -> IterSumExpr:
-    """The offset of the dominant read, as a sum of the block's variables and parts of them, outermost first.
-
-    Its `base` is what is none.
-    """
-    offset = detect_dominant_read(block)
-    used = collect_vars_used_in_prim_expr(offset)
-    return normalize_to_iter_sum(offset, {iv.var: domain_of(iv) for iv in block.iter_vars if iv.var in used})
 
 
 def is_broadcast_epilogue(sch: Schedule, block: BlockRV, epilogue: BlockRV) -> bool:

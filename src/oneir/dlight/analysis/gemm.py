@@ -14,7 +14,7 @@ from ...tir.index_map import IndexMap
 from ...tir.schedule import BlockRV, Schedule
 from ...tir.schedule.domain import domain_of
 from ...tir.stmt import Block
-from .common_analysis import collect_vars_used_in_prim_expr
+from .access import collect_vars_used_in_prim_expr
 
 
 class IterKind(Enum):

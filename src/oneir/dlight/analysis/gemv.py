@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...ir.expr import Add, IntImm, PrimExpr, Var
 from ...ir.structural import structural_equal
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BufferStore
-from .common_analysis import (
-    BlockInfo,
+from .access import (
     collect_block_iter_vars_used_in_access_region,
     collect_vars_used_in_prim_expr,
     dominant_access,
 )
+
+if TYPE_CHECKING:
+    from .common_analysis import BlockInfo
 
 
 def get_reduction_expr(block: Block) -> PrimExpr | None:

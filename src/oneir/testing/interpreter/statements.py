@@ -23,7 +23,8 @@ from . import threads
 from .arguments import bind_parameters
 from .arithmetic import Arithmetic
 from .calls import Break, Continue, Return
-from .expressions import Evaluator, Layout, Scope, row_major
+from .expressions import Evaluator, Scope
+from .layout import Layout, row_major
 from .memory import Memory, Pointer, Region, Violation, storage_dtype, writable_array
 from .threads import Arrival
 
