@@ -66,7 +66,7 @@ def module_graph(root: Path = ROOT) -> Graph:
 
 
 def package_of(module: str) -> str:
-    """The short name, such as "tir", of the package that a module is in, or of a module beside them; "" for the root."""
+    """The short name, such as "tir", of a module's package; of a module beside packages, its own; "" for the root."""
     return module.partition(".")[2].partition(".")[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +117,24 @@ def test_no_file_is_too_long():
     files = [*ROOT.rglob("*.py"), *tests.rglob("*.py")]
     lengths = {path: len(path.read_text().splitlines()) for path in files}
     assert {str(path): length for path, length in lengths.items() if length > 1000} == {}
+
+
+def test_tests_stand_where_their_sources_do():
+    tests = Path(__file__).parent
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    others = {path for path in folders if not (ROOT / path).is_dir()}
+    assert others == {Path(name) for name in ("backends", "documents", "examples", "random")}
+
+
+def test_every_file_says_what_it_is_for_and_waives_no_check():
+    tests = Path(__file__).parent
+    published = tests / "documents"  # as others wrote them
+    files = [*ROOT.rglob("*.py"), *(path for path in tests.rglob("*.py") if published not in path.parents)]
+    waiver = re.compile(r"#\s*(?:noqa|type: ignore|pyright:)")
+    for path in files:
+        text = path.read_text()
+        assert ast.get_docstring(ast.parse(text)), path
+        assert not waiver.search(text), path
 
 
 def test_importing_takes_in_no_heavy_package():

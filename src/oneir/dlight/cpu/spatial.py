@@ -92,8 +92,8 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     return bool(consumers) and all(not _reduces(sch, consumer) for consumer in consumers)
 
 
-def _reduces(sch: Schedule, handle: object) -> bool:
-    return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)  # pyright: ignore
+def _reduces(sch: Schedule, handle: BlockRV) -> bool:
+    return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)
 
 
 class _Divides(Visitor):
