@@ -152,7 +152,11 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
 
 
 ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 8, 64
-"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one."""
+"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one.
+
+A copy reads and writes each element once, and each row of the result reads it once more. That copies pay for 128 rows
+was measured (docs/architecture.md); from how many on is an estimate.
+"""
 
 
 def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
@@ -289,7 +293,7 @@ class Tile:
 
 
 ROWS_IF_UNKNOWN = 1 << 10
-"""How many rows a symbolic extent is taken for."""
+"""The extent that a symbolic one is taken to be. A guess: large enough that whole tiles are what counts."""
 
 
 def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
@@ -324,7 +328,8 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
 
 
 MOST_ROWS, MOST_VECTORS = 16, 8
-"""More rows and vectors of a tile would only make the code longer."""
+"""Limits of a tile. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`); much larger tiles only
+make the code of the unrolled loops longer."""
 
 
 def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
@@ -332,30 +337,44 @@ def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
     return rows * vectors + vectors + 1 <= info.vector_registers
 
 
+# A machine for which `step_time` estimates. What counts are the ratios: they choose a tile, and no time is promised.
+
 FMAS_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4
-"""Of x86 processors since Skylake and Zen 3 (A. Fog, Instruction tables), and of Arm's cores of that class."""
+"""Vector instructions that start in a cycle, and cycles until a sum can be added to.
+
+From A. Fog, Instruction tables: Intel's server processors since Skylake, AMD's since Zen 3. Zen 4 does half of it with
+vectors of 64 bytes, loads from the second-level cache included, so its ratios are the same. Arm was not measured.
+"""
 
 L2_CYCLES, WAITING_CYCLES, L3_CYCLES = 1.0, 2.0, 4.0
-"""Cycles for one vector from the second-level cache, from there if it was not fetched ahead, and from further away.
+"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and from further away.
 
-Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix.
+Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix. One core
+of Zen 4 reads a vector of 64 bytes in 2.0 cycles from its second-level cache, in 2.4 from the third, in 8 from memory;
+so 4.0 stands for a third level that other cores use as well, and for memory.
 """
 
 ROW_COST, VECTOR_COST = 0.05, 0.1
-"""What each row and each cycle of waiting adds. Of tiles that should take the same time the smaller ones were faster
-for the products of BERT-base and ResNet-50 on Zen 5, by a few percent."""
+"""Cycles that each row and each cycle of waiting adds: they choose the smaller of two tiles of the same estimated time.
+
+Set by hand and not measured. That smaller tiles are faster then, by a few percent, was measured for the products of
+BERT-base and ResNet-50 on Zen 5.
+"""
 
 
 def step_time(rows: int, vectors: int, panel: int, info: CPUInfo) -> float:
-    """Cycles for one step along the reduction of a tile of `rows` by `vectors` sums.
+    """Estimated cycles for one step along the reduction of a tile of `rows` by `vectors` sums.
 
-    `panel` is the size in bytes of the panel of vectors, which all row tiles read. Sums that could be formed faster
-    than vectors come from the cache ask for them before they have been fetched ahead.
+    A step is as slow as the slowest of its products, its load instructions, reading its vectors, and the wait for the
+    sums of the step before. `panel` is the size in bytes of the panel of vectors, which all row tiles read; beyond half
+    of the second-level cache it is taken not to stay there, beside the other operand and the result. A tile whose
+    products take less time than reading its vectors asks for these before the processor has fetched them ahead.
     """
     products, loads = rows * vectors / FMAS_PER_CYCLE, (rows + vectors) / LOADS_PER_CYCLE
-    waiting = max(products, FMA_LATENCY) < vectors * L2_CYCLES
-    apart = L3_CYCLES if 2 * panel > info.l2_bytes else WAITING_CYCLES if waiting else L2_CYCLES
-    return max(products, loads, apart * vectors, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * apart * vectors
+    too_early = max(products, FMA_LATENCY) < vectors * L2_CYCLES
+    cycles = L3_CYCLES if 2 * panel > info.l2_bytes else WAITING_CYCLES if too_early else L2_CYCLES
+    reading = cycles * vectors
+    return max(products, loads, reading, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * reading
 
 
 def vector_widths(extent: int, lanes: int) -> list[int]:
@@ -370,12 +389,17 @@ def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
 
 
-def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
-    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+def _vector_operand(leaf: Leaf) -> BufferLoad:
+    """The operand that is read in vectors: the one that the last index of the result occurs in."""
     found = operands(leaf.block)
     store = leaf.block.body
     assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    return next(op for op in found if store.indices[-1] in variables_of(op))
+
+
+def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
+    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+    vector = _vector_operand(leaf)
     size = vector.buffer.dtype.itemsize
     for extent in vector.buffer.shape:
         size *= static(extent) or ROWS_IF_UNKNOWN
@@ -383,23 +407,16 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
 
 
 def in_memory_order(leaf: Leaf, axes: Axes) -> list[LoopRV]:
-    """The loops of a reduction in the order in which the operand of the vectors lies in memory."""
-    found = operands(leaf.block)
-    store = leaf.block.body
-    assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    """The loops of a reduction in the order in which the operand that is read in vectors lies in memory."""
+    vector = _vector_operand(leaf)
     place = {var: i for i, index in enumerate(vector.indices) for var in variables(index)}
     order = sorted(axes.reduction, key=lambda i: place.get(leaf.block.iter_vars[i].var, -1))
     return [leaf.loops[i] for i in order]
 
 
 def is_row(leaf: Leaf, position: int) -> bool:
-    """Whether an axis is none of the vectors' operand."""
-    found = operands(leaf.block)
-    store = leaf.block.body
-    assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
-    return leaf.block.iter_vars[position].var not in variables_of(vector)
+    """Whether the operand that is read in vectors does not depend on an axis."""
+    return leaf.block.iter_vars[position].var not in variables_of(_vector_operand(leaf))
 
 
 def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo) -> None:
