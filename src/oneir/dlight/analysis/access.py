@@ -20,7 +20,7 @@ def collect_vars_used_in_prim_expr(expr: PrimExpr) -> set[Var]:
 
 
 def collect_block_iter_vars_used_in_access_region(block: Block, region: Iterable[Range]) -> set[Var]:
-    """The block's variables on which the place of an access depends."""
+    """The block's iteration variables that the minima of a region depend on."""
     used: set[Var] = set()
     for r in region:
         used |= collect_vars_used_in_prim_expr(r.min)
@@ -28,7 +28,7 @@ def collect_block_iter_vars_used_in_access_region(block: Block, region: Iterable
 
 
 def detect_dominant_read(block: Block) -> PrimExpr:
-    """The offset, in elements, of the read on which most axes have an influence; the first of several.
+    """The offset, in elements, of the read that depends on most axes; the first of several.
 
     Raises `InvalidValue` for a block that reads nothing.
     """
@@ -40,9 +40,9 @@ def detect_dominant_read(block: Block) -> PrimExpr:
 
 
 def dominant_access(block: Block) -> IterSumExpr:
-    """The offset of the dominant read, as a sum of the block's variables and parts of them, outermost first.
+    """The offset of the dominant read as an `IterSumExpr` of the block's variables, outermost first.
 
-    Its `base` is what is none.
+    Its `base` is what is no such term. Raises `InvalidValue` for a block that reads nothing.
     """
     offset = detect_dominant_read(block)
     used = collect_vars_used_in_prim_expr(offset)

@@ -97,7 +97,7 @@ class BlockInfo:
         return all(_is_identity(block, region) for region in (block.reads[0], block.writes[0]))
 
     def is_reduction(self) -> bool:
-        """Whether the block reduces: with an init, and as the only writer of its result."""
+        """Whether the block is a reduction: has an init, and is the only writer of its result."""
         return self._reduction_block
 
     def is_gemv(self, sch: Schedule) -> bool:
@@ -113,18 +113,18 @@ class BlockInfo:
 
 
 def _is_identity(block: Block, access: BufferRegion) -> bool:
-    """Whether a block accesses one element, at its own variables in order."""
+    """Whether a block accesses a single element, indexed by its own variables in order."""
     return len(access.region) == len(block.iter_vars) and all(
         r.min.same_as(iv.var) and is_number(r.extent, 1) for iv, r in zip(block.iter_vars, access.region, strict=True)
     )
 
 
 def normalize_prim_func(sch: Schedule) -> list[BlockInfo] | None:
-    """Brings the blocks of the function worked on into one form, and describes them: those that no block is in.
+    """Normalizes the innermost blocks of the function worked on, and describes them.
 
-    Axes of extent 1 go, and a block without a spatial axis gets one first, of extent 1; a block that has no loops, or
-    shares them with another block, stays as it is. None where a block's axes are not just its loops, one for one and
-    from 0.
+    Axes of extent 1 are removed, and a block without a spatial axis first gets one, of extent 1; a block that has no
+    loops, or shares them with another block, stays as it is. None where the axes of some block are not its loops, one
+    for one and from 0. Raises `InvalidValue` for a module of several functions before `work_on`.
     """
     if sch.func_working_on is None:
         raise InvalidValue("the module has several functions: call work_on before")
@@ -189,7 +189,7 @@ def _drop_unit_axes(sch: Schedule, handle: BlockRV) -> None:
 
 
 def get_root_block(sch: Schedule, func_name: str = "main") -> BlockRV:
-    """The block around all of a function. Raises `InvalidValue` where there is none."""
+    """The root block of a function. Raises `InvalidValue` where there is none."""
     func = sch.mod[func_name]
     if not isinstance(func, PrimFunc) or not isinstance(func.body, BlockRealize):
         raise InvalidValue(f"expected `{func_name}` to be one block, the root; found {func}")
@@ -197,7 +197,7 @@ def get_root_block(sch: Schedule, func_name: str = "main") -> BlockRV:
 
 
 def is_broadcast_epilogue(sch: Schedule, block: BlockRV, epilogue: BlockRV) -> bool:
-    """Whether a block reads an element of the result of another for several elements of its own."""
+    """Whether a block uses an element of the result of another one for several elements of its own."""
     written = {region.buffer for region in sch.get(block).writes}
     consumer = sch.get(epilogue)
     return any(

@@ -104,7 +104,7 @@ def get_index_map(block: Block) -> tuple[IndexMap, IndexMap, IndexMap, IndexMap]
 
 
 def get_reduction_blocks(sch: Schedule, blocks: Sequence[BlockRV]) -> list[BlockRV] | None:
-    """The one block of spatial and reduction axes, where the axes of all others are spatial; else None."""
+    """The only block with reduction axes, in a list, if all axes of the others are spatial; else None."""
     kinds = [{iv.iter_type for iv in sch.get(block).iter_vars} for block in blocks]
     both, spatial = {IterVar.CommReduce, IterVar.DataPar}, {IterVar.DataPar}
     if not all(kind in (both, spatial) for kind in kinds):

@@ -30,16 +30,16 @@ from .whole_tiles import computing_whole_tiles
 
 @dataclass(slots=True)
 class Axes:
-    """The loops of a contraction by their part in it, as positions in the nest."""
+    """The role of each loop of a contraction, as its position in the nest."""
 
     vector: int
     rows: int | None
     columns: int | None
-    """A further axis of the vector operand that is no vector: output rows of a convolution."""
+    """A further axis of the vector operand, such as the output rows of a convolution."""
     others: list[int]
     reduction: list[int]
     panel: int | None
-    """How many elements a panel of the vector operand has, where it lies in panels."""
+    """The number of elements of a panel, if the vector operand is stored in panels."""
 
 
 class Contraction(CPUScheduleRule):
@@ -73,9 +73,9 @@ class Contraction(CPUScheduleRule):
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
-    """Runs a block that computes vectors of whole tiles on several threads; what follows elementwise, tile by tile.
+    """Parallelizes a block that computes vectors of whole tiles, and moves its elementwise consumer into its loops.
 
-    Returns the names of the blocks that follow.
+    Returns the names of the blocks that were moved.
     """
     result = leaf.block.writes[0]
     size = math.prod(static(r.extent) or 1 for r in result.region)
@@ -95,7 +95,9 @@ def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
 
 
 def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
-    """The parts of a contraction's loops and its tile; None for what is none, or has no axis for vectors."""
+    """The roles of the loops of a contraction, and its tile; None for another block, and where no axis can be
+    vectorized.
+    """
     axes = contraction_axes(leaf) if is_contraction(leaf) else None
     tile = None if axes is None else register_tile(leaf, axes, info)
     return None if axes is None or tile is None else (axes, tile)
@@ -160,7 +162,7 @@ was measured (docs/architecture.md); from how many on is an estimate.
 
 
 def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
-    """A schedule in which the contractions compute whole tiles: rows and columns beyond the end, which nobody reads."""
+    """The schedule of a function whose contractions compute whole tiles, padded at the end of rows and columns."""
     for leaf in leaves(sch) or ():
         plan = plan_of(leaf, info)
         if plan is None:
@@ -192,7 +194,7 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def without_cast(expr: PrimExpr) -> PrimExpr:
-    """What is cast."""
+    """An expression without the cast around it, if there is one."""
     return expr.value if isinstance(expr, Cast) else expr
 
 
@@ -202,7 +204,7 @@ def is_contraction(leaf: Leaf) -> bool:
 
 
 def contraction_axes(leaf: Leaf) -> Axes | None:
-    """The parts that the loops play; None where no axis can be a vector."""
+    """The role of each loop; None where no axis can be vectorized."""
     found = operands(leaf.block)
     store = leaf.block.body
     if found is None or not isinstance(store, BufferStore) or not store.indices:
@@ -265,14 +267,14 @@ def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> in
 
 
 def follows(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
-    """Whether a block alone uses a contraction's result, and computes its elements from those at the same place."""
+    """Whether a block is the epilogue of a contraction: the only consumer of its result, and elementwise."""
     store, result = leaf.block.body, main.block.writes[0].buffer
     if leaf is main or leaf.reduces or not is_contraction(main) or not isinstance(store, BufferStore):
         return False
     reads = [load for load in loads(store.value) if load.buffer is result]
     if not reads or not all(_same(load.indices, store.indices) for load in reads):
         return False
-    # One that pads has elements more, which no tile of the contraction has. Whole tiles have more than what follows.
+    # A block that pads its input writes elements that no tile of the contraction has, so it may not be larger.
     analyzer = Analyzer()
     if not all(analyzer.can_prove(x <= y) for x, y in zip(store.buffer.shape, result.shape, strict=True)):
         return False
@@ -297,7 +299,7 @@ ROWS_IF_UNKNOWN = 1 << 10
 
 
 def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
-    """The tile with which all of the contraction takes least time, as far as registers and loads decide that."""
+    """The tile with the least estimated time for the whole contraction (`step_time`); None where there is no tile."""
     itemsize = leaf.block.writes[0].buffer.dtype.itemsize
     lanes = max(1, info.vector_bytes // itemsize)
     extent = leaf.extents[axes.vector]
@@ -422,7 +424,7 @@ def is_row(leaf: Leaf, position: int) -> bool:
 def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo) -> None:
     """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
     block, loops = main.handle, main.loops
-    around: dict[str, LoopRV] = {}
+    outer_loops: dict[str, LoopRV] = {}
     inner: list[LoopRV] = []
     for name in ("columns", "rows", "vector"):
         position, factor = getattr(axes, name), getattr(tile, name)
@@ -431,22 +433,22 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         if main.extents[position] == factor:
             inner.append(loops[position])
         elif factor == 1:
-            around[name] = loops[position]
+            outer_loops[name] = loops[position]
         else:
-            around[name], within = sch.split(loops[position], [None, factor])
+            outer_loops[name], within = sch.split(loops[position], [None, factor])
             inner.append(within)
     # Vectors that do not stay in the cache are read once, panel by panel, while the rows run past them.
     shared = [loops[i] for i in axes.others if not is_row(main, i)]
-    rows_around = [loops[i] for i in axes.others if is_row(main, i)]
-    rows_around += [around[name] for name in ("rows",) if name in around]
-    panels = [around[name] for name in ("columns", "vector") if name in around]
-    outer = [*shared, *(rows_around + panels if vectors_stay_in_cache(main, info) else panels + rows_around)]
+    rows = [loops[i] for i in axes.others if is_row(main, i)]
+    rows += [outer_loops[name] for name in ("rows",) if name in outer_loops]
+    panels = [outer_loops[name] for name in ("columns", "vector") if name in outer_loops]
+    outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
     reduction = in_memory_order(main, axes)
     sch.reorder(*outer, *reduction, *inner)
     in_vectors(sch, inner, tile.vector)
     last = parallelize(sch, outer, main.work)
     if epilogue:
-        # What follows reads the sums from the registers.
+        # The epilogue reads the sums from the registers.
         sch.set_scope(block, 0, "local")
         followers = [leaf.handle for leaf in epilogue]
     else:
@@ -501,7 +503,7 @@ def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: i
 
 
 def _gives_rows(block: Block, found: tuple[BufferLoad, BufferLoad], var: Var, channel: Var) -> bool:
-    """Whether an axis is one of the result and of the operand without the channel only."""
+    """Whether an axis indexes the result and the operand without the channel, but not the other operand."""
     data, weight = found if channel in variables_of(found[1]) else found[::-1]
     spatial = any(iv.var is var and iv.iter_type == IterVar.DataPar for iv in block.iter_vars)
     return spatial and var in variables_of(data) and var not in variables_of(weight)

@@ -63,14 +63,14 @@ class GeneralReduction(GPUScheduleRule):
 
 
 def scalar_result(sch: Schedule, infos: list[BlockInfo]) -> Schedule:
-    """Runs each block on one thread: what ends in a scalar that has no loop leaves nothing to share out."""
+    """Runs each block on one thread, for a function that ends in a scalar without loops."""
     for position, info in enumerate(infos):
         sch.bind(sch.add_unit_loop(info.block_rv), "threadIdx.x" if position else "blockIdx.x")
     return sch
 
 
 def align_axes(sch: Schedule, first: BlockInfo, last: BlockInfo) -> None:
-    """Gives the last block as many axes as the first has: those that it lacks, by their extents, are of extent 1."""
+    """Gives the last block as many axes as the first one, by axes of extent 1 where extents differ."""
 
     def aligned(*axes: Any) -> list[Any]:
         analyzer = Analyzer()
