@@ -41,7 +41,7 @@ class Kernel(NamedTuple):
     gigabytes: float | None
     """Billions of bytes a second."""
     roofline: float | None
-    """How much of what the machine can do that is; see `MachineSpeed.share`."""
+    """Share of the attainable speed of this machine; see `MachineSpeed.share`."""
 
 
 def profile(graph: IRModule, inputs: Sequence[np.ndarray], rounds: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
 
 
 def _cost(call: CallRecord, loops: IRModule) -> Cost | None:
-    """What a call takes: where the kernel is for any shapes, with those of the call."""
+    """The cost of a call; for a kernel of symbolic extents, with the extents of the call."""
     func = {v.name_hint: f for v, f in loops.functions.items()}.get(call.name)
     if call.cost is not None or not isinstance(func, PrimFunc):
         return call.cost

@@ -37,7 +37,7 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
 
 
 def _binary(name: str, rule: Callable[[Any, Any], Any], lhs: Any, rhs: Any) -> Any:
-    """The rule over both operands: tensors are broadcast, and what is no tensor goes with every element."""
+    """Applies a function to both operands: tensors are broadcast, expressions and numbers used for every element."""
     if isinstance(lhs, Tensor) and isinstance(rhs, Tensor):
         shape = broadcast_shape(lhs.shape, rhs.shape, name)
         return te.compute(

@@ -20,7 +20,7 @@ def constant(value: Any) -> int | None:
 
 
 def constants(values: Any) -> list[int] | None:
-    """The values of integer constants; None when one is none."""
+    """The values of integer constants; None if one of them is no constant."""
     found = [constant(v) for v in values]
     return None if None in found else [v for v in found if v is not None]
 
@@ -42,7 +42,7 @@ def require_axis(axis: Any, ndim: int, function: str, what: str = "axis") -> int
 
 
 def require_ndim(tensor: Any, ndim: int, function: str, what: str) -> None:
-    """Refuses a tensor of another number of dimensions."""
+    """Raises `ShapeMismatch` for a tensor of another number of dimensions."""
     if len(tensor.shape) != ndim:
         raise ShapeMismatch(
             f"topi.{function}: expected {what} of {ndim} dimensions, found the shape {shape_text(tensor.shape)}"

@@ -38,7 +38,7 @@ def _target_shape(data: Tensor, axes: list[int], keepdims: bool) -> list[Any]:
 
 
 def _read_indices(ax: tuple[Any, ...], ndim: int, iterators: dict[int, Any], squeezed: list[int]) -> list[Any]:
-    """The indices into what is reduced: the reduction axes, and in between the indices of the output."""
+    """The indices at which a reduction reads: reduction axes, and between them the indices of the output."""
     rest = iter(ax)
     indices = []
     for i in range(ndim):

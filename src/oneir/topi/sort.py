@@ -140,7 +140,7 @@ def _sorted(
 
 
 _FEW = 32
-"""Up to so many elements are found by insertion into a list of the best, which most elements do not reach."""
+"""Up to so many elements are found by insertion into a list of the best ones; most elements are not inserted."""
 
 
 def _insertion(

@@ -225,7 +225,7 @@ def stack(a: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def _joined(tensors: Sequence[Tensor], axis: int, function: str, new_axis: bool) -> tuple[Tensor, int]:
-    """The first tensor, and the axis counted from the front; refuses tensors that do not fit together."""
+    """The first tensor, and the axis counted from the front. Raises where dtypes or shapes do not fit together."""
     if not tensors:
         raise InvalidValue(f"topi.{function}: expected at least one tensor, found none")
     first = tensors[0]

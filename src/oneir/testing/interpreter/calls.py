@@ -1,4 +1,4 @@
-"""Calls that are more than a function of their arguments' values: choice, control, addresses, functions outside."""
+"""Calls that NumPy references do not cover: selection, control flow, addresses, external functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluating expressions, and what every access to memory is checked for."""
+"""Evaluates expressions, and checks every access to memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class Scope:
 
 
 def _updated_within(scopes: Sequence[Scope], buffer: Buffer, point: Sequence[int]) -> bool:
-    """Whether blocks that all write an element enclose one that reduces into it, and so reads it."""
+    """Whether nested blocks all declare a write of an element and the innermost is a reduction, which reads what it
+    writes.
+    """
     reduces = scopes[-1].reads_own_writes
     return reduces and all(_inside(scope.writes.get(buffer, ()), point) for scope in scopes)
 
@@ -248,7 +250,8 @@ class Evaluator:
         return copy
 
     def locate(self, buffer: Buffer, indices: Any, mask: Any, writes: bool) -> tuple[Memory, Layout, list[int]]:
-        """The byte offsets of the scalars that an access means, after checking that it may be made.
+        """The byte offsets of the scalars that an access covers, after checking its bounds and the regions of the
+        block.
 
         Lanes that `mask` leaves out have the offset -1.
         """
@@ -292,7 +295,7 @@ class Evaluator:
         return index
 
     def touch(self, buffer: Buffer, memory: Memory, offset: int, node: Any, changes: bool = True) -> None:
-        """Records one access; one that conflicts with another iteration's or thread's is refused.
+        """Records one access. Raises `Violation` for a race with an access of another iteration or thread.
 
         Virtual threads of one thread may all write the same value: the statement will run once.
         """

@@ -38,9 +38,9 @@ def can_convert_multiply_to_intdiv(origin_size: Any, scaled_size: Any) -> bool:
 
 
 def _axes(layout: str, spatial: str) -> str:
-    """The letters of a layout in order, N, C and the spatial ones; refuses others.
+    """The letters of a layout in order: N, C and the spatial ones. Raises `InvalidValue` for another layout.
 
-    After channels in the second place, parts of 'C' (16c), or of 'N' and 'C' (4n16c), may follow.
+    Channels in the second place may be followed by their blocks (16c), or by those of 'N' and 'C' (4n16c).
     """
     if not re.fullmatch(rf"N{spatial}C|NC{spatial}(\d+n\d+c|\d+c)?", layout):
         raise InvalidValue(
@@ -50,7 +50,7 @@ def _axes(layout: str, spatial: str) -> str:
 
 
 def _split(indices: Sequence[Any], layout: str, spatial: str) -> tuple[Any, Any, list[Any], list[Any]]:
-    """The index of the image, of the channel, those of the spatial axes, and those of parts."""
+    """The indices of the image, of the channel, of the spatial axes, and of the blocks."""
     axes = _axes(layout, spatial)
     by_letter = dict(zip(axes, indices, strict=False))
     return by_letter["N"], by_letter["C"], [by_letter[s] for s in spatial], list(indices[len(axes) :])

@@ -13,7 +13,7 @@ from ..index import constant, require_ndim, shape_text
 
 
 def check_block(data: Tensor, block_size: int, layout: str, function: str) -> None:
-    """Refuses other layouts than NCHW and NHWC, and blocks of no size."""
+    """Raises for layouts other than NCHW and NHWC, data of other than four dimensions, and block sizes below 1."""
     if layout not in ("NCHW", "NHWC"):
         raise InvalidValue(f'topi.nn.{function}: expected the layout "NCHW" or "NHWC", found {layout!r}')
     require_ndim(data, 4, f"nn.{function}", "data")

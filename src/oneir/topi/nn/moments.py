@@ -28,7 +28,7 @@ def accumulation_dtype(dtype: DataType) -> str:
 
 
 def check_dtypes(function: str, data: Tensor, **others: Tensor | None) -> None:
-    """Refuses data that is no float, and parameters of another dtype."""
+    """Raises `TypeMismatch` unless the data is of floats, and the parameters have its dtype."""
     if not data.dtype.is_float:
         raise TypeMismatch(f"topi.nn.{function}: expected data of a float dtype, found {data.dtype}")
     for name, tensor in others.items():
@@ -45,7 +45,7 @@ def normalized_axes(axis: Any, data: Tensor, function: str) -> list[int]:
 
 
 def check_parameters(function: str, expected: Sequence[Any], **parameters: Tensor | None) -> None:
-    """Refuses parameters of another shape."""
+    """Raises `ShapeMismatch` for parameters of another shape than expected."""
     for name, tensor in parameters.items():
         if tensor is None:
             continue

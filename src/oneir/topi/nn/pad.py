@@ -96,8 +96,8 @@ def _remapped(data: Tensor, before: list[Any], after: list[Any], remap: Callable
     )
 
 
-def _limit(data: Tensor, before: list[Any], after: list[Any], spare: int, function: str) -> None:
-    """Refuses more padding than the data can be mirrored to: its extent less `spare`."""
+def _check_widths(data: Tensor, before: list[Any], after: list[Any], spare: int, function: str) -> None:
+    """Raises `ShapeMismatch` for more padding than elements to mirror: an extent less `spare`."""
     for dim, extent in enumerate(data.shape):
         known = constant(extent)
         for pads in (before, after):
@@ -122,7 +122,7 @@ def mirror_pad(
         raise InvalidValue(f'topi.nn.mirror_pad: expected the mode "SYMMETRIC" or "REFLECT", found {mode!r}')
     repeated = int(mode == "SYMMETRIC")
     before, after = _pads(data, pad_before, pad_after, "mirror_pad")
-    _limit(data, before, after, 1 - repeated, "mirror_pad")
+    _check_widths(data, before, after, 1 - repeated, "mirror_pad")
 
     def remap(index: Any, dim: int) -> Any:
         b, extent = before[dim], data.shape[dim]
@@ -141,7 +141,7 @@ def reflect_pad(
 ) -> Tensor:
     """`data` with its mirror image around it, the border itself not repeated."""
     before, after = _pads(data, pad_before, pad_after, "reflect_pad")
-    _limit(data, before, after, 1, "reflect_pad")
+    _check_widths(data, before, after, 1, "reflect_pad")
 
     def remap(index: Any, dim: int) -> Any:
         place, extent = index - before[dim], data.shape[dim]

@@ -80,9 +80,9 @@ class _Pooling:
         """Where an element of the data lies in the padded data."""
         return [at[a] + h for a, h in zip(self.axes, self.head, strict=True)]
 
-    def around(self, at: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """One of the windows around an element, as an index of the output; for each axis, whether it begins early
-        enough to cover the element, and whether there is such a window.
+    def window_over(self, at: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """One of the windows over an element, as an index of the output; for each axis the condition that it begins
+        early enough to cover the element, and that there is such a window.
         """
         places, covering, existing = [], [], []
         sizes = zip(self.padded_place(at), self.kernel, self.stride, self.windows, self.out, strict=True)
@@ -98,7 +98,7 @@ class _Pooling:
         """For each element the sum over the windows around it, where `value` says so."""
 
         def element(*ax: Any) -> Any:
-            condition, found = value(ax, *self.around(ax))
+            condition, found = value(ax, *self.window_over(ax))
             return te.sum(tir_op.if_then_else(condition, found, const(0, self.grads.dtype)), axis=self.windows)
 
         return te.compute(self.data.shape, element, name="T_pool_grad", tag=name)

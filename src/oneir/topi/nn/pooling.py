@@ -33,7 +33,7 @@ def pooled_axes(data: Tensor, layout: str, letters: str, function: str) -> list[
 
 
 def check_pool_type(pool_type: str, function: str) -> None:
-    """Refuses a pool type that is neither "max" nor "avg"."""
+    """Raises `InvalidValue` for a pool type other than "max" and "avg"."""
     if pool_type not in ("max", "avg"):
         raise InvalidValue(f'topi.nn.{function}: expected the pool type "max" or "avg", found {pool_type!r}')
 
