@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Let, Select, Var, const
+from ..ir.expr import Let, PrimExpr, Select, Var, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor, tensor_operator
 from ..tir import op as tir_op
@@ -259,7 +259,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         raise TypeMismatch(f"topi.where: expected x and y of one dtype, found {x.dtype} and {y.dtype}")
     shape = broadcast_shape(condition.shape, broadcast_shape(x.shape, y.shape, "where"), "where")
 
-    def select(*ax: Any) -> Any:
+    def select(*ax: PrimExpr) -> Any:
         chosen, if_true, if_false = (t(*broadcast_index(ax, t.shape, shape)) for t in (condition, x, y))
         holds = chosen if chosen.dtype.is_bool else ops.not_equal(chosen, 0)
         return Select(holds, if_true, if_false)

@@ -10,6 +10,15 @@ from ..ir import operators as ops
 from ..ir.expr import IntImm, PrimExpr, as_expr, const
 from ..runtime.error import InvalidValue, ShapeMismatch
 
+Extent = int | PrimExpr
+"""A number of elements, which may be symbolic."""
+
+Sizes = Extent | Sequence[Extent]
+"""One number for all of some dimensions, or one for each."""
+
+Padding = Sizes | str
+"""Numbers of elements that are added at the ends of dimensions; "VALID" for none, "SAME" to keep extents."""
+
 
 def constant(value: Any) -> int | None:
     """The value of an int or of an integer constant; None for anything else."""

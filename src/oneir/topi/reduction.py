@@ -5,12 +5,12 @@ The stage of a reduction of `A` is called `A_red`; its reduction axes k0, k1, ..
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Select, as_expr, const
+from ..ir.expr import PrimExpr, Select, as_expr, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -119,7 +119,7 @@ def _bools(data: Tensor, function: str) -> Tensor:
 def _index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[[str], Any], last: bool) -> Any:
     """A reducer of pairs (index, value) that keeps the best value, and the first or last index of equal ones."""
 
-    def combine(x: Any, y: Any) -> tuple[Any, Any]:
+    def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
         better = beats(x[1], y[1])
         nearer = ops.greater(x[0], y[0]) if last else ops.less(x[0], y[0])
         keep = ops.logical_or(better, ops.logical_and(ops.equal(x[1], y[1]), nearer))
@@ -135,7 +135,7 @@ def _arg_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Any, function:
     iterators = _reduce_axes(data, axes)
     shape = _target_shape(data, axes, keepdims)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         indices = _read_indices(ax, data.ndim, iterators, [] if keepdims else axes)
         position = ravel([iterators[i].var for i in axes], [data.shape[i] for i in axes])
         return reducer((position, data(*indices)), list(iterators.values()))

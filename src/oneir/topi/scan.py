@@ -57,7 +57,7 @@ def scanop(
             place = [*prefix, 0, *suffix]
             return keep(place, suffix, identity_value if exclusive else element(place))
 
-        def next_one(prefix: list[Any], k: Any, suffix: list[Any]) -> Stmt:
+        def next_one(prefix: list[Any], k: PrimExpr, suffix: list[Any]) -> Stmt:
             place, previous = [*prefix, k, *suffix], [*prefix, k - 1, *suffix]
             total = out[tuple(previous)] if totals is None else totals[tuple(suffix or [0])]
             return keep(place, suffix, binop(total, element(previous if exclusive else place)))

@@ -9,7 +9,7 @@ from typing import Any
 from .. import te
 from ..ir import operators as ops
 from ..ir.dtype import DataType
-from ..ir.expr import const
+from ..ir.expr import PrimExpr, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from . import tag
@@ -28,7 +28,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
                 f"and {shape_text(other.shape)}"
             )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         total = first(*ax)
         for other in xs[1:]:
             total = ops.add(total, other(*ax))

@@ -10,7 +10,7 @@ from .. import te
 from ..arith import Analyzer
 from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import const
+from ..ir.expr import PrimExpr, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -130,7 +130,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     """`a` with the order along an axis reversed."""
     axis = require_axis(axis, a.ndim, "flip")
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         last = ops.subtract(a.shape[axis], 1)
         return a(*[ops.subtract(last, v) if i == axis else v for i, v in enumerate(ax)])
 
@@ -148,7 +148,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
             f"{batch_axis}, found {seq_lengths.shape[0]} lengths"
         )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         length, index, extent = seq_lengths(ax[batch_axis]), ax[seq_axis], a.shape[seq_axis]
         from_end = tir_op.if_then_else(
             ops.greater(length, extent),
@@ -184,7 +184,7 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
             if constant(a.shape[i]) not in (1, None):
                 raise ShapeMismatch(f"topi.squeeze: axis {i} of {shape_text(a.shape)} is not of extent 1")
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         kept = iter(ax)
         return a(*[0 if i in removed else next(kept) for i in range(a.ndim)])
 
@@ -199,7 +199,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     for other in a_tuple[1:]:
         size = ops.add(size, other.shape[axis])
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value, index = first(*ax), ax[axis]
         for before, other in itertools.pairwise(a_tuple):
             index = ops.subtract(index, before.shape[axis])
@@ -214,7 +214,7 @@ def stack(a: Sequence[Tensor], axis: int) -> Tensor:
     """Tensors of one shape along a new axis."""
     first, axis = _joined(a, axis, "stack", new_axis=True)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         place = (*ax[:axis], *ax[axis + 1 :])
         value = first(*place)
         for i, other in enumerate(a[1:], 1):
@@ -296,7 +296,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
         "input_shape": array.shape,
     }
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         indices = converter.backward_index(Array(ax))
         inside = const(True)
         for index, extent in zip(indices, array.shape, strict=True):
@@ -317,7 +317,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
     require_ndim(valid_length, 1, "sequence_mask", "valid_length")
     mask = const(mask_value, data.dtype)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         beyond = ops.greater_equal(ops.cast(valid_length.dtype, ax[axis]), valid_length(ax[1 - axis]))
         return tir_op.if_then_else(beyond, mask, data(*ax))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import IntImm, as_expr
+from ...ir.expr import IntImm, PrimExpr, as_expr
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -335,7 +335,7 @@ def _resize(
     whole = [may_divide and can_convert_multiply_to_intdiv(e, t) for e, t in zip(extents, targets, strict=True)]
     borders = list(roi) if roi else [0.0] * (2 * count)
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         image, channel, places, parts = _split(i, layout, spatial)
         coordinates = [
             get_inx(places[d], extents[d], targets[d], mode, borders[d], borders[d + count], whole[d])
@@ -442,7 +442,7 @@ def crop_and_resize(
         data, layout, "HW", extents, out_dtype, methods[method.lower()], boxes=boxes, extrapolation_value=outside
     )
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         box, channel, places, parts = _split(i, layout, "HW")
         coordinates = []
         for d in range(2):

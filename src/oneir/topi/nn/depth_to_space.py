@@ -6,6 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
+from ...ir.expr import PrimExpr
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -40,7 +41,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         )
     depth = ops.truncdiv(channels, b * b)
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         place = b * ops.truncmod(y, b) + ops.truncmod(x, b)
         channel = depth * place + c if mode == "DCR" else c * b * b + place
         row, column = ops.truncdiv(y, b), ops.truncdiv(x, b)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -51,7 +51,7 @@ def group_norm(
     over = sorted({channel + 1, *(a + (a > channel) for a in given)})
     temp = sums(grouped, over, data.op.name)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value = normalized(grouped, temp, over, epsilon, ax).astype(data.dtype)
         value = value if scale is None else value * scale(ax[channel], ax[channel + 1])
         return value if shift is None else value + shift(ax[channel], ax[channel + 1])

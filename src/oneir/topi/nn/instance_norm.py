@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
+from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
 from .. import tag
 from ..index import require_axis
@@ -24,7 +25,7 @@ def instance_norm(
     check_parameters("instance_norm", [data.shape[channel]], gamma=gamma, beta=beta)
     temp = sums(data, axes, data.op.name)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value = normalized(data, temp, axes, epsilon, ax).astype(data.dtype) * gamma(ax[channel])
         return value if beta is None else value + beta(ax[channel])
 

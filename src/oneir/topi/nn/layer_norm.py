@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
+from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
 from .. import tag
 from .moments import check_dtypes, check_parameters, normalized, normalized_axes, sums
@@ -20,7 +21,7 @@ def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsi
     check_parameters("layer_norm", [data.shape[a] for a in axes], gamma=gamma, beta=beta)
     temp = sums(data, axes, data.op.name)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         inner = [ax[a] for a in axes]
         value = normalized(data, temp, axes, epsilon, ax).astype(data.dtype) * gamma(*inner)
         return value if beta is None else value + beta(*inner)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import te
 from ...ir.dtype import DataType
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -61,7 +61,7 @@ def sums(data: Tensor, axes: list[int], name: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(data.dtype)
     reduction = {a: te.reduce_axis((const(0, data.shape[a].dtype), data.shape[a]), name=f"k{a}") for a in axes}
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         rest = iter(ax)
         value = data(*(reduction[d] if d in reduction else next(rest) for d in range(data.ndim))).astype(dtype)
         return _TUPLE_SUM((value, value * value), list(reduction.values()))

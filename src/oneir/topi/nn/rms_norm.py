@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
@@ -35,7 +35,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
         tag=tag.INJECTIVE,
     )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         outer = [index for d, index in enumerate(ax) if d not in axes]
         return factor(*outer) * wide(*ax) * scale(*(ax[a] for a in axes))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir.stmt import IfThenElse, Stmt, flat_seq
@@ -35,10 +35,10 @@ def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: Any = 0, 
     def body(ins: Any, outs: Any) -> Stmt:
         counts, moved, indices = outs
 
-        def image(i: Any) -> Stmt:
+        def image(i: PrimExpr) -> Stmt:
             found = scalar("found", "int32")
 
-            def box(j: Any) -> Stmt:
+            def box(j: PrimExpr) -> Stmt:
                 valid = ops.greater(ins[0][i, j, score_index], threshold)
                 if which >= 0:
                     valid = ops.logical_and(valid, ops.greater_equal(ins[0][i, j, which], 0))
@@ -46,7 +46,7 @@ def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: Any = 0, 
                 move = [copy, store(indices, (i, found[0]), j), store(found, (0,), found[0] + 1)]
                 return IfThenElse(valid, flat_seq(move))
 
-            def rest(j: Any) -> Stmt:
+            def rest(j: PrimExpr) -> Stmt:
                 fill = loop(0, length, lambda k: store(moved, (i, j, k), const(-1, data.dtype)), "k")
                 return flat_seq([fill, store(indices, (i, j), -1)])
 
