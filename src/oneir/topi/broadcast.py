@@ -17,10 +17,10 @@ from ..te.tensor import Tensor, tensor_operator
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
 from . import tag
-from .index import broadcast_index, broadcast_shape, constant, is_equal, shape_text
+from .index import Shape, broadcast_index, broadcast_shape, constant, is_equal, shape_text
 
 
-def broadcast_to(data: Tensor, shape: Any) -> Tensor:
+def broadcast_to(data: Tensor, shape: Shape) -> Tensor:
     """`data` repeated along dimensions that it lacks, or of extent 1, so that it has `shape`."""
     target = expr_array(shape)
     common = broadcast_shape(target, data.shape, "broadcast_to")

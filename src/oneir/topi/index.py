@@ -13,6 +13,11 @@ from ..runtime.error import InvalidValue, ShapeMismatch
 Extent = int | PrimExpr
 """A number of elements, which may be symbolic."""
 
+Shape = Sequence[Extent]
+
+Axes = int | Sequence[int] | None
+"""One axis, several, or (None) all; negative ones count from the end."""
+
 Sizes = Extent | Sequence[Extent]
 """One number for all of some dimensions, or one for each."""
 
@@ -58,7 +63,7 @@ def require_ndim(tensor: Any, ndim: int, function: str, what: str) -> None:
         )
 
 
-def shape_text(shape: Any) -> str:
+def shape_text(shape: Shape) -> str:
     """A shape as messages show it."""
     inner = ", ".join(str(d) for d in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
@@ -77,12 +82,12 @@ def is_one(extent: Any) -> bool:
     return constant(extent) == 1
 
 
-def is_empty(shape: Any) -> bool:
+def is_empty(shape: Shape) -> bool:
     """Whether an extent is the constant 0."""
     return any(constant(d) == 0 for d in shape)
 
 
-def size_of(shape: Any) -> PrimExpr:
+def size_of(shape: Shape) -> PrimExpr:
     """The number of elements."""
     size = const(1)
     for extent in shape:
@@ -90,7 +95,7 @@ def size_of(shape: Any) -> PrimExpr:
     return size
 
 
-def ravel(indices: Sequence[Any], shape: Any) -> Any:
+def ravel(indices: Sequence[Any], shape: Shape) -> Any:
     """The position in row-major order of the element at the indices."""
     if not indices:
         return const(0)
@@ -100,7 +105,7 @@ def ravel(indices: Sequence[Any], shape: Any) -> Any:
     return position
 
 
-def unravel(position: Any, shape: Any) -> list[Any]:
+def unravel(position: Any, shape: Shape) -> list[Any]:
     """The indices of the element at a position in row-major order; of a shape without elements, any."""
     if is_empty(shape):
         return [const(0)] * len(shape)
@@ -141,7 +146,7 @@ def _common_extent(x: PrimExpr, y: PrimExpr, a: Any, b: Any, function: str) -> P
     return ops.cast(dtype, common)
 
 
-def broadcast_index(indices: Sequence[Any], shape: Any, common: Any) -> list[Any]:
+def broadcast_index(indices: Sequence[Any], shape: Shape, common: Any) -> list[Any]:
     """The indices of a tensor of `shape` for the element at `indices` of the shape that it is broadcast to."""
     skipped = len(common) - len(shape)
     return [

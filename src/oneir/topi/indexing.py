@@ -16,6 +16,7 @@ from ..tir.expr import expr_array
 from . import tag
 from .broadcast import broadcast_to
 from .index import (
+    Shape,
     broadcast_shape,
     constant,
     is_equal,
@@ -208,7 +209,9 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
     return te.compute([shape.shape[0], *indices.shape], element, name="T_unravel", tag=tag.INJECTIVE)
 
 
-def sparse_to_dense(sparse_indices: Tensor, output_shape: Any, sparse_values: Tensor, default_value: Any = 0) -> Tensor:
+def sparse_to_dense(
+    sparse_indices: Tensor, output_shape: Shape, sparse_values: Tensor, default_value: Any = 0
+) -> Tensor:
     """A tensor of `default_value` with `sparse_values` at `sparse_indices`: a scalar, a vector or rows of indices."""
     _require_integers(sparse_indices, "sparse_to_dense")
     if sparse_indices.ndim > 2 or sparse_values.ndim > 1:

@@ -11,7 +11,7 @@ from ..ir.expr import PrimExpr, Select, const
 from ..runtime.error import ShapeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
-from .index import constant, is_equal, require_ndim, shape_text
+from .index import Shape, constant, is_equal, require_ndim, shape_text
 
 
 def _angle(product: PrimExpr, period: Any, dtype: str) -> PrimExpr:
@@ -28,7 +28,7 @@ def stft(
     window: Tensor,
     normalized: Any,
     onesided: Any,
-    output_shape: Any,
+    output_shape: Shape,
 ) -> Tensor:
     """The Fourier transforms of windows of a signal, `hop_length` apart; `data` is a vector, or a batch of them.
 

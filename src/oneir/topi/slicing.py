@@ -14,7 +14,7 @@ from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.expr import ProducerLoad
 from . import tag
-from .index import constant, constants, require_axis, require_int, require_ndim, shape_text
+from .index import Shape, constant, constants, require_axis, require_int, require_ndim, shape_text
 
 
 def strided_slice(
@@ -214,7 +214,7 @@ def _inside(begin: PrimExpr, extent: PrimExpr) -> PrimExpr:
     return ops.maximum(ops.minimum(from_front, ops.subtract(extent, 1)), 0)
 
 
-def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
+def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Shape) -> Tensor:
     """A slice whose bounds are in vectors, one element for each dimension; the caller gives the resulting shape.
 
     Begins count from the end where negative, and are cut to the tensor.

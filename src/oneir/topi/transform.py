@@ -21,6 +21,8 @@ from .broadcast import where
 from .contraction import matmul, tensordot
 from .generate import arange, hamming_window, meshgrid, one_hot, shape, tensor_size, trilu
 from .index import (
+    Axes,
+    Shape,
     constant,
     is_empty,
     is_equal,
@@ -97,7 +99,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     )
 
 
-def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
+def expand_like(a: Tensor, shape_like: Tensor, axis: int | Sequence[int]) -> Tensor:
     """`a` with the dimensions `axis` of `shape_like` inserted, along which its elements repeat."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(axes) + a.ndim != shape_like.ndim:
@@ -112,7 +114,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     return te.compute(shape_like.shape, lambda *i: a(*[v for n, v in enumerate(i) if n not in new]))
 
 
-def transpose(a: Tensor, axes: Any = None) -> Tensor:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """`a` with its dimensions in the order `axes`, reversed unless given."""
     order = list(axes) if axes is not None and len(axes) else list(range(a.ndim))[::-1]
     order = [require_axis(i, a.ndim, "transpose", "axes") for i in order]
@@ -162,7 +164,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
     return te.compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)
 
 
-def reshape(a: Tensor, newshape: Any) -> Tensor:
+def reshape(a: Tensor, newshape: Shape) -> Tensor:
     """The elements of `a` in row-major order in another shape of as many elements."""
     target = expr_array(newshape)
     have, want = constant(size_of(a.shape)), constant(size_of(target))
@@ -173,7 +175,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     return te.compute(target, lambda *ax: a(*unravel(ravel(ax, target), a.shape)), name="T_reshape", tag=tag.INJECTIVE)
 
 
-def squeeze(a: Tensor, axis: Any = None) -> Tensor:
+def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     """`a` without dimensions of extent 1: those of `axis`, or (None) all that are known to be 1."""
     if axis is None:
         removed = {i for i, extent in enumerate(a.shape) if constant(extent) == 1}

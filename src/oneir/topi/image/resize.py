@@ -20,7 +20,7 @@ from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, require_ndim
+from ..index import Shape, constant, require_ndim
 
 _METHODS = ("nearest_neighbor", "linear", "cubic")
 
@@ -306,7 +306,7 @@ def _resize(
     bicubic_exclude: int,
     extrapolation_value: Any,
     out_dtype: str | None,
-    output_shape: Any,
+    output_shape: Shape | None,
 ) -> Tensor:
     count = len(spatial)
     function = f"image.resize{count}d"
@@ -361,7 +361,7 @@ def resize1d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Signals with another number of samples; see `resize2d`."""
     mode = coordinate_transformation_mode
@@ -381,7 +381,7 @@ def resize2d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Images of another height and width.
 
@@ -408,7 +408,7 @@ def resize3d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Volumes of another depth, height and width; see `resize2d`."""
     mode = coordinate_transformation_mode

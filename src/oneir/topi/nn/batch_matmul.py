@@ -8,7 +8,7 @@ from ... import te
 from ...ir.expr import PrimExpr
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, is_one, require_ndim, shape_text
+from ..index import Shape, constant, is_one, require_ndim, shape_text
 from .dense import product_shape, transposition
 from .window import same_dtype
 
@@ -16,7 +16,7 @@ from .window import same_dtype
 def batch_matmul(
     tensor_a: Tensor,
     tensor_b: Tensor,
-    oshape: Any = None,
+    oshape: Shape | None = None,
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = True,

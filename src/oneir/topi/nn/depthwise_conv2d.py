@@ -10,7 +10,7 @@ from ...ir import operators as ops
 from ...ir.expr import PrimExpr
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Extent, Padding, Sizes, constant, require_ndim, shape_text
+from ..index import Extent, Padding, Shape, Sizes, constant, require_ndim, shape_text
 from .dilate import dilate
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
@@ -78,7 +78,7 @@ def _depthwise(
 
 
 def depthwise_conv2d_backward_input_nhwc(
-    Filter: Tensor, Out_grad: Tensor, oshape: Any, ishape: Any, stride: Sizes, padding: Padding
+    Filter: Tensor, Out_grad: Tensor, oshape: Shape, ishape: Shape, stride: Sizes, padding: Padding
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its input, from that over its output.
 
@@ -107,7 +107,7 @@ def depthwise_conv2d_backward_input_nhwc(
 
 
 def depthwise_conv2d_backward_weight_nhwc(
-    Input: Tensor, Out_grad: Tensor, oshape: Any, fshape: Any, stride: Sizes, padding: Padding
+    Input: Tensor, Out_grad: Tensor, oshape: Shape, fshape: Shape, stride: Sizes, padding: Padding
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its filter, from that over its output.
 

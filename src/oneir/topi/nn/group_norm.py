@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ... import te
@@ -21,7 +22,7 @@ def group_norm(
     beta: Tensor | None,
     num_groups: int,
     channel_axis: int,
-    axes: Any,
+    axes: Sequence[int],
     epsilon: float = 1e-5,
 ) -> Tensor:
     """Each group of channels less its mean, divided by its standard deviation, times gamma, plus beta.

@@ -8,12 +8,12 @@ from ... import te
 from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import require_axis
+from ..index import Axes, require_axis
 from .moments import check_dtypes, check_parameters, normalized, normalized_axes, sums
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor | None, channel_axis: int, axis: Any, epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor, beta: Tensor | None, channel_axis: int, axis: Axes, epsilon: float = 1e-5
 ) -> Tensor:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over `axis`, one or several.
 

@@ -8,10 +8,11 @@ from ... import te
 from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
 from .. import tag
+from ..index import Axes
 from .moments import check_dtypes, check_parameters, normalized, normalized_axes, sums
 
 
-def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Any, epsilon: float = 1e-5) -> Tensor:
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axes, epsilon: float = 1e-5) -> Tensor:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over `axis`, one or several.
 
     `gamma` and `beta` have the extents of these axes. Moments of 16-bit floats are computed in float32.

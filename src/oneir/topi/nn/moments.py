@@ -13,7 +13,7 @@ from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
-from ..index import constant, require_axis, shape_text
+from ..index import Axes, constant, require_axis, shape_text
 
 _TUPLE_SUM = comm_reducer(
     lambda x, y: [a + b for a, b in zip(x, y, strict=True)],
@@ -36,7 +36,7 @@ def check_dtypes(function: str, data: Tensor, **others: Tensor | None) -> None:
             raise TypeMismatch(f"topi.nn.{function}: expected {name} of the data's {data.dtype}, found {tensor.dtype}")
 
 
-def normalized_axes(axis: Any, data: Tensor, function: str) -> list[int]:
+def normalized_axes(axis: Axes, data: Tensor, function: str) -> list[int]:
     """The axes normalized over, sorted and each once."""
     given = axis if isinstance(axis, (list, tuple)) else [axis]
     if not given:

@@ -10,11 +10,12 @@ from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
 from ..broadcast import multiply
+from ..index import Axes
 from ..reduction import sum as sum_over
 from .moments import accumulation_dtype, check_dtypes, check_parameters, normalized_axes
 
 
-def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
+def rms_norm(data: Tensor, weight: Tensor, axis: Axes, epsilon: float = 1e-5) -> Tensor:
     """data / sqrt(mean of its squares + epsilon) * weight, the mean taken over `axis`, one or several.
 
     `weight` has the extents of these axes. 16-bit floats are computed in float32.

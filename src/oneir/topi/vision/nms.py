@@ -10,7 +10,7 @@ from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir.stmt import IfThenElse, Stmt, flat_seq
-from ..index import constant, require_int, require_ndim, shape_text
+from ..index import Shape, constant, require_int, require_ndim, shape_text
 from ..indexing import gather
 from ..loops import allocate, for_each, loop, scalar, store
 from ..math import cast
@@ -77,7 +77,7 @@ def all_class_non_max_suppression(
     iou_threshold: Any,
     score_threshold: Any,
     output_format: str = "onnx",
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> list[Tensor]:
     """The boxes that stay for each image and class, of ONNX's NonMaxSuppression or TensorFlow's combined one.
 

@@ -11,6 +11,7 @@ from ...ir.expr import PrimExpr, Select, const
 from ...te.tensor import Tensor
 from ...tir.buffer import Buffer
 from ...tir.stmt import IfThenElse, Stmt, While, flat_seq
+from ..index import Shape
 from ..loops import allocate, for_each, let, loop, scalar, store
 
 
@@ -134,7 +135,11 @@ def run_all_class_nms(
 
 
 def collect_selected_indices(
-    num_class: Any, selected_indices: Tensor, num_detections: Tensor, row_offsets: Tensor, output_shape: Any = None
+    num_class: Any,
+    selected_indices: Tensor,
+    num_detections: Tensor,
+    row_offsets: Tensor,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Rows (image, class, box) of what `run_all_class_nms` selected, one after the other; -1 in what follows.
 
