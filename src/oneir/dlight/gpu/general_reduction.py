@@ -63,7 +63,7 @@ class GeneralReduction(GPUScheduleRule):
 
 
 def scalar_result(sch: Schedule, infos: list[BlockInfo]) -> Schedule | None:
-    """Runs each block on one thread: what ends in a scalar that has no loop leaves nothing to share out.
+    """Runs each block on one thread, for a function that ends in a scalar without loops.
 
     None where a block has parallel loops of its own.
     """
@@ -75,7 +75,7 @@ def scalar_result(sch: Schedule, infos: list[BlockInfo]) -> Schedule | None:
 
 
 def align_axes(sch: Schedule, first: BlockInfo, last: BlockInfo) -> None:
-    """Gives the last block as many axes as the first has: those that it lacks, by their extents, are of extent 1."""
+    """Gives the last block as many axes as the first one, by axes of extent 1 where extents differ."""
 
     def aligned(*axes: Any) -> list[Any]:
         analyzer = Analyzer()
