@@ -110,5 +110,3 @@ def launch_failed(driver: Driver, device_id: int, kernel: KernelRecord, code: in
     device = Device(driver.device_type, device_id)
     grid, block = "×".join(map(str, sizes[:3])), "×".join(map(str, sizes[3:]))
     return DeviceError(f"`{kernel.name}` cannot be launched on {device} with {grid} blocks of {block} threads: {why}")
-
-

@@ -17,8 +17,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from .device import Device, device
-from .driver import driver_of
 from .dlpack import READ_ONLY, SUBBYTE_PADDED, DLTensor, make_capsule, request_capsule, take_capsule
+from .driver import driver_of
 from .dtype import dlpack_dtype, dtype_name, name_of_dlpack, numpy_dtype
 from .error import DeviceError, InvalidValue, ShapeMismatch, TypeMismatch
 from .object import Object
@@ -345,7 +345,9 @@ class DeviceMemory:
 def _from_device(source: Tensor) -> np.ndarray:
     """The values of a tensor in a device's memory."""
     if not source.is_contiguous():
-        raise DeviceError(f"A tensor on {source.device} with strides {source.strides} cannot be copied; make it compact.")
+        raise DeviceError(
+            f"A tensor on {source.device} with strides {source.strides} cannot be copied; make it compact."
+        )
     array = np.empty(source.shape, numpy_dtype(source.dtype))
     where = source.device
     if array.nbytes:

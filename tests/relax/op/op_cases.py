@@ -188,7 +188,9 @@ def check_cases(cases: Sequence[Case], *, native: bool = True, target: str = "ll
         flat = [a for given in inputs for a in _flat(given)]
         found = {"the reference": interpret(program.module, *flat)}
         if machine is not None:
-            found["native code"] = [t.numpy() for t in machine["main"](*[oneir.runtime.tensor(a, device) for a in flat])]
+            found["native code"] = [
+                t.numpy() for t in machine["main"](*[oneir.runtime.tensor(a, device) for a in flat])
+            ]
         place = 0
         for each, given, infos in zip(cases, inputs, program.infos, strict=True):
             expected = each.oracle(*given)

@@ -29,7 +29,7 @@ class GPUScheduleRule(ScheduleRule):
         """The schedule of a function; None where the rule is not for it or for the target."""
         if not isinstance(func, PrimFunc) or not isinstance(func.body, BlockRealize):
             return None
-        if not self.is_target_available(target) or not self.takes_empty and has_empty_buffers(func):
+        if not self.is_target_available(target) or (not self.takes_empty and has_empty_buffers(func)):
             return None
         try:
             found = self.schedule(func, target)

@@ -15,7 +15,7 @@ from ..analysis import (
     normalize_prim_func,
 )
 from ..base.common_schedules import try_inline_contiguous_spatial
-from .base import GPUScheduleRule, unroll_explicitly, has_parallel_loops
+from .base import GPUScheduleRule, has_parallel_loops, unroll_explicitly
 
 # Threads of a block and steps to unroll, by the kind of target; (64, 64) elsewhere.
 _CONFIG = {"cuda": (256, 256), "opencl": (256, 64)}

@@ -363,7 +363,6 @@ class _Written(Visitor):
             self.found.update(a for a in node.args if isinstance(a, Var))
         self.generic_visit(node)
 
-
     def kernel(self, call: Call) -> Any:
         """The kernel that a call launches, which calls nothing itself; None for any other callee."""
         callee = None if self.mod is None or not isinstance(call.op, GlobalVar) else self.mod.functions.get(call.op)
