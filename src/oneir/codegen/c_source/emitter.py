@@ -409,6 +409,8 @@ class KernelEmitter:
 
     def expr_BinaryOpExpr(self, node: Any) -> Lanes:
         dtype, sign = node.dtype, _OPERATORS[type(node)]
+        if dtype.element == "float16":
+            return [self.round_to_half(f"{a} {sign} {b}") for a, b in self.pairs(node)]
         if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or (dtype.bits >= 32 and self.counts(node)):
             return [f"({a} {sign} {b})" for a, b in self.pairs(node)]
         kind = self.dialect.type_name(dtype)
@@ -418,9 +420,11 @@ class KernelEmitter:
     def division(self, node: Any) -> Lanes:
         dtype = node.dtype
         if dtype.is_float:
-            if isinstance(node, e.Div):
-                return [f"({a} / {b})" for a, b in self.pairs(node)]
-            return [self.call_helper("mod", dtype, pair) for pair in self.pairs(node)]
+            if not isinstance(node, e.Div):
+                return [self.call_helper("mod", dtype, pair) for pair in self.pairs(node)]
+            if dtype.element == "float16":
+                return [self.round_to_half(f"{a} / {b}") for a, b in self.pairs(node)]
+            return [f"({a} / {b})" for a, b in self.pairs(node)]
         quotient = isinstance(node, (e.Div, e.FloorDiv))
         floored = isinstance(node, (e.FloorDiv, e.FloorMod)) and dtype.code == "int"
         divisor = _constant(node.b)
