@@ -13,16 +13,16 @@ from typing import Any
 from ....ir.expr import PrimExpr
 from ....ir.expr import Var as PrimVar
 from ....ir.module import IRModule
-from ....runtime.error import OneIRError, UnsupportedError
+from ....runtime.error import UnsupportedError
 from ....tir.analysis.detect_buffer_access_lca import variables
 from ... import op
 from ...expr import Expr, Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo
-from ...transform import ConvertToDataflow, DeadCodeElimination
+from ..importer import without_unused
 from . import operators
 from .dtypes import dtype_name
 from .importer import Importer, Pair, check_dense, fields_of, is_tensor
-from .registry import Refused
+from .registry import NotDecomposable
 
 # Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
 _WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -64,21 +64,18 @@ class AtenImporter(Importer):
                         solved[str(value)] = found
                         told.add(found[0])
         for node in nodes:
-            try:
+            with self.reporting(node, "user input"):
                 self.env[node] = self.input(node, solved)
-            except OneIRError as error:
-                self.refuse(node, "user input", str(error))
         for var in self.inputs:
             for extent in _extents_of(var):
                 if unknown := variables(extent) - told:
                     node = next(n for n in nodes if n.name == var.name)
                     names = ", ".join(sorted(v.name for v in unknown))
-                    self.refuse(
-                        node,
-                        "user input",
+                    error = UnsupportedError(
                         f"the extents of the inputs do not tell the value of {names} in the extent `{extent}`; export "
-                        "with a Dim that is an extent of its own, or one symbol times a factor plus an offset",
+                        "with a Dim that is an extent of its own, or one symbol times a factor plus an offset"
                     )
+                    self.add_unsupported(node, "user input", error)
 
     def input(self, node: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]) -> Any:
         """A parameter of the function; the value of what is neither a tensor nor varies."""
@@ -122,7 +119,7 @@ class AtenImporter(Importer):
         if node.op == "get_attr":
             self.env[node] = self.attribute(node)
             return
-        if self.depends_on_refused(node):
+        if self.depends_on_missing(node):
             self.stand_in(node)
             return
         name, overload = operators.name_of(node.target)
@@ -136,11 +133,8 @@ class AtenImporter(Importer):
         self.is_contiguous = _is_contiguous(node)
         self.call(node, name, overload, self.operands(node, name), node.kwargs)
         if node in self.env and (node.users or self.env[node] is not None):
-            try:
-                self.env[node] = self.verified(self.env[node], example)
-            except (Refused, OneIRError) as error:
-                self.refuse(node, f"{name}.{overload}" if overload else name, str(error), breakable=True)
-                del self.env[node]
+            with self.reporting(node, f"{name}.{overload}" if overload else name):
+                self.env[node] = self.verified(self.env.pop(node), example)
         if node not in self.env:
             self.stand_in(node)
             return
@@ -204,14 +198,22 @@ class AtenImporter(Importer):
     def inline(self, node: Any, call: Sequence[Any]) -> None:
         """Adds what a part of the program computes: a graph module, and its arguments."""
         module, *args = (self.value(part) for part in call)
-        try:
-            self.env[node] = self.subgraph(module, args)
-        except Refused:
+        output = self.run_nodes(module, args)
+        if output is None:
             self.stand_in(node)
+        else:
+            self.env[node] = self.value(output.args[0])
 
     def subgraph(self, module: Any, args: Sequence[Any]) -> Any:
         """Adds what a graph module computes of arguments, and returns that."""
-        around, self.graph_module = self.graph_module, module
+        output = self.run_nodes(module, args)
+        if output is None:
+            raise UnsupportedError("a part of it cannot be imported")
+        return self.value(output.args[0])
+
+    def run_nodes(self, module: Any, args: Sequence[Any]) -> Any:
+        """Adds what the nodes of a graph module compute; returns its output, or None where that has no value."""
+        outer, self.graph_module = self.graph_module, module
         given, output = iter(args), None
         try:
             for node in module.graph.nodes:
@@ -222,10 +224,8 @@ class AtenImporter(Importer):
                 else:
                     output = node
         finally:
-            self.graph_module = around
-        if output is None or self.depends_on_refused(output):
-            raise Refused("a part of it cannot be imported")
-        return self.value(output.args[0])
+            self.graph_module = outer
+        return None if output is None or self.depends_on_missing(output) else output
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -240,7 +240,8 @@ class AtenImporter(Importer):
         """The values that a program returns; complex ones are refused."""
         for source in node.all_input_nodes:
             if isinstance(self.env.get(source), Pair):
-                self.refuse(source, "output", "a complex result; return torch.view_as_real of it")
+                error = NotDecomposable("a complex result; return torch.view_as_real of it")
+                self.add_unsupported(source, "output", error)
         return self.value(node.args[0])
 
     def result(self, value: Expr) -> Var:
@@ -250,7 +251,7 @@ class AtenImporter(Importer):
     def finished(self) -> IRModule:
         """The module, when its functions are complete."""
         mod = self.block_builder.finalize()
-        return ConvertToDataflow()(DeadCodeElimination(["main"])(mod)) if self.has_branches else mod
+        return without_unused(mod) if self.has_branches else mod
 
     def verified(self, value: Any, example: Any) -> Any:
         """A value, refused if it has not the shape and dtype that PyTorch says.
@@ -263,10 +264,10 @@ class AtenImporter(Importer):
             checked = [None if part is None else self.verified(part, expected) for part, expected in pairs]
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
         if value is None and is_example(example):
-            raise Refused("this result of the operator, which is for training, is not computed")
+            raise UnsupportedError("this result of the operator, which is for training, is not computed")
         if isinstance(value, Pair):
             if not is_example(example) or not example.is_complex():
-                raise Refused("complex numbers where PyTorch has real ones")
+                raise UnsupportedError("complex numbers where PyTorch has real ones")
             return Pair(self.verified(value.real, example.real), self.verified(value.imag, example.imag))
         if type(example).__name__ == "SymInt" and isinstance(value, Expr):
             return self.number(value, example)
@@ -279,7 +280,7 @@ class AtenImporter(Importer):
             (a, b) for a, b in zip(found or (), expected, strict=False) if isinstance(a, int) and isinstance(b, int)
         ]
         if info.dtype != dtype or info.ndim not in (-1, len(expected)) or any(a != b for a, b in static):
-            raise Refused(
+            raise UnsupportedError(
                 f"the importer does not know this use of the operator: it gives {info.dtype} of shape "
                 f"{info.ndim if found is None else found}, but PyTorch {dtype} of shape {expected}"
             )
@@ -318,7 +319,7 @@ class AtenImporter(Importer):
         value = self.graph_module
         for part in node.target.split("."):
             value = getattr(value, part)
-        return self.constant(value) if hasattr(value, "data_ptr") else value
+        return self.shared_constant(value) if hasattr(value, "data_ptr") else value
 
     def stand_in(self, node: Any) -> None:
         """A value for a node that was refused, so that what uses it is looked at too."""

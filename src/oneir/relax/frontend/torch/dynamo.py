@@ -81,7 +81,7 @@ def backend(
             _check_inputs(example_inputs)
             return compile_all(graph_module, example_inputs)
         except UnsupportedError as error:
-            more = operators.decompositions(compiler.breakable - broken.keys())
+            more = operators.decompositions(compiler.decomposable - broken.keys())
             broken |= more
             if not more:
                 if not given.get("fallback"):
@@ -126,7 +126,7 @@ class _Compiler:
         self.device = device_from_inputs(example_inputs)
         self.frozen = {i: x for i, x in enumerate(example_inputs) if freeze and type(x).__name__ == "Parameter"}
         self.count = len(example_inputs)
-        self.breakable: set[Any] = set()
+        self.decomposable: set[Any] = set()
 
     def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Any:
         from torch.utils._python_dispatch import _disable_current_modes
@@ -137,7 +137,7 @@ class _Compiler:
             with _disable_current_modes():
                 mod = importer.run()
         finally:
-            self.breakable = {r.breakable for r in importer.refused if r.breakable is not None}
+            self.decomposable = importer.decomposable()
         return _program(mod, importer.passed, importer.kinds, self.device, self.pipeline)
 
 
@@ -156,6 +156,9 @@ def _without_written(frozen: Mapping[int, Any], graph_module: Any, count: int) -
 class _SubgraphImporter(AtenImporter):
     """Imports one subgraph; what is frozen, by the place of its placeholder, becomes constants."""
 
+    model_kind = "subgraph"
+    advice = _ADVICE
+
     def __init__(self, graph_module: Any, frozen: Mapping[int, Any]):
         super().__init__(graph_module)
         self.frozen = frozen
@@ -169,7 +172,7 @@ class _SubgraphImporter(AtenImporter):
         placeholders = [node for node in nodes if node.op == "placeholder"]
         for i, node in enumerate(placeholders):
             if i in self.frozen:
-                self.env[node] = self.constant(self.frozen[i])
+                self.env[node] = self.shared_constant(self.frozen[i])
         inputs = self.without_known_numbers([node for node in placeholders if node not in self.env])
         self.read_inputs(inputs)
         names = {var.name for var in self.inputs}
@@ -181,7 +184,7 @@ class _SubgraphImporter(AtenImporter):
                 for node in nodes:
                     if node.op == "output":
                         values = self.results_of(node)
-                        self.report("subgraph", _ADVICE)
+                        self.report()
                         output = self.result(GraphTuple(self.results(values, node.args[0])))
                     elif node.op != "placeholder":
                         self.convert(node)

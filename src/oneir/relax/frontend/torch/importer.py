@@ -14,26 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import IntImm, PrimExpr
-from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.error import TypeMismatch, UnsupportedError
 from ....runtime.tensor import from_dlpack
-from ... import op
-from ...block_builder import BlockBuilder
 from ...expr import Constant, Expr, ShapeExpr, Var
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..importer import ModelImporter
 from .dtypes import dtype_name
-from .registry import Impossible, Refused, call_converter, find_converter
+from .registry import NotDecomposable, call_converter, find_converter
 from .symbolic import Symbols
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A node that cannot be imported, and why."""
-
-    node: str
-    operator: str
-    where: str
-    reason: str
-    breakable: Any  # the operator, if smaller ones in its place may be imported
 
 
 @dataclass(frozen=True)
@@ -44,17 +32,17 @@ class Pair:
     imag: Any
 
 
-class Importer:
-    """Adds what nodes compute to the function that `builder` is at."""
+class Importer(ModelImporter):
+    """Adds what nodes compute to the function that `block_builder` is at.
+
+    `env` has the value of each node: an expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of these,
+    or a Python value.
+    """
 
     def __init__(self, custom_converters: dict[str, Callable[..., Any]] | None = None):
-        self.block_builder = BlockBuilder()
+        super().__init__()
         self.symbols = Symbols()
-        self.env: dict[Any, Any] = {}
         self.custom = custom_converters or {}
-        self.refused: list[Refusal] = []
-        # The nodes that are converted: within a node whose parts are graphs, those of such a graph.
-        self.converting: list[Any] = []
         # The shape that PyTorch says the node that is converted has, where it says one.
         self.expected: list[Any] | None = None
         # The shapes that it says the parts of its result have, where that is a tuple.
@@ -73,31 +61,6 @@ class Importer:
         """The arguments of a node, with the values of the nodes in them: for converters of users."""
         return self.value(node.args)
 
-    def shape(self, x: Expr) -> list[Any]:
-        """The extents of a tensor: integers, and expressions where they are symbolic."""
-        info = self.info(x)
-        if info.extents is None:
-            raise Refused(f"the shape of `{x}` is not known while compiling")
-        return [e.value if isinstance(e, IntImm) else e for e in info.extents]
-
-    def info(self, x: Expr) -> TensorStructInfo:
-        """What is known of a tensor."""
-        if not isinstance(x, Expr):
-            raise Refused(f"expected a tensor, found {x!r}")
-        if x.struct_info_ is None:
-            x = self.block_builder.normalize(x)
-        if not isinstance(x.struct_info, TensorStructInfo):
-            raise Refused(f"expected a tensor, found {x.struct_info}")
-        return x.struct_info
-
-    def dtype(self, x: Expr) -> str:
-        """The dtype of a tensor."""
-        return self.info(x).dtype
-
-    def ndim(self, x: Expr) -> int:
-        """The number of dimensions of a tensor."""
-        return self.info(x).ndim
-
     def axis(self, x: Expr, dim: int) -> int:
         """A dimension counted from the front."""
         return dim % max(self.ndim(x), 1)
@@ -106,24 +69,13 @@ class Importer:
         """Whether a value is a tensor without dimensions."""
         return is_tensor(x) and self.ndim(x) == 0
 
-    def reshaped(self, x: Expr, shape: Sequence[Any]) -> Expr:
-        """A tensor in a shape; itself if it has it."""
-        return x if self.shape(x) == list(shape) else self.emit(op.reshape(x, as_shape(shape)))
-
-    def static(self, value: Any, what: str) -> int:
-        """An integer that must be known while compiling."""
-        if isinstance(value, IntImm):
-            value = value.value
-        if isinstance(value, (int, bool)):
-            return int(value)
-        raise Refused(f"{what} must be an integer that is known while compiling, found `{value}`")
-
-    def constant(self, data: Any, name: str = "") -> Any:
+    def shared_constant(self, data: Any, name: str = "") -> Any:
         """A PyTorch tensor as a constant over its memory; one tensor gives one constant, of the first name."""
         data = data.detach()
         if data.is_complex():
             data = data.resolve_conj()
-            return Pair(self.constant(data.real, f"{name}_real"), self.constant(data.imag, f"{name}_imag"))
+            real = self.shared_constant(data.real, f"{name}_real")
+            return Pair(real, self.shared_constant(data.imag, f"{name}_imag"))
         key = (data.data_ptr(), tuple(data.shape), tuple(data.stride()), data.dtype) if data.numel() else (id(data),)
         known = self._constants.get(key)
         if known is None:
@@ -132,7 +84,7 @@ class Importer:
 
     def parameter(self, data: Any) -> Expr:
         """A weight of a module."""
-        return self.constant(data)
+        return self.shared_constant(data)
 
     # -- for importers --
 
@@ -149,16 +101,15 @@ class Importer:
             return self.env[argument]
         return argument
 
-    def depends_on_refused(self, node: Any) -> bool:
-        """Whether a node uses one that has no value."""
+    def depends_on_missing(self, node: Any) -> bool:
+        """Whether a node uses one that has no value, since that cannot be imported."""
         return any(source not in self.env for source in node.all_input_nodes)
 
     def call(self, node: Any, name: str, overload: str, args: Any, kwargs: Any) -> None:
         """Converts a call of an operator: sets the value of the node, or remembers why there is none."""
         operator = f"{name}.{overload}" if overload else name
         custom = self.custom.get(operator) or self.custom.get(name)
-        self.converting.append(node)
-        try:
+        with self.inside(node), self.reporting(node, operator):
             if custom is not None:
                 self.env[node] = custom(node, self)
                 return
@@ -167,30 +118,21 @@ class Importer:
             function = find_converter(f"complex::{name}" if of_complex else name, overload)
             if function is None:
                 what = " of complex numbers" if of_complex else ""
-                raise Refused(f"the importer has no converter for this operator{what}")
+                raise UnsupportedError(f"the importer has no converter for this operator{what}")
             self.env[node] = call_converter(function, self, args, kwargs)
-        except (Refused, OneIRError) as error:
-            self.refuse(node, operator, str(error), breakable=not isinstance(error, Impossible))
-        finally:
-            self.converting.pop()
 
-    def refuse(self, node: Any, operator: str, reason: str, breakable: bool = False) -> None:
-        """Remembers that a node cannot be imported, and whether smaller operators in its place may be."""
+    def describe(self, node: Any, operator: str) -> str:
+        """The node and its operator, the operator that the user called, and where in the user's program."""
         origin = origin_of(node)
         if origin is not None and origin != operator:
             operator = f"{operator}, part of {origin}"
-        places = (source_of(n) for n in (node, *reversed(self.converting)))
+        places = (source_of(n) for n in (node, *reversed(self.enclosing)))
         where = next((place for place in places if place is not None), "an unknown place")
-        self.refused.append(Refusal(node.name, operator, where, reason, node.target if breakable else None))
+        return f"{node.name} = {operator}, from {where}"
 
-    def report(self, what: str, advice: str) -> None:
-        """Raises an error that lists all nodes that cannot be imported, if there are any."""
-        if not self.refused:
-            return
-        count = len(self.refused)
-        lines = [f"{count} {'node' if count == 1 else 'nodes'} of the {what} cannot be imported:"]
-        lines += [f"  {r.node} = {r.operator}, from {r.where}\n    {r.reason}" for r in self.refused]
-        raise UnsupportedError("\n".join([*lines, advice]))
+    def decomposable(self) -> set[Any]:
+        """The unsupported operators in whose place smaller ones may be imported."""
+        return {u.node.target for u in self.unsupported if not isinstance(u.error, NotDecomposable)}
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')

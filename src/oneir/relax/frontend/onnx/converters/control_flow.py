@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .....runtime.error import InvalidValue, ShapeMismatch, UnsupportedError
 from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
-from ..registry import MISSING, Branches, Refused, converter
+from ..registry import MISSING, Branches, converter
 from .repetition import repeated
 
 if TYPE_CHECKING:
@@ -28,36 +29,38 @@ def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> 
     known = g.elements(g.reshaped(condition, []))
     if known is not None and isinstance(known[()], (bool, int)):
         return tuple(g.subgraph(then_branch if known[()] else else_branch, []))
-    if g.builder.current_block_is_dataflow():
+    if g.block_builder.current_block_is_dataflow():
         raise Branches
-    before = len(g.refused)
+    before = len(g.unsupported)
     branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
     imported = next((b for b in branches if b is not None), None)
-    if imported is not None and all(r.misfit for r in g.refused[before:]):
+    if imported is not None and all(isinstance(u.error, (InvalidValue, ShapeMismatch)) for u in g.unsupported[before:]):
         # Models choose a branch by what their inputs mean; the other may have no sense for inputs of these shapes.
-        reasons = "; ".join(f"{r.node}, {r.operator}: {r.reason}" for r in g.refused[before:])
-        del g.refused[before:]
+        reasons = "; ".join(f"{u.description}: {u.error}" for u in g.unsupported[before:])
+        del g.unsupported[before:]
         branches = [_failing(g, imported, reasons) if b is None else b for b in branches]
     if any(b is None for b in branches):
         return tuple([MISSING] * len(then_branch.output))
-    both = g.builder.emit(If(g.reshaped(condition, []), *branches))
-    return tuple(g.builder.emit(both[i]) for i in range(len(then_branch.output)))
+    both = g.block_builder.emit(If(g.reshaped(condition, []), *branches))
+    return tuple(g.block_builder.emit(both[i]) for i in range(len(then_branch.output)))
 
 
 def _branch(g: Importer, graph: Any) -> SeqExpr | None:
     """A branch of the program, whose value is the tuple of a graph's outputs; None if it cannot be imported."""
     with g.branch():
-        g.builder.begin_scope()
-        g.builder.begin_binding_block()
+        g.block_builder.begin_scope()
+        g.block_builder.begin_binding_block()
         try:
             values = g.subgraph(graph, [])
             imported = all(v is not MISSING for v in values)
             if imported and not all(isinstance(v, Expr) for v in values):
-                raise Refused("a sequence, or nothing, as the result of a branch that is chosen when the model runs")
-            result = g.builder.emit(Tuple(values)) if imported else None
+                raise UnsupportedError(
+                    "a sequence, or nothing, as the result of a branch that is chosen when the model runs"
+                )
+            result = g.block_builder.emit(Tuple(values)) if imported else None
         finally:
-            blocks = g.builder.end_blocks()
-            g.builder.end_scope()
+            blocks = g.block_builder.end_blocks()
+            g.block_builder.end_scope()
     return None if result is None else SeqExpr(blocks, result)
 
 
@@ -66,17 +69,17 @@ def _failing(g: Importer, like: SeqExpr, reasons: str) -> SeqExpr:
     g.may_fail = True
     info = like.body.struct_info
     assert isinstance(info, TupleStructInfo)
-    g.builder.begin_scope()
-    g.builder.begin_binding_block()
+    g.block_builder.begin_scope()
+    g.block_builder.begin_binding_block()
     text = f"this branch of the model does not work for inputs of the given shapes: {reasons}"
-    g.builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
+    g.block_builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
     values = []
     for field in info.fields:
         assert isinstance(field, TensorStructInfo) and field.extents is not None
         values.append(g.emit(op.zeros(list(field.extents), field.dtype)))
-    result = g.builder.emit(Tuple(values))
-    blocks = g.builder.end_blocks()
-    g.builder.end_scope()
+    result = g.block_builder.emit(Tuple(values))
+    blocks = g.block_builder.end_blocks()
+    g.block_builder.end_scope()
     return SeqExpr(blocks, result)
 
 
@@ -129,7 +132,7 @@ def _stacked(g: Importer, rows: Sequence[Expr], declared: Any, axis: int) -> Exp
     tensor = declared.type.tensor_type
     extents = extents_of(tensor, g.symbols)
     if extents is None or not all(isinstance(e, int) for e in extents):
-        raise Refused(f"a loop of no steps whose output `{declared.name}` has no declared shape")
+        raise UnsupportedError(f"a loop of no steps whose output `{declared.name}` has no declared shape")
     return g.constant(np.zeros([0, *extents]), dtype_name(tensor.elem_type))
 
 
@@ -139,7 +142,7 @@ def scan_of_batches(
 ) -> Any:
     """A scan of each element of a batch."""
     if lengths is not None:
-        raise Refused("a Scan over sequences of different lengths")
+        raise UnsupportedError("a Scan over sequences of different lengths")
     states = len(inputs) - num_scan_inputs
     batch = g.static(g.shape(inputs[0])[0], "the size of a batch that is scanned")
     parts = []
@@ -252,15 +255,9 @@ def _scanned_by_loop(
         ]
     )
     loop_body.output.extend([loop_body.input[1], *body.output])
-    outer, known = (
-        g.scope,
-        {last: g.emit(op.subtract(count, const(1, "int64"))), **dict(zip(whole, scanned, strict=True))},
-    )
-    g.scope = ChainMap(known, g.scope)
-    try:
+    scope = {last: g.emit(op.subtract(count, const(1, "int64"))), **dict(zip(whole, scanned, strict=True))}
+    with g.scope(ChainMap(scope, g.env)):
         return repeated(g, count, None, states, loop_body)
-    finally:
-        g.scope = outer
 
 
 def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
@@ -274,7 +271,7 @@ def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused("expected a sequence whose elements are known while compiling")
+        raise UnsupportedError("expected a sequence whose elements are known while compiling")
     return value
 
 
@@ -283,7 +280,7 @@ def _place(g: Importer, position: Expr | None, length: int, default: int) -> int
         return default
     index = g.constant_ints(position, "the position in a sequence")[0]
     if not -length <= index <= length:
-        raise Refused(f"position {index} in a sequence of {length} elements")
+        raise UnsupportedError(f"position {index} in a sequence of {length} elements")
     return index + length if index < 0 else index
 
 
@@ -318,7 +315,7 @@ def sequence_at(g: Importer, items: Any, position: Expr) -> Expr:
     """An element of a sequence."""
     place = _place(g, position, len(_items(items)), 0)
     if place >= len(items):
-        raise Refused(f"position {place} in a sequence of {len(items)} elements")
+        raise UnsupportedError(f"position {place} in a sequence of {len(items)} elements")
     return items[place]
 
 
@@ -332,7 +329,7 @@ def sequence_length(g: Importer, items: Any) -> Expr:
 def concat_from_sequence(g: Importer, items: Any, *, axis: int, new_axis: int = 0) -> Expr:
     """The elements of a sequence, one after the other or along a new axis."""
     if not _items(items):
-        raise Refused("the elements of an empty sequence cannot be joined")
+        raise UnsupportedError("the elements of an empty sequence cannot be joined")
     return g.emit(op.stack(items, axis) if new_axis else op.concat(items, axis))
 
 
@@ -376,5 +373,5 @@ def optional_has_element(g: Importer, value: Any = None) -> Expr:
 def optional_get_element(g: Importer, value: Any = None) -> Any:
     """A value that is there."""
     if value is None:
-        raise Refused("the value of an optional that is empty")
+        raise UnsupportedError("the value of an optional that is empty")
     return value

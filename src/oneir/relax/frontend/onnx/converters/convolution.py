@@ -11,11 +11,12 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 from .shape import padded
 from .window import DATA_LAYOUT, Window, window_of
 
@@ -171,7 +172,7 @@ def deform_conv(
     """A convolution whose elements are displaced by offsets, and interpolated linearly, and may be weighted."""
     kernel = g.static_shape(weight, "the shape of a kernel")[2:]
     if len(kernel) != 2:
-        raise Refused(f"displaced convolutions over {len(kernel)} dimensions; those over two are computed")
+        raise UnsupportedError(f"displaced convolutions over {len(kernel)} dimensions; those over two are computed")
     window = window_of(g, g.shape(x)[2:], kernel, strides, dilations, pads, "NOTSET")
     n, channels = g.shape(x)[:2]
     height, width = g.shape(offset)[2:]

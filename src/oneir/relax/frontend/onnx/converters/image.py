@@ -11,11 +11,12 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr
 from ..context import Context
-from ..registry import NotConstant, Refused, converter
+from ..registry import converter
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
@@ -73,19 +74,19 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize":
         parts = g.constant_array(roi, "roi of Resize").tolist() if roi is not None else []
         if len(parts) != 2 * len(dims):
-            raise Refused("tf_crop_and_resize needs a start and an end for each dimension in roi")
+            raise UnsupportedError("tf_crop_and_resize needs a start and an end for each dimension in roi")
         options.crop = dict(zip(dims, zip(parts[: len(dims)], parts[len(dims) :], strict=True), strict=True))
     factors: list[float] | None = None
     given = None if scales is None else g.array(scales)
     if scales is not None and g.shape(scales) != [0]:
         if given is None:
-            raise NotConstant("the scales of Resize must be known while compiling; make them an initializer")
+            raise UnsupportedError("the scales of Resize must be known while compiling; make them an initializer")
         factors = [1.0] * ndim
         for dim, factor in zip(dims, given.tolist(), strict=True):
             factors[dim] = factor
         return _resized(g, x, options, factors, None)
     if sizes is None:
-        raise Refused("Resize needs scales or sizes")
+        raise UnsupportedError("Resize needs scales or sizes")
     whole: list[Any] = g.shape(x)
     wanted = g.extents(sizes, "the sizes of Resize")
     if keep_aspect_ratio_policy != "stretch":
@@ -118,7 +119,7 @@ class Resizing:
         self.exclude, self.outside, self.antialias = exclude, outside, antialias
         self.crop: dict[int, tuple[float, float]] = {}
         if mode not in _METHODS:
-            raise Refused(f"expected a mode of {', '.join(_METHODS)}, found {mode!r}")
+            raise UnsupportedError(f"expected a mode of {', '.join(_METHODS)}, found {mode!r}")
 
 
 def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None, sizes: list[Any] | None) -> Expr:
@@ -188,7 +189,9 @@ def _is_plain(
 
 def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], changed: list[int]) -> Expr:
     if len(sizes) != 4 or not set(changed) <= {2, 3} or options.antialias or options.crop:
-        raise NotConstant("the sizes of Resize must be known while compiling, but for height and width of plain images")
+        raise UnsupportedError(
+            "the sizes of Resize must be known while compiling, but for height and width of plain images"
+        )
     return g.emit(
         op.image.resize2d(
             x,
@@ -224,7 +227,7 @@ def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int)
         if new > 1:
             return start * (old - 1) + at * (end - start) * (old - 1) / (length - 1)
         return np.full(new, 0.5 * (start + end) * (old - 1))
-    raise Refused(f"the coordinate_transformation_mode {mode!r}")
+    raise UnsupportedError(f"the coordinate_transformation_mode {mode!r}")
 
 
 def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
@@ -236,7 +239,7 @@ def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
         return np.ceil(places - 0.5)
     if rounding == "round_prefer_ceil":
         return np.floor(places + 0.5)
-    raise Refused(f"the nearest_mode {rounding!r}")
+    raise UnsupportedError(f"the nearest_mode {rounding!r}")
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
@@ -303,7 +306,7 @@ def grid_sample(
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     rank = g.ndim(x) - 2
     if mode not in ("linear", "nearest", "cubic") or padding_mode not in ("zeros", "border", "reflection"):
-        raise Refused(f"sampling with mode={mode!r}, padding_mode={padding_mode!r}")
+        raise UnsupportedError(f"sampling with mode={mode!r}, padding_mode={padding_mode!r}")
 
     def sampled(data: te.Tensor, points: te.Tensor) -> te.Tensor:
         dtype = data.dtype

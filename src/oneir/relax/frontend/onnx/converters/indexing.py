@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def _from_front(g: Context, indices: Expr, extent: Any) -> Expr:
@@ -63,7 +64,7 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 
 def _reduction(name: str) -> str:
     if name not in _REDUCTIONS:
-        raise Refused(f"expected a reduction of {', '.join(_REDUCTIONS)}, found {name!r}")
+        raise UnsupportedError(f"expected a reduction of {', '.join(_REDUCTIONS)}, found {name!r}")
     return _REDUCTIONS[name]
 
 
@@ -143,7 +144,7 @@ def compress(g: Context, x: Expr, condition: Expr, *, axis: int | None = None) -
         x, axis = g.reshaped(x, [math.prod(g.shape(x))]), 0
     found = g.emit(op.nonzero(condition))
     count = g.symbols.fresh_extent()
-    places = g.builder.match_cast(found, TensorStructInfo([1, count], "int64"))
+    places = g.block_builder.match_cast(found, TensorStructInfo([1, count], "int64"))
     return g.emit(op.take(x, g.reshaped(places, [count]), axis))
 
 
@@ -152,14 +153,14 @@ def unique(g: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> 
     """The elements, or slices, that differ; where they first stand, which one each is, and how often they occur."""
     values, first, inverse, counts = g.fields(op.unique(x, True, True, True, True, axis))
     count, flat = g.symbols.fresh_extent(), g.symbols.fresh_extent()
-    first, counts = (g.builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
-    inverse = g.builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
+    first, counts = (g.block_builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
+    inverse = g.block_builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
     if sorted:
         return values, first, inverse, counts
     # In the order in which they first stand.
     place = 0 if axis is None else g.axis(axis, g.ndim(x))
     extents = [count] if axis is None else [*g.shape(x)[:place], count, *g.shape(x)[place + 1 :]]
-    values = g.builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))
+    values = g.block_builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))
     order = g.emit(op.argsort(first, 0, dtype="int64"))
     rank = g.emit(op.argsort(order, 0, dtype="int64"))
     return (

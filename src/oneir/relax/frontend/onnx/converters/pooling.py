@@ -11,12 +11,13 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
 from ..dtypes import is_float
-from ..registry import Refused, converter
+from ..registry import converter
 from .shape import padded
 from .window import DATA_LAYOUT, Window, window_of
 
@@ -41,7 +42,7 @@ def _out_extents(g: Context, extents: Sequence[Any], window: Window, ceil_mode: 
         space = extent + window.before[i] + window.after[i] - window.reach(i)
         if not ceil_mode:
             counts.append(
-                g.builder.analyzer.simplify(ops.floordiv(space, window.strides[i])) + 1
+                g.block_builder.analyzer.simplify(ops.floordiv(space, window.strides[i])) + 1
                 if not isinstance(space, int)
                 else space // window.strides[i] + 1
             )
@@ -307,5 +308,5 @@ def roi_align(
         return te.compute(shape, element, name="roi_align")
 
     if mode not in ("avg", "max"):
-        raise Refused(f"expected the mode avg or max, found {mode!r}")
+        raise UnsupportedError(f"expected the mode avg or max, found {mode!r}")
     return g.te(aligned, x, rois, batch, name="roi_align")

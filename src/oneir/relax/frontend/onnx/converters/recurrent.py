@@ -8,7 +8,7 @@ from typing import Any
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
-from .....runtime.error import ShapeMismatch
+from .....runtime.error import ShapeMismatch, UnsupportedError
 from .....tir import op as tir_op
 from .....tir.expr import Select
 from .....topi.nn.recurrent import Cell, Product, Values
@@ -16,7 +16,7 @@ from .... import op
 from ....expr import Expr, const
 from ...recurrent import recurrent_layer
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 Function = Callable[[PrimExpr], PrimExpr]
 
@@ -122,7 +122,7 @@ def _recurrent(
     """The outputs of all steps and the last states; `defaults` are the activations of a direction unless given."""
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if backward is None:
-        raise Refused(f"the direction {direction!r}; forward, reverse and bidirectional are known")
+        raise UnsupportedError(f"the direction {direction!r}; forward, reverse and bidirectional are known")
     if g.ndim(x) != 3:
         raise ShapeMismatch(f"expected sequences of three dimensions, steps, batch and size, found {g.info(x)}")
     if layout:
@@ -135,7 +135,7 @@ def _recurrent(
     chosen = _activations(activations or [*defaults] * len(backward), activation_alpha, activation_beta)
     count = len(chosen) // len(backward)
     if count != len(defaults):
-        raise Refused(f"expected {len(defaults)} activations for each direction, found {len(chosen)}")
+        raise UnsupportedError(f"expected {len(defaults)} activations for each direction, found {len(chosen)}")
     own = [chosen[i * count : (i + 1) * count] for i in range(len(backward))]
     # Directions run side by side, unless they compute something else.
     groups = [range(len(backward))] if all(a == own[0] for a in own) else [[i] for i in range(len(backward))]
@@ -147,7 +147,7 @@ def _recurrent(
         assert w is not None and r is not None
         own_states = [s for s in (_directions(g, s, group) for s in states) if s is not None]
         turned = [backward[i] for i in group]
-        made.append(recurrent_layer(g.builder, cell, x, w, r, b, p, own_states, turned, lengths))
+        made.append(recurrent_layer(g.block_builder, cell, x, w, r, b, p, own_states, turned, lengths))
     y, *last = (_joined(g, parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*made, strict=True)))
     if layout:
         return g.emit(op.permute_dims(y, [2, 0, 1, 3])), *(g.emit(op.permute_dims(s, [1, 0, 2])) for s in last)
@@ -172,7 +172,7 @@ def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[
     for name in names:
         found = next((key for key in _ACTIVATIONS if key.lower() == name.lower()), None)
         if found is None:
-            raise Refused(f"the activation {name}; these are known: {', '.join(_ACTIVATIONS)}")
+            raise UnsupportedError(f"the activation {name}; these are known: {', '.join(_ACTIVATIONS)}")
         alpha, beta, _ = _ACTIVATIONS[found]
         takes_alpha = found in ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu")
         takes_beta = found in ("Affine", "HardSigmoid", "ScaledTanh")

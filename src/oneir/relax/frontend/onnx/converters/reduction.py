@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..context import Context
 from ..dtypes import is_float
-from ..registry import Refused, converter
+from ..registry import converter
 
 Reduction = Callable[..., Expr]
 
@@ -178,7 +179,7 @@ def determinant(g: Context, x: Expr) -> Expr:
     """The determinant of matrices, by Gaussian elimination with the largest element of each column as pivot."""
     *batch, rows, columns = g.static_shape(x, "the shape of matrices whose determinant is taken")
     if rows != columns:
-        raise Refused(f"matrices of {rows} rows and {columns} columns have no determinant")
+        raise UnsupportedError(f"matrices of {rows} rows and {columns} columns have no determinant")
     x, zero, one = g.reshaped(x, [math.prod(batch), rows, rows]), g.like(0, x), g.like(1, x)
     result = g.emit(op.broadcast_to(one, [math.prod(batch)]))
     for k in range(rows - 1, -1, -1):

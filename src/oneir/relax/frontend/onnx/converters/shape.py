@@ -11,11 +11,12 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, ShapeExpr, const
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("Shape")
@@ -49,10 +50,10 @@ def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
     if unknown:
         rest = _quotient_of_products(g, extents, [e for i, e in enumerate(wanted) if i != unknown[0]])
         if len(unknown) > 1 or rest is None:
-            raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
+            raise UnsupportedError(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
         wanted[unknown[0]] = rest
     if all(isinstance(e, int) for e in (*extents, *wanted)) and math.prod(extents) != math.prod(wanted):
-        raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
+        raise UnsupportedError(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
     return g.reshaped(x, wanted)
 
 
@@ -72,7 +73,7 @@ def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]
         return symbolic * (numbers // divisor)
     if isinstance(divisor, int) and (not divisor or isinstance(symbolic, int)):
         return None
-    return g.builder.analyzer.simplify(ops.floordiv(symbolic * numbers, divisor))
+    return g.block_builder.analyzer.simplify(ops.floordiv(symbolic * numbers, divisor))
 
 
 def _without_placeholders(g: Context, x: Expr, target: Expr, allowzero: int) -> Expr:
@@ -108,7 +109,7 @@ def squeeze_attribute(g: Context, x: Expr, *, axes: Sequence[int] | None = None)
     else:
         gone = {g.axis(a, len(extents)) for a in axes}
     if any(isinstance(extents[i], int) and extents[i] != 1 for i in gone):
-        raise Refused(f"dimensions {sorted(gone)} of a tensor of shape {extents} are not all of extent 1")
+        raise UnsupportedError(f"dimensions {sorted(gone)} of a tensor of shape {extents} are not all of extent 1")
     return g.reshaped(x, [e for i, e in enumerate(extents) if i not in gone])
 
 
@@ -322,7 +323,7 @@ def pad(
 ) -> Expr:
     """Elements around a tensor: a constant, or its own mirrored, repeated or from the other side."""
     if mode not in _MODES:
-        raise Refused(f"expected a mode of {', '.join(_MODES)}, found {mode!r}")
+        raise UnsupportedError(f"expected a mode of {', '.join(_MODES)}, found {mode!r}")
     if axes is not None:
         count = g.static(g.shape(axes)[0], "how many dimensions are padded")
         sides = [op.strided_slice(pads, [0], [at], [at + count]) for at in (0, count)]
@@ -409,7 +410,7 @@ def space_to_depth(g: Context, x: Expr, *, blocksize: int, mode: str = "DCR") ->
 def _quotient(g: Context, extent: Any, divisor: int) -> Any:
     if isinstance(extent, int):
         return extent // divisor
-    return g.builder.analyzer.simplify(ops.floordiv(extent, divisor))
+    return g.block_builder.analyzer.simplify(ops.floordiv(extent, divisor))
 
 
 @converter("ReverseSequence")

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr
 from ..context import Context
 from ..dtypes import dtype_name
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def _waves(g: Context, count: int, frequencies: int, dtype: str, inverse: bool) -> tuple[Expr, Expr]:
@@ -38,7 +39,7 @@ def _dft(g: Context, x: Expr, length: Expr | None, axis: int, inverse: int, ones
     ndim = g.ndim(x)
     place = g.axis(axis, ndim)
     if place == ndim - 1:
-        raise Refused("a Fourier transform along the dimension of real and imaginary parts")
+        raise UnsupportedError("a Fourier transform along the dimension of real and imaginary parts")
     parts = g.static(g.shape(x)[-1], "the last dimension, of real and imaginary parts,")
     if length is not None:
         wanted = g.constant_ints(length, "dft_length")[0]
@@ -108,7 +109,7 @@ def stft(
     elif window is not None:
         size = g.static(g.shape(window)[0], "the length of the window of STFT")
     else:
-        raise Refused("STFT needs a window or frame_length")
+        raise UnsupportedError("STFT needs a window or frame_length")
     shape = g.shape(signal)
     samples = g.static(shape[1], "the length of a signal")
     parts = shape[2] if len(shape) == 3 else 1

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .....ir import operators as ops
+from .....runtime.error import UnsupportedError
 from ..context import Context
-from ..registry import Refused
 
 DATA_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -51,9 +51,9 @@ def window_of(
     """The window that a node describes over images of some extents."""
     rank = len(extents)
     if rank not in DATA_LAYOUT:
-        raise Refused(f"windows over {rank} dimensions; 1 to 3 are computed")
+        raise UnsupportedError(f"windows over {rank} dimensions; 1 to 3 are computed")
     if len(kernel) != rank:
-        raise Refused(f"a window of {len(kernel)} dimensions over {rank}")
+        raise UnsupportedError(f"a window of {len(kernel)} dimensions over {rank}")
     window = Window(list(kernel), list(strides or [1] * rank), list(dilations or [1] * rank), [0] * rank, [0] * rank)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         for i, extent in enumerate(extents):
@@ -66,7 +66,7 @@ def window_of(
         if pads is not None and auto_pad != "VALID":
             window.before, window.after = list(pads[:rank]), list(pads[rank:])
     else:
-        raise Refused(f"expected auto_pad to be NOTSET, SAME_UPPER, SAME_LOWER or VALID, found {auto_pad!r}")
+        raise UnsupportedError(f"expected auto_pad to be NOTSET, SAME_UPPER, SAME_LOWER or VALID, found {auto_pad!r}")
     return window
 
 
@@ -76,5 +76,7 @@ def _same_padding(g: Context, extent: Any, stride: int, reach: int) -> int:
         return max((-(-extent // stride) - 1) * stride + reach - extent, 0)
     if stride == 1:
         return reach - 1
-    needed = g.builder.analyzer.simplify((ops.floordiv(extent + stride - 1, stride) - 1) * stride + reach - extent)
+    needed = g.block_builder.analyzer.simplify(
+        (ops.floordiv(extent + stride - 1, stride) - 1) * stride + reach - extent
+    )
     return max(g.static(needed, "the padding that auto_pad makes"), 0)

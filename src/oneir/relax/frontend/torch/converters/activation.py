@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, dtype_name
 from ..importer import Importer, fields_of
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
 
 converter("relu")(lambda g, x: g.emit(op.nn.relu(x)))
 converter("relu6")(lambda g, x: g.emit(op.nn.relu6(x)))
@@ -21,7 +22,7 @@ converter("selu")(lambda g, x: g.emit(op.nn.selu(x)))
 def gelu(g: Importer, x: Expr, approximate: str = "none") -> Expr:
     """x * P(X <= x) for a standard normal X."""
     if approximate not in ("none", "tanh"):
-        raise Refused(f'approximate is "none" or "tanh", found {approximate!r}')
+        raise UnsupportedError(f'approximate is "none" or "tanh", found {approximate!r}')
     return g.emit(op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x))
 
 
@@ -35,7 +36,7 @@ def leaky_relu(g: Importer, x: Expr, negative_slope: float = 0.01) -> Expr:
 def rrelu(g: Importer, x: Expr, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Expr:
     """As leaky_relu, with a slope that is random in training."""
     if training:
-        raise Refused("the slope of rrelu is random in training; call model.eval() before")
+        raise UnsupportedError("the slope of rrelu is random in training; call model.eval() before")
     return leaky_relu(g, x, (lower + upper) / 2)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
 from ..importer import Importer, as_shape
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("scaled_dot_product_attention")
@@ -27,7 +28,7 @@ def scaled_dot_product_attention(
 ) -> Expr:
     """softmax(query @ key.T * scale + mask) @ value, over (..., length, head size)."""
     if dropout_p != 0.0:
-        raise Refused("dropout in attention is random; call model.eval() before the model is exported")
+        raise UnsupportedError("dropout in attention is random; call model.eval() before the model is exported")
     shape, dtype = g.shape(query), g.dtype(query)
     if enable_gqa:
         key, value = (_repeated_heads(g, x, shape[-3]) for x in (key, value))

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..importer import Importer, Pair
-from ..registry import Refused, call_converter, converter, find_converter
+from ..registry import call_converter, converter, find_converter
 from .indexing import select
 from .shape import stack
 from .unary import convert_dtype
@@ -115,7 +116,7 @@ def to(g: Importer, x: Pair, *args: Any, dtype: Any = None, **kwargs: Any) -> Pa
     if dtype is None:
         return x
     if not dtype.is_complex:
-        raise Refused("complex numbers as real ones; take torch.real or torch.abs of them")
+        raise UnsupportedError("complex numbers as real ones; take torch.real or torch.abs of them")
     return Pair(convert_dtype(g, x.real, dtype.to_real()), convert_dtype(g, x.imag, dtype.to_real()))
 
 
@@ -169,7 +170,7 @@ def einsum(g: Importer, equation: str, *operands: Any, path: Any = None) -> Pair
     """A sum of products of two tensors."""
     given = operands[0] if len(operands) == 1 else operands
     if len(given) != 2:
-        raise Refused("einsum of more or fewer than two complex tensors; write it as several")
+        raise UnsupportedError("einsum of more or fewer than two complex tensors; write it as several")
     return _product(g, lambda a, b: _call(g, "einsum", equation, [a, b]), *given)
 
 
@@ -217,7 +218,7 @@ def _transformed(g: Importer, x: Any, axis: int, sign: float, scale: float, kept
 def _signal(g: Importer, x: Any) -> Any:
     sample = x.real if isinstance(x, Pair) else x
     if g.dtype(sample) not in ("float32", "float64"):
-        raise Refused(f"a Fourier transform of {g.dtype(sample)}; convert it to float32 before")
+        raise UnsupportedError(f"a Fourier transform of {g.dtype(sample)}; convert it to float32 before")
     return sample
 
 

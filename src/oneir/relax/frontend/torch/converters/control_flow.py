@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .....ir.expr import IntImm, PrimExpr
+from .....runtime.error import UnsupportedError
 from .....tir.analysis.detect_buffer_access_lca import variables
 from .... import op
 from ....copy_function import copy_with_new_vars
@@ -24,7 +25,7 @@ from .. import operators
 from ..aten import AtenImporter
 from ..dtypes import as_operand
 from ..importer import as_shape, fields_of, is_tensor
-from ..registry import Refused, call_converter, converter, find_converter
+from ..registry import call_converter, converter, find_converter
 from .indexing import select
 
 MOST_NODES = 2048
@@ -46,7 +47,7 @@ def with_effects(g: AtenImporter, token: Any, target: Any, *args: Any, **kwargs:
     name, overload = operators.name_of(target)
     function = find_converter(name, overload)
     if function is None:
-        raise Refused(f"the importer has no converter for the operator {name}.{overload}")
+        raise UnsupportedError(f"the importer has no converter for the operator {name}.{overload}")
     made = call_converter(function, g, args, kwargs)
     return (token, *made) if isinstance(made, tuple) else (token, made)
 
@@ -79,7 +80,7 @@ def _as_value(value: Any) -> Expr:
         return value
     if isinstance(value, (int, PrimExpr)) and not isinstance(value, bool):
         return ShapeExpr([value])
-    raise Refused(f"a part of the program that is run under a condition gives {value!r}; give tensors")
+    raise UnsupportedError(f"a part of the program that is run under a condition gives {value!r}; give tensors")
 
 
 @converter("while_loop")
@@ -104,7 +105,7 @@ def _state_info(g: AtenImporter, example: Any) -> StructInfo:
     if type(example).__name__ == "SymInt":
         return ShapeStructInfo([g.symbols.expression(example)])
     if not hasattr(example, "shape"):
-        raise Refused(f"a loop that carries {example!r} from step to step; carry tensors and integers")
+        raise UnsupportedError(f"a loop that carries {example!r} from step to step; carry tensors and integers")
     return g.tensor_info(example)
 
 

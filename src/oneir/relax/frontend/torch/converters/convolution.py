@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr
 from ..importer import Importer, as_shape
-from ..registry import Refused, converter
+from ..registry import converter
 
 _DATA_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _KERNEL_LAYOUT = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
@@ -35,7 +36,7 @@ def _padding(padding: Any, kernel: list[Any], dilation: list[int], stride: list[
     if padding == "valid":
         return [0] * rank
     if any(s != 1 for s in stride):
-        raise Refused('padding="same" needs a stride of 1')
+        raise UnsupportedError('padding="same" needs a stride of 1')
     total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     return [t // 2 for t in total] + [t - t // 2 for t in total]
 

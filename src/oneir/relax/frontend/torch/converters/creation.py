@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, PrimValue, const
 from ..dtypes import as_fill, as_operand, cast, default_float, dtype_name, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Impossible, Refused, converter
+from ..registry import NotDecomposable, converter
 from .shape import flat
 
 
@@ -116,7 +117,7 @@ def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any
         start, end, step = (int(v) if isinstance(v, float) and v.is_integer() else v for v in (start, end, step))
     if "int" in own and any(isinstance(v, float) for v in (start, end, step)):
         if any(is_symbolic(v) for v in (start, end, step)):
-            raise Refused("integers of a range of fractions of symbolic length; make it a range of floats")
+            raise UnsupportedError("integers of a range of fractions of symbolic length; make it a range of floats")
         import torch
 
         return const(torch.arange(start, end, step, dtype=getattr(torch, own)).numpy(), own)
@@ -176,7 +177,7 @@ def triu(g: Importer, x: Expr, diagonal: int = 0) -> Expr:
 def one_hot(g: Importer, x: Expr, num_classes: int = -1) -> Expr:
     """A vector with a single 1 for each index."""
     if num_classes < 0:
-        raise Impossible("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
+        raise NotDecomposable("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
     return g.emit(op.one_hot(x, PrimValue(1), PrimValue(0), num_classes, -1))
 
 
@@ -212,12 +213,12 @@ _RANDOM = (
 @converter(*_RANDOM.split())
 def of_random_numbers(g: Importer, *args: Any, **kwargs: Any) -> Expr:
     """Operators whose result is random."""
-    raise Impossible("random numbers; draw them outside of the model and pass them in")
+    raise NotDecomposable("random numbers; draw them outside of the model and pass them in")
 
 
 @converter("native_dropout")
 def native_dropout(g: Importer, x: Expr, p: float, train: bool | None) -> Any:
     """x and a mask of what was kept: all, in inference."""
     if train is None or train:
-        raise Impossible("dropout is random in training; call model.eval() before")
+        raise NotDecomposable("dropout is random in training; call model.eval() before")
     return x, g.emit(op.ones(as_shape(g.shape(x)), "bool"))

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .....ir import operators
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..dtypes import as_operand
 from ..importer import Importer, as_shape, fields_of
-from ..registry import Refused, converter
+from ..registry import converter
 from .shape import broadcast_shape, matrix_transpose
 
 
@@ -172,7 +173,7 @@ def _factored(g: Importer, a: Expr) -> tuple[Expr, Expr]:
 def lu_factor_ex(g: Importer, a: Expr, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """Both factors in one matrix, the exchanges of rows, and whether that could be."""
     if not pivot:
-        raise Refused("factors without exchanges of rows; leave pivot=False out")
+        raise UnsupportedError("factors without exchanges of rows; leave pivot=False out")
     return (*_factored(g, a), _fine(g, g.shape(a)[:-2]))
 
 
@@ -186,7 +187,7 @@ def lu_factor(g: Importer, a: Expr, *, pivot: bool = True) -> Any:
 def lu(g: Importer, a: Expr, *, pivot: bool = True) -> Any:
     """A permutation and two triangular matrices, whose product is `a`."""
     if not pivot:
-        raise Refused("factors without exchanges of rows; leave pivot=False out")
+        raise UnsupportedError("factors without exchanges of rows; leave pivot=False out")
     return lu_unpack(g, *_factored(g, a))
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .....ir.expr import IntImm
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import as_operand, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
 from .shape import broadcast_shape, matrix_transpose, product
 
 
@@ -422,7 +423,9 @@ def index_like_python(g: Importer, x: Expr, index: tuple[Any, ...]) -> Expr:
 @converter("setitem")
 def setitem(g: Importer, x: Expr, index: Any, value: Any) -> Expr:
     """Writing into a part of a tensor: traced modules do not say what else shares it."""
-    raise Refused("writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export")
+    raise UnsupportedError(
+        "writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export"
+    )
 
 
 @converter("getattr")
@@ -440,4 +443,4 @@ def getattr_(g: Importer, x: Any, name: str) -> Any:
         return None
     if name == "data":
         return x
-    raise Refused(f"the attribute `{name}` of a tensor")
+    raise UnsupportedError(f"the attribute `{name}` of a tensor")

@@ -13,7 +13,7 @@ from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
 from ..importer import Importer, as_shape
-from ..registry import Impossible, converter
+from ..registry import NotDecomposable, converter
 from .convolution import batched, per_axis
 
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -97,7 +97,7 @@ def _register(rank: int) -> None:
         divisor_override: int | None = None,
     ) -> Expr:
         if not is_float(g.dtype(x)):
-            raise Impossible("means of integers; convert them to floats before")
+            raise NotDecomposable("means of integers; convert them to floats before")
         around = per_axis(padding, rank)
         # Without padding both ways of counting are the same; the published importer counts it but for images.
         counted = divisor_override is not None or (count_include_pad and (rank != 2 or any(around)))

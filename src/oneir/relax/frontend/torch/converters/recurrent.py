@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
 from .....ir.operators import maximum
+from .....runtime.error import UnsupportedError
 from .....tir.op import sigmoid, tanh
 from .....topi.nn import recurrent as loops
 from .... import op
 from ....expr import Expr, const
 from ...recurrent import recurrent_layer
 from ..importer import Importer, as_shape, fields_of, is_symbolic
-from ..registry import Refused, converter
+from ..registry import converter
 
 State = tuple[Expr, ...]
 
@@ -187,7 +188,9 @@ def _slices(g: Importer, x: Expr, count: int) -> list[Expr]:
 
 def _check(train: bool, dropout: float) -> None:
     if train and dropout:
-        raise Refused("dropout between recurrent layers is random; call model.eval() before the model is exported")
+        raise UnsupportedError(
+            "dropout between recurrent layers is random; call model.eval() before the model is exported"
+        )
 
 
 @converter("lstm.input")

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import as_operand, cast, dtype_name, is_float, unified
 from ..importer import Importer, is_symbolic, is_tensor
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
 from .indexing import slice_
 from .shape import cat
 from .unary import as_float
@@ -187,7 +188,7 @@ def norm(g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = 
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        raise Refused(f"norm with p={p!r}")
+        raise UnsupportedError(f"norm with p={p!r}")
     return vector_norm(g, x, p, dim, keepdim, dtype=dtype)
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..... import topi
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
 from ..importer import Importer
-from ..registry import Impossible, Refused, converter, find_converter
+from ..registry import NotDecomposable, converter, find_converter
 from .convolution import per_axis
 
 # For each kind of interpolation, how far an element reaches.
@@ -103,7 +104,7 @@ def resize(
     """
     rank = g.ndim(x) - 2
     if not is_float(g.dtype(x)) and _REACH[kind]:
-        raise Impossible("integers are resized by their nearest neighbours only; convert them to floats")
+        raise NotDecomposable("integers are resized by their nearest neighbours only; convert them to floats")
     extents = g.shape(x)[2:]
     factors = [None] * rank if factors is None else [None if f is None else float(f) for f in per_axis(factors, rank)]
     if size is None and g.expected is not None:
@@ -210,7 +211,7 @@ def interpolate(
         assert pool is not None
         return pool(g, x, size)
     if mode not in _KINDS:
-        raise Refused(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
+        raise UnsupportedError(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
     factor = None if size is not None else scale_factor
     return resize(g, x, size, factor, _KINDS[mode], bool(align_corners), antialias)
 
@@ -242,5 +243,5 @@ def grid_sample(
 ) -> Expr:
     """The same, with the arguments of `torch.nn.functional.grid_sample`."""
     if mode not in _METHODS or padding_mode not in _OUTSIDE:
-        raise Refused(f"grid_sample with mode={mode!r} and padding_mode={padding_mode!r}")
+        raise UnsupportedError(f"grid_sample with mode={mode!r} and padding_mode={padding_mode!r}")
     return grid_sampler(g, x, grid, _METHODS.index(mode), _OUTSIDE.index(padding_mode), bool(align_corners))

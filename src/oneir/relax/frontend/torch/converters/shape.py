@@ -11,12 +11,13 @@ import numpy as np
 from ..... import topi
 from .....ir import operators
 from .....ir.expr import IntImm, PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import ShapeStructInfo
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
-from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from ..registry import NotDecomposable, converter, scalars_as_vectors
 
 
 def flat(values: Sequence[Any]) -> list[Any]:
@@ -39,7 +40,7 @@ def reshape(g: Importer, x: Expr, *shape: Any, size: Any = None) -> Expr:
     """The elements in another shape, of which one extent may be -1."""
     extents = flat(shape) if size is None else list(size)
     if not all(isinstance(e, (int, PrimExpr)) for e in extents):
-        raise Refused(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
+        raise UnsupportedError(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
     if -1 in extents and g.expected is not None:
         return g.emit(op.reshape(x, as_shape(g.expected)))
     return g.emit(op.reshape(x, extents if -1 in extents else as_shape(extents)))
@@ -249,7 +250,7 @@ def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
 def tensor_split(g: Importer, x: Expr, indices_or_sections: Any, dim: int = 0) -> Any:
     """A dimension cut into so many pieces, the first ones longer by one, or at the given places."""
     if is_tensor(indices_or_sections):
-        raise Impossible("tensor_split at places that are data gives tensors whose shapes depend on data")
+        raise NotDecomposable("tensor_split at places that are data gives tensors whose shapes depend on data")
     extent = _extent(g, x, dim)
     if isinstance(indices_or_sections, (list, tuple)):
         places = [0, *(min(p % (extent + 1) if p < 0 else p, extent) for p in indices_or_sections), extent]
@@ -336,7 +337,7 @@ def as_strided_scatter(
 def _strided_places(g: Importer, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any) -> np.ndarray:
     """Where in memory the elements are that as_strided takes."""
     if not g.is_contiguous:
-        raise Impossible("as_strided of a view; use indexing, or x.contiguous() before")
+        raise NotDecomposable("as_strided of a view; use indexing, or x.contiguous() before")
     sizes, strides = ([g.static(v, "a size or stride of as_strided") for v in values] for values in (size, stride))
     places = np.full(sizes, g.static(storage_offset or 0, "the offset of as_strided"), "int64")
     for axis, step in enumerate(strides):
@@ -423,7 +424,7 @@ def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant"
     if not isinstance(mode, str):
         mode, value = "constant", mode
     if mode not in _PAD_MODES:
-        raise Refused(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
+        raise UnsupportedError(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
     if mode == "constant" and any(is_symbolic(a) for a in pad):
         missing = [0] * (2 * g.ndim(x) - len(pad))
         amounts = [*pad, *missing][::-1]

@@ -7,11 +7,12 @@ import operator as python
 from collections.abc import Callable
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, default_float, dtype_name, is_float, unified
 from ..importer import Importer, Pair, is_tensor
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def as_float(g: Importer, x: Expr) -> Expr:
@@ -31,7 +32,7 @@ def _of_numbers(names: str, graph_op: Callable[[Expr], Expr], of_integer: Callab
         if is_tensor(x):
             return g.emit(graph_op(x))
         if of_integer is None:
-            raise Refused(f"expected a tensor, found `{x}`")
+            raise UnsupportedError(f"expected a tensor, found `{x}`")
         return of_integer(x)
 
     converter(*names.split())(convert)
