@@ -139,8 +139,9 @@ class Context(ModelImporter):
             self.known[x] = elements
         return x
 
-    def of_elements(self, elements: np.ndarray, dtype: str) -> Expr:
-        """A tensor of integers and expressions."""
+    def of_elements(self, elements: Any, dtype: str) -> Expr:
+        """A tensor of integers and expressions: of an array or list of them, or of one."""
+        elements = np.asarray(elements, dtype=object)
         values = [e.value if isinstance(e, IntImm) else e for e in elements.reshape(-1).tolist()]
         if not any(isinstance(v, PrimExpr) for v in values):
             return const(np.array(values, dtype=object).reshape(elements.shape), dtype)

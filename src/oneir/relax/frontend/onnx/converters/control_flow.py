@@ -236,7 +236,7 @@ def _scanned_by_loop(
     import onnx
 
     make = onnx.helper
-    count = g.of_elements(np.array(steps, dtype=object), "int64")
+    count = g.of_elements(steps, "int64")
     step, going, last = "the step of the scan", "whether the scan goes on", "the last step of the scan"
     whole = [f"input {i} of the scan" for i in range(len(scanned))]
     nodes = [make.make_node("Sub", [last, step], ["the step from the end"])]

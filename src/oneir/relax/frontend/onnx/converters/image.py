@@ -15,10 +15,9 @@ from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr
+from ...resize import RESIZE2D_METHODS, cubic_weights, linear_weights, resize_axis, scaled_extent
 from ..context import Context
 from ..registry import converter
-
-_METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 
 
 @converter("Upsample")
@@ -118,15 +117,15 @@ class Resizing:
         self.mode, self.transformation, self.rounding, self.alpha = mode, transformation, rounding, alpha
         self.exclude, self.outside, self.antialias = exclude, outside, antialias
         self.crop: dict[int, tuple[float, float]] = {}
-        if mode not in _METHODS:
-            raise UnsupportedError(f"expected a mode of {', '.join(_METHODS)}, found {mode!r}")
+        if mode not in RESIZE2D_METHODS:
+            raise UnsupportedError(f"expected a mode of {', '.join(RESIZE2D_METHODS)}, found {mode!r}")
 
 
 def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None, sizes: list[Any] | None) -> Expr:
     old = g.shape(x)
     if sizes is None:
         assert factors is not None
-        sizes = [_scaled(g, e, f) for e, f in zip(old, factors, strict=True)]
+        sizes = [scaled_extent(g, e, f) for e, f in zip(old, factors, strict=True)]
     changed = [d for d, (a, b) in enumerate(zip(old, sizes, strict=True)) if not g.same(a, b) or d in options.crop]
     changed = [d for d in changed if not (g.same(old[d], sizes[d]) and options.crop.get(d) == (0.0, 1.0))]
     if not changed:
@@ -138,7 +137,12 @@ def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None
         return _by_operator(g, x, options, sizes, changed)
     for dim in changed:
         factor = sizes[dim] / old[dim] if factors is None else factors[dim]
-        x = _along(g, x, dim, *_taps(old[dim], sizes[dim], factor, options, dim), options)
+        places = _coordinates(old[dim], sizes[dim], factor, options, dim)
+        x = resize_axis(g, x, dim, *_sources(places, old[dim], factor, options))
+        if options.transformation == "tf_crop_and_resize":
+            inside = (places >= 0) & (places <= old[dim] - 1)
+            if not inside.all():
+                x = g.emit(op.where(g.along(g.constant(inside), dim, g.ndim(x)), x, g.like(options.outside, x)))
     return x
 
 
@@ -169,12 +173,6 @@ def _te_nearest(data: te.Tensor, sizes: Sequence[Any], transformation: str, roun
     return te.compute([*sizes], element, name="resize")
 
 
-def _scaled(g: Context, extent: Any, factor: float) -> Any:
-    if float(factor).is_integer():
-        return extent * int(factor)
-    return math.floor(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
-
-
 def _is_plain(
     old: list[Any], sizes: list[Any], factors: list[float] | None, options: Resizing, changed: list[int]
 ) -> bool:
@@ -197,7 +195,7 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
             x,
             tuple(sizes[2:]),
             layout="NCHW",
-            method=_METHODS[options.mode],
+            method=RESIZE2D_METHODS[options.mode],
             coordinate_transformation_mode=options.transformation,
             rounding_method=options.rounding,
             cubic_alpha=options.alpha,
@@ -242,60 +240,21 @@ def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
     raise UnsupportedError(f"the nearest_mode {rounding!r}")
 
 
-def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    d = np.abs(distance)
-    inner = (a + 2) * d**3 - (a + 3) * d**2 + 1
-    outer = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
-    return np.where(d <= 1, inner, np.where(d < 2, outer, 0.0))
-
-
-def _taps(
-    old: int, new: int, factor: float, options: Resizing, dim: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """For each new element: which old ones it is made of, with what weights, and whether it lies inside."""
-    places = _coordinates(old, new, factor, options, dim)
-    inside = None
-    if options.transformation == "tf_crop_and_resize":
-        inside = (places >= 0) & (places <= old - 1)
-        inside = None if inside.all() else inside
+def _sources(places: np.ndarray, old: int, factor: float, options: Resizing) -> tuple[np.ndarray, np.ndarray | None]:
+    """The indices of the elements that each new element is the sum of, a row for each, and their weights, if not 1."""
     if options.mode == "nearest":
-        index = _nearest(places, options.rounding)
-        return np.clip(index, 0, old - 1).astype(np.int64)[:, None], np.ones((new, 1)), inside
+        return np.clip(_nearest(places, options.rounding), 0, old - 1).astype(np.int64)[:, None], None
     narrow = min(factor, 1.0) if options.antialias else 1.0
-    reach = (2.0 if options.mode == "cubic" else 1.0) / narrow
-    count = 2 * math.ceil(reach)
-    first = np.floor(places) - math.ceil(reach) + 1
+    radius = math.ceil((2.0 if options.mode == "cubic" else 1.0) / narrow)
+    count, first = 2 * radius, np.floor(places) - radius + 1
     index = first[:, None] + np.arange(count)
     distance = (index - places[:, None]) * narrow
-    weights = _cubic(distance, options.alpha) if options.mode == "cubic" else np.maximum(1 - np.abs(distance), 0)
+    weights = cubic_weights(distance, options.alpha) if options.mode == "cubic" else linear_weights(distance)
     if options.exclude or options.antialias:
         if options.exclude:
             weights = np.where((index >= 0) & (index < old), weights, 0.0)
         weights = weights / weights.sum(1, keepdims=True)
-    return np.clip(index, 0, old - 1).astype(np.int64), weights, inside
-
-
-def _along(
-    g: Context, x: Expr, dim: int, index: np.ndarray, weights: np.ndarray, inside: np.ndarray | None, options: Resizing
-) -> Expr:
-    """One dimension resized: weighted sums of elements that are taken."""
-    dtype, ndim = g.dtype(x), g.ndim(x)
-    if weights.shape[1] == 1:
-        out = g.emit(op.take(x, g.constant(index[:, 0]), dim))
-    else:
-        real = x if "float" in dtype else g.cast(x, "float32")
-        total: Expr | None = None
-        for k in range(weights.shape[1]):
-            if not weights[:, k].any():
-                continue
-            weight = g.along(g.constant(weights[:, k].astype(np.float32), g.dtype(real)), dim, ndim)
-            part = op.multiply(op.take(real, g.constant(index[:, k]), dim), weight)
-            total = part if total is None else op.add(total, part)
-        assert total is not None
-        out = g.cast(g.emit(total), dtype)
-    if inside is None:
-        return out
-    return g.emit(op.where(g.along(g.constant(inside), dim, ndim), out, g.like(options.outside, out)))
+    return np.clip(index, 0, old - 1).astype(np.int64), weights
 
 
 @converter("GridSample", since=16)

@@ -15,16 +15,14 @@ from ..context import Context
 from ..registry import converter
 
 
-def _from_front(g: Context, indices: Expr, extent: Any) -> Expr:
-    """Indices of which negative ones count from the end, counted from the front."""
+def _from_front(g: Context, indices: Expr, extents: Any) -> Expr:
+    """Indices of which negative ones count from the end, counted from the front; `extents` is one, or one for each."""
     known = g.array(indices)
     if known is not None and known.size and known.min() >= 0:
         return indices
     dtype = g.dtype(indices)
-    size = np.empty([], dtype=object)
-    size[()] = extent
-    end = g.of_elements(size, dtype)
-    return g.emit(op.where(op.less(indices, const(0, dtype)), op.add(indices, end), indices))
+    ends = g.of_elements(extents, dtype)
+    return g.emit(op.where(op.less(indices, const(0, dtype)), op.add(indices, ends), indices))
 
 
 @converter("Gather")
@@ -49,14 +47,8 @@ def gather_nd(g: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Exp
 
 def _all_from_front(g: Context, x: Expr, indices: Expr, batch_dims: int = 0) -> Expr:
     """Indices of several dimensions, each counted from the front of its own."""
-    known = g.array(indices)
-    if known is not None and known.size and known.min() >= 0:
-        return indices
     count = g.static(g.shape(indices)[-1], "how many dimensions are indexed")
-    sizes = np.empty([count], dtype=object)
-    sizes[:] = g.shape(x)[batch_dims : batch_dims + count]
-    ends = g.of_elements(sizes, "int64")
-    return g.emit(op.where(op.less(indices, const(0, "int64")), op.add(indices, ends), indices))
+    return _from_front(g, indices, g.shape(x)[batch_dims : batch_dims + count])
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}

@@ -104,13 +104,7 @@ def _register_search(name: str, function: Reduction) -> None:
         place = g.axis(axis, g.ndim(x))
         found = function(op.flip(x, place), axis, bool(keepdims))
         last = g.shape(x)[place] - 1
-        return g.emit(op.subtract(g.of_elements(_scalar(last), "int64"), found))
-
-
-def _scalar(value: object) -> np.ndarray:
-    result = np.empty([], dtype=object)
-    result[()] = value
-    return result
+        return g.emit(op.subtract(g.of_elements(last, "int64"), found))
 
 
 _register_search("ArgMax", op.argmax)

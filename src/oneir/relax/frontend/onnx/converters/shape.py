@@ -22,19 +22,13 @@ from ..registry import converter
 @converter("Shape")
 def shape(g: Context, x: Expr, *, start: int = 0, end: int | None = None) -> Expr:
     """The extents of a tensor, or of some of its dimensions."""
-    extents = g.shape(x)
-    chosen = extents[slice(start, end)]
-    values = np.empty([len(chosen)], dtype=object)
-    values[:] = chosen
-    return g.of_elements(values, "int64")
+    return g.of_elements(g.shape(x)[start:end], "int64")
 
 
 @converter("Size")
 def size(g: Context, x: Expr) -> Expr:
     """The number of elements."""
-    values = np.empty([], dtype=object)
-    values[()] = math.prod(g.shape(x))
-    return g.of_elements(values, "int64")
+    return g.of_elements(math.prod(g.shape(x)), "int64")
 
 
 @converter("Reshape")
@@ -82,13 +76,10 @@ def _without_placeholders(g: Context, x: Expr, target: Expr, allowzero: int) -> 
     zero, minus = const(0, "int64"), const(-1, "int64")
     own = g.shape(x)
     if not allowzero:
-        values = np.ones([count], dtype=object)
-        values[: len(own)] = own[:count]
-        target = g.emit(op.where(op.equal(target, zero), g.of_elements(values, "int64"), target))
-    total = np.empty([], dtype=object)
-    total[()] = math.prod(own)
+        extents = [*own, *[1] * (count - len(own))][:count]
+        target = g.emit(op.where(op.equal(target, zero), g.of_elements(extents, "int64"), target))
     rest = op.prod(op.where(op.equal(target, minus), const(1, "int64"), target), axis=0)
-    missing = op.floor_divide(g.of_elements(total, "int64"), rest)
+    missing = op.floor_divide(g.of_elements(math.prod(own), "int64"), rest)
     return g.emit(op.where(op.equal(target, minus), missing, target))
 
 
@@ -216,11 +207,9 @@ def expand(g: Context, x: Expr, target: Expr) -> Expr:
         # Extents of 1 in the shape leave those of the tensor, of which at least one side is known.
         count = g.static(g.shape(target)[0], "how many dimensions the result has")
         own = [1] * (count - len(own)) + own
-        values = np.ones([len(own)], dtype=object)
-        values[:] = own
         if count < len(own):
             target = op.concat([op.ones([len(own) - count], "int64"), target])
-        target = g.emit(op.maximum(target, g.of_elements(values, "int64")))
+        target = g.emit(op.maximum(target, g.of_elements(own, "int64")))
     wanted = g.extents(target, "the shape that Expand gives")
     count = max(len(own), len(wanted))
     own, wanted = [1] * (count - len(own)) + own, [1] * (count - len(wanted)) + wanted

@@ -6,15 +6,13 @@ converter named "complex::mul" is that of `mul` where an argument is complex.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
+from ...fourier import matmul_along, real_from_half, waves
 from ..importer import Importer, Pair
 from ..registry import call_converter, converter, find_converter
 from .indexing import select
@@ -187,32 +185,16 @@ def div(g: Importer, x: Any, other: Any) -> Pair:
 # -- Fourier transforms, as products with matrices --
 
 
-def _waves(rows: int, columns: int, period: int, sign: float) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of sign * 2 pi * row * column / period."""
-    # The remainder is exact, so angles of large products are too.
-    angles = sign * 2 * math.pi * (np.outer(np.arange(rows), np.arange(columns)) % period) / period
-    return np.cos(angles), np.sin(angles)
-
-
 def _scale(normalization: int, count: int) -> float:
     return (1.0, count**-0.5, 1.0 / count)[normalization]
-
-
-def _along(g: Importer, x: Expr, matrix: Expr, axis: int) -> Expr:
-    """The product of an axis with a matrix."""
-    order = [*(i for i in range(g.ndim(x)) if i != axis), axis]
-    back = np.argsort(order).tolist()
-    return g.emit(op.permute_dims(op.matmul(op.permute_dims(x, order), matrix), back))
 
 
 def _transformed(g: Importer, x: Any, axis: int, sign: float, scale: float, kept: int | None = None) -> Pair:
     """The transform along one axis, of which the first `kept` frequencies are wanted."""
     sample = x.real if isinstance(x, Pair) else x
     count = g.static(g.shape(sample)[axis], "the extent of a Fourier transform")
-    dtype = g.dtype(sample)
-    waves = _waves(count, count if kept is None else kept, count, sign)
-    cos, sin = (const((wave * scale).astype(dtype), dtype) for wave in waves)
-    return _product(g, lambda a, b: _along(g, a, b, axis), x, Pair(cos, sin))
+    cosine, sine = (wave * scale for wave in waves(count, count if kept is None else kept, count, sign))
+    return _product(g, lambda a, b: matmul_along(g, a, b, axis), x, Pair(cosine, sine))
 
 
 def _signal(g: Importer, x: Any) -> Any:
@@ -254,12 +236,4 @@ def fft_to_real(g: Importer, x: Pair, dim: Sequence[int], normalization: int, la
     if others:
         x = fft_of_complex(g, x, others, normalization, False)
     count = g.static(last_dim_size, "the extent of a Fourier transform")
-    kept = g.static(g.shape(x.real)[last], "the extent of a Fourier transform")
-    dtype = g.dtype(x.real)
-    cos, sin = _waves(kept, count, count, 1.0)
-    # Frequencies but the first, and the last of an even count, stand for two.
-    twice = np.where((np.arange(kept) == 0) | (2 * np.arange(kept) == count), 1, 2)[:, None]
-    weight = twice * _scale(normalization, count)
-    real = _along(g, x.real, const((cos * weight).astype(dtype), dtype), last)
-    imag = _along(g, x.imag, const((sin * weight).astype(dtype), dtype), last)
-    return g.emit(op.subtract(real, imag))
+    return real_from_half(g, x.real, x.imag, last, count, _scale(normalization, count))

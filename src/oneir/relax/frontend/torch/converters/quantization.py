@@ -44,17 +44,17 @@ def _along(g: Importer, x: Expr, values: Any, axis: int) -> Any:
     return g.emit(op.reshape(values, as_shape(shape)))
 
 
-@converter(f"{_LIBRARY}quantize_per_tensor")
-def quantize_per_tensor(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any) -> Expr:
-    """Integers with one scale."""
+@converter(f"{_LIBRARY}quantize_per_tensor", f"{_LIBRARY}quantize_per_token")
+def quantize(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any) -> Expr:
+    """Integers with one scale, or with one for each row, which then is a tensor of one column."""
     return _quantized(g, x, scale, zero_point, low, high, dtype)
 
 
-@converter(f"{_LIBRARY}dequantize_per_tensor")
-def dequantize_per_tensor(
-    g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any, *, out_dtype: Any = None
+@converter(f"{_LIBRARY}dequantize_per_tensor", f"{_LIBRARY}dequantize_per_token")
+def dequantize(
+    g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any, out_dtype: Any = None
 ) -> Expr:
-    """What integers with one scale stand for."""
+    """What integers with one scale, or with one for each row, stand for."""
     return _dequantized(g, x, scale, zero_point, out_dtype)
 
 
@@ -81,20 +81,6 @@ def dequantize_per_channel(
 ) -> Expr:
     """What integers with a scale for each place along an axis stand for."""
     return _dequantized(g, x, _along(g, x, scales, axis), _along(g, x, zero_points, axis), out_dtype)
-
-
-@converter(f"{_LIBRARY}quantize_per_token")
-def quantize_per_token(g: Importer, x: Expr, scales: Expr, zero_points: Expr, low: int, high: int, dtype: Any) -> Expr:
-    """Integers with a scale for each row; scales have one column."""
-    return _quantized(g, x, scales, zero_points, low, high, dtype)
-
-
-@converter(f"{_LIBRARY}dequantize_per_token")
-def dequantize_per_token(
-    g: Importer, x: Expr, scales: Expr, zero_points: Expr, low: int, high: int, dtype: Any, output_dtype: Any
-) -> Expr:
-    """What integers with a scale for each row stand for."""
-    return _dequantized(g, x, scales, zero_points, output_dtype)
 
 
 @converter(f"{_LIBRARY}choose_qparams")
