@@ -26,6 +26,8 @@ from ....runtime.module import load_static_library
 from ....runtime.object_file import read_symbols
 from ....runtime.signature import Param, Signature
 from .core import Module
+from .exporter import Exporter
+from .op import extern
 
 _INCLUDES = Path(llvm.__file__).parent / "include"
 _SUFFIXES = {"cpp": ".cpp", "cu": ".cu"}
@@ -49,9 +51,6 @@ class ExternModule(Module):
 
     def __getitem__(self, func_name: str) -> Callable[..., Any]:
         """The function, which may be called with tensors, expressions, numbers and texts."""
-        from .exporter import Exporter
-        from .op import extern
-
         if func_name not in self.symbols:
             raise InvalidValue(f"the external module has no function `{func_name}`; it has {', '.join(self.symbols)}")
         infer = self.symbols[func_name]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .core import Effect, Module, ModuleDict, ModuleList, Parameter
+from .core import Module, ModuleDict, ModuleList
+from .tensor import Effect, Parameter
 
 
 class Mutator:
