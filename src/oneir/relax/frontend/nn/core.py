@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class MissingWeights(OneIRError, KeyError):
-    """Names in a state dict that do not fit those of a module."""
+    """Names in a state dict that differ from those of a module."""
 
     def __str__(self) -> str:
         return str(self.args[0])

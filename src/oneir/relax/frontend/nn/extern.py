@@ -145,7 +145,10 @@ class SourceModule(ExternModule):
         return [*includes, "-c", "-O3", "-std=c++17", *independent]
 
     def compile(self, output_path: str | Path) -> None:
-        """Compiles the code into an object file; `CompileError` with what the compiler says, or if there is none."""
+        """Compiles the code into an object file.
+
+        Raises `CompileError` with the messages of the compiler, or if no compiler was found.
+        """
         compiler = self.compiler or os.environ.get("CXX")
         candidates = [compiler] if compiler else _COMPILERS[self.source_format]
         command = next((found for name in candidates if (found := shutil.which(name))), None)
@@ -203,7 +206,7 @@ def _load_cpp_runtime() -> None:
 
 
 def _signature(linked: llvm.LoadedObject, name: str) -> Signature:
-    """What the C++ declaration of a function says of its parameters."""
+    """The signature of a function, from its C++ declaration."""
     letters = ctypes.create_string_buffer(_MAX_PARAMS + 1)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(linked.symbol(f"__oneir_params_{name}"))(ctypes.addressof(letters))
     named = enumerate(letters.value.decode())

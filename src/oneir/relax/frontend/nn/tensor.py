@@ -213,7 +213,7 @@ def share(data: Any) -> RuntimeTensor:
         return data
     if not isinstance(data, np.ndarray) and not hasattr(data, "__dlpack__"):
         raise TypeMismatch(f"expected an array or a tensor, found {data!r} of type {type(data).__name__}")
-    # A tensor that takes part in training refuses to be exported; its values do not.
+    # PyTorch does not export tensors that require gradients.
     detach = getattr(data, "detach", None)
     return from_dlpack(data if detach is None else detach())
 

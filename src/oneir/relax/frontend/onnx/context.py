@@ -1,4 +1,4 @@
-"""What converters ask: expressions emitted or computed at once, shapes, and integers that shapes are made of.
+"""The importer as converters see it: it emits or folds expressions, and knows the elements of shape tensors.
 
 Some tensors of a model are there for the shapes of others. Where such a tensor is a constant, what is computed from it
 is computed here. Where its elements are known as expressions (the extents of an input, say), `known` holds them next to
@@ -43,7 +43,7 @@ LARGEST_FOLDED = 1 << 16
 
 
 class Context(ModelImporter):
-    """The function that is being built."""
+    """Builds the function, and knows what is known of its values while importing."""
 
     static_advice = "; give shape_dict extents without symbols"
 
@@ -62,12 +62,12 @@ class Context(ModelImporter):
     # -- expressions --
 
     def emit(self, expr: Expr) -> Expr:
-        """Gives an expression a variable; what follows from small constants is a constant instead."""
+        """Gives an expression a variable; calls of small constants are folded into constants."""
         folded = self._folded(expr)
         return folded if isinstance(folded, Constant) or _constants(folded) else self.block_builder.emit(folded)
 
     def _folded(self, expr: Expr) -> Expr:
-        """The expression with calls of constants replaced by their values."""
+        """The expression with calls of small constants replaced by their values."""
         if isinstance(expr, Tuple):
             fields = [self._folded(f) for f in expr.fields]
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
@@ -97,7 +97,7 @@ class Context(ModelImporter):
     # -- what is known of tensors --
 
     def axis(self, axis: int, ndim: int) -> int:
-        """An axis counted from the front; refused where there is none."""
+        """An axis counted from the front. Raises `UnsupportedError` if it is out of range."""
         if not -ndim <= axis < ndim:
             raise UnsupportedError(f"expected an axis of a tensor of {ndim} dimensions, found {axis}")
         return axis + ndim if axis < 0 else axis
@@ -109,7 +109,7 @@ class Context(ModelImporter):
     # -- elements --
 
     def array(self, x: Any) -> np.ndarray | None:
-        """The elements of a constant; None of anything else."""
+        """The elements of a constant; None for anything else."""
         if isinstance(x, Constant):
             return x.data.numpy()
         if isinstance(x, Var) and x in self.parameters:
@@ -134,7 +134,7 @@ class Context(ModelImporter):
         return np.array([int(v) for v in values.reshape(-1)], dtype=object).reshape(values.shape)
 
     def remember(self, x: Expr, elements: np.ndarray) -> Expr:
-        """Notes what the elements of a tensor are; constants speak for themselves."""
+        """Notes the elements of a tensor that is not a constant."""
         if not isinstance(x, Constant):
             self.known[x] = elements
         return x
@@ -182,7 +182,7 @@ class Context(ModelImporter):
             found = self.known[x] = np.array(variables, dtype=object).reshape(shape)
         return found.reshape(-1).tolist()
 
-    def fields(self, value: Expr, count: int | None = None) -> list[Expr]:
+    def fields(self, value: Expr) -> list[Expr]:
         """The fields of a tuple."""
         value = self.emit(value)
         if isinstance(value, Tuple):
@@ -191,10 +191,10 @@ class Context(ModelImporter):
         assert isinstance(info, TupleStructInfo)
         return [self.emit(TupleGetItem(value, i)) for i in range(len(info.fields))]
 
-    # -- what is not known of shapes, but follows from their use --
+    # -- what is asserted of shapes when the program runs --
 
     def asserted(self, x: Expr, extents: Sequence[Any]) -> Expr:
-        """The tensor with extents that it must have, which is checked when the program runs; itself if it has them."""
+        """The tensor with extents that a match_cast asserts when the program runs; itself if it has them."""
         if all(map(self.same, self.shape(x), extents)):
             return x
         return self.block_builder.match_cast(x, TensorStructInfo(list(extents), self.dtype(x)))
@@ -219,7 +219,7 @@ class Context(ModelImporter):
 
 
 def _literal(expr: Expr) -> Any:
-    """The value of an argument that says it itself; None of others."""
+    """The value of a constant argument; None for others."""
     if isinstance(expr, Constant):
         return expr.data.numpy()
     if isinstance(expr, (StringImm, DataTypeImm)):
@@ -240,7 +240,7 @@ def _constants(expr: Expr) -> bool:
 
 
 def _is_small(info: StructInfo) -> bool:
-    """Whether a result has few elements, of which the number is known."""
+    """Whether the number of elements of a result is known, and small."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_small, info.fields))
     if not isinstance(info, TensorStructInfo) or info.extents is None:

@@ -7,13 +7,14 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....ir.expr import IntImm
 from ....ir.module import IRModule
 from ....runtime.error import InternalError, InvalidValue, OneIRError, UnsupportedError
 from ....runtime.tensor import wrap_array
 from ....tir.analysis import undefined_vars
+from ...analysis import remove_all_unused
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
 from ..common import PARAMS
@@ -23,8 +24,11 @@ from .context import Context
 from .dtypes import FLOAT4, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
 from .model import read_model
-from .registry import MISSING, Branches, find_converter
+from .registry import MISSING, NeedsControlFlow, find_converter
 from .tensors import array_of
+
+if TYPE_CHECKING:
+    import onnx
 
 _ADVICE = (
     "What to do: where an extent or the number of dimensions must be known, give shape_dict numbers; export the model "
@@ -35,7 +39,7 @@ OLDEST_OPSET = 1
 
 
 def from_onnx(
-    model: Any,
+    model: onnx.ModelProto | str | Path,
     shape_dict: Mapping[str, Sequence[Any]] | None = None,
     dtype_dict: str | Mapping[str, str] | None = "float32",
     opset: int | None = None,
@@ -56,12 +60,12 @@ def from_onnx(
 
     Raises `UnsupportedError`, which names all nodes that cannot be imported, and `InvalidValue` for a damaged model.
     """
-    model, folder = read_model(model)
+    loaded, folder = read_model(model)
     for dataflow in (True, False):
-        importer = Importer(model, folder, shape_dict or {}, dtype_dict, opset)
+        importer = Importer(loaded, folder, shape_dict or {}, dtype_dict, opset)
         try:
             return importer.run(keep_params_in_input, sanitize_input_names, dataflow)
-        except Branches:
+        except NeedsControlFlow:
             continue
     raise InternalError("conditions may stand outside of dataflow blocks")
 
@@ -74,7 +78,7 @@ class Importer(Context):
 
     def __init__(
         self,
-        model: Any,
+        model: onnx.ModelProto,
         folder: Path | None,
         shapes: Mapping[str, Sequence[Any]],
         dtypes: str | Mapping[str, str] | None,
@@ -102,7 +106,7 @@ class Importer(Context):
         graph = self.model.graph
         inputs, weights = self.read_inputs(graph, sanitize), self.read_weights(graph, keep_params, sanitize)
         if not self.shapes:
-            # What a model says of values holds for the shapes that it says its inputs have.
+            # The shapes that a model declares of values hold for the inputs that it declares.
             self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
         with self.block_builder.function("main", [*inputs, *weights], {"num_input": len(inputs)}):
             self.block_builder.switch_block(dataflow)
@@ -119,9 +123,7 @@ class Importer(Context):
         return self.finished(weights, dataflow)
 
     def finished(self, weights: list[Var], dataflow: bool) -> IRModule:
-        """The module, without what only shapes were made of, and with the weights that are parameters."""
-        from ...analysis import remove_all_unused
-
+        """The module without bindings that only shapes were computed from, with the values of its parameters."""
         mod = self.block_builder.finalize()
         gvar = mod.get_global_var("main")
         func: Any = mod[gvar]
@@ -138,7 +140,7 @@ class Importer(Context):
     # -- inputs and weights --
 
     def check_opsets(self) -> None:
-        """Refuses versions that are older or newer than what is known."""
+        """Raises `UnsupportedError` for opsets that are older or newer than those of the package onnx."""
         import onnx
 
         newest, opset = onnx.defs.onnx_opset_version(), self.opsets.get("")
@@ -149,8 +151,8 @@ class Importer(Context):
                 "of the package onnx"
             )
 
-    def read_inputs(self, graph: Any, sanitize: bool) -> list[Var]:
-        """The inputs as parameters; an initializer of the same name is a default that is not used up."""
+    def read_inputs(self, graph: onnx.GraphProto, sanitize: bool) -> list[Var]:
+        """The inputs as parameters, without those that have an initializer, which is their default."""
         stored = {w.name for w in graph.initializer}
         given = [value for value in graph.input if value.name not in stored]
         unknown = set(self.shapes) - {value.name for value in graph.input}
@@ -198,7 +200,7 @@ class Importer(Context):
             )
         return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
 
-    def read_weights(self, graph: Any, keep: bool, sanitize: bool) -> list[Var]:
+    def read_weights(self, graph: onnx.GraphProto, keep: bool, sanitize: bool) -> list[Var]:
         """The initializers: constants, or parameters."""
         weights: list[Var] = []
         for tensor in graph.initializer:
@@ -233,12 +235,12 @@ class Importer(Context):
     # -- nodes --
 
     def run_nodes(self, nodes: Sequence[Any]) -> None:
-        """Imports nodes in their order, which ONNX says is one in which values are there before they are used."""
+        """Imports nodes in their order, which is topological in valid models."""
         for node in nodes:
             self.convert(node)
 
-    def convert(self, node: Any) -> None:
-        """Imports a node: its outputs get their values, or stand for what is missing."""
+    def convert(self, node: onnx.NodeProto) -> None:
+        """Imports a node: its outputs get their values, or `MISSING` if it is unsupported."""
         outputs = [name for name in node.output if name]
         before, values = len(self.unsupported), {}
         with self.reporting(node.name or (outputs[0] if outputs else ""), self.operator(node)):
@@ -247,7 +249,7 @@ class Importer(Context):
             except OneIRError:
                 raise
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-                # What ONNX's checker lets through may still be no use of the operator that has a meaning.
+                # Models that pass ONNX's checker may still misuse an operator.
                 reason = f"({type(error).__name__}: {error})"
                 raise UnsupportedError(f"inputs or attributes that do not fit together {reason}") from error
             absent = [name for name in outputs if name not in values]
@@ -257,7 +259,7 @@ class Importer(Context):
             values = {}
         self.env.update(values or dict.fromkeys(outputs, MISSING))
 
-    def outputs(self, node: Any) -> dict[str, Any]:
+    def outputs(self, node: onnx.NodeProto) -> dict[str, Any]:
         """The values of a node's outputs by their names; `MISSING` where an input of the node is."""
         inputs = [self.value(name) for name in node.input]
         if any(x is MISSING for x in inputs) or self.captures_missing(node):
@@ -266,7 +268,7 @@ class Importer(Context):
             return dict.fromkeys((name for name in node.output if name), MISSING)
         declared = {} if self.enclosing else self.declared
         found = zip(node.output, self.results(node, inputs), strict=False)
-        return {name: self.settled(value, declared.get(name)) for name, value in found if name}
+        return {name: self.with_known_shape(value, declared.get(name)) for name, value in found if name}
 
     def value(self, name: str) -> Any:
         """The value of an input; None where it is left out."""
@@ -276,25 +278,25 @@ class Importer(Context):
             raise UnsupportedError(f"the input `{name}` is computed by nothing before this node")
         return self.env[name]
 
-    def captures_missing(self, node: Any) -> bool:
-        """Whether a subgraph of a node uses what could not be imported."""
+    def captures_missing(self, node: onnx.NodeProto) -> bool:
+        """Whether a subgraph of a node uses the output of an unsupported node."""
         graphs = [a.g for a in node.attribute if a.HasField("g")]
         used = {name for graph in graphs for inner in _all_nodes(graph) for name in inner.input}
         return any(self.env.get(name) is MISSING for name in used)
 
-    def opset_of(self, node: Any) -> int:
+    def opset_of(self, node: onnx.NodeProto) -> int:
         """The version of the operators of a node's domain."""
         return self.opsets.get(_domain(node.domain), 1)
 
-    def knows(self, node: Any) -> bool:
-        """Whether there is a way to import a node's operator."""
+    def knows(self, node: onnx.NodeProto) -> bool:
+        """Whether a node's operator has a converter or a body."""
         domain, opset = _domain(node.domain), self.opset_of(node)
         if (domain, node.op_type) in self.functions or find_converter(domain, node.op_type, opset) is not None:
             return True
         schema = schema_of(node, opset)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
-    def results(self, node: Any, inputs: list[Any]) -> Sequence[Any]:
+    def results(self, node: onnx.NodeProto, inputs: list[Any]) -> Sequence[Any]:
         """The values of a node's outputs."""
         domain, opset = _domain(node.domain), self.opset_of(node)
         if (domain, node.op_type) in self.functions:
@@ -311,7 +313,7 @@ class Importer(Context):
         found = shape_values.evaluated(self, node.op_type, inputs, attributes) if not domain else None
         if found is not None:
             return found
-        # Inputs that are left out at the end are not there at all.
+        # Trailing inputs that are left out are not passed at all.
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         outer, self.opset, self.num_outputs = self.opset, opset, sum(1 for name in node.output if name)
@@ -321,7 +323,7 @@ class Importer(Context):
             self.opset = outer
         return result if isinstance(result, tuple) else (result,)
 
-    def operator(self, node: Any) -> str:
+    def operator(self, node: onnx.NodeProto) -> str:
         """The operator of a node, with domain and opset."""
         domain = _domain(node.domain)
         return f"{node.op_type} of {domain or 'ai.onnx'} {self.opsets.get(domain, '?')}"
@@ -349,7 +351,9 @@ class Importer(Context):
 
     # -- functions and subgraphs --
 
-    def call(self, node: Any, body: Any, inputs: Sequence[Any], more: Mapping[str, Any]) -> Sequence[Any]:
+    def call(
+        self, node: onnx.NodeProto, body: onnx.FunctionProto, inputs: Sequence[Any], more: Mapping[str, Any]
+    ) -> Sequence[Any]:
         """Imports the body of a function in place of its call."""
         if len(self.enclosing) > 32:
             raise UnsupportedError("functions call each other more than 32 deep")
@@ -367,8 +371,8 @@ class Importer(Context):
         finally:
             self.opsets, self.arguments = outer
 
-    def resolved_attributes(self, node: Any) -> list[Any]:
-        """The attributes of a node; those that refer to attributes of the function around have their values."""
+    def resolved_attributes(self, node: onnx.NodeProto) -> list[Any]:
+        """The attributes of a node, with the values of those that refer to attributes of the enclosing function."""
         import onnx
 
         found = []
@@ -381,8 +385,8 @@ class Importer(Context):
             found.append(own)
         return found
 
-    def subgraph(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-        """Imports a subgraph in place; it sees the values of the graph around it."""
+    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
+        """Imports a subgraph in place; it may use the values of the enclosing graphs."""
         with self.scope(ChainMap({}, self.env)), self.inside(f"the subgraph `{graph.name}`"):
             for tensor in graph.initializer:
                 self.env[tensor.name] = self.constant(array_of(tensor, self.folder))
@@ -396,7 +400,7 @@ class Importer(Context):
 
     @contextmanager
     def scope(self, env: MutableMapping[str, Any]) -> Iterator[None]:
-        """While this lasts, names are those of a graph or function of their own."""
+        """While this lasts, names are looked up in `env`, the scope of a subgraph or function."""
         outer, self.env = self.env, env
         try:
             yield
@@ -405,7 +409,7 @@ class Importer(Context):
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """What is found out about values in a branch holds in it only."""
+        """While this lasts, what becomes known of values holds in this branch only."""
         known = self.known
         self.known = dict(known)
         try:
@@ -415,8 +419,8 @@ class Importer(Context):
 
     # -- what is declared --
 
-    def settled(self, value: Any, declared: Any) -> Any:
-        """A value with a shape: where it is not known, what the model declares, or symbolic variables for it."""
+    def with_known_shape(self, value: Any, declared: Any) -> Any:
+        """A value whose shape is known: by what the model declares, or by new symbolic variables."""
         if not isinstance(value, Expr) or isinstance(value, Constant):
             return value
         if value.struct_info_ is None:
@@ -424,21 +428,22 @@ class Importer(Context):
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        told = None
+        shape = None
         if declared is not None and declared.HasField("tensor_type"):
-            told = extents_of(declared.tensor_type, self.symbols)
+            shape = extents_of(declared.tensor_type, self.symbols)
         if info.extents is not None and all(isinstance(e, IntImm) for e in info.extents):
             return value
-        if info.ndim == -1 and told is None:
+        if info.ndim == -1 and shape is None:
             raise UnsupportedError("how many dimensions the result has must be known while compiling")
-        count = len(told or ()) if info.ndim == -1 else info.ndim
-        if told is None or len(told) != count:
-            told = [None] * count
+        count = len(shape or ()) if info.ndim == -1 else info.ndim
+        if shape is None or len(shape) != count:
+            shape = [None] * count
         found = list(info.extents) if info.extents is not None else [None] * count
         # Of what the model declares, only numbers say more than what is known. Where extents follow from those of
         # inputs, they may be left over from before a dimension was made a symbol.
         extents = [
-            t if isinstance(t, int) and not self.follows_from_inputs(f) else f for t, f in zip(told, found, strict=True)
+            t if isinstance(t, int) and not self.follows_from_inputs(f) else f
+            for t, f in zip(shape, found, strict=True)
         ]
         extents = [self.symbols.fresh_extent() if e is None else e for e in extents]
         if info.extents is not None and all(a is b for a, b in zip(extents, found, strict=True)):
@@ -468,7 +473,7 @@ class Importer(Context):
             )
         return value
 
-    def describe(self, node: Any, operator: str) -> str:
+    def describe(self, node: onnx.NodeProto, operator: str) -> str:
         """The name of a node, input or weight, what it is part of, and its operator."""
         return f"{' in '.join([f'`{node}`', *reversed(self.enclosing)])}, {operator}"
 
@@ -485,7 +490,7 @@ def _no_converter(opset: int) -> UnsupportedError:
     return UnsupportedError(f"the importer has no converter for this operator in opset {opset}")
 
 
-def _all_nodes(graph: Any) -> Iterator[Any]:
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[Any]:
     """The nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node

@@ -1,4 +1,4 @@
-"""How ONNX's operators are converted: one function for each, and for each version whose meaning differs.
+"""The table of converters of ONNX's operators: a function for each, and for each version whose meaning differs.
 
     @converter("Gelu", since=20)
     def gelu(g: Importer, x: Expr, *, approximate: str = "none") -> Expr: ...
@@ -15,13 +15,13 @@ from collections.abc import Callable
 from ..importer import Converter, ConverterTable
 
 MISSING = object()
-"""Stands for the outputs of nodes that could not be imported."""
+"""The value of the outputs of unsupported nodes."""
 
 _CONVERTERS = ConverterTable()
 
 
-class Branches(Exception):
-    """Raised where a condition must stay in the program, but a dataflow block is being built, which has none."""
+class NeedsControlFlow(Exception):
+    """Raised where a condition must stay in the program, which a dataflow block cannot have."""
 
 
 def converter(*names: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:

@@ -1,4 +1,4 @@
-"""What nodes compute from extents: integers that may be symbolic, so that shapes stay expressions.
+"""Nodes that compute with extents are evaluated on expressions, so that shapes stay known while importing.
 
 A node whose inputs are such integers (`Shape`, then `Gather`, `Mul`, `Concat`) is computed here, element by element;
 one that needs more than is known is left to its converter. Exporters also write extents as floating-point numbers, to

@@ -1,4 +1,4 @@
-"""What importers of PyTorch's graphs share: nodes become bindings, one after the other.
+"""What the importers of PyTorch's graphs share.
 
 Converters of users get the importer with the node: `importer.retrieve_args(node)` are the arguments and
 `importer.block_builder.emit(...)` makes a value of an expression. `Importer.env` has the value of each node: an
@@ -33,7 +33,7 @@ class Pair:
 
 
 class Importer(ModelImporter):
-    """Adds what nodes compute to the function that `block_builder` is at.
+    """Emits what nodes compute into the function that `block_builder` builds.
 
     `env` has the value of each node: an expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of these,
     or a Python value.
@@ -43,11 +43,11 @@ class Importer(ModelImporter):
         super().__init__()
         self.symbols = Symbols()
         self.custom = custom_converters or {}
-        # The shape that PyTorch says the node that is converted has, where it says one.
+        # The shape that PyTorch found for the node that is converted, if it did.
         self.expected: list[Any] | None = None
-        # The shapes that it says the parts of its result have, where that is a tuple.
+        # The shapes of the fields of its result, where that is a tuple.
         self.expected_parts: list[list[Any]] | None = None
-        # Whether PyTorch's first argument of it is all of its memory, in order.
+        # Whether its first argument is contiguous in PyTorch and covers its whole storage.
         self.is_contiguous = False
         self._constants: dict[tuple[Any, ...], Constant] = {}
 
@@ -70,7 +70,10 @@ class Importer(ModelImporter):
         return is_tensor(x) and self.ndim(x) == 0
 
     def shared_constant(self, data: Any, name: str = "") -> Any:
-        """A PyTorch tensor as a constant over its memory; one tensor gives one constant, of the first name."""
+        """A PyTorch tensor as a constant that shares its memory; a tensor that is used twice is one constant.
+
+        Raises `UnsupportedError` for tensors that are not dense, or of a dtype without counterpart.
+        """
         data = data.detach()
         if data.is_complex():
             data = data.resolve_conj()
@@ -102,11 +105,11 @@ class Importer(ModelImporter):
         return argument
 
     def depends_on_missing(self, node: Any) -> bool:
-        """Whether a node uses one that has no value, since that cannot be imported."""
+        """Whether an operand of a node has no value, since it is unsupported."""
         return any(source not in self.env for source in node.all_input_nodes)
 
     def call(self, node: Any, name: str, overload: str, args: Any, kwargs: Any) -> None:
-        """Converts a call of an operator: sets the value of the node, or remembers why there is none."""
+        """Converts a call of an operator: sets the value of the node, or adds it to the report of unsupported nodes."""
         operator = f"{name}.{overload}" if overload else name
         custom = self.custom.get(operator) or self.custom.get(name)
         with self.inside(node), self.reporting(node, operator):
@@ -153,7 +156,7 @@ def source_of(node: Any) -> str | None:
 
 
 def origin_of(node: Any) -> str | None:
-    """The operator that the user called, if PyTorch broke it into smaller ones of which the node is one."""
+    """The operator that the user called, if the node is part of its decomposition."""
     sources, origin = node.meta.get("from_node"), None
     while sources:
         source = sources[-1]
@@ -161,14 +164,14 @@ def origin_of(node: Any) -> str | None:
         # TorchDynamo has Python's functions: "<built-in function relu>".
         function = re.search(r"function (\w+)", target)
         name = function[1] if function else target.removeprefix("aten.")
-        # Parts of programs are computed by no operator.
+        # Operators that run a subgraph compute nothing by themselves.
         origin = origin if name.startswith("wrap_with_") else name
         sources = source.from_node
     return origin
 
 
 def share(data: Any) -> Any:
-    """A runtime tensor over the memory of a PyTorch tensor."""
+    """A runtime tensor that shares the memory of a PyTorch tensor. Raises `UnsupportedError` if it is not dense."""
     data = data.detach()
     check_dense(data)
     dtype_name(data.dtype)
@@ -186,7 +189,7 @@ def as_shape(extents: Any) -> ShapeExpr:
 
 
 def check_dense(data: Any) -> None:
-    """Refuses tensors that are no array of numbers: sparse ones, quantized ones, and those of other layouts."""
+    """Raises `UnsupportedError` for sparse and quantized tensors, and those of other layouts."""
     if str(data.layout) != "torch.strided" or data.is_quantized:
         kind = f"a quantized tensor of {data.dtype}" if data.is_quantized else f"one of the layout {data.layout}"
         raise UnsupportedError(f"expected a dense tensor, found {kind}; convert it before (to_dense, dequantize)")
@@ -198,7 +201,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def fields_of(value: Any) -> list[Any]:
-    """The parts of a tuple: of Python's, or of an expression."""
+    """The fields of a Python tuple, or of an expression that is a tuple. Raises `TypeMismatch` for anything else."""
     if isinstance(value, (list, tuple)):
         return list(value)
     info = value.struct_info

@@ -1,7 +1,7 @@
-"""How PyTorch's operators are converted: once each, whatever importer meets them.
+"""The table of converters of PyTorch's operators, which all importers of PyTorch share.
 
     @converter("softmax")
-    def softmax(g: Importer, x: Expr, dim: int = -1, dtype: Any = None) -> Expr: ...
+    def softmax(g: Importer, x: Expr, dim: int = -1, dtype: torch.dtype | None = None) -> Expr: ...
 
 A converter has the arguments of the operator in PyTorch's order, with its defaults; tensors come as expressions,
 symbolic integers as `PrimExpr`, the rest as Python values. A name is that of an operator of ATen ("add"), of one
@@ -14,16 +14,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.error import UnsupportedError
 from ..importer import Converter, ConverterTable
 from ..importer import call_converter as call_with_known_arguments
 
+if TYPE_CHECKING:
+    pass
+
 _CONVERTERS = ConverterTable()
 converter = _CONVERTERS.register
 
-# Arguments that say where and how a tensor lies in memory, which a graph does not say.
+# Arguments for the device and the layout of a tensor in memory, which graphs do not have.
 IGNORED = frozenset(
     {
         "copy",
@@ -74,7 +77,7 @@ def scalars_as_vectors(function: Converter) -> Converter:
 def call_converter(function: Converter, g: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Calls a converter with PyTorch's arguments. Raises `UnsupportedError` for arguments that it does not know."""
     names = list(inspect.signature(function).parameters)
-    # What is None was not given.
+    # None means that the argument was not given.
     kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED and (v is not None or k in names)}
     for first in ("self", "input"):
         # PyTorch's own name of the first argument.

@@ -1,4 +1,4 @@
-"""Calls of what is no graph operator: tensor expressions, TensorIR, functions of the runtime."""
+"""Calls of tensor expressions, TensorIR functions and functions of the runtime."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def embed_layer_normalization(
     epsilon: float = 1e-12,
     mask_index_type: int = 0,
 ) -> Any:
-    """The normalized sum of the embeddings of words, places and segments; how much of the mask is set; the sum."""
+    """The normalized sum of embeddings of words, positions and segments; the number of set mask elements; the sum."""
     if scale is None or shift is None:
         raise UnsupportedError("embeddings without a normalization")
     batch, length = g.shape(ids)
@@ -156,7 +156,7 @@ def attention(
     scale: float = 0.0,
     unidirectional: int = 0,
     **others: Any,
-) -> Any:
+) -> Expr:
     """Attention of several heads; queries, keys and values are one product of the input."""
     if past is not None or past_length is not None or unidirectional or others:
         raise UnsupportedError(
@@ -197,7 +197,7 @@ def multi_head_attention(
     mask_filter_value: float = -10000.0,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> Any:
+) -> Expr:
     """Attention of several heads; queries, keys and values are (batch, length, heads * width)."""
     if key is None or value is None or g.ndim(query) != 3 or g.ndim(key) != 3 or g.ndim(value) != 3:
         raise UnsupportedError(

@@ -57,7 +57,7 @@ def _unary(compute: Callable[..., Expr]) -> Callable[..., Expr]:
 
 
 def _point(g: Context, zero: Expr | None, x: Expr) -> Expr:
-    """The zero point of a result, which says its dtype; left out, it is 0 and the dtype that of an input."""
+    """The zero point of a result, whose dtype is that of the result; by default 0 in the dtype of an input."""
     return g.like(0, x) if zero is None else zero
 
 

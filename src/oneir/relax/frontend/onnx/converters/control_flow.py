@@ -13,10 +13,12 @@ from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
-from ..registry import MISSING, Branches, converter
+from ..registry import MISSING, NeedsControlFlow, converter
 from .repetition import repeated
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..importer import Importer
 
 MOST_STEPS = 4096
@@ -24,18 +26,18 @@ MOST_STEPS = 4096
 
 
 @converter("If")
-def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> Any:
+def if_(g: Importer, condition: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProto) -> Any:
     """What one of two graphs computes."""
     known = g.elements(g.reshaped(condition, []))
     if known is not None and isinstance(known[()], (bool, int)):
         return tuple(g.subgraph(then_branch if known[()] else else_branch, []))
     if g.block_builder.current_block_is_dataflow():
-        raise Branches
+        raise NeedsControlFlow
     before = len(g.unsupported)
     branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
     imported = next((b for b in branches if b is not None), None)
     if imported is not None and all(isinstance(u.error, (InvalidValue, ShapeMismatch)) for u in g.unsupported[before:]):
-        # Models choose a branch by what their inputs mean; the other may have no sense for inputs of these shapes.
+        # Models may choose a branch by the shapes of inputs; the other one is then not valid for these shapes.
         reasons = "; ".join(f"{u.description}: {u.error}" for u in g.unsupported[before:])
         del g.unsupported[before:]
         branches = [_failing(g, imported, reasons) if b is None else b for b in branches]
@@ -45,7 +47,7 @@ def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> 
     return tuple(g.block_builder.emit(both[i]) for i in range(len(then_branch.output)))
 
 
-def _branch(g: Importer, graph: Any) -> SeqExpr | None:
+def _branch(g: Importer, graph: onnx.GraphProto) -> SeqExpr | None:
     """A branch of the program, whose value is the tuple of a graph's outputs; None if it cannot be imported."""
     with g.branch():
         g.block_builder.begin_scope()
@@ -92,7 +94,7 @@ def _is_true(g: Importer, value: Any) -> bool | None:
 
 
 @converter("Loop")
-def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: Any) -> Any:
+def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: onnx.GraphProto) -> Any:
     """A graph repeated, up to `count` times and as long as a condition holds: unrolled where both are known."""
     steps = None if count is None else g.elements(g.reshaped(count, []))
     limit: Any = MOST_STEPS + 1 if steps is None else steps[()]
@@ -102,7 +104,7 @@ def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, 
 
 
 def _unrolled(
-    g: Importer, limit: int, condition: Expr | None, states: Sequence[Any], body: Any
+    g: Importer, limit: int, condition: Expr | None, states: Sequence[Any], body: onnx.GraphProto
 ) -> Sequence[Any] | None:
     """What the loop gives; None where it is not known whether it goes on, or if it goes on for long."""
     carried: list[Any] = list(states)
@@ -138,7 +140,12 @@ def _stacked(g: Importer, rows: Sequence[Expr], declared: Any, axis: int) -> Exp
 
 @converter("Scan", since=8)
 def scan_of_batches(
-    g: Importer, lengths: Expr | None, *inputs: Expr, body: Any, num_scan_inputs: int, directions: Any = None
+    g: Importer,
+    lengths: Expr | None,
+    *inputs: Expr,
+    body: onnx.GraphProto,
+    num_scan_inputs: int,
+    directions: Any = None,
 ) -> Any:
     """A scan of each element of a batch."""
     if lengths is not None:
@@ -156,7 +163,7 @@ def scan_of_batches(
 def scan(
     g: Importer,
     *inputs: Expr,
-    body: Any,
+    body: onnx.GraphProto,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] | None = None,
     scan_input_directions: Sequence[int] | None = None,
@@ -181,7 +188,7 @@ def scan(
 def _scan(
     g: Importer,
     inputs: Sequence[Expr],
-    body: Any,
+    body: onnx.GraphProto,
     states: int,
     directions: Sequence[int],
     input_axes: Sequence[int] | None,
@@ -228,7 +235,7 @@ def _scanned_by_loop(
     states: Sequence[Any],
     scanned: Sequence[Expr],
     axes: Sequence[int],
-    body: Any,
+    body: onnx.GraphProto,
     directions: Sequence[int],
     steps: Any,
 ) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Convolutions, transposed, displaced, and of integers."""
+"""Convolutions: plain, transposed, deformable, and of integers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
-    """A convolution whose elements are displaced by offsets, and interpolated linearly, and may be weighted."""
+    """A deformable convolution: elements are sampled at offsets by linear interpolation, and may be weighted."""
     kernel = g.static_shape(weight, "the shape of a kernel")[2:]
     if len(kernel) != 2:
         raise UnsupportedError(f"displaced convolutions over {len(kernel)} dimensions; those over two are computed")

@@ -1,4 +1,4 @@
-"""Tensors made from numbers: constants, ranges, and what random operators say of themselves."""
+"""Constants and ranges; random operators are unsupported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def constant(
     value_strings: Sequence[str] | None = None,
     sparse_value: Any = None,
 ) -> Expr:
-    """A tensor that stands in the model."""
+    """A constant of the model."""
     if value is not None:
         return g.constant(value)
     for number, dtype in ((value_float, "float32"), (value_floats, "float32"), (value_int, "int64")):

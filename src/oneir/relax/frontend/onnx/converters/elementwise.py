@@ -1,4 +1,4 @@
-"""Functions of each element, and of the elements of several tensors that stand in the same place."""
+"""Elementwise functions of one tensor, and of several."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def power(g: Context, x: Expr, exponent: Expr) -> Expr:
         return g.emit(op.power(x, g.cast(exponent, dtype)))
     wide = "float64" if is_float(other) or dtype in ("int64", "uint64") else "float32"
     result = op.power(g.cast(x, wide), g.cast(exponent, wide))
-    # What is computed by logarithms may lie just below the integer that is meant.
+    # A power that is computed by logarithms may be slightly less than the exact integer.
     return g.emit(op.astype(result if is_float(other) else op.round(result), dtype))
 
 

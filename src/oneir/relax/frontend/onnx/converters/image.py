@@ -151,7 +151,7 @@ _FRACTIONS: dict[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
     "asymmetric": lambda i, old, new: (i * old, new),
     "align_corners": lambda i, old, new: (i * (old - 1), ops.maximum(new - 1, 1)),
 }
-"""Where in an extent of `old` element `i` of `new` lies, as a fraction: exact, unlike floats."""
+"""The source coordinate of element `i`, for extents `old` and `new`, as an exact fraction."""
 
 
 def _te_nearest(data: te.Tensor, sizes: Sequence[Any], transformation: str, rounding: str) -> te.Tensor:
@@ -206,7 +206,7 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
 
 
 def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int) -> np.ndarray:
-    """Where in the old extent each new element lies."""
+    """The source coordinate of each new element."""
     at = np.arange(new, dtype=np.float64)
     mode, length = options.transformation, factor * old
     if mode == "asymmetric":
@@ -261,7 +261,7 @@ def _sources(places: np.ndarray, old: int, factor: float, options: Resizing) -> 
 def grid_sample(
     g: Context, x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Expr:
-    """Images sampled where a grid says, from -1 to 1."""
+    """Images sampled at the coordinates of a grid, from -1 to 1."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     rank = g.ndim(x) - 2
     if mode not in ("linear", "nearest", "cubic") or padding_mode not in ("zeros", "border", "reflection"):

@@ -80,7 +80,7 @@ def scatter_nd(g: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: 
 def tensor_scatter(
     g: Context, cache: Expr, update: Expr, writes: Expr | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Expr:
-    """A cache with new entries, at a place of its own for each element of the batch."""
+    """A cache with new entries, at an index for each element of the batch."""
     place = g.axis(axis, g.ndim(cache))
     extents, size = g.shape(update), g.static(g.shape(cache)[place], "the length of a cache")
     begin = g.constant(np.zeros([1], np.int64)) if writes is None else writes
@@ -107,13 +107,13 @@ def one_hot(g: Context, indices: Expr, depth: Expr, values: Expr, *, axis: int =
 
 @converter("TopK", since=1)
 def top_k_attribute(g: Context, x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
-    """The largest elements along an axis, and their places."""
+    """The largest elements along an axis, and their indices."""
     return tuple(g.fields(op.topk(x, k, axis, "both", True, "int64")))
 
 
 @converter("TopK", since=10)
 def top_k(g: Context, x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Expr, ...]:
-    """The largest or smallest elements along an axis, in order, and their places."""
+    """The largest or smallest elements along an axis, in order, and their indices."""
     count = g.extents(k, "k")[0]
     place = g.axis(axis, g.ndim(x))
     if isinstance(count, int):
@@ -142,14 +142,14 @@ def compress(g: Context, x: Expr, condition: Expr, *, axis: int | None = None) -
 
 @converter("Unique", since=11)
 def unique(g: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple[Expr, ...]:
-    """The elements, or slices, that differ; where they first stand, which one each is, and how often they occur."""
+    """The unique elements or slices, their first indices, the index of each element among them, and their counts."""
     values, first, inverse, counts = g.fields(op.unique(x, True, True, True, True, axis))
     count, flat = g.symbols.fresh_extent(), g.symbols.fresh_extent()
     first, counts = (g.block_builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
     inverse = g.block_builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
     if sorted:
         return values, first, inverse, counts
-    # In the order in which they first stand.
+    # In the order of their first indices.
     place = 0 if axis is None else g.axis(axis, g.ndim(x))
     extents = [count] if axis is None else [*g.shape(x)[:place], count, *g.shape(x)[place + 1 :]]
     values = g.block_builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))

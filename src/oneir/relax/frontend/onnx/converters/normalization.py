@@ -120,7 +120,7 @@ def group_normalization(
 def local_response(
     g: Context, x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int
 ) -> Expr:
-    """Each element divided by a power of the squares around it, in neighbouring channels."""
+    """Each element divided by a power of the mean square of neighbouring channels."""
     ndim, channels = g.ndim(x), g.shape(x)[1]
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     widths = [0, 0, before, after, *[0] * (2 * (ndim - 2))]

@@ -1,4 +1,4 @@
-"""Pooling: what windows of an image have in common."""
+"""Poolings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def average_pool(
     included, own_after = bool(count_include_pad), window.after
     _fit_ceil_mode(g, x, window, ceil_mode)
     if included and window.after != own_after:
-        # What ceil_mode adds is no padding: that is put around the image before.
+        # What ceil_mode adds does not count as padding, so the image is padded before.
         x = zero_padded(g, x, window.before, own_after)
         added = [a - b for a, b in zip(window.after, own_after, strict=True)]
         zeros = [0] * window.rank
@@ -161,7 +161,7 @@ def max_unpool(
 
 
 def _moved(g: Context, index: Expr, old: list[int], new: list[int]) -> Expr:
-    """Places in a flat tensor as places in a larger one, whose first elements it is."""
+    """Indices in a flat tensor as indices in a larger one that begins with it in each dimension."""
     result: Expr = const(0, "int64")
     step = math.prod(old)
     for before, after in zip(old, new, strict=True):

@@ -1,4 +1,4 @@
-"""Recurrent layers: what the input makes of gates is one product of matrices, the rest a loop over time."""
+"""Recurrent layers."""
 
 from __future__ import annotations
 

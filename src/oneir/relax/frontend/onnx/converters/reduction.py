@@ -19,7 +19,7 @@ Reduction = Callable[..., Expr]
 
 
 def _extreme(function: Reduction, neutral: float) -> Reduction:
-    """The largest or smallest elements; infinite where all are, or where there is none.
+    """The largest or smallest elements; infinite where all are, or where there are none.
 
     Loops start from the largest finite float, not from infinity.
     """

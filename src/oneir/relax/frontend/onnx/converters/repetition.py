@@ -22,9 +22,11 @@ from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var, const
 from ....struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..dtypes import extents_of
-from ..registry import MISSING, Branches
+from ..registry import MISSING, NeedsControlFlow
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..importer import Importer
 
 _SCALAR, _FLAG = TensorStructInfo((), "int64"), TensorStructInfo((), "bool")
@@ -32,10 +34,12 @@ _MOST_TRIALS = 4
 """How often the body is imported to find shapes that hold in every step: each time, more extents are symbolic."""
 
 
-def repeated(g: Importer, count: Expr | None, condition: Expr | None, states: Sequence[Any], body: Any) -> list[Any]:
+def repeated(
+    g: Importer, count: Expr | None, condition: Expr | None, states: Sequence[Any], body: onnx.GraphProto
+) -> list[Any]:
     """The last states, and what the steps gave, along a new first axis."""
     if g.block_builder.current_block_is_dataflow():
-        raise Branches
+        raise NeedsControlFlow
     if not all(isinstance(s, Expr) for s in states):
         raise UnsupportedError(
             "a Loop that carries a sequence, and whose number of steps is known only when the model runs"
@@ -44,7 +48,7 @@ def repeated(g: Importer, count: Expr | None, condition: Expr | None, states: Se
 
 
 class _Repetition:
-    def __init__(self, g: Importer, states: Sequence[Expr], body: Any):
+    def __init__(self, g: Importer, states: Sequence[Expr], body: onnx.GraphProto):
         self.g, self.states, self.body = g, list(states), body
         self.infos = [g.info(s) for s in states]
         self.free: set[Any] = set()
@@ -163,12 +167,12 @@ class _Repetition:
         return self.branch(emit)
 
     def declared(self, row: Expr, output: Any) -> Expr:
-        """What a step gives, with the extents that the model says it has, where it says numbers."""
-        told = extents_of(output.type.tensor_type, self.g.symbols)
+        """The result of a step, with the extents that the model declares as numbers."""
+        declared = extents_of(output.type.tensor_type, self.g.symbols)
         own = self.g.shape(row)
-        if told is None or len(told) != len(own):
+        if declared is None or len(declared) != len(own):
             return row
-        return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(told, own, strict=True)])
+        return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(declared, own, strict=True)])
 
     def joined(self, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
         """What is known of a state before and after a step; the old info if it holds after it too."""
@@ -196,7 +200,7 @@ class _Repetition:
         return [*found[:count_states], *map(self.stacked, found[count_states:], self.rows or [])]
 
     def stacked(self, found: Expr, row: TensorStructInfo) -> Expr:
-        """What all steps gave, with the extents of what each gives as far as they are known outside of the loop."""
+        """The results of all steps, with the extents of each that are known outside of the loop."""
         outside = self.g.block_builder.well_defined(row)
         if not isinstance(outside, TensorStructInfo) or outside.extents is None:
             return found

@@ -33,7 +33,7 @@ def size(g: Context, x: Expr) -> Expr:
 
 @converter("Reshape")
 def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
-    """The elements in row-major order in another shape; -1 stands for what remains, 0 for the same extent."""
+    """The tensor in another shape, in which -1 is inferred and 0 copies the extent of the input."""
     extents, elements = g.shape(x), g.elements(target)
     if elements is None:
         return g.emit(op.reshape(x, ShapeExpr(g.extents(_without_placeholders(g, x, target, allowzero), "a shape"))))
@@ -52,7 +52,7 @@ def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
 
 
 def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]) -> Any:
-    """The product of some extents divided by that of others, what they have in common left out; None if none is."""
+    """The product of some extents divided by that of others, common factors cancelled; None if it is not known."""
     left, divisors = list(above), []
     for extent in below:
         same = next((i for i, e in enumerate(left) if g.same(e, extent)), None)
@@ -71,7 +71,7 @@ def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]
 
 
 def _without_placeholders(g: Context, x: Expr, target: Expr, allowzero: int) -> Expr:
-    """A shape that is known only when the model runs, with extents in place of 0 and -1."""
+    """A shape that is known only when the model runs, with 0 and -1 replaced by extents."""
     count = g.static(g.shape(target)[0], "how many dimensions the result has")
     zero, minus = const(0, "int64"), const(-1, "int64")
     own = g.shape(x)
@@ -302,7 +302,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wr
 
 @converter("Pad")
 def pad_attributes(g: Context, x: Expr, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Expr:
-    """Elements around a tensor, their number given as attributes."""
+    """The tensor padded, by widths that are attributes."""
     return padded(g, x, list(pads), mode, const(value, g.dtype(x)))
 
 
@@ -310,7 +310,7 @@ def pad_attributes(g: Context, x: Expr, *, pads: Sequence[int], mode: str = "con
 def pad(
     g: Context, x: Expr, pads: Expr, value: Expr | None = None, axes: Expr | None = None, *, mode: str = "constant"
 ) -> Expr:
-    """Elements around a tensor: a constant, or its own mirrored, repeated or from the other side."""
+    """The tensor padded: by a constant, or by its own elements, mirrored, repeated or wrapped around."""
     if mode not in _MODES:
         raise UnsupportedError(f"expected a mode of {', '.join(_MODES)}, found {mode!r}")
     if axes is not None:

@@ -39,13 +39,13 @@ def window_of(
 
 
 def share_padding(window: Window, totals: Sequence[int], auto_pad: str) -> None:
-    """Puts half of the padding of each dimension before it; of an odd number, one more where `auto_pad` says."""
+    """Splits the padding of each dimension evenly; an odd element comes after it for SAME_UPPER, else before it."""
     halves, rest = [t // 2 for t in totals], [t - t // 2 for t in totals]
     window.before, window.after = (halves, rest) if auto_pad == "SAME_UPPER" else (rest, halves)
 
 
 def _same_padding(g: Context, extent: Any, stride: int, kernel_extent: int) -> int:
-    """How many elements are needed around a dimension for one result for each `stride` elements."""
+    """The padding with which a dimension has one window for each `stride` elements."""
     if isinstance(extent, int):
         return max((-(-extent // stride) - 1) * stride + kernel_extent - extent, 0)
     if stride == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .....runtime.error import UnsupportedError
 from .... import op
@@ -11,6 +11,9 @@ from ....expr import Expr, const
 from ..dtypes import cast, dtype_name
 from ..importer import Importer, fields_of
 from ..registry import converter, scalars_as_vectors
+
+if TYPE_CHECKING:
+    import torch
 
 converter("relu")(lambda g, x: g.emit(op.nn.relu(x)))
 converter("relu6")(lambda g, x: g.emit(op.nn.relu6(x)))
@@ -154,7 +157,7 @@ def glu(g: Importer, x: Expr, dim: int = -1) -> Expr:
     return g.emit(op.multiply(value, op.sigmoid(gate)))
 
 
-def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: Any) -> tuple[Expr, int]:
+def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: torch.dtype | None) -> tuple[Expr, int]:
     if dim is None:
         dim = 0 if g.ndim(x) in (0, 1, 3) else 1
     return (x if dtype is None else cast(x, dtype_name(dtype))), dim
@@ -162,14 +165,14 @@ def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: Any) -> tuple[E
 
 @converter("softmax", "special_softmax")
 @scalars_as_vectors
-def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """exp(x) divided by its sum over a dimension."""
     x, dim = _softmax_input(g, x, dim, dtype)
     return g.emit(op.nn.softmax(x, dim))
 
 
 @converter("_safe_softmax")
-def safe_softmax(g: Importer, x: Expr, dim: int, dtype: Any = None) -> Expr:
+def safe_softmax(g: Importer, x: Expr, dim: int, dtype: torch.dtype | None = None) -> Expr:
     """As softmax; zeros where all elements are -inf."""
     x, dim = _softmax_input(g, x, dim, dtype)
     lowest = const(-math.inf, g.dtype(g.emit(x)))
@@ -186,7 +189,7 @@ def plain_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = False) -
 
 @converter("log_softmax", "special_log_softmax")
 @scalars_as_vectors
-def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """The logarithm of softmax."""
     x, dim = _softmax_input(g, x, dim, dtype)
     return g.emit(op.nn.log_softmax(x, dim))
@@ -201,7 +204,7 @@ def plain_log_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = Fals
 
 @converter("softmin")
 @scalars_as_vectors
-def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """softmax(-x)"""
     return softmax(g, op.negative(x), dim, dtype)
 

@@ -61,7 +61,7 @@ def sym_float(g: Importer, x: Any) -> Any:
 
 
 @converter("_sym_sqrt", "sym_sqrt")
-def sym_sqrt(g: Importer, x: Any) -> Any:
+def sym_sqrt(g: Importer, x: Any) -> Expr:
     """The square root of a number that depends on extents."""
     return g.emit(op.sqrt(as_operand(x, "float64")))
 
@@ -158,7 +158,7 @@ converter("imul")(lambda g, x, other: g.emit(op.multiply(*unified(x, other))))
 
 
 @converter("div", "divide")
-def div(g: Importer, x: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(g: Importer, x: Any, other: Any, *, rounding_mode: str | None = None) -> Expr:
     """x / other, rounded down ("floor") or towards zero ("trunc") if that is said."""
     if rounding_mode is None:
         return g.emit(op.divide(*unified(x, other, at_least_float=True)))

@@ -82,9 +82,7 @@ def _four_dimensions(g: Importer, x: Expr) -> Expr:
 
 
 def _bias(g: Importer, mask: Expr, dtype: str, batch: list[Any], keys: Any) -> Expr:
-    """A mask as what is added to the scores of queries with the leading extents `batch`, and of so many keys: -inf
-    where a mask of bools does not hold.
-    """
+    """A mask as the bias of attention scores, for leading extents `batch` and a number of keys; False becomes -inf."""
     own = g.shape(mask)
     if own[-1] == 1 and keys != 1:
         mask = g.emit(op.broadcast_to(mask, as_shape([*own[:-1], keys])))

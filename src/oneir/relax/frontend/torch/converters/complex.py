@@ -7,7 +7,7 @@ converter named "complex::mul" is that of `mul` where an argument is complex.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .....runtime.error import UnsupportedError
 from .... import op
@@ -18,6 +18,9 @@ from ..registry import call_converter, converter, find_converter
 from .indexing import select
 from .shape import stack
 from .unary import convert_dtype
+
+if TYPE_CHECKING:
+    import torch
 
 COMPLEX = "complex::"
 
@@ -31,7 +34,7 @@ def _call(g: Importer, name: str, *args: Any, **kwargs: Any) -> Any:
 
 @converter("view_as_complex")
 def view_as_complex(g: Importer, x: Expr) -> Pair:
-    """The numbers whose parts lie next to each other in the last dimension."""
+    """Complex numbers whose real and imaginary parts are adjacent in the last dimension."""
     return Pair(select(g, x, -1, 0), select(g, x, -1, 1))
 
 
@@ -49,7 +52,7 @@ def polar(g: Importer, size: Expr, angle: Expr) -> Pair:
 
 @converter(f"{COMPLEX}view_as_real")
 def view_as_real(g: Importer, x: Pair) -> Expr:
-    """The parts, next to each other in a new last dimension."""
+    """The real and imaginary parts in a new last dimension."""
     return stack(g, [x.real, x.imag], -1)
 
 
@@ -108,7 +111,7 @@ for _name in _BY_PARTS.split():
 
 
 @converter(f"{COMPLEX}_to_copy", f"{COMPLEX}to", f"{COMPLEX}prims::convert_element_type")
-def to(g: Importer, x: Pair, *args: Any, dtype: Any = None, **kwargs: Any) -> Pair:
+def to(g: Importer, x: Pair, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Pair:
     """The same numbers in another precision."""
     dtype = next((a for a in args if type(a).__name__ == "dtype"), dtype)
     if dtype is None:
@@ -119,7 +122,7 @@ def to(g: Importer, x: Pair, *args: Any, dtype: Any = None, **kwargs: Any) -> Pa
 
 
 def _sum(name: str) -> None:
-    """Of a complex and a real number, the imaginary part is that of the one."""
+    """A sum of a complex and a real operand has the imaginary part of the former."""
 
     def convert(g: Importer, x: Any, other: Any, *, alpha: Any = 1) -> Pair:
         real = _call(g, name, _parts(x, 0), _parts(other, 0), alpha=alpha)
@@ -230,7 +233,7 @@ def fft_of_complex(g: Importer, x: Pair, dim: Sequence[int], normalization: int,
 
 @converter(f"{COMPLEX}_fft_c2r")
 def fft_to_real(g: Importer, x: Pair, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Expr:
-    """The inverse transform of what is known to be that of real numbers."""
+    """The inverse transform of the one-sided spectrum of real numbers."""
     _signal(g, x)
     *others, last = (g.axis(x.real, d) for d in dim)
     if others:

@@ -27,7 +27,7 @@ def batched(g: Importer, x: Expr, rank: int) -> tuple[Expr, bool]:
 
 
 def window_of(rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
-    """The window of a convolution or pooling; `padding` is that of both sides, or what PyTorch calls it."""
+    """The window of a convolution or pooling; `padding` is that of both sides, or "same" or "valid"."""
     size, strides, dilations = per_axis(kernel, rank), per_axis(stride, rank), per_axis(dilation, rank)
     if not isinstance(padding, str):
         return Window(size, strides, dilations, per_axis(padding, rank), per_axis(padding, rank))

@@ -88,7 +88,7 @@ def take(g: Importer, x: Expr, index: Expr) -> Expr:
 @converter("gather")
 @scalars_as_vectors
 def gather(g: Importer, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
-    """The elements at an index of one dimension, which is given for each element of the result."""
+    """The elements at indices along one dimension, one index for each element of the result."""
     return g.emit(op.gather_elements(x, index, axis=dim))
 
 
@@ -385,7 +385,7 @@ def masked_scatter(g: Importer, x: Expr, mask: Expr, source: Expr) -> Expr:
 
 @converter("getitem")
 def getitem(g: Importer, x: Any, index: Any) -> Any:
-    """A part of a tuple, or of a tensor as Python's indexing says."""
+    """An element of a tuple, or a part of a tensor by Python's indexing."""
     if isinstance(x, (list, tuple)):
         return x[index]
     if isinstance(x, Tuple):
@@ -422,7 +422,7 @@ def index_like_python(g: Importer, x: Expr, index: tuple[Any, ...]) -> Expr:
 
 @converter("setitem")
 def setitem(g: Importer, x: Expr, index: Any, value: Any) -> Expr:
-    """Writing into a part of a tensor: traced modules do not say what else shares it."""
+    """Raises `UnsupportedError`: traced modules do not show which other values share the written memory."""
     raise UnsupportedError(
         "writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export"
     )

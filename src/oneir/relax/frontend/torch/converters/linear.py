@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from ....expr import Expr, const
 from ..dtypes import unified
 from ..importer import Importer, as_shape
 from ..registry import converter, find_converter
+
+if TYPE_CHECKING:
+    import torch
 
 
 @converter("linear")
@@ -56,7 +59,12 @@ def addbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, a
 
 @converter("_grouped_mm", "transformers::grouped_mm_fallback")
 def grouped_mm(
-    g: Importer, x: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: Any = None
+    g: Importer,
+    x: Expr,
+    weight: Expr,
+    offs: Expr | None = None,
+    bias: Expr | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Expr:
     """The rows of x times the matrix of their group: `offs[i]` is where the rows of group i end."""
     if offs is None:

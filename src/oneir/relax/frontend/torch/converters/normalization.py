@@ -16,7 +16,7 @@ from ..registry import converter
 
 
 def _filled(g: Importer, given: Expr | None, extents: Sequence[Any], value: int, dtype: str) -> Expr:
-    """A weight or bias; where there is none, one that changes nothing."""
+    """A weight or bias, or if it is None the constant that changes nothing."""
     if given is not None:
         return given
     shape = [g.static(e, "an extent of what is normalized") for e in extents]
@@ -83,7 +83,7 @@ def _batch_norm(
 def _updated(
     g: Importer, x: Expr, axes: list[int], old: tuple[Expr, Expr], new: tuple[Expr, Expr], momentum: float
 ) -> tuple[Expr, Expr]:
-    """Running statistics after a batch, of which the variance is that of a sample."""
+    """The running mean and variance after a batch; the variance is the unbiased one."""
     shape = g.shape(x)
     count = math.prod(g.static(shape[a], "the number of elements of a channel in training") for a in axes)
     factors = momentum, momentum * count / max(count - 1, 1)

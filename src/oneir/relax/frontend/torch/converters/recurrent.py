@@ -137,7 +137,7 @@ def _recurrent(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Expr, Sequence[Expr]]:
-    """All layers; gives the outputs, and for each kind of state that of all layers and directions."""
+    """Emits all layers; returns the outputs and, for each kind of state, the last ones of all layers and directions."""
     single = g.ndim(x) == 2
     if single:
         x, states, batch_first = op.expand_dims(x, 1), [op.expand_dims(s, 1) for s in states], False

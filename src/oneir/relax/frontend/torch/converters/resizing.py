@@ -19,7 +19,7 @@ from ..registry import NotDecomposable, converter, find_converter
 from .convolution import per_axis
 
 _RADIUS = {"nearest": 0, "nearest-exact": 0, "linear": 1, "cubic": 2}
-"""For each kind of interpolation, how many elements at each side of a place count."""
+"""The number of elements on each side that an interpolation uses."""
 
 
 def _sources(
@@ -184,7 +184,7 @@ _OUTSIDE = ("zeros", "border", "reflection")
 def grid_sampler(
     g: Importer, x: Expr, grid: Expr, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Expr:
-    """Images or volumes at the places that a grid (n, ..., coordinates) gives, from -1 to 1."""
+    """Images or volumes sampled at the coordinates of a grid (n, ..., coordinates), from -1 to 1."""
     rank = g.ndim(x) - 2
     points = g.emit(op.permute_dims(grid, [0, rank + 1, *range(1, rank + 1)]))
     method, outside = _METHODS[interpolation_mode], _OUTSIDE[padding_mode]

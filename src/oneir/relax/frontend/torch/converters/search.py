@@ -100,7 +100,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Expr | None = None,
 ) -> Expr:
-    """The place of each value in a sequence in order: how many elements are smaller, or not larger."""
+    """The index at which each value would be inserted into a sorted sequence."""
     if sorter is not None:
         raise UnsupportedError("searchsorted with a sorter; put the sequence in order before")
     values, sequence = unified(values, sorted_sequence)
@@ -193,14 +193,14 @@ def unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:
-    """The different parts along a dimension, for each part which one it is, and how often each stands."""
+    """The unique slices along a dimension, the index of each slice among them, and their counts."""
     made = fields_of(g.emit(op.unique(x, True, False, True, True, dim)))
     return made[0], made[1], made[2]
 
 
 @converter("_unique2")
 def unique(g: Importer, x: Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The different elements, for each element which one it is, and how often each stands; None if not asked for."""
+    """The unique elements, the index of each element among them, and their counts, empty unless asked for."""
     values, which, counts = fields_of(g.emit(op.unique(x, True, False, True, True)))
     which = g.emit(op.reshape(which, as_shape(g.shape(x))))
     nothing = const(np.zeros([0], "int64"), "int64")
@@ -231,7 +231,7 @@ def nanmedian(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = Fals
 @converter("mode")
 @scalars_as_vectors
 def mode(g: Importer, x: Expr, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent element, the smallest of several, and where it stands last."""
+    """The most frequent element, of several the smallest, and its last index."""
     place = g.axis(x, dim)
     count = g.static(g.shape(x)[place], "the extent of a dimension whose elements are counted")
     same = op.equal(op.expand_dims(x, place), op.expand_dims(x, place + 1))
@@ -246,7 +246,7 @@ def mode(g: Importer, x: Expr, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _running(name: str, extreme: Callable[..., Expr], worst: Callable[[str], Any]) -> None:
-    """The most extreme element so far along a dimension, and where it stands last."""
+    """The cumulative extreme along a dimension, and its last index."""
 
     @scalars_as_vectors
     def convert(g: Importer, x: Expr, dim: int) -> Any:
