@@ -28,6 +28,7 @@ from ..runtime.error import InvalidValue, NotRegistered, OneIRError, TypeMismatc
 from ..tir.analysis import is_pure_function
 from ..tir.function import PrimFunc
 from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
+from .emit_te import gen_call_tir_inputs, graph_values, key_of
 from .expr import (
     Binding,
     BindingBlock,
@@ -44,7 +45,9 @@ from .expr import (
     as_graph_expr,
     as_struct_info,
 )
+from .global_names import normalize_global_vars
 from .normalize import Normalizer, merge_blocks
+from .op.base import call_tir, call_tir_with_grad
 from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
 
 
@@ -516,9 +519,6 @@ class BlockBuilder:
         `func` gets a placeholder for each tensor among the arguments and returns tensors. `primfunc_name_hint` and
         `primfunc_attrs` say how the loops' function is called and what attributes it has.
         """
-        from .emit_te import gen_call_tir_inputs, graph_values, key_of
-        from .op import call_tir
-
         name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_func")
         key = key_of(func, args, kwargs)
         made = None if key is None else self._made.get(key)
@@ -540,8 +540,6 @@ class BlockBuilder:
         **kwargs: Any,
     ) -> Expr:
         """A call as `call_te` makes it, with the name of the registered tensor expression that is its gradient."""
-        from .op import call_tir_with_grad
-
         call = self.call_te(func, *args, **kwargs)
         gvar, values, *tir_vars = call.args
         assert isinstance(gvar, GlobalVar)
@@ -564,11 +562,9 @@ class BlockBuilder:
 
     def finalize(self) -> IRModule:
         """The finished module, its public functions named as their `global_symbol` says."""
-        from .transform import NormalizeGlobalVar
-
         if self._functions:
             raise InvalidValue(f"the function `{self._functions[-1].name}` is not finished")
-        return NormalizeGlobalVar()(self.mod.clone())
+        return normalize_global_vars(self.mod.clone())
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:

@@ -20,13 +20,7 @@ from ..ir.module import BaseFunc, IRModule
 from ..ir.op import Op
 from ..ir.structural import structural_equal
 from ..runtime.error import TypeMismatch
-from .analysis.struct_info import (
-    BaseCheckResult,
-    erase_to_well_defined,
-    is_base_of,
-    struct_info_base_check,
-    tir_vars_in_struct_info,
-)
+from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from .block_builder import BlockBuilder
 from .expr import (
     Binding,
@@ -51,7 +45,17 @@ from .expr import (
     VarBinding,
 )
 from .normalize import merge_blocks
-from .struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from .struct_info import (
+    BaseCheckResult,
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    is_base_of,
+    struct_info_base_check,
+)
 
 C = TypeVar("C", bound=type)
 

@@ -15,6 +15,7 @@ from ..runtime.error import NotRegistered
 from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
+from .analysis.estimate_memory_usage import with_allocations
 
 
 def library_dispatch_passes(target: Any) -> list[Pass]:
@@ -59,6 +60,13 @@ def dataflow_lower_passes(target: Any) -> list[Pass]:
         transform.RemovePurityChecking(),
         transform.CallTIRRewrite(),
     ]
+
+
+@with_allocations.provide
+def _with_allocations(mod: IRModule) -> IRModule:
+    for step in [transform.LegalizeOps(), *dataflow_lower_passes(None)]:
+        mod = step(mod)
+    return mod
 
 
 def finalize_passes(target: Any) -> list[Pass]:

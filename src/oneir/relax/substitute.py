@@ -13,9 +13,9 @@ from ..ir.expr import IntImm, PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.visitor import deep_recursion
 from ..tir.stmt_functor import substitute
-from .analysis.struct_info import bind_extents
 from .expr import Expr, Function, Var
 from .expr_functor import PyExprMutator
+from .struct_info import bind_extents
 
 E = TypeVar("E", bound=Expr)
 

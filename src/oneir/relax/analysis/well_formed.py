@@ -41,16 +41,19 @@ from ..expr import (
     VarBinding,
 )
 from ..normalize import infer_call, is_leaf
-from ..struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .loop_arguments import check_loop_arguments
-from .purity import find_impure_call, is_impure_call
-from .struct_info import (
+from ..struct_info import (
     BaseCheckResult,
-    callee_name,
-    definable_tir_vars_in_struct_info,
+    FuncStructInfo,
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
     is_base_of,
     struct_info_base_check,
 )
+from .loop_arguments import check_loop_arguments
+from .purity import find_impure_call, is_impure_call
+from .struct_info import callee_name, definable_tir_vars_in_struct_info
 from .symbolic_vars import symbolic_vars_used
 from .variables import shape_variables
 

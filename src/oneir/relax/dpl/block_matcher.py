@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...arith import Analyzer
 from ...runtime.error import InvalidValue
-from ..analysis.struct_info import same_extents
 from ..analysis.variables import post_order_visit
 from ..expr import Binding, Call, Expr, Var
-from ..struct_info import ShapeStructInfo, TensorStructInfo
-from .context import PatternContext, Use
+from ..struct_info import ShapeStructInfo, TensorStructInfo, same_extents
+from .context import PatternContext, Use, match_block
 from .matcher import ExprMatcher
 from .pattern import DFConstraint, DFPattern, SameShapeConstraint
 
@@ -200,3 +199,10 @@ def _extents(var: Var) -> Sequence[object] | None:
     if isinstance(info, TensorStructInfo):
         return info.extents
     return info.values if isinstance(info, ShapeStructInfo) else None
+
+
+@match_block.provide
+def _match_block(
+    context: PatternContext, bindings: Sequence[Binding], start_hint: Var | None, must_include_hint: bool
+) -> dict[DFPattern, Var] | None:
+    return BlockMatcher(context, bindings).match(start_hint, must_include_hint)

@@ -13,11 +13,16 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.error import InvalidValue
+from ...runtime.hook import Hook
 from ...runtime.object import Object
 from ..expr import DataflowBlock, Var
 
 if TYPE_CHECKING:
     from .pattern import DFConstraint, DFPattern
+
+
+match_block: Hook[..., Any] = Hook("match_block", "oneir.relax.dpl.block_matcher")
+"""What `PatternContext.match_dfb` returns, of a context, bindings, and its other arguments."""
 
 
 class Use(NamedTuple):
@@ -76,8 +81,6 @@ class PatternContext(Object):
 
         A match in which `start_hint` takes part is preferred; with `must_include_hint` there is no other.
         """
-        from .block_matcher import BlockMatcher
-
         if must_include_hint and start_hint is None:
             raise InvalidValue("must_include_hint needs a start_hint")
-        return BlockMatcher(self, dfb.bindings).match(start_hint, must_include_hint)
+        return match_block(self, dfb.bindings, start_hint, must_include_hint)

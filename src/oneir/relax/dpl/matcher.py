@@ -15,7 +15,6 @@ from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.op import Op
 from ...ir.structural import structural_equal
-from ..analysis.struct_info import bind_extents, is_base_of, same_extents, substitute_struct_info
 from ..expr import (
     Call,
     Constant,
@@ -30,7 +29,7 @@ from ..expr import (
     Var,
 )
 from ..op.binary import divide, multiply
-from ..struct_info import TensorStructInfo
+from ..struct_info import TensorStructInfo, bind_extents, is_base_of, same_extents, substitute_struct_info
 from .pattern import (
     AndPattern,
     AttrPattern,
@@ -53,6 +52,7 @@ from .pattern import (
     UnorderedTuplePattern,
     VarPattern,
     WildcardPattern,
+    match_pattern,
 )
 
 Ways = Generator[None, None, None]
@@ -60,6 +60,7 @@ Ways = Generator[None, None, None]
 MULTIPLY, DIVIDE = multiply.op, divide.op
 
 
+@match_pattern.provide
 def match_expr(pattern: DFPattern, expr: Expr, values: Mapping[Var, Expr]) -> dict[DFPattern, Expr] | None:
     """What the parts of a pattern match, the innermost first; None if it does not match."""
     matcher = ExprMatcher(values)

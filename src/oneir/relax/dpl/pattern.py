@@ -21,11 +21,17 @@ from ...ir.expr import IntImm, PrimExpr
 from ...ir.node import Node, attr, child, node_classes
 from ...ir.op import Op
 from ...runtime.error import InvalidValue, TypeMismatch
+from ...runtime.hook import Hook
 from ..expr import Expr, Var, as_struct_info
 from ..struct_info import StructInfo, as_extents
 from .context import PatternContext, Use
 
 C = TypeVar("C", bound=type)
+
+match_pattern: Hook[[Any, Expr, Mapping[Var, Expr]], dict[Any, Expr] | None] = Hook(
+    "match_pattern", "oneir.relax.dpl.matcher"
+)
+"""The expression that each part of a pattern matches; None if the pattern does not match."""
 
 
 def register_df_node(type_key: Any = None) -> Any:
@@ -85,9 +91,7 @@ class DFPattern(Node):
         self, expr: Expr, var2val: Mapping[Var, Expr] | None = None
     ) -> dict[DFPattern, Expr] | None:
         """The expression that each part of the pattern matches; None if the pattern does not match."""
-        from .matcher import match_expr
-
-        return match_expr(self, expr, var2val or {})
+        return match_pattern(self, expr, var2val or {})
 
     def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
         """Asks that `other` uses what matches, as its argument `index` unless that is -1."""

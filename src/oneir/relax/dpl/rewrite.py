@@ -26,8 +26,9 @@ from .block_matcher import BlockMatcher
 from .context import PatternContext
 from .matcher import ExprMatcher, match_expr
 from .pattern import DFPattern, OrPattern, TuplePattern
+from .rewrite_blocks import called_subroutines, rewrite_function, rewrite_module
+from .rewrite_module import Found, rewriter_parts
 
-Found = dict[DFPattern, Expr]
 Rewrite = Callable[[Any, Found], Expr | None]
 """What becomes of an expression, knowing what the parts of the pattern match; the expression itself, or None, to keep
 it."""
@@ -57,9 +58,9 @@ class PatternMatchingRewriter(Pass):
         Both have one signature. Symbolic variables in it stand for what they match. Further functions, private ones,
         may be called by the replacement.
         """
-        from .rewrite_module import rewriter_of_module
-
-        return rewriter_of_module(mod)
+        parts = rewriter_parts(mod)
+        rewriter = PatternMatchingRewriter.from_pattern(parts.pattern, parts.rewrite)
+        return ModuleRewriter(rewriter, parts.subroutines)
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         """What some of the variables are to be bound to instead. The bindings have no side effects."""
@@ -71,8 +72,6 @@ class PatternMatchingRewriter(Pass):
             return super().__call__(obj)
         if not isinstance(obj, Expr):
             raise TypeMismatch(f"a rewriter is applied to a module or a graph expression, found {type(obj).__name__}")
-        from .rewrite_blocks import called_subroutines, rewrite_function
-
         with deep_recursion:
             if isinstance(obj, Function):
                 func = obj
@@ -89,8 +88,6 @@ class PatternMatchingRewriter(Pass):
         return result if func is obj else result.body
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        from .rewrite_blocks import rewrite_module
-
         return rewrite_module(self, mod)
 
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
@@ -158,6 +155,20 @@ class _Element:
     def __init__(self, var: Var, value: Expr, found: list[Found | None]):
         self.var, self.value, self.found = var, value, found
         self.users: set[Var] = set()
+
+
+class ModuleRewriter(PatternMatchingRewriter):
+    """A rewriter whose replacements may call functions of the module that it was written as."""
+
+    rewriter: PatternMatchingRewriter
+    functions: Mapping[GlobalVar, BaseFunc]
+
+    @property
+    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
+        return self.functions
+
+    def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
+        return self.rewriter.rewrites(bindings)
 
 
 class TupleRewriter(PatternMatchingRewriter):

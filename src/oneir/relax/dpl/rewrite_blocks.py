@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
@@ -11,7 +11,6 @@ from ...ir.structural import structural_equal
 from ...runtime.error import InvalidValue
 from ..analysis import all_global_vars, free_vars, remove_all_unused
 from ..analysis.purity import is_impure_call
-from ..analysis.struct_info import BaseCheckResult, struct_info_base_check
 from ..block_builder import Names
 from ..expr import (
     Binding,
@@ -29,7 +28,10 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from ..normalize import is_leaf, merge_blocks
-from .rewrite import PatternMatchingRewriter
+from ..struct_info import BaseCheckResult, struct_info_base_check
+
+if TYPE_CHECKING:
+    from .rewrite import PatternMatchingRewriter
 
 MAX_ROUNDS = 1000
 
@@ -104,6 +106,7 @@ def rewrite_function(rewriter: PatternMatchingRewriter, func: Function) -> Funct
 
 def _cleaned(func: Function) -> Function:
     """A function without what rewriting leaves behind."""
+    # Not at the top: `relax.transform` imports passes that are written with patterns.
     from ..transform.canonicalize_bindings import canonicalize_bindings
     from ..transform.eliminate_common_subexpr import eliminate_common_subexpr
 

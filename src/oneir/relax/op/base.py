@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.expr import GlobalVar
+from ...ir.expr import GlobalVar, IntImm
+from ...ir.global_info import VDevice
 from ...runtime.device import device
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
-from ..normalize import from_sinfo_args
-from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from ..normalize import from_sinfo_args, infer_call
+from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
-from .inference import fail, returns_nothing, returns_object, same_as_input, tensor_argument
+from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
 from .registry import operator
 
 
@@ -152,8 +153,6 @@ def call_pure_packed(func: str | Expr, *args: Any, sinfo_args: Any = None) -> Ca
 
 
 def _derived(call: Call, builder: Any) -> StructInfo:
-    from ..normalize import infer_call
-
     return infer_call(Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span), builder)
 
 
@@ -247,8 +246,6 @@ def assert_op(condition: Any, format_args: Any = None, format: Any = "") -> Call
 
 @assert_op.struct_info
 def _assert_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ..struct_info import PrimStructInfo
-
     info = call.args[0].struct_info
     dtype = info.dtype if isinstance(info, (PrimStructInfo, TensorStructInfo)) else None
     tensor_of_many = isinstance(info, TensorStructInfo) and info.ndim not in (0, -1)
@@ -265,8 +262,6 @@ def shape_of(expr: Expr) -> Call:
 
 @shape_of.struct_info
 def _shape_of_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ..struct_info import ShapeStructInfo
-
     info = tensor_argument(call, 0)
     return ShapeStructInfo(info.extents, -1 if info.extents is not None else info.ndim)
 
@@ -279,9 +274,6 @@ def tensor_to_shape(expr: Expr) -> Call:
 
 @tensor_to_shape.struct_info
 def _tensor_to_shape_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ...ir.expr import IntImm
-    from ..struct_info import ShapeStructInfo
-
     info = tensor_argument(call, 0)
     if info.ndim not in (1, -1) or not (info.dtype == VOID or info.dtype.is_int):
         raise fail(call, f"expected a one-dimensional tensor of integers, found {info}", TypeMismatch)
@@ -301,8 +293,6 @@ def shape_to_tensor(expr: Expr) -> Call:
 
 @shape_to_tensor.struct_info
 def _shape_to_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
-    from .inference import shape_argument
-
     info = shape_argument(call, 0)
     return TensorStructInfo([info.ndim], "int64") if info.ndim >= 0 else TensorStructInfo(None, "int64", ndim=1)
 
@@ -319,8 +309,6 @@ def to_vdevice(data: Expr, dst_vdevice: Any) -> Call:
 @operator("relax.hint_on_device")
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
     """The tensor itself, with the hint that it lies on a device."""
-    from ...ir.global_info import VDevice
-
     if not isinstance(dst_vdevice, VDevice):
         given = device(dst_vdevice)
         kind = "llvm" if given.type == "cpu" else given.type

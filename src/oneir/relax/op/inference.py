@@ -12,7 +12,7 @@ from ...arith import Analyzer
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, PrimExpr
 from ...runtime.error import InvalidValue, OneIRError, TypeMismatch
-from ..analysis.struct_info import call_error, same_extent
+from ..analysis.struct_info import call_error
 from ..expr import Call
 from ..struct_info import (
     VOID,
@@ -22,6 +22,7 @@ from ..struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    same_extent,
 )
 
 

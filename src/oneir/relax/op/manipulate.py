@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ... import te, topi
+from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, const
 from ...runtime.error import InvalidValue
-from ..analysis.struct_info import same_extent
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
-from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_extent
 from .arguments import integer, integers, shape_value
 from .infer_layout import (
     concat_layout,
@@ -157,8 +157,6 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
                 )
             extents[i] = info.extents[i]
     if -1 in known:
-        from ...arith import Analyzer
-
         place = known.index(-1)
         rest = product([e for i, e in enumerate(extents) if i != place])
         analyzer = Analyzer()

@@ -17,10 +17,10 @@ from ...ir.structural import structural_hash
 from ...ir.transform import PassContext
 from .. import op
 from ..analysis.compile_time import computable_at_compile_time
-from ..analysis.struct_info import same_extent, tir_vars_in_struct_info
+from ..analysis.struct_info import tir_vars_in_struct_info
 from ..dpl import is_op, rewrite_call, wildcard
 from ..expr import Expr, Function
-from ..struct_info import TensorStructInfo
+from ..struct_info import TensorStructInfo, same_extent
 from .pass_base import FunctionPass
 
 

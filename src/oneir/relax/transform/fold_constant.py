@@ -16,6 +16,7 @@ from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
+from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
 from ...target import codegen
@@ -179,8 +180,6 @@ def as_constant(value: Any, info: StructInfo) -> Expr:
     assert isinstance(info, TensorStructInfo)
     array = np.asarray(value)
     if str(array.dtype) != info.dtype:
-        from ...runtime.dtype import numpy_dtype
-
         array = array.astype(numpy_dtype(info.dtype))
     # What a reference gives is often the argument itself, seen with another shape or with its axes in another order.
     # Weights are large: they are copied once, when it is known how they shall lie in memory.

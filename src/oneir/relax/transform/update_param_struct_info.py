@@ -13,10 +13,10 @@ from collections.abc import Callable
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
-from ..analysis.struct_info import erase_to_well_defined, is_base_of, tir_vars_in_struct_info
+from ..analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from ..expr import Expr, Function, Var
 from ..expr_functor import PyExprMutator
-from ..struct_info import StructInfo
+from ..struct_info import StructInfo, is_base_of
 
 
 class UpdateParamStructInfo(ModulePass, opt_level=1):
