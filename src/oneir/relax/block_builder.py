@@ -321,7 +321,7 @@ class BlockBuilder:
         assert isinstance(binding, VarBinding)
         value = self._normalizer.normalize(binding.value)
         if binding.var.struct_info_ is None:
-            binding.var.struct_info_ = self.struct_info_of(value)
+            binding.var.set_struct_info(self.struct_info_of(value))
         return binding if value is binding.value else binding.replace(value=value)
 
     # -- functions --
@@ -419,7 +419,7 @@ class BlockBuilder:
         if not isinstance(table, dict):
             table = self.mod.functions = dict(table)
         table[var] = func
-        var.struct_info_ = function_struct_info(func)
+        var.set_struct_info(function_struct_info(func))
 
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
         """Replaces a function."""

@@ -41,6 +41,7 @@ from .expr import (
     Var,
     VarBinding,
 )
+from .operator_facts import FInferStructInfo
 from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
     """What a call gives."""
     op = call.op
     if isinstance(op, Op):
-        rule = op.attrs.get("FInferStructInfo")
+        rule = FInferStructInfo.of(op)
         if rule is None:
             raise call_error(
                 call, NotRegistered, f"the operator `{op.name}` has no rule that says what a call of it gives"
@@ -120,7 +121,7 @@ class Normalizer:
         if op is not call.op or any(a is not b for a, b in zip(args, call.args, strict=True)):
             call = call.replace(op=op, args=args)
         if call.struct_info_ is None:
-            call.struct_info_ = infer_call(call, self.builder)
+            call.set_struct_info(infer_call(call, self.builder))
         return call
 
     def tuple(self, expr: Tuple) -> Tuple:
@@ -140,7 +141,7 @@ class Normalizer:
         if expr.struct_info_ is None:
             expr._derive()
         if expr.struct_info_ is None:
-            expr.struct_info_ = ObjectStructInfo()
+            expr.set_struct_info(ObjectStructInfo())
         return expr
 
     def condition(self, expr: If) -> If:
@@ -150,9 +151,8 @@ class Normalizer:
             expr = If(cond, true_branch, false_branch, span=expr.span)
         if expr.struct_info_ is None:
             known = self.builder.well_defined
-            expr.struct_info_ = struct_info_lca(
-                known(true_branch.struct_info), known(false_branch.struct_info), self.builder.analyzer
-            )
+            branches = known(true_branch.struct_info), known(false_branch.struct_info)
+            expr.set_struct_info(struct_info_lca(*branches, self.builder.analyzer))
         return expr
 
     def scope(self, body: Expr, params: Any = ()) -> SeqExpr:

@@ -20,6 +20,7 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
+from ..operator_facts import MayReturnArgument, ViewsArgument
 from ..struct_info import StructInfo, TupleStructInfo
 from .variables import all_vars, free_vars
 
@@ -94,9 +95,9 @@ class Aliases:
     def _of_call(self, call: Call, bound: Var) -> set[int]:
         if not isinstance(call.op, Op):
             return self._anything(call.args, bound)
-        if call.op.get_attr("MayReturnArgument"):
+        if MayReturnArgument.of(call.op):
             return self._anything(call.args[1:], bound)
-        if call.op.get_attr("ViewsArgument"):
+        if ViewsArgument.of(call.op):
             return self._of(call.args[0], bound)
         return {self._fresh(call.sinfo_args[0] if call.sinfo_args else bound.struct_info)}
 

@@ -14,7 +14,7 @@ from ...ir.visitor import Visitor, post_order_visit
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ..op.registry import OpPattern
+from ..operator_facts import OpPattern
 
 
 def op_pattern_of(func: PrimFunc) -> OpPattern:

@@ -61,8 +61,7 @@ class Liveness:
             true_branch, false_branch = self.sequence(value.true_branch), self.sequence(value.false_branch)
             self.used.update(free_vars(value.cond))
             new = value.replace(true_branch=true_branch, false_branch=false_branch)
-            new.struct_info_ = value.struct_info_
-            return new
+            return new.set_struct_info(value.struct_info_)
         if isinstance(value, Function):
             return self.function(value)
         if isinstance(value, SeqExpr):

@@ -29,6 +29,7 @@ from ..expr import (
     Var,
 )
 from ..op.binary import divide, multiply
+from ..operator_facts import Commutative
 from ..struct_info import TensorStructInfo, bind_extents, is_base_of, same_extents, substitute_struct_info
 from .pattern import (
     AndPattern,
@@ -172,7 +173,7 @@ class ExprMatcher:
         wanted, args = pattern.args, call.args
         if len(wanted) == len(args):
             yield from self.all_of(wanted, args)
-            if len(args) == 2 and isinstance(call.op, Op) and call.op.get_attr("Commutative"):
+            if len(args) == 2 and Commutative.of(call.op):
                 yield from self.all_of(wanted, args[::-1])
         elif pattern.varg_default_wildcard and len(wanted) < len(args):
             yield from self.all_of(wanted, args)

@@ -61,9 +61,7 @@ def rewrite_module(rewriter: PatternMatchingRewriter, mod: IRModule) -> IRModule
 def _renamed(var: GlobalVar, name: str) -> GlobalVar:
     if name == var.name_hint:
         return var
-    new = GlobalVar(name)
-    new.struct_info_ = var.struct_info_
-    return new
+    return GlobalVar(name).set_struct_info(var.struct_info_)
 
 
 class _Rename(PyExprMutator):

@@ -13,6 +13,7 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
 from ..normalize import from_sinfo_args, infer_call
+from ..operator_facts import FImpureForm, MayReturnArgument
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
 from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
@@ -156,7 +157,7 @@ def _derived(call: Call, builder: Any) -> StructInfo:
     return infer_call(Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span), builder)
 
 
-call_pure_packed.op.set_attr("MayReturnArgument", True)
+MayReturnArgument.set(call_pure_packed.op, True)
 call_pure_packed.struct_info(_derived)
 
 
@@ -165,7 +166,7 @@ def _packed_call(call: Call) -> Call:
     return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
 
 
-call_pure_packed.op.set_attr("FImpureForm", _packed_call)
+FImpureForm.set(call_pure_packed.op, _packed_call)
 
 
 @operator("relax.call_inplace_packed")
@@ -178,7 +179,7 @@ def call_inplace_packed(func: str | Expr, *args: Any, inplace_indices: int | lis
 
 
 call_inplace_packed.struct_info(_derived)
-call_inplace_packed.op.set_attr("FImpureForm", _packed_call)
+FImpureForm.set(call_inplace_packed.op, _packed_call)
 
 
 @operator("relax.invoke_pure_closure")
@@ -206,7 +207,7 @@ def invoke_closure(closure: Expr, args: Any, sinfo_args: Any) -> Call:
 
 
 invoke_closure.struct_info(result_struct_info)
-invoke_pure_closure.op.set_attr("FImpureForm", lambda call: call.replace(op=invoke_closure.op))
+FImpureForm.set(invoke_pure_closure.op, lambda call: call.replace(op=invoke_closure.op))
 
 
 @operator("relax.call_builtin_with_ctx", pure=False)

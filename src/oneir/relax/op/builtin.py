@@ -6,6 +6,7 @@ from typing import Any
 
 from ...runtime.error import TypeMismatch
 from ..expr import Call, DataTypeImm, Expr, ShapeExpr, StringImm
+from ..operator_facts import TAllocator
 from ..struct_info import StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, same_as_input
@@ -31,7 +32,7 @@ def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(shape, dtype.value)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.builtin.stop_lift_params")

@@ -18,11 +18,12 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ...te import Tensor
 from ...tir import op as tir_op
 from ..expr import Call, Expr, ShapeExpr, const
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import number_value, shape_value
 from .inference import fail, shape_argument, tensor_argument
-from .registry import Operator, OpPattern, inlined, operator
+from .registry import Operator, inlined, operator
 
 
 def prim_argument(call: Call, index: int, name: str) -> PrimExpr:

@@ -7,11 +7,12 @@ from typing import Any
 from ... import topi
 from ...ir.dtype import DataType
 from ..expr import Call, Constant, Expr, const
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
 from .infer_layout import keep_layout
 from .inference import tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 def _in_dtype(call: Call, builder: Any) -> StructInfo:

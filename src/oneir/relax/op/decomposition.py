@@ -9,6 +9,7 @@ from typing import Any
 
 from ...ir.expr import Var as TirVar
 from ..expr import Call, Constant, Expr, MatchCast, ShapeExpr, Tuple, TupleGetItem, Var, const
+from ..operator_facts import FDecompose, FDecomposeForTraining
 from ..struct_info import ShapeStructInfo
 from .base import call_pure_packed, tensor_to_shape
 from .binary import add, divide, multiply, subtract
@@ -81,8 +82,8 @@ def _dropout(call: Call, builder: Any) -> Expr:
     return Tuple([call.args[0], ones_like(call.args[0])])
 
 
-batch_norm.op.set_attr("FDecompose", _batch_norm)
-dropout.op.set_attr("FDecompose", _dropout)
-batch_norm.op.set_attr("FDecomposeForTraining", _batch_norm_for_training)
-layer_norm.op.set_attr("FDecomposeForTraining", _layer_norm)
-tensor_to_shape.op.set_attr("FDecompose", _tensor_to_shape)
+FDecompose.set(batch_norm.op, _batch_norm)
+FDecompose.set(dropout.op, _dropout)
+FDecomposeForTraining.set(batch_norm.op, _batch_norm_for_training)
+FDecomposeForTraining.set(layer_norm.op, _layer_norm)
+FDecompose.set(tensor_to_shape.op, _tensor_to_shape)

@@ -11,6 +11,7 @@ from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Constant, Expr, Tuple
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
 from .inference import (
@@ -24,7 +25,7 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import of_shape, tuple_fields, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") -> None:

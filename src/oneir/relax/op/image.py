@@ -11,13 +11,14 @@ from ... import topi
 from ...ir.expr import PrimExpr
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr, ShapeExpr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import shape_value
 from .infer_layout import window_layouts
 from .inference import constant, fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 @operator("relax.image.resize2d", pattern=OpPattern.OUT_EWISE_FUSABLE)

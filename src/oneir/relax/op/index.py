@@ -13,13 +13,14 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir import op as tir_op
 from ...topi.slicing import slice_length
 from ..expr import Call, Expr, PrimValue, Tuple
+from ..operator_facts import FDataDependent, OpPattern
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer
 from .base import tensor_to_shape
 from .infer_layout import slice_layout
 from .inference import constant, fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 @operator("relax.take", pattern=OpPattern.INJECTIVE)
@@ -240,7 +241,7 @@ def shape_func(data: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Te
     return te.compute((begin.shape[0],), length, name="T_shape_func_strided_slice_dynamic")
 
 
-dynamic_strided_slice.op.set_attr("FDataDependent", True)
+FDataDependent.set(dynamic_strided_slice.op, True)
 
 
 @dynamic_strided_slice.legalize_as

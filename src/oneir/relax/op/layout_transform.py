@@ -18,12 +18,13 @@ from ...tir.op import if_then_else
 from ...tir.stmt import BufferRegion, BufferStore
 from ..emit_te import gen_call_tir_inputs
 from ..expr import Call, Expr, PrimValue
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from .arguments import integer
 from .base import call_tir
 from .inference import fail, tensor_argument
 from .manipulate import of_shape, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 @operator("relax.layout_transform", pattern=OpPattern.INJECTIVE)

@@ -13,6 +13,7 @@ from ...ir.expr import IntImm, const
 from ...runtime.error import InvalidValue, OneIRError
 from ...topi.einsum import parse_subscripts
 from ..expr import Call, Expr, Tuple
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .binary import add
@@ -28,7 +29,7 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import permute_dims, tuple_fields
-from .registry import OpPattern, operator, with_out_dtype
+from .registry import operator, with_out_dtype
 
 
 @operator("relax.matmul", pattern=OpPattern.OUT_EWISE_FUSABLE)

@@ -14,6 +14,7 @@ from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
+from ..operator_facts import OpPattern, ViewsArgument
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_extent
 from .arguments import integer, integers, shape_value
 from .infer_layout import (
@@ -36,7 +37,7 @@ from .inference import (
     tensor_argument,
     tensors_of_tuple,
 )
-from .registry import OpPattern, operator
+from .registry import operator
 
 _ONE = const(1, "int64")
 
@@ -167,7 +168,7 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
 
 
 reshape.follow_precision()
-reshape.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(reshape.op, True)
 
 
 @reshape.struct_info
@@ -200,7 +201,7 @@ def flatten(x: Expr) -> Expr:
 
 
 flatten.follow_precision()
-flatten.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(flatten.op, True)
 
 
 @flatten.struct_info
@@ -228,7 +229,7 @@ def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
 
 
 expand_dims.follow_precision()
-expand_dims.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(expand_dims.op, True)
 expand_dims.infer_layout(expand_layout)
 
 
@@ -270,7 +271,7 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
 
 
 squeeze.follow_precision()
-squeeze.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(squeeze.op, True)
 squeeze.infer_layout(squeeze_layout)
 
 
@@ -306,7 +307,7 @@ def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
 
 
 permute_dims.follow_precision()
-permute_dims.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(permute_dims.op, True)
 permute_dims.infer_layout(permute_layout)
 
 

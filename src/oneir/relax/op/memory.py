@@ -9,6 +9,7 @@ from ...ir.expr import PrimExpr, const
 from ...runtime.error import TypeMismatch
 from ...runtime.registry import register_func
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, Tuple, Var
+from ..operator_facts import FLowerBuiltin, RequiresArgumentShapes, TAllocator, ViewsArgument
 from ..struct_info import (
     VOID,
     FuncStructInfo,
@@ -33,7 +34,7 @@ def alloc_storage(size: Any, virtual_device_index: Any, storage_scope: Any, dtyp
 
 
 alloc_storage.struct_info(returns_object)
-alloc_storage.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_storage.op, True)
 
 
 @operator("relax.memory.alloc_tensor")
@@ -55,7 +56,7 @@ def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(shape, dtype.value if isinstance(dtype, DataTypeImm) else VOID)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.memory.kill_storage", pure=False)
@@ -96,7 +97,7 @@ def _is_left_out(expr: Expr) -> bool:
     return isinstance(info, TupleStructInfo) and not info.fields
 
 
-view.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(view.op, True)
 
 
 @view.struct_info
@@ -215,8 +216,8 @@ def _lower_view(builder: Any, call: Call) -> Expr:
     return Call(ExternFunc("runtime.TVMTensorCreateView", signature), [data, shape, dtype, offset])
 
 
-view.op.set_attr("FLowerBuiltin", _lower_view)
-view.op.set_attr("RequiresArgumentShapes", False)
+FLowerBuiltin.set(view.op, _lower_view)
+RequiresArgumentShapes.set(view.op, False)
 
 
 @operator("relax.memory.ensure_zero_offset")
@@ -225,7 +226,7 @@ def ensure_zero_offset(data: Expr) -> Expr:
     return ensure_zero_offset.call(data)
 
 
-ensure_zero_offset.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(ensure_zero_offset.op, True)
 ensure_zero_offset.struct_info(same_as_input)
 ensure_zero_offset.reference(lambda data: data)
 
@@ -235,5 +236,5 @@ def _lower_ensure_zero_offset(builder: Any, call: Call) -> Expr:
     return Call(ExternFunc("vm.builtin.ensure_zero_offset", signature), call.args)
 
 
-ensure_zero_offset.op.set_attr("FLowerBuiltin", _lower_ensure_zero_offset)
-ensure_zero_offset.op.set_attr("RequiresArgumentShapes", False)
+FLowerBuiltin.set(ensure_zero_offset.op, _lower_ensure_zero_offset)
+RequiresArgumentShapes.set(ensure_zero_offset.op, False)

@@ -14,11 +14,12 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import TypeMismatch
 from ...tir import op as tir_op
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
-from .registry import OpPattern, inlined, operator
+from .registry import inlined, operator
 
 _SHORT = ("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "float8_e5m2")
 _SCALES = ("float32", "float16")

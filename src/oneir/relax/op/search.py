@@ -11,11 +11,12 @@ from ... import topi
 from ...ir.dtype import DataType
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
 from .statistical import reduced
 
 

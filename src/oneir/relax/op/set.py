@@ -13,19 +13,20 @@ from ...runtime.error import TypeMismatch
 from ...runtime.vm.builtins import run_nonzero as numpy_nonzero
 from ...runtime.vm.builtins import run_unique as numpy_unique
 from ..expr import Call, Expr, ExternFunc
+from ..operator_facts import FDataDependent, OpPattern, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import number_value
 from .inference import constant, fail, normalize_axis, tensor_argument
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
 
 __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
 
 
 def _runs(made: Operator[..., Any], name: str) -> None:
     """Registers that a call is one of the runtime's function `name`."""
-    made.op.set_attr("FDataDependent", True)
-    made.op.set_attr("RequiresArgumentShapes", False)
+    FDataDependent.set(made.op, True)
+    RequiresArgumentShapes.set(made.op, False)
     made.legalize_as(
         lambda builder, call: Call(ExternFunc(name), call.args, sinfo_args=[call.struct_info], span=call.span)
     )

@@ -12,11 +12,12 @@ from ...ir.expr import PrimExpr, const
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import constant, fail, normalize_axis, tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 def _checked(call: Call) -> TensorStructInfo:

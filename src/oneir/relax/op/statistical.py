@@ -11,13 +11,14 @@ from ... import te, topi
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import integer
 from .infer_layout import reduce_layout
 from .inference import normalize_axes, normalize_axis, only, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
 
 
 def reduced(call: Call, info: TensorStructInfo, axes: Sequence[int] | None, keepdims: bool) -> TensorStructInfo:

@@ -6,10 +6,11 @@ from typing import Any
 
 from ... import te, topi
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo
 from .infer_layout import same_layouts
 from .inference import common_dtype, common_vdevice, fail, only, same_extent, tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
 
 
 @operator("relax.ewise_fma", pattern=OpPattern.ELEMENTWISE)

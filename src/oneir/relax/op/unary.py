@@ -11,12 +11,13 @@ from ... import topi
 from ...runtime.error import TypeMismatch
 from ...te import Tensor
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import PrimStructInfo, StructInfo
 from . import reference as numerics
 from .arguments import number_value
 from .infer_layout import keep_layout
 from .inference import elementwise, fail, only, same_as_input
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
 
 
 def _unary(

@@ -11,9 +11,10 @@ from ...ir import operators as ops
 from ...ir.expr import const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .inference import constant, fail, tensor_argument
-from .registry import OpPattern, inlined, operator
+from .registry import inlined, operator
 
 
 @operator("relax.vision.all_class_non_max_suppression", pattern=OpPattern.OPAQUE)

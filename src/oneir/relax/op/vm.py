@@ -6,6 +6,7 @@ from typing import Any
 
 from ...runtime.error import TypeMismatch
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, ShapeExpr, Tuple, as_graph_expr
+from ..operator_facts import TAllocator
 from ..struct_info import VOID, ShapeStructInfo, StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, returns_nothing, returns_object
@@ -21,7 +22,7 @@ def alloc_storage(shape: Any, runtime_device_index: Any, dtype: Any, storage_sco
 
 
 alloc_storage.struct_info(returns_object)
-alloc_storage.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_storage.op, True)
 
 
 @operator("relax.vm.alloc_tensor")
@@ -49,7 +50,7 @@ def tensor_in_storage(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(None, known, ndim=info.ndim)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.vm.kill_object", pure=False)

@@ -10,8 +10,8 @@ ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})
                                             b = R.permute_dims(lv2, axes=[0, 3, 1, 2])
                                             R.output(b)
 
-Which layouts a call takes and gives is its operator's fact "FRelaxInferLayout" (`op/infer_layout.py`); a call of one
-without it takes its arguments as they were made. What leaves a dataflow block is in the layout that it was made in.
+Which layouts a call takes and gives is its operator's fact `FRelaxInferLayout` (rules: `op/infer_layout.py`); a call of
+one without it takes its arguments as they were made. What leaves a dataflow block is in the layout that it was made in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.structural import structural_equal
 from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
@@ -50,6 +49,7 @@ from ..op.infer_layout import (
 )
 from ..op.layout_transform import layout_transform
 from ..op.manipulate import permute_dims
+from ..operator_facts import FRelaxInferLayout
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import DataflowBlockPass
 
@@ -164,7 +164,7 @@ class _Converter(PyExprMutator):
 
     def _choice(self, call: Call) -> LayoutChoice | None:
         """What a call wants, if its operator says and the dimensions of its arguments are known."""
-        rule = call.op.attrs.get("FRelaxInferLayout") if isinstance(call.op, Op) else None
+        rule = FRelaxInferLayout.of(call.op)
         tensors = [a for a in call.args if _is_tensors(a.struct_info_)]
         if rule is None or any(_unknown(self.layouts.of(a)) for a in tensors):
             return None

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.structural import structural_equal, structural_hash
 from ...ir.transform import PassContext
 from ..analysis import contains_impure_call
@@ -39,6 +38,7 @@ from ..expr import (
     VarBinding,
 )
 from ..expr_functor import PyExprMutator
+from ..operator_facts import TAllocator
 from ..struct_info import StructInfo
 from .pass_base import FunctionPass
 
@@ -132,7 +132,7 @@ class _Eliminator(PyExprMutator):
     def _may_be_shared(self, value: Expr) -> bool:
         if self.call_only and not isinstance(value, Call):
             return False
-        allocates = isinstance(value, Call) and isinstance(value.op, Op) and value.op.get_attr("TAllocator")
+        allocates = isinstance(value, Call) and TAllocator.of(value.op)
         return not allocates and not contains_impure_call(value)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
@@ -36,6 +35,7 @@ from ..expr import (
     Var,
 )
 from ..expr_functor import PyExprMutator
+from ..operator_facts import FPurity, FReference
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -61,12 +61,12 @@ class _Folder(PyExprMutator):
 
     def visit_call_(self, op: Call) -> Expr:
         call = self.visit_expr_post_order(op)
-        if not isinstance(call, Call) or not isinstance(call.op, Op) or not call.op.attrs.get("FPurity"):
+        if not isinstance(call, Call) or not FPurity.of(call.op):
             return call
         if call.op.name == "relax.call_tir":
             return self.call_tir(call) or call
         call = self.with_shapes(call)
-        reference = call.op.attrs.get("FReference")
+        reference = FReference.of(call.op)
         if reference is None or not self.builder_.current_block_is_dataflow() or not _is_static(call.struct_info):
             return call
         args = [self.value(a) for a in call.args]

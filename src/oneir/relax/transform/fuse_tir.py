@@ -45,9 +45,9 @@ class FuseTIR(ModulePass):
         functions: dict[GlobalVar, BaseFunc] = {}
         for var, func in mod.functions.items():
             if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-                names[var], params[var] = GlobalVar(var.name_hint), func.params
+                params[var] = func.params
                 func = _Fusion(mod, var.name_hint, func).prim_func()
-                names[var].struct_info_ = function_struct_info(func)
+                names[var] = GlobalVar(var.name_hint).set_struct_info(function_struct_info(func))
             functions[names.get(var, var)] = func
         if not names:
             return mod

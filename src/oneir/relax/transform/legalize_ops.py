@@ -17,6 +17,7 @@ from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
+from ..operator_facts import FDataDependent, FLegalize, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -54,7 +55,7 @@ class _Legalizer(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
-        rule = self.rules.get(call.op.name) or call.op.attrs.get("FLegalize")
+        rule = self.rules.get(call.op.name) or FLegalize.of(call.op)
         if rule is None:
             return call
         if not self._known(call):
@@ -65,16 +66,16 @@ class _Legalizer(PyExprMutator):
         return legal if legal is call else self._again(legal)
 
     def _known(self, call: Call) -> bool:
-        if not call.op.attrs.get("RequiresArgumentShapes", True):
+        if RequiresArgumentShapes.of(call.op) is False:
             return True
         if not all(is_shape_known(a.struct_info) for a in call.args if _has_shape(a)):
             return False
-        return bool(call.op.attrs.get("FDataDependent")) or is_shape_known(call.struct_info)
+        return bool(FDataDependent.of(call.op)) or is_shape_known(call.struct_info)
 
     def _again(self, legal: Expr) -> Expr:
         """The result of a rule, in which other operators may stand."""
         if isinstance(legal, Call) and isinstance(legal.op, Op) and not self._nested(legal):
-            return legal if legal.op.attrs.get("FLegalize") is None else self.visit_call_(legal)
+            return legal if FLegalize.of(legal.op) is None else self.visit_call_(legal)
         return self.visit_expr(legal)
 
     def _nested(self, call: Call) -> bool:

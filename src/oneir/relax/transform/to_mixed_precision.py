@@ -9,8 +9,8 @@
                                                   b = R.astype(lv1, dtype="float32")
                                                   R.output(b)
 
-What an operator computes in is its fact "TMixedPrecisionPolicy": ALWAYS float16, with sums of `out_dtype`
-("FInferMixedPrecision" makes that call); FOLLOW: float16 if all of its arguments are; NEVER. A tensor that is only used
+What an operator computes in is its fact `TMixedPrecisionPolicy`: ALWAYS float16, with sums of `out_dtype`
+(`FInferMixedPrecision` makes that call); FOLLOW: float16 if all of its arguments are; NEVER. A tensor that is only used
 where float16 is always taken is kept in float16; what leaves a dataflow block has the dtype that it had.
 """
 
@@ -45,7 +45,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..op.datatype import astype, wrap_param
-from ..op.registry import MixedPrecisionPolicy
+from ..operator_facts import FInferMixedPrecision, MixedPrecisionPolicy, TMixedPrecisionPolicy
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -83,7 +83,8 @@ def _policy(call: Call) -> MixedPrecisionPolicy | None:
     """In what a call is to be computed; None for one of no operator."""
     if not isinstance(call.op, Op):
         return None
-    return call.op.attrs.get("TMixedPrecisionPolicy", MixedPrecisionPolicy.NEVER)
+    policy = TMixedPrecisionPolicy.of(call.op)
+    return MixedPrecisionPolicy.NEVER if policy is None else policy
 
 
 def _is_tensors(info: StructInfo | None) -> bool:
@@ -200,9 +201,8 @@ class _Rewriter(PyExprMutator):
         assert isinstance(info, TensorStructInfo)
         if info.dtype == dtypes or info.dtype not in (SHORT, LONG) or not dtypes:
             return expr
-        cast = astype(expr, dtypes)
-        cast.struct_info_ = TensorStructInfo(info.shape, dtypes, info.vdevice, info.ndim)
-        return cast
+        known = TensorStructInfo(info.shape, dtypes, info.vdevice, info.ndim)
+        return astype(expr, dtypes).set_struct_info(known)
 
     def _now(self, expr: Expr) -> Expr:
         """An argument in terms of what its variables have become, in whatever dtype that is."""
@@ -287,7 +287,8 @@ class _Rewriter(PyExprMutator):
         if policy == MixedPrecisionPolicy.NEVER:
             return self._with_args(call, args, None)
         if policy == MixedPrecisionPolicy.ALWAYS:
-            call, dtype = call.op.attrs["FInferMixedPrecision"](call, self.out_dtype), SHORT
+            rule, dtype = FInferMixedPrecision.of(call.op), SHORT
+            call = call if rule is None else rule(call, self.out_dtype)
         else:
             dtype = SHORT if all(map(_fits, args)) else LONG
         new = self.builder_.normalize(self._with_args(call, args, dtype))

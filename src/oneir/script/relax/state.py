@@ -65,7 +65,7 @@ class FunctionState:
             if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
                 raise WrongAnnotation(f"the annotation says {info}, but the value is {known}")
             if isinstance(value, (Call, If, TupleGetItem)):
-                value.struct_info_ = info
+                value.set_struct_info(info)
             known = info
         var = self.variable(name, known, span)
         self.append(VarBinding(var, value, span))

@@ -34,7 +34,7 @@ class _TIRDialect:
                 # Graphs may call the function for its value. Whether it has effects is known once its body is read.
                 from ...relax.struct_info import FuncStructInfo, PrimStructInfo
 
-                var.struct_info_ = FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True)
+                var.set_struct_info(FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True))
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         parser = TIRParser(module.source, module.scope, module.return_dtypes)
@@ -43,7 +43,7 @@ class _TIRDialect:
         if var in module.return_dtypes and module.return_dtypes[var] != "void":
             from ...relax.block_builder import function_struct_info
 
-            var.struct_info_ = function_struct_info(func)
+            var.set_struct_info(function_struct_info(func))
         return func
 
 

@@ -13,12 +13,13 @@ from ....ir.expr import const
 from ....runtime.error import TypeMismatch
 from ....te import Tensor
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern, SupportsInplace
 from ...struct_info import VOID, StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import keep_layout, move_axes
 from ..inference import common_dtype, constant, elementwise, fail, normalize_axis, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from ..unary import clip, te_erf
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -32,7 +33,7 @@ def relu(data: Expr) -> Call:
 
 
 relu.follow_precision()
-relu.op.set_attr("SupportsInplace", True)
+SupportsInplace.set(relu.op, True)
 relu.infer_layout(keep_layout)
 relu.struct_info(elementwise())
 relu.reference(lambda data: np.maximum(data, np.zeros((), data.dtype)))
@@ -113,7 +114,7 @@ selu = _smooth(
     te_selu,
 )
 silu = _smooth("silu", "data * sigmoid(data)", lambda x: x * numerics.sigmoid(x), te_silu)
-silu.op.set_attr("SupportsInplace", True)
+SupportsInplace.set(silu.op, True)
 
 
 @operator("relax.nn.leakyrelu", pattern=OpPattern.ELEMENTWISE)

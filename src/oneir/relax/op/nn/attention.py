@@ -16,11 +16,12 @@ from ....te import Tensor
 from ....tir import op as tir_op
 from ....tir.expr import Select
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern, ScriptArguments
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..inference import common_dtype, constant, fail, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from .activation import check_floats, softmax_of
 
 
@@ -288,7 +289,7 @@ attention_var_len.compute_in_short_floats(lambda call, dtype: call)
 attention_var_len.struct_info(_attention_struct_info)
 # The call holds its arguments in another order than the function takes them.
 _VAR_LEN_ARGUMENTS = "queries", "keys", "values", "seqstart_q", "seqstart_k", "max_seqlen_q", "max_seqlen_k"
-attention_var_len.op.set_attr("script_arguments", _VAR_LEN_ARGUMENTS)
+ScriptArguments.set(attention_var_len.op, _VAR_LEN_ARGUMENTS)
 
 
 @attention_var_len.reference

@@ -13,12 +13,13 @@ from ....ir import operators as ops
 from ....ir.expr import PrimExpr
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import convolve
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
-from ..registry import Operator, OpPattern, operator, with_out_dtype
+from ..registry import Operator, operator, with_out_dtype
 from .layout import complete_padding, from_layout, in_layout, per_dimension
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}

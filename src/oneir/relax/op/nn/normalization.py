@@ -11,13 +11,14 @@ from .... import topi
 from ....ir import operators as ops
 from ....te import Tensor
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import initial_of, move_axes
 from ..inference import common_dtype, constant, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
-from ..registry import OpPattern, operator
+from ..registry import operator
 from .activation import check_floats
 
 

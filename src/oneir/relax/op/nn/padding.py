@@ -11,11 +11,12 @@ from .... import topi
 from ....ir import operators as ops
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import StructInfo, TensorStructInfo
 from ..arguments import integer
 from ..inference import constant, fail, tensor_argument
 from ..manipulate import of_shape, unknown_shape
-from ..registry import OpPattern, operator
+from ..registry import operator
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 _TOPI = {"reflect": topi.nn.reflect_pad, "replicate": topi.nn.replicate_pad, "circular": topi.nn.circular_pad}

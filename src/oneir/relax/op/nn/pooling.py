@@ -15,11 +15,12 @@ from ....ir.expr import const
 from ....te import Tensor
 from ....tir.data_layout import Layout
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..infer_layout import window_layouts
 from ..inference import fail, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from .layout import complete_padding, from_layout, in_layout, per_dimension
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
