@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
-from ..ir.expr import GlobalVar, IntImm
+from ..ir.expr import GlobalVar, IntImm, PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_equal
@@ -92,7 +92,7 @@ class FunctionScope:
     def __enter__(self) -> None:
         self.builder._enter_function(self)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         self.builder._exit_function(self, exc_type is not None)
 
 
@@ -105,7 +105,7 @@ class DataflowScope:
     def __enter__(self) -> None:
         self.builder.switch_block(True)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         if exc_type is None:
             self.builder.switch_block(False)
 
@@ -122,7 +122,7 @@ class TestingScope:
         self.builder.begin_scope()
         self.builder.define(self.def_vars)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.builder.end_scope()
 
 
@@ -169,7 +169,7 @@ class BlockBuilder:
         self._values: dict[Var, Expr] = {}
         self._functions: list[FunctionScope] = []
         self._known: dict[Hashable, list[GlobalVar]] | None = None
-        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, Any]] = {}
+        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, StructInfo | list[StructInfo]]] = {}
         """The functions that `call_te` made, with the struct info of their results."""
         for var in self.mod.functions:
             self._names.reserve(var.name_hint)
@@ -467,14 +467,14 @@ class BlockBuilder:
         """What is known of a normalized value."""
         return self.function_struct_info(value) if isinstance(value, GlobalVar) else value.struct_info
 
-    def _append(self, binding: Any) -> None:
+    def _append(self, binding: Binding) -> None:
         frame = self._open_frame()
         assert frame.bindings is not None
         frame.bindings.append(binding)
         frame.variables.add(binding.var)
         if isinstance(binding, VarBinding):
             self._values[binding.var] = binding.value
-        else:
+        elif isinstance(binding, MatchCast):
             self.define(tir_vars_in_struct_info(binding.struct_info))
 
     def emit_normalized(self, binding: Binding) -> None:
@@ -592,6 +592,6 @@ def _outline(func: BaseFunc) -> Hashable:
     return type(func)
 
 
-def _numbers(extents: Sequence[Any]) -> tuple[int | None, ...]:
+def _numbers(extents: Sequence[PrimExpr]) -> tuple[int | None, ...]:
     """Extents, symbolic ones as None."""
     return tuple([e.value if isinstance(e, IntImm) else None for e in extents])

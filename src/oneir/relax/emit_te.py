@@ -5,7 +5,7 @@ A graph function over tensors of struct info becomes a TensorIR function over pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..ir.container import Array
@@ -41,7 +41,7 @@ def te_tensor(value: Expr, tir_var_map: Mapping[TirVar, PrimExpr] | None = None,
     ).output(0)
 
 
-def _replaced(values: Any, mapping: Mapping[TirVar, PrimExpr]) -> list[PrimExpr]:
+def _replaced(values: Sequence[PrimExpr], mapping: Mapping[TirVar, PrimExpr]) -> list[PrimExpr]:
     return [substitute(v, mapping) for v in values]
 
 
@@ -54,7 +54,7 @@ class _Arguments:
         self.inner: dict[TirVar, PrimExpr] = {}
         self.outer: dict[TirVar, TirVar] = {}
 
-    def rename(self, info: Any) -> None:
+    def rename(self, info: StructInfo | PrimExpr) -> None:
         """Gives each symbolic variable one of the loops' own."""
         for var in tir_vars_in_struct_info(info):
             if var not in self.inner:
@@ -158,7 +158,7 @@ def gen_call_tir_inputs(
     return prim_func, arguments.values, infos, tir_vars
 
 
-def graph_values(args: Any, kwargs: Mapping[str, Any]) -> list[Expr]:
+def graph_values(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Expr]:
     """The tensors among the arguments of a TE function, in the order in which its loops take them."""
     arguments = _Arguments()
     for value in [*args, *kwargs.values()]:
@@ -166,7 +166,7 @@ def graph_values(args: Any, kwargs: Mapping[str, Any]) -> list[Expr]:
     return arguments.values
 
 
-def key_of(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Hashable | None:
+def key_of(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
     """What decides which loops a TE function makes of its arguments, up to names; None if that is not known.
 
     It is for the functions of operators, which compute what they give from their arguments alone, at fixed shapes.

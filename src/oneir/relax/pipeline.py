@@ -18,12 +18,12 @@ from . import transform
 from .analysis.estimate_memory_usage import with_allocations
 
 
-def library_dispatch_passes(target: Any) -> list[Pass]:
+def library_dispatch_passes(target: Target | None) -> list[Pass]:
     """Operators that a library computes: none on processors, where all code is our own."""
     return []
 
 
-def legalize_passes(target: Any) -> list[Pass]:
+def legalize_passes(target: Target | None) -> list[Pass]:
     """Operators become fused loops."""
     return [*_to_kernels(), *_fuse_kernels()]
 
@@ -52,7 +52,7 @@ def _fuse_kernels() -> list[Pass]:
     ]
 
 
-def dataflow_lower_passes(target: Any) -> list[Pass]:
+def dataflow_lower_passes(target: Target | None) -> list[Pass]:
     """Values of graphs become memory that is written and read."""
     return [
         transform.RewriteDataflowReshape(),
@@ -69,7 +69,7 @@ def _with_allocations(mod: IRModule) -> IRModule:
     return mod
 
 
-def finalize_passes(target: Any) -> list[Pass]:
+def finalize_passes(target: Target | None) -> list[Pass]:
     """Memory is planned, and what is left becomes calls of the runtime."""
     return [
         transform.StaticPlanBlockMemory(),
@@ -103,7 +103,7 @@ def default_build_pipeline() -> Pass:
 
 
 def static_shape_tuning_pipeline(
-    total_trials: int = 0, target: Any = None, work_dir: str = "tuning_logs", **kwargs: Any
+    total_trials: int = 0, target: Target | None = None, work_dir: str = "tuning_logs", **kwargs: Any
 ) -> Pass:
     """For graphs of static shapes: operators become fused loops, layers are decomposed for inference.
 
@@ -117,7 +117,7 @@ def static_shape_tuning_pipeline(
     )
 
 
-def generic_stages(target: Any) -> dict[str, list[Pass]]:
+def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
         "legalized": [*library_dispatch_passes(target), *_to_kernels()],
@@ -128,7 +128,7 @@ def generic_stages(target: Any) -> dict[str, list[Pass]]:
     }
 
 
-graph_passes: Hook[[Any], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
+graph_passes: Hook[[Target | None], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
 """The passes over graphs for a target, by stage: those of its back end."""
 
 
@@ -147,7 +147,7 @@ class DefaultPipeline(ModulePass, name="default_pipeline"):
         return mod
 
 
-def get_default_pipeline(target: Any) -> Pass:
+def get_default_pipeline(target: Target | None) -> Pass:
     """All passes for a target, from operators to a program."""
     return DefaultPipeline(target if isinstance(target, Target) or target is None else Target(target))
 

@@ -10,7 +10,7 @@ since `is_base_of` is a method; other queries, which need graph expressions, sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +214,7 @@ class FuncStructInfo(StructInfo):
         return FuncStructInfo(None, ret, purity, span, derive_func=derive_func)
 
 
-def symbolic_vars(extents: Any) -> list[Var]:
+def symbolic_vars(extents: Iterable[PrimExpr] | None) -> list[Var]:
     """The extents that are variables by themselves: the places where a symbolic variable gets its value."""
     return [e for e in extents or () if isinstance(e, Var)]
 
@@ -291,12 +291,14 @@ def same_extent(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
     return analyzer.can_prove_equal(a, b)
 
 
-def same_extents(a: Any, b: Any, analyzer: Analyzer) -> bool:
+def same_extents(a: Sequence[PrimExpr], b: Sequence[PrimExpr], analyzer: Analyzer) -> bool:
     """Whether two shapes are known to be equal."""
     return len(a) == len(b) and all(same_extent(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
-def _check_extents(base: Any, derived: Any, analyzer: Analyzer) -> BaseCheckResult:
+def _check_extents(
+    base: Sequence[PrimExpr] | None, derived: Sequence[PrimExpr] | None, analyzer: Analyzer
+) -> BaseCheckResult:
     if base is None:
         return PASS
     if derived is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer, IterMapLevel, detect_iter_map
@@ -62,14 +63,14 @@ def _only_block(stmt: Any) -> Block | None:
             return block
 
 
-def _product(extents: Any) -> PrimExpr:
+def _product(extents: Sequence[PrimExpr]) -> PrimExpr:
     result = const(1, "int64")
     for extent in extents:
         result = result * extent.astype("int64")
     return result
 
 
-def _flat(indices: Any, shape: Any) -> PrimExpr:
+def _flat(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
     """The place of an element in row-major order."""
     result = const(0, "int64")
     for index, extent in zip(indices, shape, strict=True):
@@ -77,7 +78,7 @@ def _flat(indices: Any, shape: Any) -> PrimExpr:
     return result
 
 
-def _are_digits(indices: Any, shape: Any, flat: PrimExpr, analyzer: Analyzer) -> bool:
+def _are_digits(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], flat: PrimExpr, analyzer: Analyzer) -> bool:
     """Whether indices are the digits of a place in row-major order, each written as a quotient's remainder.
 
     With symbolic extents this can be seen where the place that they make together cannot be simplified.

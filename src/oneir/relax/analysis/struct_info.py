@@ -4,18 +4,18 @@ what a call gives. Whether one is a base of another stands in `relax/struct_info
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...arith import Analyzer
-from ...ir.container import Array
+from ...ir.container import Array, same_objects
 from ...ir.diagnostics import render
 from ...ir.expr import IntImm, PrimExpr, Var
 from ...ir.type import FuncType, PrimType, TupleType, Type
 from ...ir.visitor import post_order_visit
 from ...runtime.error import OneIRError, TypeMismatch
 from ...tir.stmt_functor import substitute
-from ..expr import Expr, ShapeExpr
+from ..expr import Call, Expr, ShapeExpr
 from ..struct_info import (
     VOID,
     BaseCheckResult,
@@ -36,6 +36,9 @@ from ..struct_info import (
     substitute_struct_info,
 )
 from ..ty import ObjectType, PackedFuncType, ShapeType, TensorType
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 ShapeVarMap = Callable[[Var], PrimExpr | None]
 """What a symbolic variable stands for; None when it is not known here."""
@@ -153,7 +156,7 @@ class _Eraser:
         self.shapes, self.variables = shapes, variables
         self.analyzer = Analyzer()
 
-    def values(self, values: Any) -> list[PrimExpr] | None:
+    def values(self, values: Sequence[PrimExpr]) -> list[PrimExpr] | None:
         out = []
         for value in values:
             new = value
@@ -178,7 +181,7 @@ class _Eraser:
             new = self.values(info.values)
             if new is None:
                 return ShapeStructInfo(ndim=info.ndim)
-            return info if _identical(new, info.values) else ShapeStructInfo(new)
+            return info if same_objects(new, info.values) else ShapeStructInfo(new)
         if isinstance(info, PrimStructInfo) and info.value is not None:
             new = self.values([info.value])
             if new is None:
@@ -186,7 +189,7 @@ class _Eraser:
             return info if new[0] is info.value else PrimStructInfo(value=new[0])
         if isinstance(info, TupleStructInfo):
             fields = [self.erase(f) for f in info.fields]
-            return info if _identical(fields, info.fields) else TupleStructInfo(fields)
+            return info if same_objects(fields, info.fields) else TupleStructInfo(fields)
         if isinstance(info, FuncStructInfo) and info.params is not None:
             own = {v for p in info.params for v in tir_vars_in_struct_info(p)}
             inner = _Eraser(lambda var: var if var in own else self.shapes(var), self.variables)
@@ -201,7 +204,7 @@ class _Eraser:
             new = self.values(info.shape.values)
             if new is None:
                 return TensorStructInfo(None, info.dtype, info.vdevice, info.ndim)
-            if _identical(new, info.shape.values):
+            if same_objects(new, info.shape.values):
                 return info
             return TensorStructInfo(ShapeExpr(new), info.dtype, info.vdevice)
         known = self.variables(info.shape)
@@ -210,14 +213,10 @@ class _Eraser:
         return TensorStructInfo(known, info.dtype, info.vdevice, info.ndim if known is None else -1)
 
 
-def _identical(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-
-
 # -- calls --
 
 
-def derive_call_ret_struct_info(func_sinfo: FuncStructInfo, call: Any, ctx: Any) -> StructInfo:
+def derive_call_ret_struct_info(func_sinfo: FuncStructInfo, call: Call, ctx: BlockBuilder) -> StructInfo:
     """What a call of a function gives: its declared result, with the symbolic variables that the arguments determine.
 
     `ctx` is the `BlockBuilder` that knows the symbolic variables in scope. Raises `TypeMismatch`, naming the argument,
@@ -252,7 +251,7 @@ def callee_name(op: Any) -> str:
     return getattr(op, "name_hint", None) or getattr(op, "global_symbol", None) or getattr(op, "name", None) or str(op)
 
 
-def call_error(call: Any, kind: type[OneIRError], message: str) -> OneIRError:
+def call_error(call: Call, kind: type[OneIRError], message: str) -> OneIRError:
     """An error about a call, with the call's source underlined where that is known."""
     return kind(render(call.span, message) if call.span is not None else message)
 

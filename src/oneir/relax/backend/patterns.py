@@ -6,11 +6,12 @@ mod = FuseOpsByPattern([("mine.matmul", pattern, parts)])(mod)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer
 from ...ir.attrs import DictAttrs
+from ...ir.expr import PrimExpr
 from ...runtime.error import UnsupportedError
 from ..dpl.pattern import DFPattern, GlobalVarPattern, TuplePattern, is_const, is_op, is_tuple_get_item, wildcard
 from ..expr import Call, Constant, Expr
@@ -199,7 +200,7 @@ class _Operand:
         return found[self.raw]
 
 
-def _extents(expr: Expr) -> list[Any] | None:
+def _extents(expr: Expr) -> list[PrimExpr] | None:
     info = expr.struct_info
     extents = info.extents if isinstance(info, TensorStructInfo) else None
     return None if extents is None else list(extents)
@@ -216,7 +217,7 @@ def _axes(call: Expr, ndim: int) -> list[int]:
     return list(range(ndim))[::-1] if axes is None else [int(axis) % ndim for axis in axes]
 
 
-def _same(a: list[Any] | None, b: list[Any]) -> bool:
+def _same(a: Sequence[PrimExpr | int] | None, b: Sequence[PrimExpr | int]) -> bool:
     analyzer = Analyzer()
     return a is not None and len(a) == len(b) and all(map(analyzer.can_prove_equal, a, b))
 

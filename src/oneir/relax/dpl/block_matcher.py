@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...arith import Analyzer
+from ...ir.expr import PrimExpr
 from ...runtime.error import InvalidValue
 from ..analysis.variables import post_order_visit
 from ..expr import Binding, Call, Expr, Var
@@ -194,7 +195,7 @@ def _holds(constraint: SameShapeConstraint, found: Mapping[DFPattern, Var]) -> b
     return first is not None and all(s is not None and same_extents(first, s, analyzer) for s in shapes)
 
 
-def _extents(var: Var) -> Sequence[object] | None:
+def _extents(var: Var) -> Sequence[PrimExpr] | None:
     info = var.struct_info_
     if isinstance(info, TensorStructInfo):
         return info.extents

@@ -60,7 +60,7 @@ class PatternContext(Object):
         _stack.contexts.append(self)
         return self
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         _stack.contexts.pop()
 
     @staticmethod

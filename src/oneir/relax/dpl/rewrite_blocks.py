@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
@@ -211,8 +211,8 @@ class _Blocks(PyExprMutator):
 def _sorted(bindings: Sequence[Binding]) -> list[Binding]:
     """The bindings with each that uses a later one moved behind that one, no further than needed."""
     result: list[Binding] = []
-    later: set[Any] = {b.var for b in bindings}
-    waiting: dict[Binding, set[Any]] = {}
+    later: set[Var] = {b.var for b in bindings}
+    waiting: dict[Binding, set[Var]] = {}
 
     def add(binding: Binding) -> None:
         result.append(binding)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
@@ -131,7 +131,7 @@ class _Patterns:
                 self.known[binding.var] = value
         self.top = self.of(func.body.body)
 
-    def of(self, expr: Any) -> DFPattern:
+    def of(self, expr: object) -> DFPattern:
         """The pattern of an expression of the function."""
         if isinstance(expr, Var):
             return self.known[expr]

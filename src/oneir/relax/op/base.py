@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from .arguments import text_value
 from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
 from .registry import operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
-def result_struct_info(call: Call, builder: Any) -> StructInfo:
+
+def result_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     """The call gives what its `sinfo_args` say."""
     return from_sinfo_args(call)
 
@@ -153,7 +156,7 @@ def call_pure_packed(func: str | Expr, *args: Any, sinfo_args: Any = None) -> Ca
     return Call(call_pure_packed.op, [callee, *map(as_graph_expr, args)], sinfo_args=sinfo_args)
 
 
-def _derived(call: Call, builder: Any) -> StructInfo:
+def _derived(call: Call, builder: BlockBuilder) -> StructInfo:
     return infer_call(Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span), builder)
 
 
@@ -246,7 +249,7 @@ def assert_op(condition: Any, format_args: Any = None, format: Any = "") -> Call
 
 
 @assert_op.struct_info
-def _assert_struct_info(call: Call, builder: Any) -> StructInfo:
+def _assert_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = call.args[0].struct_info
     dtype = info.dtype if isinstance(info, (PrimStructInfo, TensorStructInfo)) else None
     tensor_of_many = isinstance(info, TensorStructInfo) and info.ndim not in (0, -1)
@@ -262,7 +265,7 @@ def shape_of(expr: Expr) -> Call:
 
 
 @shape_of.struct_info
-def _shape_of_struct_info(call: Call, builder: Any) -> StructInfo:
+def _shape_of_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return ShapeStructInfo(info.extents, -1 if info.extents is not None else info.ndim)
 
@@ -274,7 +277,7 @@ def tensor_to_shape(expr: Expr) -> Call:
 
 
 @tensor_to_shape.struct_info
-def _tensor_to_shape_struct_info(call: Call, builder: Any) -> StructInfo:
+def _tensor_to_shape_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     if info.ndim not in (1, -1) or not (info.dtype == VOID or info.dtype.is_int):
         raise fail(call, f"expected a one-dimensional tensor of integers, found {info}", TypeMismatch)
@@ -293,7 +296,7 @@ def shape_to_tensor(expr: Expr) -> Call:
 
 
 @shape_to_tensor.struct_info
-def _shape_to_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
+def _shape_to_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = shape_argument(call, 0)
     return TensorStructInfo([info.ndim], "int64") if info.ndim >= 0 else TensorStructInfo(None, "int64", ndim=1)
 
@@ -317,7 +320,7 @@ def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -
     return hint_on_device.call(data, dst_vdevice=dst_vdevice)
 
 
-def _on_vdevice(call: Call, builder: Any) -> StructInfo:
+def _on_vdevice(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TensorStructInfo(info.shape, info.dtype, call.attrs["dst_vdevice"], info.ndim)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from . import reference as numerics
 from .infer_layout import broadcast_layouts
 from .inference import broadcast, only
 from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _binary(
@@ -75,7 +78,7 @@ def te_fast_power_const(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     return topi.fast_exp(topi.multiply(topi.log(x), y))
 
 
-def _fast_power(builder: Any, call: Call) -> Expr:
+def _fast_power(builder: BlockBuilder, call: Call) -> Expr:
     """One exponent for all that is no whole number: of others, negative numbers and 0 have to be told apart."""
     exponent = call.args[1]
     if not isinstance(exponent, Constant) or exponent.data.shape or float(exponent.data.numpy()).is_integer():

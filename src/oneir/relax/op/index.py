@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .inference import constant, fail, normalize_axes, normalize_axis, tensor_ar
 from .manipulate import of_shape, unknown_shape
 from .registry import operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
+
 
 @operator("relax.take", pattern=OpPattern.INJECTIVE)
 def take(x: Expr, indices: Any, axis: int | None = None, mode: str = "fast") -> Expr:
@@ -39,7 +42,7 @@ take.follow_precision()
 
 
 @take.struct_info
-def _take_struct_info(call: Call, builder: Any) -> StructInfo:
+def _take_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, indices, axis = tensor_argument(call, 0), tensor_or_number(call, 1), call.attrs["axis"]
     if indices.dtype != VOID and not indices.dtype.is_int:
         raise fail(call, f"the indices must be integers, found dtype {indices.dtype}", TypeMismatch)
@@ -139,7 +142,7 @@ strided_slice.infer_layout(slice_layout)
 
 
 @strided_slice.struct_info
-def _strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
+def _strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     axes, begin, end, strides = _slice_bounds(call)
     known = None if axes is None else [constant(a) for a in axes]
@@ -174,7 +177,7 @@ def _strided_slice_reference(
 
 
 @strided_slice.legalize_as
-def _legalize_strided_slice(builder: Any, call: Call) -> Expr:
+def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     axes, begin, end, strides = _slice_bounds(call)
     if axes is None or begin is None or end is None or strides is None:
         raise fail(call, "axes, begin, end and strides must be written out; use dynamic_strided_slice for tensors")
@@ -201,7 +204,7 @@ dynamic_strided_slice.follow_precision()
 
 
 @dynamic_strided_slice.struct_info
-def _dynamic_strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
+def _dynamic_strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     for i, name in enumerate(("begin", "end", "strides"), 1):
         bounds = tensor_argument(call, i, name)
@@ -245,7 +248,7 @@ FDataDependent.set(dynamic_strided_slice.op, True)
 
 
 @dynamic_strided_slice.legalize_as
-def _legalize_dynamic_strided_slice(builder: Any, call: Call) -> Expr:
+def _legalize_dynamic_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     shape = builder.emit(tensor_to_shape(builder.emit(builder.call_te(shape_func, *call.args))))
     extents = [Var("s", "int64") for _ in range(tensor_argument(call, 0).ndim)]
     builder.match_cast(shape, ShapeStructInfo(extents))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...arith import Analyzer
 from ...ir.dtype import DataType
 from ...ir.expr import PrimExpr, const
 from ...runtime.error import TypeMismatch
@@ -23,6 +24,9 @@ from ..struct_info import (
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import constant, fail, returns_nothing, returns_object, same_as_input, tensor_argument
 from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.memory.alloc_storage")
@@ -46,7 +50,7 @@ def alloc_tensor(storage: Expr, offset: Any, shape: Any, dtype: Any, runtime_dev
 
 
 @alloc_tensor.struct_info
-def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
+def _alloc_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     shape, dtype = call.args[2], call.args[3]
     info = shape.struct_info
     if not isinstance(info, ShapeStructInfo):
@@ -101,7 +105,7 @@ ViewsArgument.set(view.op, True)
 
 
 @view.struct_info
-def _view_struct_info(call: Call, builder: Any) -> StructInfo:
+def _view_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if len(call.args) != 4:
         raise fail(call, f"expected 4 arguments, found {len(call.args)}", TypeMismatch)
     data = tensor_argument(call, 0, "data")
@@ -123,7 +127,7 @@ def _viewed_shape(call: Call, data: TensorStructInfo) -> ShapeStructInfo:
     return info
 
 
-def _viewed_dtype(call: Call, data: TensorStructInfo, builder: Any) -> DataType:
+def _viewed_dtype(call: Call, data: TensorStructInfo, builder: BlockBuilder) -> DataType:
     given = call.args[2]
     if _is_left_out(given):
         return data.dtype
@@ -152,7 +156,9 @@ def _byte_offset(call: Call) -> PrimExpr | None:
     return info.value
 
 
-def _check_bounds(call: Call, data: TensorStructInfo, result: TensorStructInfo, offset: Any, analyzer: Any) -> None:
+def _check_bounds(
+    call: Call, data: TensorStructInfo, result: TensorStructInfo, offset: Any, analyzer: Analyzer
+) -> None:
     """An error if the view is known to end behind the tensor."""
     has, needs = _elements(data, analyzer), _elements(result, analyzer)
     same_dtype, same_shape = _is_left_out(call.args[2]), _is_left_out(call.args[1])
@@ -178,7 +184,7 @@ def _check_bounds(call: Call, data: TensorStructInfo, result: TensorStructInfo, 
         )
 
 
-def _elements(info: TensorStructInfo, analyzer: Any) -> PrimExpr | None:
+def _elements(info: TensorStructInfo, analyzer: Analyzer) -> PrimExpr | None:
     if info.extents is None:
         return None
     count: PrimExpr = const(1, "int64")
@@ -197,7 +203,7 @@ register_func(_VIEW, _view_struct_info)
 register_func(_SAME, same_as_input)
 
 
-def _lower_view(builder: Any, call: Call) -> Expr:
+def _lower_view(builder: BlockBuilder, call: Call) -> Expr:
     data, shape, dtype, offset = call.args
     if _is_left_out(shape) and _is_left_out(dtype) and _is_left_out(offset):
         return data
@@ -231,7 +237,7 @@ ensure_zero_offset.struct_info(same_as_input)
 ensure_zero_offset.reference(lambda data: data)
 
 
-def _lower_ensure_zero_offset(builder: Any, call: Call) -> Expr:
+def _lower_ensure_zero_offset(builder: BlockBuilder, call: Call) -> Expr:
     signature = FuncStructInfo.opaque_func(derive_func=_SAME, purity=True)
     return Call(ExternFunc("vm.builtin.ensure_zero_offset", signature), call.args)
 

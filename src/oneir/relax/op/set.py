@@ -5,7 +5,7 @@ No loops are made of them: the program calls functions of the runtime, `numpy_un
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from . import reference as numerics
 from .arguments import number_value
 from .inference import constant, fail, normalize_axis, tensor_argument
 from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
 
@@ -59,7 +62,7 @@ def _known(call: Call, index: int, name: str) -> int:
 
 
 @unique.struct_info
-def _unique_struct_info(call: Call, builder: Any) -> StructInfo:
+def _unique_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     along = len(call.args) == 6
     if along and info.ndim != -1:
@@ -101,7 +104,7 @@ def nonzero(x: Expr) -> Call:
 
 
 @nonzero.struct_info
-def _nonzero_struct_info(call: Call, builder: Any) -> StructInfo:
+def _nonzero_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TensorStructInfo(None, "int64", info.vdevice, 2)
 

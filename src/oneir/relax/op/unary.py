@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .arguments import number_value
 from .infer_layout import keep_layout
 from .inference import elementwise, fail, only, same_as_input
 from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _unary(
@@ -112,7 +115,7 @@ clip.infer_layout(keep_layout)
 
 
 @clip.struct_info
-def _clip_struct_info(call: Call, builder: Any) -> StructInfo:
+def _clip_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     for name, bound in zip(("min", "max"), call.args[1:], strict=True):
         if not isinstance(bound.struct_info, PrimStructInfo):
             raise fail(call, f"argument {name} must be a number, found `{bound}`: {bound.struct_info}", TypeMismatch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.error import TypeMismatch
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, ShapeExpr, Tuple, as_graph_expr
@@ -11,6 +11,9 @@ from ..struct_info import VOID, ShapeStructInfo, StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, returns_nothing, returns_object
 from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.vm.alloc_storage")
@@ -34,7 +37,7 @@ def alloc_tensor(storage: Expr, offset: Any, shape: Any, dtype: Any, runtime_dev
 
 
 @alloc_tensor.struct_info
-def tensor_in_storage(call: Call, builder: Any) -> StructInfo:
+def tensor_in_storage(call: Call, builder: BlockBuilder) -> StructInfo:
     """A tensor of the shape and dtype that are the third and the fourth argument."""
     shape, dtype = call.args[2], call.args[3]
     known = dtype.value if isinstance(dtype, DataTypeImm) else VOID

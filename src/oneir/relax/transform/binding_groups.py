@@ -275,7 +275,7 @@ class _GroupFunction:
         others = [i for i, a in enumerate(self.arguments) if isinstance(a, TupleGetItem) and a.tuple_value is source]
         return self._parameter(f"{source.name}_{value.index}", value, others[-1] + 1 if others else None)
 
-    def _symbolic_variables(self) -> list[Any]:
+    def _symbolic_variables(self) -> list[TirVar]:
         """Symbolic variables that the group uses and no parameter's shape gives."""
         known = {v for p in self.params for v in definable_tir_vars_in_struct_info(p.struct_info)}
         used: dict[Any, None] = {}

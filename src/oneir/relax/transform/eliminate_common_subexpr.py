@@ -7,7 +7,7 @@ c = R.exp(b)           c = R.exp(a)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class _Eliminator(PyExprMutator):
             self.noted.append((entry, var))
         return new
 
-    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:
         noted, remapped = len(self.noted), len(self.remapped)
         new = super().visit_with_new_scope(expr, params)
         self._forget(noted, remapped)

@@ -9,15 +9,14 @@ A call whose result's or arguments' shapes are not known stays.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
-from ..operator_facts import FDataDependent, FLegalize, RequiresArgumentShapes
+from ..operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -28,7 +27,7 @@ class LegalizeOps(ModulePass):
     operators' own. With `enable_warning`, each call that stays is named in a warning.
     """
 
-    customize_legalize_map: Mapping[str, Callable[[Any, Call], Expr]] | None = None
+    customize_legalize_map: Mapping[str, CallRewrite] | None = None
     enable_warning: bool = False
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -47,7 +46,7 @@ def is_shape_known(info: StructInfo) -> bool:
 
 
 class _Legalizer(PyExprMutator):
-    def __init__(self, mod: IRModule, rules: Mapping[str, Callable[[Any, Call], Expr]], warn: bool):
+    def __init__(self, mod: IRModule, rules: Mapping[str, CallRewrite], warn: bool):
         super().__init__(mod)
         self.rules, self.warn = rules, warn
 

@@ -240,7 +240,7 @@ class _Rewriter(PyExprMutator):
             return now
         return self._cast(now, _dtypes(op.struct_info))
 
-    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:
         for old, new in zip(self.params, params, strict=False):
             if old is not new:
                 self.set_var_remap(old, new)
