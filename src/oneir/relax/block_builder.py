@@ -52,7 +52,7 @@ from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, Struc
 
 
 class Names:
-    """Gives each name once: a name that is taken gets the lowest free number behind it."""
+    """Gives each name once: a name that is taken gets the lowest free number as a suffix."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -156,7 +156,12 @@ class _Frame:
 
 
 class BlockBuilder:
-    """Builds functions of a module; `mod` is the module to add to, which stays as it is."""
+    """Builds functions of a module; `mod` is the module to add to, which stays as it is.
+
+    Whatever is emitted is normalized first. So all methods that emit raise what the struct-info rule of an operator
+    raises for arguments that it cannot have (`TypeMismatch`, `InvalidValue`), `NotRegistered` for an operator without
+    such a rule, and `InvalidValue` outside of a function's scope.
+    """
 
     _local: ClassVar[threading.local] = threading.local()
 
@@ -192,7 +197,9 @@ class BlockBuilder:
     ) -> FunctionScope:
         """The scope of a function. Parameters may be given here or to `emit_func_output`.
 
-        A `private` function cannot be called from outside of the module.
+        A `private` function cannot be called from outside of the module. Raises `InvalidValue` when the scope is
+        entered inside of another function's, and when it is left without `emit_func_output`; `TypeMismatch` for a
+        parameter that is no graph variable.
         """
         return FunctionScope(self, name, params, attrs, private, pure)
 
@@ -248,11 +255,11 @@ class BlockBuilder:
     # -- blocks --
 
     def begin_dataflow_block(self) -> None:
-        """Opens a dataflow block."""
+        """Opens a dataflow block. Raises `InvalidValue` while another block is open."""
         self._begin_block(True)
 
     def begin_binding_block(self) -> None:
-        """Opens a block of bindings."""
+        """Opens a block of bindings. Raises `InvalidValue` while another block is open."""
         self._begin_block(False)
 
     def _begin_block(self, dataflow: bool) -> None:
@@ -264,7 +271,7 @@ class BlockBuilder:
         frame.bindings, frame.dataflow, frame.emitted = [], dataflow, {}
 
     def end_block(self) -> BindingBlock:
-        """Closes the open block and returns it."""
+        """Closes the open block and returns it. Raises `InvalidValue` if none is open."""
         frame = self._open_frame()
         block = (DataflowBlock if frame.dataflow else BindingBlock)(frame.bindings)
         frame.bindings, frame.dataflow = None, False
@@ -360,7 +367,11 @@ class BlockBuilder:
             raise InvalidValue(f"emit_func_output was not called in the scope of the function `{scope.name}`")
 
     def emit_func_output(self, output: Any, params: Any = None) -> GlobalVar:
-        """Ends the function: it returns `output`. `params` are its parameters, unless the scope was given them."""
+        """Ends the function: it returns `output`. `params` are its parameters, unless the scope was given them.
+
+        Returns the function's variable in the module. Raises `InvalidValue` outside of a function's scope, inside of a
+        dataflow block, when called twice, and for parameters that are given twice.
+        """
         if not self._functions:
             raise InvalidValue("emit_func_output is called in the scope of bb.function(name)")
         scope = self._functions[-1]
@@ -422,7 +433,7 @@ class BlockBuilder:
         var.set_struct_info(function_struct_info(func))
 
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
-        """Replaces a function."""
+        """Replaces a function. Raises `NotRegistered` for one that the module does not have."""
         if gv not in self.mod.functions:
             raise NotRegistered(f"the module has no function `{gv.name_hint}`")
         if self._known is not None:
@@ -449,7 +460,7 @@ class BlockBuilder:
         return self._bind(value, name_hint, DataflowVar if self.current_block_is_dataflow() else Var)
 
     def emit_once(self, expr: Expr) -> Var:
-        """The variable of a value that may stand in several places of what is emitted to one block."""
+        """The variable of a value, which is emitted once to a block, however often it is used there."""
         emitted = self._open_frame().emitted
         known = emitted.get(id(expr))
         if known is None:
@@ -482,7 +493,10 @@ class BlockBuilder:
         self._append(binding)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
-        """Gives a value of a dataflow block a variable that is seen outside of it."""
+        """Gives a value of a dataflow block a variable that is seen outside of it.
+
+        Raises `InvalidValue` outside of a dataflow block.
+        """
         if not self.current_block_is_dataflow():
             raise InvalidValue("emit_output is called inside of a dataflow block: use `with bb.dataflow()`")
         with deep_recursion:
@@ -490,7 +504,10 @@ class BlockBuilder:
         return self._bind(value, name_hint, Var)
 
     def match_cast(self, value: Expr, struct_info: StructInfo, name_hint: str = "") -> Var:
-        """Asserts struct info of a value; symbolic variables in it that are new take their values from it."""
+        """Asserts struct info of a value; symbolic variables in it that are new take their values from it.
+
+        The assertion is checked when the program runs.
+        """
         value, struct_info = self._normalizer.argument(value), as_struct_info(struct_info)
         dataflow = self.current_block_is_dataflow()
         name = self._names.fresh(name_hint or ("lv" if dataflow else "gv"))
@@ -514,10 +531,10 @@ class BlockBuilder:
     # -- tensor expressions --
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-        """A call of the loops that a tensor-expression function describes.
+        """A call of the kernel that a tensor-expression function describes.
 
         `func` gets a placeholder for each tensor among the arguments and returns tensors. `primfunc_name_hint` and
-        `primfunc_attrs` say how the loops' function is called and what attributes it has.
+        `primfunc_attrs` are the name and the attributes of the kernel's PrimFunc.
         """
         name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_func")
         key = key_of(func, args, kwargs)
@@ -561,14 +578,17 @@ class BlockBuilder:
         return self.mod.clone()
 
     def finalize(self) -> IRModule:
-        """The finished module, its public functions named as their `global_symbol` says."""
+        """The finished module, its public functions named as their `global_symbol` says.
+
+        Raises `InvalidValue` while a function is not finished, `NotRegistered` for two public functions of one name.
+        """
         if self._functions:
             raise InvalidValue(f"the function `{self._functions[-1].name}` is not finished")
         return normalize_global_vars(self.mod.clone())
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:
-    """What is known of a function: its parameters, result and purity. Loops without a result are called for effect."""
+    """What is known of a function: its parameters, result and purity. A PrimFunc without a result is impure."""
     info = getattr(func, "struct_info_", None)
     if info is not None:
         return info

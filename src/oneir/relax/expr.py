@@ -171,7 +171,10 @@ class DataflowVar(Var, shared=True):
 
 
 def as_struct_info(value: Any) -> StructInfo:
-    """What stands for struct info (such as `R.Tensor` called with its arguments) as struct info."""
+    """What stands for struct info (such as `R.Tensor` called with its arguments) as struct info.
+
+    Raises `TypeMismatch` for anything else.
+    """
     if isinstance(value, StructInfo):
         return value
     convert = getattr(value, "as_struct_info", None)
@@ -556,7 +559,10 @@ def const(value: Any, dtype: Any = None) -> Constant:
 
 
 def as_graph_expr(value: Any) -> Expr:
-    """What stands for a graph value as an expression: numbers become `PrimValue`, lists and tuples tuples."""
+    """What stands for a graph value as an expression: numbers become `PrimValue`, lists and tuples tuples.
+
+    Raises `TypeMismatch` for anything else, tensor expressions for instance.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):
@@ -578,7 +584,7 @@ def as_graph_expr(value: Any) -> Expr:
 
 
 def get_shape_of(expr: Expr) -> Expr:
-    """The shape of a tensor: written out where it is known, else a call that asks for it."""
+    """The shape of a tensor: its extents where they are known, else a call of `shape_of`."""
     info = expr.struct_info
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatch(f"expected a tensor, found `{expr}` with struct info {info}")

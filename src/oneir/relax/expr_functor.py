@@ -126,7 +126,7 @@ class ExprFunctor(_Dispatch):
         return self._handle(block)
 
     def visit_var_def(self, var: Var) -> Any:
-        """Calls the method for the place that defines a variable."""
+        """Calls the method for the definition of a variable."""
         return self.visit_dataflow_var_def_(var) if type(var) is DataflowVar else self.visit_var_def_(var)
 
     def visit_dataflow_var_def_(self, var: Var) -> Any:
@@ -325,9 +325,9 @@ class PyExprMutator(ExprFunctor):
         if not changed and not is_base_of(declared, found):
             return declared
         own = {v for p in params for v in tir_vars_in_struct_info(p.struct_info)}
-        # A local function sees the symbolic variables around it.
-        around = self.builder_.shape_variable if self.builder_.in_block else lambda v: None
-        found = erase_to_well_defined(found, lambda v: v if v in own else around(v), lambda v: None)
+        # A local function sees the symbolic variables of the enclosing scope.
+        outer = self.builder_.shape_variable if self.builder_.in_block else lambda v: None
+        found = erase_to_well_defined(found, lambda v: v if v in own else outer(v), lambda v: None)
         return found if changed or is_base_of(declared, found) else declared
 
     def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:

@@ -1,7 +1,7 @@
-"""The facts of graph operators: what passes, analyses and printers ask of an operator, instead of its name.
+"""The facts of graph operators: what passes, analyses and printers look up on an operator, instead of its name.
 
     FLegalize.set(exp.op, rule)      # stated where the operator is declared, by the methods of `op/registry.py`
-    rule = FLegalize.of(call.op)     # asked for where it is used; None where nothing is stated
+    rule = FLegalize.of(call.op)     # looked up where it is used; None where nothing is stated
 
 Each lives in `Op.attrs` under the key given here, which is published.
 """

@@ -1,6 +1,6 @@
 """Pipelines: the passes that take a graph from operators to what a program is made of.
 
-mod = relax.get_pipeline("zero")(mod)   # operators become fused loops
+mod = relax.get_pipeline("zero")(mod)   # operators become fused kernels
 ex = relax.build(mod, relax_pipeline="default")
 """
 
@@ -24,7 +24,7 @@ def library_dispatch_passes(target: Target | None) -> list[Pass]:
 
 
 def legalize_passes(target: Target | None) -> list[Pass]:
-    """Operators become fused loops."""
+    """Operators become fused kernels."""
     return [*_to_kernels(), *_fuse_kernels()]
 
 
@@ -83,7 +83,7 @@ def finalize_passes(target: Target | None) -> list[Pass]:
 
 
 def zero_pipeline(*, enable_warning: bool = False) -> Pass:
-    """Operators become loops, constants are folded, loops are fused."""
+    """Operators become kernels, constants are folded, kernels are fused."""
     return Sequential(
         [
             transform.LegalizeOps(enable_warning=enable_warning),
@@ -105,9 +105,9 @@ def default_build_pipeline() -> Pass:
 def static_shape_tuning_pipeline(
     total_trials: int = 0, target: Target | None = None, work_dir: str = "tuning_logs", **kwargs: Any
 ) -> Pass:
-    """For graphs of static shapes: operators become fused loops, layers are decomposed for inference.
+    """For graphs of static shapes: operators become fused kernels, layers are decomposed for inference.
 
-    Without trials nothing is searched for, and the loops run as the target's default schedules make them.
+    Without trials there is no search, and kernels get the default schedules of the target.
     """
     if total_trials:
         raise NotRegistered("no search over schedules is available; call it with total_trials=0")
@@ -161,14 +161,17 @@ _pipelines: dict[str, Callable[..., Pass]] = {
 
 
 def get_pipeline(name: str = "zero", **kwargs: Any) -> Pass:
-    """The pipeline of that name, made with the options that it takes."""
+    """The pipeline of that name, made with the options that it takes. Raises `NotRegistered` for an unknown name."""
     if name not in _pipelines:
         raise NotRegistered(f"no pipeline {name!r} is registered; there are {', '.join(sorted(_pipelines))}")
     return _pipelines[name](**kwargs)
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
-    """A decorator that makes a function, which returns a pass, known as a pipeline."""
+    """A decorator that registers a function, which returns a pass, as a pipeline.
+
+    Raises `NotRegistered` for a name that is taken.
+    """
     if name in _pipelines:
         raise NotRegistered(f"a pipeline {name!r} is registered already")
 

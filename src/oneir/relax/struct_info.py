@@ -68,7 +68,8 @@ class ObjectStructInfo(StructInfo):
 class PrimStructInfo(StructInfo):
     """A number outside of tensors: of a dtype, or of a known value, which may be symbolic.
 
-    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`.
+    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`. Raises `InvalidValue` for neither, `TypeMismatch` for a value of
+    another dtype.
     """
 
     value: PrimExpr | None = child(None, defines=True)
@@ -89,7 +90,10 @@ class PrimStructInfo(StructInfo):
 
 
 def as_extent(value: Any) -> PrimExpr:
-    """An extent of a shape: Python integers and int32 constants are int64."""
+    """An extent of a shape: Python integers and int32 constants are int64.
+
+    Raises `TypeMismatch` for what is no integer.
+    """
     if isinstance(value, bool):
         raise TypeMismatch(f"an extent of a shape is an integer, found {value!r}")
     if isinstance(value, str):
@@ -109,7 +113,10 @@ def as_extents(values: Any) -> Array[PrimExpr]:
 
 
 class ShapeStructInfo(StructInfo):
-    """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1)."""
+    """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1).
+
+    Raises `TypeMismatch` for an extent that is no integer, `InvalidValue` for an `ndim` that is not that of the extents.
+    """
 
     values: Array[PrimExpr] | None = child(None, defines=True)
     ndim: int = attr(-1)
@@ -128,6 +135,7 @@ class TensorStructInfo(StructInfo):
 
     `shape` is None, a `ShapeExpr` (or what makes one), or a variable that holds a shape; `dtype` is "void" when it is
     not known; `ndim` is -1 when it is not known; `vdevice` is where the tensor lies, None when that is left open.
+    Raises `TypeMismatch` for a shape or extent of another kind, `InvalidValue` for an `ndim` that is not the shape's.
     """
 
     shape: RelaxExpr | None = child(None, defines=True)
@@ -215,7 +223,7 @@ class FuncStructInfo(StructInfo):
 
 
 def symbolic_vars(extents: Iterable[PrimExpr] | None) -> list[Var]:
-    """The extents that are variables by themselves: the places where a symbolic variable gets its value."""
+    """The extents that are variables by themselves: those from which a symbolic variable gets its value."""
     return [e for e in extents or () if isinstance(e, Var)]
 
 

@@ -1,4 +1,4 @@
-"""What passes ask of graphs."""
+"""Analyses of graphs: queries that passes are built on, and those that users call."""
 
 from ..struct_info import BaseCheckResult, struct_info_base_check
 from .bindings import get_var2val, name_to_binding, udchain

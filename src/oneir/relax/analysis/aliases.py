@@ -31,7 +31,7 @@ UNKNOWN = -1
 def live_ranges(block: DataflowBlock) -> dict[Var, tuple[int, int]]:
     """For each variable, the bindings from its definition to its last use: their positions in the block.
 
-    -1 is a definition before the block; the number of bindings is a use behind it, which every variable has that is
+    -1 is a definition before the block; the number of bindings is a use after it, which every variable has that is
     seen outside. Taking a field of a tuple is no use of the tuple.
     """
     ranges: dict[Var, tuple[int, int]] = {}

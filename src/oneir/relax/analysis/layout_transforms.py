@@ -1,4 +1,4 @@
-"""In which layouts loops would walk their buffers in order, if their outputs had given ones."""
+"""In which layouts a PrimFunc would access its buffers in order, if its outputs had given ones."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def make_layer_norm_pattern() -> tuple[DFPattern, Parts]:
 
 
 def make_rms_norm_pattern() -> tuple[DFPattern, Parts]:
-    """A call of loops with two tensors, as root-mean-square normalization is. Parts: gv, inp, rms_norm (the call)."""
+    """A `call_tir` with two tensors, as root-mean-square normalization is. Parts: gv, inp, rms_norm (the call)."""
     gv, inp = GlobalVarPattern(), wildcard()
     call = is_op("relax.call_tir")(gv, TuplePattern([inp, wildcard()]))
     return call, {"gv": gv, "inp": inp, "rms_norm": call}

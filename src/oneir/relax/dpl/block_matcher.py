@@ -50,12 +50,12 @@ class _Uses:
         used = self.used.get(consumer, ())
         if producer not in used or (use.only and len(self.users[producer]) != 1):
             return False
-        if use.place == -1:
+        if use.argument == -1:
             return True
-        if use.place < len(used) and used[use.place] is producer:
+        if use.argument < len(used) and used[use.argument] is producer:
             return True
         value = self.values[consumer]
-        return isinstance(value, Call) and use.place < len(value.args) and value.args[use.place] is producer
+        return isinstance(value, Call) and use.argument < len(value.args) and value.args[use.argument] is producer
 
 
 def _variables(value: Expr) -> list[Var]:
@@ -166,7 +166,7 @@ class BlockMatcher:
         known = self.fits.get(key)
         if known is None:
             matcher = ExprMatcher(self.uses.values)
-            known = self.fits[key] = any(True for _ in matcher.ways(pattern, var))
+            known = self.fits[key] = any(True for _ in matcher.matches(pattern, var))
         return known
 
 

@@ -1,4 +1,4 @@
-"""PatternContext: patterns that are connected by what uses what, and matched to a dataflow block as a whole.
+"""PatternContext: patterns connected by uses, matched together to the variables of a dataflow block.
 
 with PatternContext() as ctx:
     x = wildcard()
@@ -26,10 +26,10 @@ match_block: Hook[..., Any] = Hook("match_block", "oneir.relax.dpl.block_matcher
 
 
 class Use(NamedTuple):
-    """How one pattern is used by another: by it alone, and at which place (-1: at any)."""
+    """How one pattern is used by another: by it alone, and as which argument (-1: any)."""
 
     only: bool
-    place: int
+    argument: int
 
 
 class _Stack(threading.local):
@@ -43,18 +43,18 @@ _stack = _Stack()
 class PatternContext(Object):
     """Collects the constraints between the patterns that are made in its `with`.
 
-    An `incremental` one starts with those of the context around it.
+    An `incremental` one starts with those of the enclosing context.
     """
 
     def __init__(self, incremental: bool = False):
         self.edges: dict[DFPattern, dict[DFPattern, list[Use]]] = {}
         self.constraints: list[DFConstraint] = []
         if incremental:
-            around = PatternContext.current()
-            if around is None:
+            outer = PatternContext.current()
+            if outer is None:
                 raise InvalidValue("an incremental PatternContext is made inside of another one's `with`")
-            self.edges = {p: {c: list(uses) for c, uses in users.items()} for p, users in around.edges.items()}
-            self.constraints = list(around.constraints)
+            self.edges = {p: {c: list(uses) for c, uses in users.items()} for p, users in outer.edges.items()}
+            self.constraints = list(outer.constraints)
 
     def __enter__(self) -> PatternContext:
         _stack.contexts.append(self)

@@ -94,22 +94,22 @@ class PatternMatchingRewriter(Pass):
         return OrRewriter(self, other)
 
 
-def _from_pattern(pattern: DFPattern, func: Rewrite, around: tuple[DFPattern, ...]) -> PatternMatchingRewriter:
+def _from_pattern(pattern: DFPattern, func: Rewrite, enclosing: tuple[DFPattern, ...]) -> PatternMatchingRewriter:
     if isinstance(pattern, OrPattern):
-        around = (*around, pattern)
-        return OrRewriter(_from_pattern(pattern.left, func, around), _from_pattern(pattern.right, func, around))
+        enclosing = (*enclosing, pattern)
+        return OrRewriter(_from_pattern(pattern.left, func, enclosing), _from_pattern(pattern.right, func, enclosing))
     if isinstance(pattern, TuplePattern):
-        implicit = TupleRewriter(pattern.fields, func, (*around, pattern))
-        return OrRewriter(ExprPatternRewriter(pattern, func, around), implicit)
-    return ExprPatternRewriter(pattern, func, around)
+        implicit = TupleRewriter(pattern.fields, func, (*enclosing, pattern))
+        return OrRewriter(ExprPatternRewriter(pattern, func, enclosing), implicit)
+    return ExprPatternRewriter(pattern, func, enclosing)
 
 
 class ExprPatternRewriter(PatternMatchingRewriter):
-    """Replaces expressions that match one pattern. `around` are patterns that count as matched with it."""
+    """Replaces expressions that match one pattern. `enclosing` are patterns that count as matched with it."""
 
     pattern: DFPattern
     func: Rewrite
-    around: Sequence[DFPattern] = ()
+    enclosing: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced: dict[Var, Expr] = {}
@@ -126,7 +126,7 @@ class ExprPatternRewriter(PatternMatchingRewriter):
         found = match_expr(self.pattern, expr, values)
         if found is None:
             return None
-        for pattern in self.around:
+        for pattern in self.enclosing:
             found[pattern] = ExprMatcher(values).value(expr)
         new = self.func(expr, found)
         return None if new is expr else new
@@ -181,7 +181,7 @@ class TupleRewriter(PatternMatchingRewriter):
 
     patterns: Sequence[DFPattern]
     func: Rewrite
-    around: Sequence[DFPattern] = ()
+    enclosing: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         if len(self.patterns) > self.MAX_FIELDS:
@@ -236,7 +236,7 @@ class TupleRewriter(PatternMatchingRewriter):
         if any(all(user is not e for e in found.values()) for element in chosen for user in element.users):
             return None
         whole = Tuple([element.value for element in chosen])
-        for pattern in self.around:
+        for pattern in self.enclosing:
             found[pattern] = whole
         new = self.func(whole, found)
         if new is None or new is whole:

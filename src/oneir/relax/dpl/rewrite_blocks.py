@@ -103,7 +103,7 @@ def rewrite_function(rewriter: PatternMatchingRewriter, func: Function) -> Funct
 
 
 def _cleaned(func: Function) -> Function:
-    """A function without what rewriting leaves behind."""
+    """A function without the redundant bindings that rewriting leaves."""
     # Not at the top: `relax.transform` imports passes that are written with patterns.
     from ..transform.canonicalize_bindings import canonicalize_bindings
     from ..transform.eliminate_common_subexpr import eliminate_common_subexpr
@@ -133,7 +133,7 @@ class _Blocks(PyExprMutator):
         return op if new is bound else self._unbound(new, bound)
 
     def _unbound(self, seq: SeqExpr, bound: SeqExpr) -> SeqExpr:
-        """A body with its value where it belongs: behind the blocks."""
+        """A body with its value after the blocks, where it belongs."""
         *blocks, last = seq.blocks
         binding = last.bindings[-1]
         if binding.var is not seq.body or not is_leaf(binding.value):
@@ -173,7 +173,7 @@ class _Blocks(PyExprMutator):
         return self._emitted(new, self._rewritten(new.bindings))
 
     def _rewritten(self, bindings: Sequence[Binding]) -> Sequence[Binding]:
-        """The bindings after rewriting, each behind those that it needs."""
+        """The bindings after rewriting, each after those that it uses."""
         replaced = self.rewriter.rewrites(bindings) if bindings else {}
         if not replaced:
             return bindings
@@ -209,7 +209,7 @@ class _Blocks(PyExprMutator):
 
 
 def _sorted(bindings: Sequence[Binding]) -> list[Binding]:
-    """The bindings with each that uses a later one moved behind that one, no further than needed."""
+    """The bindings in an order in which each is after those that it uses; what is in order stays."""
     result: list[Binding] = []
     later: set[Var] = {b.var for b in bindings}
     waiting: dict[Binding, set[Var]] = {}

@@ -1,4 +1,4 @@
-"""The parts of a rewriter that is written as two functions: what to look for and what to put in its place."""
+"""The parts of a rewriter that is written as two functions: the pattern and what replaces it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Found = dict[DFPattern, Expr]
 
 
 class RewriterParts(NamedTuple):
-    """A rewriter that is written as a module: what to look for, what replaces it, and what replacements may call."""
+    """A rewriter written as a module: the pattern, what replaces it, and the functions that replacements may call."""
 
     pattern: DFPattern
     rewrite: Callable[[Expr, Found], Expr]

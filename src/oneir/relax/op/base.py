@@ -1,4 +1,4 @@
-"""Operators that call: loops, functions of the runtime, closures."""
+"""Operators that call: kernels, functions of the runtime, closures."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def _symbolic_arguments(tir_vars: Any) -> ShapeExpr | None:
 
 @operator("relax.call_tir")
 def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any, tir_vars: Any = None, *, dtype: Any = None) -> Call:
-    """The result that the loops `gvar` write when called with `args` and freshly made outputs.
+    """The result that the PrimFunc `gvar` writes when called with `args` and newly allocated outputs.
 
     `out_sinfo` is the struct info of the output, or a list of several outputs', which makes the result a tuple.
-    `tir_vars` are integers passed after the tensors. In the place of `gvar` a text calls a function of the runtime
-    (`call_dps_packed`); a shape in the place of `out_sinfo` needs `dtype`.
+    `tir_vars` are integers passed after the tensors. A text instead of `gvar` calls a function of the
+    runtime (`call_dps_packed`); a shape instead of `out_sinfo` needs `dtype`.
     """
     if isinstance(gvar, (str, ExternFunc)):
         return call_dps_packed(gvar, args, output_struct_info(out_sinfo, dtype))
@@ -97,7 +97,7 @@ def call_tir_with_grad(
     te_grad_kwargs: Any = None,
     tir_vars: Any = None,
 ) -> Call:
-    """As `call_tir`, of loops whose gradient is the registered tensor expression `te_grad_name`."""
+    """As `call_tir`, of a PrimFunc whose gradient is the registered tensor expression `te_grad_name`."""
     values = [gvar, as_arguments(args), _symbolic_arguments(tir_vars)]
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs or {})}
     return Call(call_tir_with_grad.op, [v for v in values if v is not None], attrs, [output_struct_info(out_sinfo)])
@@ -110,7 +110,7 @@ call_tir_with_grad.struct_info(result_struct_info)
 def call_tir_inplace(
     gvar: GlobalVar, args: Any, inplace_indices: int | list[int], out_sinfo: Any, tir_vars: Any = None
 ) -> Call:
-    """As `call_tir`, of loops that write some outputs into arguments.
+    """As `call_tir`, of a PrimFunc that writes some outputs into arguments.
 
     `inplace_indices` has, for each output, the position of the argument that it is written to, or -1 for a new tensor.
     Nothing may use such an argument afterwards.

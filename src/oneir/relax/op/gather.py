@@ -40,7 +40,7 @@ def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") ->
 def check_inside(
     call: Call, data: TensorStructInfo, indices: TensorStructInfo, axis: int, builder: BlockBuilder
 ) -> None:
-    """An error if indices are known to reach behind the data along another axis than theirs."""
+    """An error if indices are known to exceed the data along another axis than theirs."""
     for i, (extent, taken) in enumerate(zip(data.extents or (), indices.extents or (), strict=False)):
         if i != axis and builder.analyzer.can_prove(ops.less(extent, taken)):
             raise fail(
@@ -177,8 +177,8 @@ index_tensor.reference(lambda data, indices: data[tuple(indices)])
 def _legalize_index_tensor(builder: BlockBuilder, call: Call) -> Expr:
     indices = tuple_fields(builder, call.args[1])
     from_front = all(isinstance(i, Constant) and (i.data.numpy() >= 0).all() for i in indices)
-    loops = topi.adv_index if from_front else topi.index_tensor
-    return builder.call_te(loops, call.args[0], indices, primfunc_name_hint="index_tensor")
+    te_function = topi.adv_index if from_front else topi.index_tensor
+    return builder.call_te(te_function, call.args[0], indices, primfunc_name_hint="index_tensor")
 
 
 @operator("relax.meshgrid", pattern=OpPattern.INJECTIVE)
@@ -213,7 +213,7 @@ meshgrid.reference(lambda tensors, indexing: list(np.meshgrid(*tensors, indexing
 def _legalize_meshgrid(builder: BlockBuilder, call: Call) -> Expr:
     fields, indexing = tuple_fields(builder, call.args[0]), call.attrs["indexing"] or "ij"
     made = builder.call_te(topi.meshgrid, fields, indexing, primfunc_name_hint="meshgrid")
-    # What loops give alone is no tuple.
+    # A kernel of one output gives a tensor, not a tuple of one.
     return Tuple([made]) if len(fields) == 1 else made
 
 

@@ -85,7 +85,7 @@ def _matmul_reference(x1: np.ndarray, x2: np.ndarray, out_dtype: str) -> np.ndar
 
 
 def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str, transposed: bool = False) -> te.Tensor:
-    """The matrix product as loops i0, i1, ..., k: each operand indexed with its own batch dimensions.
+    """The matrix product over the axes i0, i1, ..., k: each operand indexed with its own batch dimensions.
 
     With `transposed`, `x2` has its last two dimensions swapped.
     """

@@ -159,7 +159,7 @@ def _byte_offset(call: Call) -> PrimExpr | None:
 def _check_bounds(
     call: Call, data: TensorStructInfo, result: TensorStructInfo, offset: Any, analyzer: Analyzer
 ) -> None:
-    """An error if the view is known to end behind the tensor."""
+    """An error if the view is known to end after the end of the tensor."""
     has, needs = _elements(data, analyzer), _elements(result, analyzer)
     same_dtype, same_shape = _is_left_out(call.args[2]), _is_left_out(call.args[1])
     if VOID in (data.dtype, result.dtype):

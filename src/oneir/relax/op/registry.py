@@ -54,7 +54,7 @@ R = TypeVar("R")
 
 
 class Operator(Generic[P, R]):
-    """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
+    """A registered operator. Called, it makes a call; its methods state its facts, each once.
 
     Facts live on `self.op`; `relax/operator_facts.py` lists them.
     """
@@ -120,9 +120,9 @@ class Operator(Generic[P, R]):
     ) -> None:
         """Registers the tensor expression that computes a call: `te_function(*args, *attrs)`.
 
-        The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
-        constants without dimensions become numbers in the loops, as long as one tensor remains. `check` raises an error
-        for a call of which no loops can be made.
+        The kernel made from it is called `hint`, by default as the function. With `inline_scalars`, constants without
+        dimensions become numbers in the kernel, as long as one tensor remains. `check` raises an error for a call that
+        has no kernel.
         """
         name = hint or te_function.__name__
 
@@ -203,7 +203,7 @@ def operator(
 
 def register_gradient(op_name: str, fgradient: GradientRule | None = None, level: int = 10) -> Any:
     """Registers the gradient of an operator by its name, `rule(orig_var, orig_call, output_grad, builder)`; a decorator
-    if no rule is given. Of several, the one of the highest level stays.
+    if no rule is given. Of several, the one of the highest level stays. Raises `OneIRError` for an unknown operator.
     """
 
     def register(rule: GradientRule) -> GradientRule:

@@ -1,6 +1,6 @@
 """Operators whose results are as long as the data says: the different elements, the elements that are not zero.
 
-No loops are made of them: the program calls functions of the runtime, `numpy_unique` and `numpy_nonzero`.
+They have no kernels: the program calls functions of the runtime, `numpy_unique` and `numpy_nonzero`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _unary(
     unary.infer_layout(keep_layout)
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
-    # The prefix keeps the loops' function apart from the C library's function of that name.
+    # The prefix keeps the kernel apart from the C library's function of that name.
     unary.legalize(te_function, hint or f"tir_{name}", check=only(of) if of else None)
     return unary
 

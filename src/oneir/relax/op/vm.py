@@ -67,7 +67,7 @@ kill_object.struct_info(returns_nothing)
 
 @operator("relax.vm.call_tir_dyn", pure=False)
 def call_tir_dyn(func: Any, args: Any) -> Call:
-    """Calls loops with tensors and, as the last argument, a shape, whose extents they get as integers."""
+    """Calls a kernel with tensors and, as the last argument, a shape, whose extents it gets as integers."""
     callee = ExternFunc(func) if isinstance(func, str) else func
     return call_tir_dyn.call(callee, Tuple(args) if isinstance(args, (list, tuple)) else as_graph_expr(args))
 

@@ -59,7 +59,7 @@ DesiredLayouts = Mapping[str, Sequence[str]]
 class ConvertLayout(DataflowBlockPass):
     """Gives operators, by their names, the layouts of data, weight and maybe output that are desired.
 
-    With `layout_cb`, each call is asked for by itself: it returns the desired layouts for that call. Raises
+    With `layout_cb`, it is called for each call: it returns the desired layouts for that call. Raises
     `TypeMismatch` for a number of layouts that no operator has.
     """
 

@@ -5,7 +5,7 @@
         a = R.multiply(z, y)        ->          a = R.call_tir_inplace(cls.multiply_inplace, (z, y), [0], ...)
         R.output(a)                             R.output(a)
 
-Operators whose loops allow that say so: the fact `SupportsInplace`. What comes from outside of the block is never
+Operators whose kernels allow that have the fact `SupportsInplace`. What comes from outside of the block is never
 written, since others may hold it.
 """
 
@@ -168,9 +168,9 @@ class _IntoBuffers(Mapper):
 
 
 def make_inplace_call(builder: BlockBuilder, call: Call, inplace_indices: Sequence[int]) -> tuple[Call, PrimFunc]:
-    """The call with its first results written into arguments, and its loops, of which `builder` knows the original.
+    """The call with its first results written into arguments, and its kernel, of which `builder` has the original.
 
-    The call's function is a `GlobalVar` of the name that the loops should have.
+    The call's function is a `GlobalVar` of the name that the kernel should have.
     """
     rule = FLegalize.of(call.op)
     legal = call if rule is None else rule(builder, call)
@@ -204,7 +204,7 @@ def make_inplace_call(builder: BlockBuilder, call: Call, inplace_indices: Sequen
 class _Replacer(PyExprMutator):
     def __init__(self, mod: IRModule):
         super().__init__(mod)
-        # Loops as they are without writing in place are made here, and not part of the result.
+        # The kernels that do not write in place are made here; they are not part of the result.
         self.originals = BlockBuilder(mod)
         self.chosen: dict[Binding, int] = {}
 

@@ -110,7 +110,7 @@ class _Folder(PyExprMutator):
         return None
 
     def call_tir(self, call: Call) -> Expr | None:
-        """The constants that loops compute; None where they cannot be run now."""
+        """The constants that a kernel computes; None where it cannot be run now."""
         callee, args, *symbolic = call.args
         infos = _tensors(call.struct_info)
         if symbolic or not isinstance(callee, GlobalVar) or not isinstance(args, Tuple) or not infos:

@@ -6,7 +6,7 @@
         return add_y(x)                      def main_add_y(a, y):
                                                  return R.add(a, y)
 
-One that uses no variable of the function around it is called directly, without a closure.
+One that uses no variable of the enclosing function is called directly, without a closure.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _names(paths: Mapping[Function, Path], taken: set[str]) -> dict[Function, st
 
 
 def _offers(paths: Mapping[Function, Path], public: set[str]) -> Iterator[Callable[[Function], str | None]]:
-    """Ways to name a local function, the preferred ones first."""
+    """Candidates for the name of a local function, the preferred ones first."""
 
     def global_symbol(func: Function) -> str | None:
         symbol = func.attrs.get("global_symbol")

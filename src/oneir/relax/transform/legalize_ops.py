@@ -23,7 +23,7 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStr
 class LegalizeOps(ModulePass):
     """Rewrites operators into calls of PrimFuncs.
 
-    `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that take the place of the
+    `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that replace the
     operators' own. With `enable_warning`, each call that stays is named in a warning.
     """
 

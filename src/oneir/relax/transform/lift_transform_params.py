@@ -129,7 +129,7 @@ class _Partition(ModulePass, name="PartitionTransformParams", opt_level=1):
 
 
 class _Publish(ModulePass, name="LiftTransformParamsPostProc", opt_level=1):
-    """Gives what was made its public name, and lets it drop weights if that is asked for."""
+    """Gives the new function its public name, and lets it drop weights if that is wanted."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         consume: Callable[[Function], Function] = (

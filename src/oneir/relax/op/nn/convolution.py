@@ -132,7 +132,7 @@ def _conv_reference(
 
 
 def _stays(call: Call) -> bool:
-    """Whether no loops are made of a call: its layouts differ, or blocks of channels are dimensions of their own."""
+    """Whether a call is not legalized: its layouts differ, or blocks of channels are dimensions of their own."""
     attrs = call.attrs
     plain = attrs["data_layout"].isalpha() and attrs["kernel_layout"].isalpha()
     return attrs["out_layout"] != attrs["data_layout"] or not plain
@@ -324,7 +324,7 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(with_out_dtype)
-    # Loops are made in the layouts of the making only.
+    # Kernels are made for the initial layouts only.
     made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout", follows=False))
     made.struct_info(_transpose_struct_info(spatial))
     made.reference(_transpose_reference)

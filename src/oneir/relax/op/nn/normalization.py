@@ -407,7 +407,7 @@ instance_norm.legalize(te_instance_norm, "instance_norm")
 def dropout(data: Expr, rate: float = 0.5) -> Call:
     """In training, the data with a share `rate` of its elements set to 0 and the others scaled, and the mask.
 
-    No loops are made of it: `DecomposeOpsForInference` puts the data itself in its place.
+    It is not legalized: `DecomposeOpsForInference` replaces it by the data itself.
     """
     return dropout.call(data, rate=float(rate))
 
