@@ -45,6 +45,7 @@ class StmtEmitter(CallEmitter):
     """Emits statements in order; `loops` holds, innermost last, where `continue` and `break` go."""
 
     loops: list[tuple[str, str]]
+    device_id: e.PrimExpr
     any_order: bool
     """Whether the statement is the update of a reduction."""
     bindings: dict[e.Var, e.PrimExpr]
@@ -125,6 +126,10 @@ class StmtEmitter(CallEmitter):
                 f"a loop bound to {getattr(node.node, 'thread_tag', 'a thread')} cannot run on the CPU; "
                 f"use T.parallel{where(node)}"
             )
+        elif node.attr_key == "device_id":
+            outer, self.device_id = self.device_id, node.value
+            self.stmt(node.body)
+            self.device_id = outer
         elif node.attr_key == REDUCTION_UPDATE:
             outer, self.any_order = self.any_order, True
             self.stmt(node.body)
