@@ -68,8 +68,8 @@ class ObjectStructInfo(StructInfo):
 class PrimStructInfo(StructInfo):
     """A number outside of tensors: of a dtype, or of a known value, which may be symbolic.
 
-    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`. Raises `InvalidValue` for neither, `TypeMismatch` for a value of
-    another dtype.
+    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`. Raises `InvalidValue` for neither, `TypeMismatch` for a value
+    of another dtype.
     """
 
     value: PrimExpr | None = child(None, defines=True)
@@ -115,7 +115,7 @@ def as_extents(values: Any) -> Array[PrimExpr]:
 class ShapeStructInfo(StructInfo):
     """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1).
 
-    Raises `TypeMismatch` for an extent that is no integer, `InvalidValue` for an `ndim` that is not that of the extents.
+    Raises `TypeMismatch` for an extent that is no integer, `InvalidValue` for an `ndim` that is not theirs.
     """
 
     values: Array[PrimExpr] | None = child(None, defines=True)
