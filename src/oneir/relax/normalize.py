@@ -121,7 +121,7 @@ class Normalizer:
     def call(self, call: Call) -> Call:
         op = call.op if isinstance(call.op, LEAVES) else self.argument(call.op)
         args = [self.argument(a) for a in call.args]
-        if op is not call.op or any(a is not b for a, b in zip(args, call.args, strict=True)):
+        if op is not call.op or not same_objects(args, call.args):
             call = call.replace(op=op, args=args)
         if call.struct_info_ is None:
             call.set_struct_info(infer_call(call, self.builder))
@@ -129,7 +129,7 @@ class Normalizer:
 
     def tuple(self, expr: Tuple) -> Tuple:
         fields = [self.argument(f) for f in expr.fields]
-        if any(a is not b for a, b in zip(fields, expr.fields, strict=True)):
+        if not same_objects(fields, expr.fields):
             return Tuple(fields, span=expr.span)
         if expr.struct_info_ is None:
             expr._derive()

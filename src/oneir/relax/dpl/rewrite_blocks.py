@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ...ir.container import same_objects
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.structural import structural_equal
@@ -189,9 +190,7 @@ class _Blocks(PyExprMutator):
             else:
                 self.builder_.emit_normalized(binding)
         new = self.builder_.end_block()
-        same = len(new.bindings) == len(block.bindings) and all(
-            a is b for a, b in zip(new.bindings, block.bindings, strict=True)
-        )
+        same = same_objects(new.bindings, block.bindings)
         return block if same else new
 
     def _emit_replaced(self, binding: Binding) -> None:

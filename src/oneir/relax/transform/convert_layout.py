@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ...ir.container import same_objects
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal
@@ -117,7 +118,7 @@ class _Converter(PyExprMutator):
     def _now(self, expr: Expr) -> Expr:
         if isinstance(expr, Tuple):
             fields = [self._now(f) for f in expr.fields]
-            return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
+            return expr if same_objects(fields, expr.fields) else Tuple(fields)
         return self._variables.get(expr, expr) if isinstance(expr, Var) else expr
 
     def visit_var_(self, op: Var) -> Expr:
@@ -152,7 +153,7 @@ class _Converter(PyExprMutator):
         elif isinstance(value, Tuple):
             wanted = tuple([self.layouts.of(f) if inside else initial_of(f.struct_info) for f in value.fields])
             fields = [self._in_layout(f, layout) for f, layout in zip(value.fields, wanted, strict=True)]
-            same = all(a is b for a, b in zip(fields, value.fields, strict=True))
+            same = same_objects(fields, value.fields)
             self._bind(binding, value if same else Tuple(fields, span=value.span), wanted)
         elif isinstance(value, TupleGetItem):
             layout = self.layouts.of(value.tuple_value)
@@ -193,7 +194,7 @@ class _Converter(PyExprMutator):
 
 def _changed(call: Call, args: Sequence[Expr], attrs: Mapping[str, object]) -> Call:
     """The call with other arguments and, if any are given, attributes; itself if they are the same."""
-    if all(a is b for a, b in zip(args, call.args, strict=True)) and all(
+    if same_objects(args, call.args) and all(
         value is call.attrs[name] or structural_equal(value, call.attrs[name]) for name, value in attrs.items()
     ):
         return call

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.container import same_objects
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
@@ -84,7 +85,7 @@ class _Folder(PyExprMutator):
         for a in call.args:
             bound = self.lookup_binding(a) if isinstance(a, Var) else None
             args.append(bound if isinstance(bound, ShapeExpr) else a)
-        if all(new is old for new, old in zip(args, call.args, strict=True)):
+        if same_objects(args, call.args):
             return call
         normalized = self.builder_.normalize(call.replace(args=args))
         assert isinstance(normalized, Call)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.container import same_objects
 from ...ir.dtype import DataType
 from ...ir.module import IRModule
 from ...ir.op import Op
@@ -197,7 +198,7 @@ class _Rewriter(PyExprMutator):
                 expr = self.builder_.normalize_argument(expr)
                 fields = [TupleGetItem(expr, i) for i in range(len(info.fields))]
             new = [self._cast(f, d) for f, d in zip(fields, dtypes, strict=True)]
-            return expr if all(a is b for a, b in zip(new, fields, strict=True)) else Tuple(new)
+            return expr if same_objects(new, fields) else Tuple(new)
         assert isinstance(info, TensorStructInfo)
         if info.dtype == dtypes or info.dtype not in (SHORT, LONG) or not dtypes:
             return expr
@@ -208,7 +209,7 @@ class _Rewriter(PyExprMutator):
         """An argument in terms of what its variables have become, in whatever dtype that is."""
         if isinstance(expr, Tuple):
             fields = [self._now(f) for f in expr.fields]
-            return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
+            return expr if same_objects(fields, expr.fields) else Tuple(fields)
         return self._variables.get(expr, expr) if isinstance(expr, Var) else expr
 
     def _shorten(self, var: Var) -> None:
@@ -304,7 +305,7 @@ class _Rewriter(PyExprMutator):
             self._cast(now, _dtypes(old.struct_info, dtype)) if _is_tensors(old.struct_info_) else now
             for now, old in zip(args, call.args, strict=True)
         ]
-        if all(a is b for a, b in zip(cast, call.args, strict=True)):
+        if same_objects(cast, call.args):
             return call
         return Call(call.op, cast, call.attrs, call.sinfo_args, call.span)
 
