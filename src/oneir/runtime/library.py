@@ -41,6 +41,8 @@ _SIGNATURES = {
     "oneir_free_workspace": ("void", ("ptr",)),
     "oneir_poll_signals": ("i32", ()),
     "oneir_launch_kernel": ("i32", ("ptr", "i32", "ptr", "i32", "ptr")),
+    "oneir_alloc_device_memory": ("ptr", ("i32", "i32", "i64")),
+    "oneir_free_device_memory": ("void", ("i32", "i32", "ptr")),
 }
 
 

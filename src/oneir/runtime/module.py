@@ -32,6 +32,7 @@ RUNTIME_SYMBOLS = {
     "oneir_alloc_workspace": partial(workspace.workspace_address, "oneir_alloc_workspace"),
     "oneir_free_workspace": partial(workspace.workspace_address, "oneir_free_workspace"),
     "oneir_launch_kernel": launch.launch_address,
+    **{name: partial(int, address) for name, address in launch.CALLBACKS.items()},
     "oneir_poll_signals": partial(signals.signals_address, "oneir_poll_signals"),
 }
 

@@ -123,8 +123,8 @@ class Dialect(ABC):
         """The name of a function of the C library (`sqrt`, `floor`, ...) for a dtype."""
 
     @abstractmethod
-    def half_rounding(self) -> tuple[str, str]:
-        """The name and the text of the function that rounds a float32 to half precision, and returns a float32."""
+    def half_functions(self) -> dict[str, str]:
+        """The functions `oneir_bits_of_f16`, which rounds a float32 to half precision, and `oneir_f16_of_bits`."""
 
     def type_name(self, dtype: DataType) -> str:
         """A scalar type in a register."""
@@ -134,7 +134,11 @@ class Dialect(ABC):
         return name
 
     def memory_type(self, dtype: DataType) -> str:
-        """The type of an element in memory."""
+        """The type of an element of declared memory: half precision is its bits there."""
+        return self.type_name(DataType("uint8" if dtype.is_bool else "uint16" if dtype == "float16" else dtype))
+
+    def pointee_type(self, dtype: DataType) -> str:
+        """The type of an element that is loaded or stored."""
         return self.type_name(DataType("uint8") if dtype.is_bool else dtype)
 
     def helper(self, operation: str, dtype: DataType, source: DataType | None = None) -> tuple[str, str]:

@@ -91,15 +91,21 @@ class OpenCLC(Dialect):
         return f"{function}(({element}{dtype.lanes})({joined(lanes)}), 0, {pointer} + {index});"
 
     def reinterpret(self, value: str, source: DataType, target: DataType) -> str:
-        return f"as_{self.type_name(target)}({value})"
+        return value if source is target else f"as_{self.type_name(target)}({value})"
 
-    def half_rounding(self) -> tuple[str, str]:
-        return "oneir_round_f16", """
-inline float oneir_round_f16(float x) {
+    def half_functions(self) -> dict[str, str]:
+        return {
+            "oneir_bits_of_f16": """
+inline ushort oneir_bits_of_f16(float x) {
   ushort bits;
   vstore_half(x, 0, (half*)&bits);
+  return bits;
+}""",
+            "oneir_f16_of_bits": """
+inline float oneir_f16_of_bits(ushort bits) {
   return vload_half(0, (half*)&bits);
-}"""
+}""",
+        }
 
     def math(self, name: str, dtype: DataType) -> str:
         return {"roundeven": "rint", "nearbyint": "rint"}.get(name, name)

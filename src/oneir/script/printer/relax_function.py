@@ -7,6 +7,7 @@ from typing import Any
 
 from ...ir.op import Op
 from ...relax import expr as x
+from ...relax.block_builder import BlockBuilder
 from ...relax.normalize import from_sinfo_args
 from ...relax.operator_facts import FInferStructInfo
 from ...relax.struct_info import StructInfo, TupleStructInfo
@@ -158,8 +159,6 @@ def _inferred(value: Any) -> StructInfo | None:
             return from_sinfo_args(value)
         rule = FInferStructInfo.of(value.op)
         if rule is not None:
-            from ...relax.block_builder import BlockBuilder
-
             return rule(value, BlockBuilder())
         return None
     if isinstance(value, (x.Tuple, x.TupleGetItem, x.Var, x.Constant, x.ShapeExpr, x.PrimValue)):
