@@ -18,6 +18,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.visitor import post_order_visit
 from ..relax.expr import Call, DataflowBlock, Function
+from ..relax.operator_facts import FLegalize, FLowerBuiltin
 from ..relax.transform.legalize_ops import is_shape_known
 from ..tir.expr import BufferLoad, ProducerLoad, Reduce
 from ..tir.function import PrimFunc
@@ -42,7 +43,7 @@ def _operator(node: Any) -> Op | None:
 
 def _legal(node: Any, func: BaseFunc) -> str | None:
     op = _operator(node)
-    if op is None or op.attrs.get("FLegalize") is None or not isinstance(node, Call):
+    if op is None or FLegalize.of(op) is None or not isinstance(node, Call):
         return None
     known = is_shape_known(node.struct_info) and all(is_shape_known(a.struct_info) for a in node.args)
     return f"{op.name} of known shapes, which stage `legalized` makes a kernel" if known else None
@@ -77,14 +78,14 @@ def _flat(node: Any, func: BaseFunc) -> str | None:
 
 def _lowerable(node: Any, func: BaseFunc) -> str | None:
     op = _operator(node)
-    if op is None or op.attrs.get("FLegalize") is None or op.attrs.get("FLowerBuiltin") is not None:
+    if op is None or FLegalize.of(op) is None or FLowerBuiltin.of(op) is not None:
         return None
     return f"{op.name}, which is neither a kernel nor a call of the runtime"
 
 
 def _runtime_only(node: Any, func: BaseFunc) -> str | None:
     op = _operator(node)
-    if op is None or op.attrs.get("FLowerBuiltin") is None or op.name == _NOTHING:
+    if op is None or FLowerBuiltin.of(op) is None or op.name == _NOTHING:
         return None
     return f"{op.name}, which stage `planned` makes a call of the runtime"
 

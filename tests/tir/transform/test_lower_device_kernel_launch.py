@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oneir.ir import Call, IRModule
+from oneir.ir import IRModule
+from oneir.ir.expr import Call
 from oneir.runtime.error import WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target

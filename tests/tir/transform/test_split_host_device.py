@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oneir.ir import Call, GlobalVar, IRModule, structural_equal
+from oneir.ir import GlobalVar, IRModule, structural_equal
+from oneir.ir.expr import Call
 from oneir.script import tir as T
 from oneir.target import Target
 from oneir.tir.stmt import Evaluate

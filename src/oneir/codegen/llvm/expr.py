@@ -28,7 +28,7 @@ class _FindsAccess(Visitor):
         self.found = True
 
     def visit_Call(self, node: e.Call) -> None:
-        if isinstance(node.op, Op) and node.op.get_attr("TCallEffectKind") in (
+        if isinstance(node.op, Op) and e.TCallEffectKind.of(node.op) in (
             e.CallEffectKind.Pure,
             e.CallEffectKind.ExprAnnotation,
         ):

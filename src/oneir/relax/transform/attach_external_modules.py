@@ -17,7 +17,7 @@ from ...runtime.module import Module
 
 @runtime_checkable
 class ExternModule(Protocol):
-    """What this pass needs of `relax.frontend.nn.ExternModule`."""
+    """What a `relax.frontend.nn.ExternModule` is to this pass: functions that can be loaded."""
 
     def load(self) -> Module:
         """The functions, ready to be called."""

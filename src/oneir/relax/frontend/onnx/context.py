@@ -33,6 +33,7 @@ from ...expr import (
     Var,
     const,
 )
+from ...operator_facts import FPurity, FReference
 from ...struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_constant
 from ..importer import ModelImporter
@@ -76,8 +77,8 @@ class Context(ModelImporter):
         args = [self._folded(a) for a in expr.args]
         if any(a is not b for a, b in zip(args, expr.args, strict=True)):
             expr = Call(expr.op, args, expr.attrs, expr.sinfo_args)
-        reference = expr.op.attrs.get("FReference")
-        if reference is None or not expr.op.attrs.get("FPurity"):
+        reference = FReference.of(expr.op)
+        if reference is None or not FPurity.of(expr.op):
             return expr
         values = [_literal(a) for a in args]
         if any(v is None for v in values):
