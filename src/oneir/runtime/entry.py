@@ -101,6 +101,8 @@ def _plain(arg: object) -> object:
         case float():
             return float(arg)
         case str():
+            if "\0" in arg:
+                raise errors.InvalidValue(f"expected text without zero characters, which would end it, found {arg!r}")
             try:
                 return arg.encode().decode()
             except UnicodeEncodeError as error:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import llvm
-from .dlpack import Managed, ManagedVersioned
 from .dtype import dlpack_dtype
+from .error import OneIRError
 from .once import once
+from .packed import Code
 from .resident import resident
 from .tensor import ALIGNMENT, Record, Tensor, empty
 
@@ -104,6 +105,7 @@ class _Table(ctypes.Structure):
         ("Record", ctypes.py_object),
         ("ndarray", ctypes.py_object),
         ("c_void_p", ctypes.py_object),
+        ("OneIRError", ctypes.py_object),
         ("new_array", ctypes.c_void_p),
         ("slow", ctypes.py_object),
         ("fail", ctypes.py_object),
@@ -133,7 +135,7 @@ def library() -> LoadedObject:
 
 def _fill_table() -> None:
     table.Tensor, table.Record = Tensor, Record
-    table.c_void_p = ctypes.c_void_p
+    table.c_void_p, table.OneIRError = ctypes.c_void_p, OneIRError
     if _array_layout_is_known():
         table.ndarray = np.ndarray
         table.new_array = _array_maker()
@@ -201,11 +203,8 @@ def _numbers() -> dict[str, int]:
         "fixed_ndim": _FIXED_NDIM,
         "dtype_count": _DTYPE_COUNT,
         "device_cpu": 1,
+        "exception_code": int(Code.EXCEPTION),
         "foreign_order": ord(">" if sys.byteorder == "little" else "<"),
-        "managed_context": Managed.context.offset,
-        "managed_deleter": Managed.deleter.offset,
-        "versioned_context": ManagedVersioned.context.offset,
-        "versioned_deleter": ManagedVersioned.deleter.offset,
         "record_function": NativeFunction.function.offset,
         "record_context": NativeFunction.context.offset,
         "table_numpy_dtypes": _Table.numpy_dtypes.offset,
