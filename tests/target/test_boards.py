@@ -21,8 +21,8 @@ from oneir.target import (
     riscv_cpu,
     rocm,
     stm32,
-    tag,
 )
+from oneir.target.tag_configs import configs
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_a_tag_stands_for_its_configuration():
 
 
 def test_a_registered_tag_is_known(monkeypatch):
-    monkeypatch.setattr(tag, "configs", dict(tag.configs))
+    monkeypatch.setitem(configs, "mine/box", {})  # takes the tag away again, however the test ends
+    del configs["mine/box"]
     made = register_tag("mine/box", {"kind": "llvm", "num-cores": 7})
     assert made == Target("mine/box") == Target("llvm -num-cores=7") and made.tag == "mine/box"
     with pytest.raises(InvalidValue, match='The tag "mine/box" is taken: it is "llvm -keys=cpu -num-cores=7"'):

@@ -28,20 +28,12 @@ from . import llvm
 from .error import LibraryError
 from .object_file import host_machine, read_symbols
 from .signature import Signature
+from .symbols import RUNTIME_FUNCTIONS
 
 _FORMAT = 2
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")
-_SIGNATURES = {
-    "oneir_parallel_for": ("i32", ("ptr", "ptr", "i64", "i32")),
-    "oneir_call_packed": ("i32", ("ptr", "ptr", "i32", "ptr")),
-    "oneir_drop_error": ("void", ("ptr",)),
-    "oneir_alloc_workspace": ("ptr", ("i64", "i64")),
-    "oneir_free_workspace": ("void", ("ptr",)),
-    "oneir_poll_signals": ("i32", ()),
-}
-
 
 Linker = Callable[[str, list[str]], object]
 """Makes a shared library (the first argument) out of object files."""
@@ -212,13 +204,14 @@ def _stub_ir(metadata: str) -> str:
     text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
     lines = [
         f'@oneir_library_metadata = constant [{len(data)} x i8] c"{text}"',
-        f"@oneir_library_table = global [{len(_SIGNATURES)} x ptr] zeroinitializer",
+        f"@oneir_library_table = global [{len(RUNTIME_FUNCTIONS)} x ptr] zeroinitializer",
     ]
-    for i, (name, (result, parameters)) in enumerate(_SIGNATURES.items()):
-        declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(parameters))
+    for i, (name, function) in enumerate(RUNTIME_FUNCTIONS.items()):
+        result = function.result
+        declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(function.parameters))
         lines.append(
             f"define hidden {result} @{name}({declared}) {{\n"
-            f"  %slot = getelementptr [{len(_SIGNATURES)} x ptr], ptr @oneir_library_table, i64 0, i64 {i}\n"
+            f"  %slot = getelementptr [{len(RUNTIME_FUNCTIONS)} x ptr], ptr @oneir_library_table, i64 0, i64 {i}\n"
             f"  %function = load ptr, ptr %slot\n"
             + (
                 f"  call void %function({declared})\n  ret void\n}}"
@@ -249,19 +242,17 @@ class _SharedLibrary:
 
 
 def _load_shared(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
-    from .module import RUNTIME_SYMBOLS
-
     shared = _SharedLibrary(path)
     try:
         metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))
         signatures = _read_metadata(path, metadata)
-        table = (ctypes.c_void_p * len(_SIGNATURES)).in_dll(shared.library, "oneir_library_table")
+        table = (ctypes.c_void_p * len(RUNTIME_FUNCTIONS)).in_dll(shared.library, "oneir_library_table")
     except ValueError as error:
         raise LibraryError(f"{path} is not a library that export_library wrote: {error}") from error
 
     def link() -> _SharedLibrary:
-        for i, name in enumerate(_SIGNATURES):
-            table[i] = RUNTIME_SYMBOLS[name]()
+        for i, function in enumerate(RUNTIME_FUNCTIONS.values()):
+            table[i] = function.address()
         return shared
 
     return link, signatures, ()

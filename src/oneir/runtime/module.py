@@ -13,26 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import callback, llvm, pool, signals, workspace
+from . import llvm
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, NotRegistered, TypeMismatch
+from .library import library_bytes, load, write_file
 from .object import Object
 from .once import new_lock
 from .signature import Signature
+from .vm.executable import Executable as GraphExecutable
+from .vm.file import decode
+from .vm.native import NativeGraph
 
 SYMBOL_PREFIX = "__oneir_"
 """What the symbol of a function in object code starts with."""
-
-# What object code refers to by name; importing these modules has made it known to the linker.
-RUNTIME_SYMBOLS = {
-    "oneir_parallel_for": pool.parallel_for_address,
-    **{name: partial(int, address) for name, address in callback.CALLBACKS.items()},
-    "oneir_alloc_workspace": partial(workspace.workspace_address, "oneir_alloc_workspace"),
-    "oneir_free_workspace": partial(workspace.workspace_address, "oneir_free_workspace"),
-    "oneir_poll_signals": partial(signals.signals_address, "oneir_poll_signals"),
-}
 
 
 class Linked(Protocol):
@@ -215,16 +210,12 @@ class Module(Object):
         an object file, if the module is one; any other name, or no linker, an archive of object code.
         `fcompile(path, object_files, **kwargs)` is called in place of the machine's linker. Returns the path written.
         """
-        from .library import write_file
-
         path = Path(file_name)
         write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
         return str(path)
 
     def library_bytes(self, path: Path, fcompile: Any = None, **kwargs: Any) -> bytes:
         """What `export_library` writes to a file at `path`."""
-        from .library import library_bytes
-
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
@@ -241,14 +232,18 @@ def load_module(path: str | Path, fmt: str = "") -> Any:
 
     Damaged, foreign and other files are a `LibraryError`.
     """
-    from .vm.file import read_executable
-
-    return read_executable(Path(path)) or _read_module(Path(path))
+    path = Path(path)
+    stored = decode(path)
+    if stored is None:
+        return _read_module(path)
+    if not stored.library:
+        return GraphExecutable(stored.program)
+    library = Module(*load(path, stored.library))
+    natives = {name: NativeGraph(spec, library) for name, spec in stored.natives.items()}
+    return GraphExecutable(stored.program, library, natives)
 
 
 def _read_module(path: Path) -> Module:
-    from .library import load
-
     try:
         data = path.read_bytes()
     except OSError as error:

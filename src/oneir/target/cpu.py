@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..runtime import llvm
 from ..runtime.error import InvalidValue
 from ..runtime.once import once
 from ..runtime.pool import num_threads
-from .target import Target
+
+if TYPE_CHECKING:
+    from .target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,17 @@ _CACHES = tuple(
         (r".*", (32, 256, 8192)),
     )
 )
+
+
+# LLVM ends the process over features that contradict the mode or the width of a processor, or each other. It is not
+# asked about those that can.
+_CONTRADICTORY = {
+    "x86_64": r"\d+bit(-mode)?",
+    "x86": r"\d+bit(-mode)?",
+    "arm": r"noarm|thumb-mode",
+    "riscv64": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+    "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+}
 
 
 def resolve(target: Target) -> tuple[str, str, str]:
@@ -117,6 +133,33 @@ def _enabled(triple: str, cpu: str, features: str, abi: str, names: tuple[str, .
     )
     lacking = {int(number) for number in re.findall(r"call [^@\n]*@feature(\d+)\(", optimized)}
     return frozenset(name for number, name in enumerate(names, 1) if number not in lacking)
+
+
+@once
+def processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the processors, and then of the features, that LLVM has for a triple.
+
+    Raises `InvalidValue` for a triple for which this LLVM generates no code.
+    """
+    # LLVM gives its lists to nobody but prints them on the standard error of a process, when asked for a CPU "help".
+    script = f"from {llvm.__name__} import optimize; optimize('', name='help', triple={triple!r}, cpu='help')"
+    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    if asked.returncode:
+        raise InvalidValue(f"LLVM has no target for the triple {triple!r}; it has {', '.join(llvm.target_names())}.")
+    processors, _, features = asked.stderr.partition("Available features")
+    entry = re.compile(r"^  (\S+) +- ", re.MULTILINE)
+    arch = architecture(triple)
+    names = [name for name in entry.findall(features) if not re.fullmatch(_CONTRADICTORY.get(arch, ""), name)]
+    if arch in ("x86_64", "x86"):
+        # Those that even the first of them seems to have are hints of speed, about which LLVM does not tell.
+        hints = _enabled("i386-linux-gnu", "i386", "", "", tuple(names))
+        names = [name for name in names if name not in hints]
+    return tuple(entry.findall(processors)), tuple(names)
+
+
+def all_enabled_features(target: Target) -> frozenset[str]:
+    """All LLVM features that the code for `target` may use."""
+    return enabled_features(target, processors_and_features(resolve(target)[0])[1])
 
 
 def cpu_info(target: Target) -> CPUInfo:

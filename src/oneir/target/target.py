@@ -18,10 +18,14 @@ from typing import Any
 from ..ir.container import Array
 from ..ir.global_info import make_target
 from ..ir.json import register_json_type
+from ..runtime.device import Device
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.object import Object
-from . import boards, tag
+from . import boards
+from .cpu import all_enabled_features
+from .device_config import config_of_device
 from .kinds import KINDS, OptionType, TargetKind, kind, suggestion
+from .tag_configs import configs
 from .text import join_list, parse_options, print_option, split_list
 
 _entered: ContextVar[tuple[Target, ...]] = ContextVar("oneir_targets", default=())
@@ -47,11 +51,9 @@ class TargetFeatures:
             raise AttributeError(f"Features are named has_x, for instance has_avx2; found {name}.")
         if self.target.kind.name != "llvm":
             return None
-        from .codegen import llvm_get_cpu_features
-
         feature = name.removeprefix("has_")
         feature = self._PUBLISHED.get(feature, feature)
-        enabled = llvm_get_cpu_features(self.target)
+        enabled = all_enabled_features(self.target)
         return any(spelling in enabled for spelling in (feature, feature.replace("_", "-"), feature.replace("_", ".")))
 
 
@@ -142,11 +144,12 @@ class Target(Object):
         return Target(self, host)
 
     @staticmethod
-    def from_device(device: Any) -> Target:
-        """The target of a device of this machine: `"cpu"`, `"cuda:0"`, or a `Device`."""
-        from .detect_target import detect_target_from_device
+    def from_device(device: Device | str) -> Target:
+        """The target of a device of this machine: `"cpu"`, `"cuda:0"`, or a `Device`.
 
-        return detect_target_from_device(device)
+        Raises `DeviceError` for a device that is not there, or of a kind that cannot be queried.
+        """
+        return Target(config_of_device(device))
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
@@ -309,12 +312,12 @@ def _to_config(target: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         raise TypeMismatch(
             f"A target is a string, a dictionary or a Target; found {type(target).__name__}: {target!r}."
         )
-    if target in tag.configs:
-        return dict(tag.configs[target]), target
+    if target in configs:
+        return dict(configs[target]), target
     config = parse_options(target)
     name = config["kind"]
     if name not in KINDS:
-        known = [*KINDS, *tag.configs]
+        known = [*KINDS, *configs]
         raise NotRegistered(
             f'There is no target kind or tag "{name}".{suggestion(name, known)} Kinds: {", ".join(KINDS)}; '
             "for the tags, see oneir.target.list_tags()."

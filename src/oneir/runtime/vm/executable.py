@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
-from ..module import Module
 from ..object import Object
 from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
 from . import program as texts
+from .file import write_executable
 from .program import Constant, Program, VMFunction
 
 if TYPE_CHECKING:
+    from ..module import Module
     from .machine import VirtualMachine
     from .native import NativeSpec
 
@@ -199,8 +200,6 @@ class Executable(Object):
         machine has a linker, else an archive of object code. `fcompile(path, object_files, **kwargs)` is called in
         place of the machine's linker. Nothing is written to `workspace_dir`. Returns the path written.
         """
-        from .file import write_executable
-
         if self.imports:
             raise UnsupportedError(
                 "the program calls functions of imported modules, which stay in this process: "

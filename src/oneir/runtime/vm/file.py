@@ -23,13 +23,11 @@ import numpy as np
 from ..digest import digests
 from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
 from ..error import InvalidValue, LibraryError, OneIRError
-from ..library import checksum, load, write_file
-from ..module import Module
+from ..library import checksum, write_file
 from ..object import ShapeTuple
 from ..signature import Param, Signature
 from ..tensor import Tensor
-from .executable import Executable
-from .native import NativeGraph, NativeSpec
+from .native import NativeSpec
 from .program import (
     Arg,
     Call,
@@ -96,26 +94,11 @@ def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> I
     yield _MAGIC + sizes + checksum(text + sizes)
 
 
-def read_executable(path: Path) -> Executable | None:
-    """The executable in a file; None if the file holds something else, or cannot be read.
-
-    Raises `LibraryError` for a damaged file, and for a program that breaks the rules.
-    """
-    stored = decode(path)
-    if stored is None:
-        return None
-    if not stored.library:
-        return Executable(stored.program)
-    library = Module(*load(path, stored.library))
-    return Executable(
-        stored.program, library, {name: NativeGraph(spec, library) for name, spec in stored.natives.items()}
-    )
-
-
 def decode(path: Path, checked: int | None = _CHECKED) -> Stored | None:
     """What a file holds; None if it holds something else, or cannot be read.
 
-    Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises as `read_executable`.
+    Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises `LibraryError` for a
+    damaged file, and for a program that breaks the rules.
     """
     try:
         with path.open("rb") as file:
