@@ -1,9 +1,9 @@
-"""What may stand in a module after each stage of a compilation, as a table of rules.
+"""What a module may contain after each stage of a compilation, as a table of rules.
 
     violations("lowered", mod)   # ["`main`: a DataflowBlock, which stage `lowered` has made a plain block"]
 
-A rule looks at one node, or one function, and says what is wrong with it, or nothing. The rules of a stage hold until
-the module has another form: those of graphs to the stage `planned`, those of kernels from `kernels` on.
+A rule gets one node, or one function, and returns what is wrong with it, or None. The rules of graphs hold up to the
+stage `planned`, those of kernels from `kernels` on.
 `testing.VerifyStages` checks them while a module is compiled.
 """
 
@@ -90,7 +90,7 @@ def _runtime_only(node: Any, func: BaseFunc) -> str | None:
 
 
 _NOTHING = "relax.null_value"
-"""The value that there is none: lowering shapes puts it in, and instructions have it."""
+"""The operator of the value None: lowering of shapes inserts it, and bytecode has an operand for it."""
 
 
 def _written_out(node: Any, func: BaseFunc) -> str | None:
@@ -139,7 +139,7 @@ SPECS: Mapping[str, Sequence[Rule]] = {
 
 
 def violations(stage: str, mod: IRModule) -> list[str]:
-    """What of a module may not stand there after a stage, each with the name of the function that it is in."""
+    """What breaks the rules of a stage in a module: messages, each with the name of the function."""
     rules = SPECS.get(stage, ())
     return [
         f"`{var.name_hint}`: {wrong}"

@@ -1,8 +1,8 @@
-"""Files of compiled functions: shared libraries, object files and archives, written and read.
+"""Files of compiled functions: writing and reading shared libraries, object files and archives.
 
-All carry the signatures of the functions and a checksum over everything; a file that is damaged is refused before any
-of it is given to a loader. A shared library reaches the runtime (worker threads, callbacks, memory) through a table of
-addresses that is filled when it is loaded, so that linking it needs no library of ours.
+All contain the signatures of the functions and a checksum of everything else, which is compared before any of it is
+given to a loader. A shared library calls the runtime (`symbols.py`) through a table of addresses that is filled when it
+is loaded, so linking it needs no other library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ Linker = Callable[[str, list[str]], object]
 def library_bytes(
     path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], linker: Linker | None = None
 ) -> bytes:
-    """The file of a shared library, an object file or an archive, as the ending of `path` says."""
+    """The content of a shared library, an object file or an archive, by the suffix of `path`.
+
+    Raises `LibraryError` if the linker fails.
+    """
     machine = read_symbols(objects[0], "the module").machine
     metadata = json.dumps(
         {
@@ -82,9 +85,10 @@ def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
-    """What links the code of a library, the signatures of its functions, and its object code if it holds any as such.
+    """The arguments of a `Module`: what links the code, signatures, and the object code, if the file contains any.
 
-    `data` is what `library_bytes` gave, and what the file at `path` begins with.
+    `data` is what `library_bytes` returned; the file at `path` begins with it. Raises `LibraryError` for a file that is
+    damaged, for another machine, or not of that kind.
     """
     content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
     if trailer[: len(_TRAILER)] != _TRAILER:
@@ -101,7 +105,7 @@ def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signatur
 
 
 def checksum(content: bytes | memoryview) -> bytes:
-    """32 bytes that tell if others have changed."""
+    """A checksum of 32 bytes."""
     return hashlib.blake2b(content, digest_size=32).digest()
 
 
@@ -163,7 +167,7 @@ _DRIVERS = ("cc", "gcc", "clang")
 
 
 def find_linker() -> str | None:
-    """The program that makes shared libraries out of object files here; None when the machine has none."""
+    """The path of this machine's linker, or compiler driver; None if it has none."""
     return next(filter(None, map(shutil.which, (*_DRIVERS, "ld", "ld.lld"))), None)
 
 
@@ -199,7 +203,7 @@ def _shared_library(objects: Sequence[bytes], metadata: str, linker: Linker) -> 
 
 
 def _stub_ir(metadata: str) -> str:
-    """The signatures as data, and functions that jump where the table says."""
+    """The metadata as a global, and the runtime's functions as calls through a table of addresses."""
     data = metadata.encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
     lines = [
@@ -223,7 +227,7 @@ def _stub_ir(metadata: str) -> str:
 
 
 class _SharedLibrary:
-    """A shared library, loaded as long as this lives; its functions keep it alive."""
+    """A shared library, which is unloaded when this object dies; its functions keep it alive."""
 
     def __init__(self, path: Path):
         self.path = path
