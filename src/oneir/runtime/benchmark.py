@@ -1,4 +1,4 @@
-"""How long a function takes.
+"""Time evaluators: how long a function takes.
 
 time_evaluator(lib["gemm"], number=100)(a, b, c).mean
 """
@@ -49,7 +49,7 @@ def time_evaluator(
     cache_flush_bytes: int = 0,
     f_preproc: str = "",
 ) -> Callable[..., BenchmarkResult]:
-    """A function that calls another and measures it: `repeat` times the mean over `number` calls.
+    """A function that calls another and returns `repeat` means of `number` calls each, in seconds.
 
     With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time for
     `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown` measurements

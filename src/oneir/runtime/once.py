@@ -1,4 +1,4 @@
-"""What a process makes once and shares, safely for threads and for the children of `fork`.
+"""Objects that a process makes once and shares, safely for threads and for children of `fork`.
 
     @once
     def pool() -> LoadedObject:      # made by the first thread that asks, while others wait
@@ -132,6 +132,6 @@ class ProcessSetting(Generic[T]):
 
 
 class _Depth(threading.local):
-    """How often the running thread has entered a setting without leaving it."""
+    """How many times the current thread has entered a setting and not left it."""
 
     depth = 0

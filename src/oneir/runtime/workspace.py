@@ -1,5 +1,4 @@
-"""Temporary memory for compiled code: `oneir_alloc_workspace` and `oneir_free_workspace`, in LLVM IR over the C
-library.
+"""Workspaces, the temporary memory of compiled code: `oneir_alloc_workspace` and `oneir_free_workspace`, in LLVM IR.
 
 The C library's allocator keeps small freed blocks per thread, so that a loop which takes and returns a panel in every
 iteration touches the same memory again. Large ones it gives back to the system, which then clears each of their pages

@@ -1,9 +1,9 @@
-"""Questions about LLVM and the CPUs that it knows, under their published names.
+"""Queries of LLVM and of the CPUs that it knows, under their published names.
 
     llvm_get_system_cpu()  # "znver3"
     target_has_features("avx2", Target("llvm -mcpu=znver3"))  # True
 
-A target may be left out of a question: then the current one is meant or, outside of any, this machine.
+Where `target` is None, the current target is meant or, outside of any, this machine.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _intrinsics: dict[int, str] = {}
 
 
 def build_module(mod: Any, target: Target | str) -> Any:
-    """Compile an `IRModule` of lowered functions for `target` to a runtime module."""
+    """Compiles an `IRModule` of PrimFuncs for `target` to a runtime module; raises as `oneir.build` does."""
     return build(mod, Target(target))
 
 
 def target_has_features(cpu_features: str | Sequence[str], target: Target | str | None = None) -> bool:
-    """Whether code for `target` may use all the given LLVM features. `NotRegistered` for one that does not exist."""
+    """Whether code for `target` may use all the given LLVM features. Raises `NotRegistered` for an unknown one."""
     target = _or_host(target)
     names = [cpu_features] if isinstance(cpu_features, str) else list(cpu_features)
     triple = resolve(target)[0]
@@ -80,7 +80,7 @@ def llvm_get_system_cpu() -> str:
 
 
 def llvm_get_system_x86_vendor() -> str:
-    """Who made this machine's x86 processor: `"intel"`, `"amd"`, or `"unknown"`, also where it is no x86."""
+    """The vendor of this machine's processor: `"intel"`, `"amd"`, or `"unknown"`, also if it is not an x86."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else platform.processor()
     vendors = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}
@@ -88,7 +88,7 @@ def llvm_get_system_x86_vendor() -> str:
 
 
 def llvm_version_major(allow_none: bool = False) -> int | None:
-    """The major version of LLVM. Where there is none: None if `allow_none`, else an `ImportError`."""
+    """The major version of LLVM. Without llvmlite, None if `allow_none`; else raises `ImportError`."""
     try:
         return int(llvm.llvm_version().partition(".")[0])
     except ImportError:
@@ -98,7 +98,7 @@ def llvm_version_major(allow_none: bool = False) -> int | None:
 
 
 def llvm_lookup_intrinsic_id(name: str) -> int:
-    """A number that stands for the LLVM intrinsic `name`, such as `llvm.exp.f32`; the same in every process.
+    """An id of the LLVM intrinsic `name`, such as `llvm.exp.f32`; the same in every process.
 
     Raises `NotRegistered` for a name that LLVM does not know.
     """
@@ -114,7 +114,10 @@ def llvm_lookup_intrinsic_id(name: str) -> int:
 
 
 def llvm_get_intrinsic_name(intrin_id: int) -> str:
-    """The name of the intrinsic with a number that `llvm_lookup_intrinsic_id` gave in this process."""
+    """The name of the intrinsic with an id that `llvm_lookup_intrinsic_id` returned in this process.
+
+    Raises `NotRegistered` for any other number.
+    """
     if intrin_id not in _intrinsics:
         raise NotRegistered(f"No intrinsic has the number {intrin_id}; numbers come from llvm_lookup_intrinsic_id.")
     return _intrinsics[intrin_id]

@@ -1,4 +1,4 @@
-"""CPU targets in the terms of schedules and of code generation: vector registers, caches, cores, and LLVM's own names.
+"""CPU targets: vector registers, caches and cores for schedules; triple, processor and features for LLVM.
 
 cpu_info(Target("llvm -mcpu=znver3")).vector_bytes  # 32
 resolve(Target("llvm"))  # ("x86_64-unknown-linux-gnu", "znver3", "+avx2,...") on such a machine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CPUInfo:
-    """What schedules ask of a CPU. Caches as one core sees them."""
+    """The properties of a CPU that schedules depend on. Sizes of caches are those that one core can use."""
 
     arch: str
     """`x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `wasm`, or another first word of LLVM's triple."""
@@ -77,10 +77,11 @@ _CONTRADICTORY = {
 
 
 def resolve(target: Target) -> tuple[str, str, str]:
-    """The triple, CPU and feature string that LLVM is to be given for `target`, of kind `llvm` or `c`.
+    """The triple, CPU and feature string of LLVM for `target`, of kind `llvm` or `c`.
 
-    Without `-mtriple` and `-mcpu`, those of this machine, with all its features. A triple without a CPU means a generic
-    one, and a CPU without a triple this machine's system. `-mattr` is appended.
+    Without `-mtriple` and `-mcpu`, they are those of this machine, with all its features. A triple without a CPU means
+    a generic one, and a CPU without a triple this machine's system. `-mattr` is appended. Raises `InvalidValue` for a
+    target of another kind, and for the triple of a GPU.
     """
     if target.kind.name not in ("llvm", "c"):
         raise InvalidValue(f'Only targets of kind llvm and c describe a CPU that LLVM knows; found "{target}".')
@@ -96,7 +97,7 @@ def resolve(target: Target) -> tuple[str, str, str]:
 
 
 def architecture(triple: str) -> str:
-    """The architecture that a triple names, under one name each (see `CPUInfo.arch`)."""
+    """The canonical name of a triple's architecture; see `CPUInfo.arch`."""
     first = triple.partition("-")[0].lower()
     if re.fullmatch(r"i[3-6]86", first):
         return "x86"
@@ -163,9 +164,9 @@ def all_enabled_features(target: Target) -> frozenset[str]:
 
 
 def cpu_info(target: Target) -> CPUInfo:
-    """The facts about the CPU of `target`: measured where it is this machine, else those usual for its `-mcpu`.
+    """The properties of the CPU of `target`: measured if it is this machine, else the usual ones of its `-mcpu`.
 
-    `-num-cores` and `-vector-width` (in bits) are taken as given. Raises `InvalidValue` for a target that is no CPU.
+    `-num-cores` and `-vector-width` (in bits) override them. Raises `InvalidValue` for a target that is no CPU.
     """
     arch = architecture(resolve(target)[0])
     width, registers, has_fma = _vectors(target, arch)
@@ -183,7 +184,10 @@ def cpu_info(target: Target) -> CPUInfo:
 
 
 def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
-    """The threads of parallel loops and the bytes of three levels of caches: what neither target nor processor says."""
+    """The number of threads of parallel loops, and the bytes of three levels of data caches.
+
+    Code depends on them, though neither the text of a target nor the name of its processor determines them.
+    """
     triple, cpu, _ = resolve(target)
     here = triple == llvm.host_triple() and cpu == llvm.host_cpu()
     usual = next(sizes for pattern, sizes in _CACHES if pattern.fullmatch(cpu))
@@ -192,7 +196,7 @@ def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
 
 
 def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
-    """Bytes of a vector register, how many there are, and whether a multiply and add is one instruction."""
+    """The bytes of a vector register, the number of vector registers, and whether there is a fused multiply-add."""
     if arch in ("x86_64", "x86"):
         has = enabled_features(target, ("sse2", "avx", "fma", "avx512f", "avx512vl"))
         few = 16 if arch == "x86_64" else 8

@@ -1,4 +1,4 @@
-"""What a machine is, as far as the compiler must know: `Target`, and short names for common boards and devices.
+"""`Target`, the description of a machine to compile for, and constructors for common boards and devices.
 
 target = Target("llvm -mcpu=znver3 -num-cores=4")
 with target:
@@ -32,7 +32,7 @@ _entered: ContextVar[tuple[Target, ...]] = ContextVar("oneir_targets", default=(
 
 
 class TargetFeatures:
-    """What the processor of a target can do: `target.features.has_avx2`, `.has_dotprod`, as LLVM knows it.
+    """The features of a target's processor, by LLVM's names: `target.features.has_avx2`, `.has_dotprod`.
 
     An attribute `has_x` is True or False for the LLVM feature `x` (with `_` for `-`) of an `llvm` target; for the other
     kinds, of which LLVM is not asked, it is None.
@@ -121,7 +121,7 @@ class Target(Object):
         return str(self)
 
     def pass_key(self) -> str:
-        """What tells the target apart where it is an option of a pass."""
+        """The part of a cache key for a target that is an option of a pass."""
         return str(self)
 
     def __enter__(self) -> Target:
@@ -132,7 +132,7 @@ class Target(Object):
         _entered.set(_entered.get()[:-1])
 
     def export(self) -> dict[str, Any]:
-        """The target as a dictionary of plain values, from which `Target` makes it again."""
+        """The target as a dictionary of JSON values, which `Target` takes."""
         config: dict[str, Any] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
         config.update((name, _export_value(value)) for name, value in self._attrs.items())
         if self.host is not None:
@@ -140,7 +140,7 @@ class Target(Object):
         return config
 
     def with_host(self, host: Target | str | Mapping[str, Any]) -> Target:
-        """The same target, driven by `host`."""
+        """The same target with another host."""
         return Target(self, host)
 
     @staticmethod
@@ -153,7 +153,10 @@ class Target(Object):
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The target of the innermost `with target:`. Outside of any, None, or `InvalidValue` if not `allow_none`."""
+        """The target of the innermost `with target:`, or None outside of any.
+
+        Raises `InvalidValue` instead of returning None if not `allow_none`.
+        """
         entered = _entered.get()
         if not entered and not allow_none:
             raise InvalidValue('No target is set here. Set one, for instance: with oneir.target.Target("llvm"): ...')
@@ -161,7 +164,7 @@ class Target(Object):
 
     @staticmethod
     def target_or_current(target: Target | str | Mapping[str, Any] | None) -> Target:
-        """`target` as a `Target`, or the current one in place of None; `InvalidValue` if there is none either."""
+        """`target` as a `Target`; for None, the current one. Raises `InvalidValue` if there is none."""
         found = Target.current(allow_none=False) if target is None else Target.canon_target(target)
         assert found is not None
         return found
@@ -175,7 +178,7 @@ class Target(Object):
     def canon_target_and_host(
         target: Target | str | Mapping[str, Any] | None, target_host: Target | str | Mapping[str, Any] | None = None
     ) -> tuple[Target | None, Target | None]:
-        """The target with its host set, and that host; a host without a target is an `InvalidValue`."""
+        """The target with its host set, and that host. Raises `InvalidValue` for a host without a target."""
         if target is None:
             if target_host is not None:
                 raise InvalidValue("A host was given without a target; give both, or neither.")
@@ -195,7 +198,7 @@ class Target(Object):
 
     @property
     def features(self) -> TargetFeatures:
-        """What the processor can do."""
+        """The features of the processor."""
         return TargetFeatures(self)
 
     def get_target_device_type(self) -> int:
@@ -303,7 +306,7 @@ _Fields = tuple[TargetKind, Array[str], Mapping[str, Any], Target | None, str]
 
 
 def _to_config(target: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The dictionary that a user's target stands for, and the tag it came from."""
+    """The configuration of a target given as text or as a dictionary, and the tag that was given, or ""."""
     if isinstance(target, Mapping):
         if not isinstance(target.get("kind"), str):
             raise InvalidValue(f'The target {dict(target)!r} names no kind; expected {{"kind": "llvm", ...}}.')
@@ -392,7 +395,7 @@ def _export_value(value: Any) -> Any:
 
 
 def _assemble(start: str, given: Sequence[str], options: str | Sequence[str] | None) -> Target:
-    """The target of a kind with `given` options and those of the caller that are not among them."""
+    """The target of `start` with the options `given`, and those of `options` that are not among them."""
     more = options.split() if isinstance(options, str) else list(options or ())
     return Target(" ".join([start, *given, *(option for option in more if option not in given)]))
 

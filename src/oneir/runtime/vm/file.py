@@ -1,9 +1,9 @@
 """Files of compiled graphs.
 
-A file begins with that of the kernels' library, if there are kernels. Then come the program, as JSON, and at a multiple
-of a page the items of all constant tensors; a footer says how long each part is. Constants are mapped into memory, and
-read when they are used. All that is read at once is checked before use: by a checksum against damage, and against the
-rules of programs (`Program.verify`), since a checksum keeps nobody from writing what he likes.
+A file begins with the library of the kernels, if there are any. Then come the program, as JSON, and at a multiple of
+the page size the items of all constant tensors; a footer has the size of each part. Constants are mapped into memory,
+and read when they are used. Everything else is checked before use: by a checksum against damage, and by
+`Program.verify`, since a malicious file has a proper checksum as well.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MAX_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a file holds. `library` is bytes that whoever wrote the file knows how to read."""
+    """The contents of a file. The format of `library` is that of whoever writes the file."""
 
     program: Program
     natives: dict[str, NativeSpec]
@@ -95,7 +95,7 @@ def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> I
 
 
 def decode(path: Path, checked: int | None = _CHECKED) -> Stored | None:
-    """What a file holds; None if it holds something else, or cannot be read.
+    """The contents of a file; None if it is of another kind, or cannot be read.
 
     Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises `LibraryError` for a
     damaged file, and for a program that breaks the rules.
@@ -217,7 +217,7 @@ def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> 
 
 
 class _Decoder:
-    """Makes a program out of JSON that anyone may have written; `InvalidValue` for anything but a program."""
+    """Makes a program of untrusted JSON. Raises `InvalidValue` for anything but a program."""
 
     def __init__(self, data: np.ndarray | None):
         self.data = np.empty(0, np.uint8) if data is None else data

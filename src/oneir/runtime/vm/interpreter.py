@@ -1,8 +1,8 @@
 """Executing bytecode, instruction by instruction.
 
-A call of one VM function by another takes a place on a stack of frames, not on Python's. A frame is a list: the
-registers, a place for results that nobody wants, and all else that the function's instructions refer to, so that
-every argument of an instruction is a place in the list.
+A call from one VM function to another pushes a frame onto a stack of its own, not onto Python's. A frame is a list: the
+registers, a slot for unused results, and the constants and functions that the function's instructions refer to, so that
+every operand is an index into the list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_DEPTH = 100_000
 
 
 class Closure(Object):
-    """A function of the program as a value, with some of its last arguments given."""
+    """A closure: a function of the program with the values of its last parameters."""
 
     __slots__ = ("captured", "func_name", "index", "machine")
 
@@ -32,7 +32,7 @@ class Closure(Object):
         self.machine, self.index, self.func_name, self.captured = machine, index, func_name, captured
 
     def capture(self, args: Sequence[Any]) -> Closure:
-        """The function with more of its last arguments given."""
+        """A closure with further captured values, for the last parameters that are still free."""
         return Closure(self.machine, self.index, self.func_name, (*args, *self.captured))
 
     def __call__(self, *args: Any) -> Any:
@@ -43,7 +43,7 @@ class Closure(Object):
 
 
 class CallSite(NamedTuple):
-    """What an observer is told about a call."""
+    """The call that an observer is notified of."""
 
     name: str
     function: PackedFunction | VMFunction
@@ -51,7 +51,7 @@ class CallSite(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every call that an instruction makes."""
+    """Is notified before and after every call of an instruction."""
 
     def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
         """Whether to call; else the result is None."""
@@ -72,7 +72,7 @@ class _Kind(enum.IntEnum):
 
 
 class _Step(NamedTuple):
-    """An instruction as it is executed: places in the frame instead of registers, constants and functions."""
+    """An instruction as it is executed: indices into the frame instead of registers, constants and functions."""
 
     kind: _Kind
     place: int
@@ -148,7 +148,7 @@ class Prepared:
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for another function of the program to return."""
+    """A caller's frame, and where it resumes."""
 
     prepared: Prepared
     frame: list[Any]
@@ -225,7 +225,7 @@ class _Execution:
 
 
 def execute(machine: VirtualMachine, index: int, args: Sequence[Any], observer: Observer | None) -> Any:
-    """What a VM function returns. An exception gets a note that says where in the program it came from."""
+    """Executes a VM function; returns its result. An exception gets a note with its location in the program."""
     execution = _Execution(machine, observer)
     execution.enter(index, args)
     try:

@@ -1,4 +1,4 @@
-"""Profiles of a call: how long each kernel took, where it came from, and how fast it was.
+"""Profiles of a call: for each kernel its time, its place in the source, and its throughput.
 
 report = vm.profile("main", x)
 print(report)                      # a table, a line for each kernel
@@ -54,14 +54,14 @@ _HEADER = ("Name", "Count", "Duration (us)", "Percent", "GFLOP/s", "GB/s", "Oper
 
 
 class Report:
-    """What a profile found out about a call of `func_name`, which took `seconds` in all."""
+    """The profile of a call of `func_name`, which took `seconds` in all."""
 
     def __init__(self, func_name: str, seconds: float, calls: Sequence[CallRecord]):
         self.func_name, self.seconds, self.calls = func_name, seconds, tuple(calls)
 
     @property
     def rows(self) -> list[Row]:
-        """The functions, those first that took longest."""
+        """A row for each function and place in the source, in descending order of time."""
         groups: dict[tuple[str, Note], list[CallRecord]] = {}
         for call in self.calls:
             groups.setdefault((call.name, call.note), []).append(call)
