@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..dlight.base import ScheduleRule
 from ..ir.module import IRModule
@@ -116,7 +116,7 @@ def backend_of(target: Target) -> Backend:
     return backend
 
 
-def _backend_or_host(target: Any) -> tuple[Backend, Target]:
+def _backend_or_host(target: str | Mapping[str, object] | Target | None) -> tuple[Backend, Target]:
     """The back end for a target, and the target; None is the current target or, outside of any, this machine."""
     if target is None:
         target = Target.current(allow_none=True) or "llvm"
@@ -125,12 +125,12 @@ def _backend_or_host(target: Any) -> tuple[Backend, Target]:
 
 
 @graph_pipeline.graph_passes.provide
-def _graph_passes(target: Any) -> dict[str, list[Pass]]:
+def _graph_passes(target: str | Mapping[str, object] | Target | None) -> dict[str, list[Pass]]:
     backend, target = _backend_or_host(target)
     return backend.graph_passes(target)
 
 
 @tir_pipeline.lowering_passes.provide
-def _lowering_passes(target: Any) -> list[Pass]:
+def _lowering_passes(target: str | Mapping[str, object] | Target | None) -> list[Pass]:
     backend, target = _backend_or_host(target)
     return backend.lowering_passes(target)

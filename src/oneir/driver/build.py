@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from ..tir.transform.make_packed_api import signature_of
 
 def build(
     mod: PrimFunc | IRModule,
-    target: str | dict[str, Any] | Target | None = None,
+    target: str | Mapping[str, object] | Target | None = None,
     pipeline: str | Pass | None = "default",
 ) -> Module:
     """Compiles PrimFuncs to native code.
@@ -117,7 +117,7 @@ def signatures_of(mod: IRModule) -> dict[str, Signature]:
     }
 
 
-def as_module(mod: Any) -> IRModule:
+def as_module(mod: object) -> IRModule:
     """A PrimFunc or module as a module that can be built; raises what `build` raises for one that cannot."""
     if isinstance(mod, PrimFunc):
         mod = IRModule(
@@ -148,7 +148,7 @@ def as_module(mod: Any) -> IRModule:
     return mod
 
 
-def as_target(target: Any) -> Target:
+def as_target(target: str | Mapping[str, object] | Target | None) -> Target:
     """The target given, else the current one, else this machine. Raises `UnsupportedError` if it has no back end."""
     if target is None:
         target = Target.current(allow_none=True) or "llvm"

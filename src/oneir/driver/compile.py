@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
 from ..ir.module import BaseFunc, IRModule
 from ..ir.transform import Pass
 from ..runtime.module import Module
+from ..target.target import Target
 from ..tir.function import PrimFunc
 from .build import build
 from .graph import build_graph
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 def compile(
     mod: BaseFunc | IRModule,
-    target: Any = None,
+    target: str | Mapping[str, object] | Target | None = None,
     *,
     relax_pipeline: str | Pass | None = "default",
     tir_pipeline: str | Pass | None = "default",

@@ -7,7 +7,6 @@ with the kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..codegen.backend import backend_of
 from ..codegen.program.bytecode import emit_bytecode
@@ -33,8 +32,8 @@ from .stages import schedule_passes
 
 def build_graph(
     mod: IRModule | BaseFunc,
-    target: Any = None,
-    params: Mapping[str, Any] | None = None,
+    target: str | Mapping[str, object] | Target | None = None,
+    params: Mapping[str, object] | None = None,
     relax_pipeline: str | Pass | None = "default",
     tir_pipeline: str | Pass | None = "default",
     exec_mode: str = "bytecode",
@@ -106,7 +105,7 @@ def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None)
 
 
 def lower_graph(
-    mod: IRModule, target: Target, params: Mapping[str, Any] | None, relax_pipeline: str | Pass | None
+    mod: IRModule, target: Target, params: Mapping[str, object] | None, relax_pipeline: str | Pass | None
 ) -> IRModule:
     """The module after the pipeline. It is checked first, and `params` are bound to the parameters of "main"."""
     mod = transform.resolve_outputs(mod)

@@ -62,7 +62,7 @@ class Compiled:
     code: KernelCode | None
 
 
-def key_of(mod: IRModule, params: Mapping[Any, Any], target: Target) -> str | None:
+def key_of(mod: IRModule, params: Mapping[Any, object], target: Target) -> str | None:
     """The key of a graph that goes through the default pipelines; None if something in it has no digest."""
     facts, registered = cache_facts(target), _registered(target)
     if facts is None or registered is None:
@@ -149,7 +149,7 @@ def _registered(target: Target) -> str | None:
     return "\n".join(parts)
 
 
-def _is_own(value: Any, seen: set[int]) -> bool:
+def _is_own(value: object, seen: set[int]) -> bool:
     """Whether a value is plain data, or code of this compiler only. `seen` are the functions checked before."""
     if isinstance(value, FunctionType):
         if id(value) in seen:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class BenchmarkResult:
 
 
 def time_evaluator(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     number: int = 10,
     repeat: int = 1,
     min_repeat_ms: int = 0,
@@ -63,13 +62,13 @@ def time_evaluator(
         )
     prepare = get_global_func(f_preproc) if f_preproc else None
 
-    def measure(count: int, args: tuple[Any, ...]) -> float:
+    def measure(count: int, args: tuple[object, ...]) -> float:
         start = time.perf_counter()
         for _ in range(count):
             function(*args)
         return time.perf_counter() - start
 
-    def evaluate(*args: Any) -> BenchmarkResult:
+    def evaluate(*args: object) -> BenchmarkResult:
         function(*args)
         count, zeros, results = number, 0, []
         while min_repeat_ms and zeros < limit_zero_time_iterations:

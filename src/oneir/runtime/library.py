@@ -22,7 +22,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from . import llvm
 from .error import LibraryError
@@ -37,6 +37,18 @@ _STATIC = (".o", ".obj")
 
 Linker = Callable[[str, list[str]], object]
 """Makes a shared library (the first argument) out of object files."""
+
+
+class Linked(Protocol):
+    """Code linked into this process, which stays loaded as long as this object lives."""
+
+    def symbol(self, name: str) -> int:
+        """The address of a symbol. Raises `LibraryError` if there is none of that name."""
+        ...
+
+
+Loaded = tuple[Callable[[], Linked], dict[str, Signature], Sequence[bytes]]
+"""What links the code of a file, the signatures of its functions, and its object code, if the file contains any."""
 
 
 def library_bytes(
@@ -84,7 +96,7 @@ def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+def load(path: Path, data: bytes) -> Loaded:
     """The arguments of a `Module`: what links the code, signatures, and the object code, if the file contains any.
 
     `data` is what `library_bytes` returned; the file at `path` begins with it. Raises `LibraryError` for a file that is
@@ -148,7 +160,7 @@ def _archive(objects: Sequence[bytes], metadata: str) -> bytes:
     return out.getvalue()
 
 
-def _load_archive(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+def _load_archive(path: Path, content: bytes) -> Loaded:
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             files = {member.name: archive.extractfile(member) for member in archive.getmembers() if member.isfile()}
@@ -245,7 +257,7 @@ class _SharedLibrary:
             raise LibraryError(f"{self.path} has no symbol {name!r}; export it again") from None
 
 
-def _load_shared(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+def _load_shared(path: Path, content: bytes) -> Loaded:
     shared = _SharedLibrary(path)
     try:
         metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))

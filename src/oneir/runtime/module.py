@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from . import llvm
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, NotRegistered, TypeMismatch
-from .library import library_bytes, load, write_file
+from .library import Linked, library_bytes, load, write_file
 from .object import Object
 from .once import new_lock
 from .signature import Signature
@@ -28,14 +28,6 @@ from .vm.native import NativeGraph
 
 SYMBOL_PREFIX = "__oneir_"
 """What the symbol of a function in object code starts with."""
-
-
-class Linked(Protocol):
-    """Code linked into this process, which stays loaded as long as this object lives."""
-
-    def symbol(self, name: str) -> int:
-        """The address of a symbol. Raises `LibraryError` if there is none of that name."""
-        ...
 
 
 Sources = Callable[[str], str]
@@ -147,7 +139,9 @@ class Module(Object):
         """The module itself: what was compiled can be called at once."""
         return self
 
-    def jit(self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any) -> Module:
+    def jit(
+        self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
+    ) -> Module:
         """The module itself: its code is in memory, and linked when a function is first asked for."""
         return self
 
@@ -161,7 +155,7 @@ class Module(Object):
     def __contains__(self, name: object) -> bool:
         return name in self._signatures
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.entry_func(*args)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -214,7 +208,9 @@ class Module(Object):
 
     get_source = inspect_source
 
-    def export_library(self, file_name: str | Path, fcompile: Any = None, **kwargs: Any) -> str:
+    def export_library(
+        self, file_name: str | Path, fcompile: Callable[..., object] | None = None, **kwargs: object
+    ) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
 
         A name that ends in .so, .dylib or .dll makes a shared library, where the machine has a linker; .o or .obj makes
@@ -228,7 +224,7 @@ class Module(Object):
         write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
         return str(path)
 
-    def library_bytes(self, path: Path, fcompile: Any = None, **kwargs: Any) -> bytes:
+    def library_bytes(self, path: Path, fcompile: Callable[..., object] | None = None, **kwargs: object) -> bytes:
         """The content of the file that `export_library` writes to `path`; raises as it does."""
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")

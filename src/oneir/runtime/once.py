@@ -60,10 +60,10 @@ class Once(Generic[P, T]):
     `lock` is held meanwhile: one of its own, or one that the function's callers may hold already.
     """
 
-    def __init__(self, make: Callable[P, T], lock: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(self, make: Callable[P, T], lock: AbstractContextManager[object] | None = None) -> None:
         functools.update_wrapper(self, make)
         self._make = make
-        self._made: dict[tuple[Any, ...], T] = {}
+        self._made: dict[tuple[object, ...], T] = {}
         self._lock = lock or new_lock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,7 +75,7 @@ class Once(Generic[P, T]):
                     self._made[args] = self._make(*args, **kwargs)
         return self._made[args]
 
-    def made(self, *args: Any) -> bool:
+    def made(self, *args: object) -> bool:
         """Whether the function has returned for these arguments."""
         return args in self._made
 

@@ -43,7 +43,7 @@ class TargetKind:
     def __str__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (kind, (self.name,))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..runtime.error import InvalidValue
 from .tag_configs import configs, set_config
@@ -15,7 +14,7 @@ def list_tags() -> dict[str, Target]:
     return {name: Target(name) for name in list(configs)}
 
 
-def register_tag(name: str, config: Mapping[str, Any], override: bool = False) -> Target:
+def register_tag(name: str, config: Mapping[str, object], override: bool = False) -> Target:
     """Let `name` stand for the target that `config` describes, and return that target.
 
     Raises `InvalidValue` when the name is taken, unless `override` is set, and what `Target` raises for `config`.

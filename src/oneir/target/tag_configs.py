@@ -6,7 +6,6 @@ Those of NVIDIA's devices begin with sm_50, the oldest architecture that its com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 _NVIDIA = {
     "sm_50": "quadro-k2200 quadro-k1200 quadro-k620 quadro-m1200 quadro-m520 quadro-m5000m quadro-m4000m quadro-m3000m "
@@ -58,7 +57,7 @@ _AWS_C5 = {
 }
 
 
-def _cuda(arch: str, registers: int = 65536) -> dict[str, Any]:
+def _cuda(arch: str, registers: int = 65536) -> dict[str, object]:
     return {
         "kind": "cuda",
         "arch": arch,
@@ -69,12 +68,12 @@ def _cuda(arch: str, registers: int = 65536) -> dict[str, Any]:
     }
 
 
-def _arm_host(cpu: str, cores: int) -> dict[str, Any]:
+def _arm_host(cpu: str, cores: int) -> dict[str, object]:
     return {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": cpu, "num-cores": cores}
 
 
-def _known() -> dict[str, dict[str, Any]]:
-    known: dict[str, dict[str, Any]] = {}
+def _known() -> dict[str, dict[str, object]]:
+    known: dict[str, dict[str, object]] = {}
     raspberry = {**_arm_host("cortex-a72", 4), "mattr": ["+neon"]}
     known["raspberry-pi/4b-aarch64"] = {**raspberry, "host": raspberry}
     for arch, names in _NVIDIA.items():
@@ -98,9 +97,9 @@ def _known() -> dict[str, dict[str, Any]]:
     return known
 
 
-configs: dict[str, dict[str, Any]] = _known()
+configs: dict[str, dict[str, object]] = _known()
 
 
-def set_config(name: str, config: Mapping[str, Any]) -> None:
+def set_config(name: str, config: Mapping[str, object]) -> None:
     """Lets a tag stand for a configuration from now on."""
     configs[name] = dict(config)

@@ -75,7 +75,9 @@ class Target(Object):
     tag: str
     keys: Array[str]
 
-    def __init__(self, target: Target | str | Mapping[str, Any], host: Target | str | Mapping[str, Any] | None = None):
+    def __init__(
+        self, target: Target | str | Mapping[str, Any], host: Target | str | Mapping[str, object] | None = None
+    ):
         if isinstance(target, Target):
             fields = (target.kind, target.keys, target._attrs, target.host, target.tag)
         else:
@@ -108,7 +110,7 @@ class Target(Object):
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (Target, (self.export(),))
 
     def __str__(self) -> str:
@@ -131,15 +133,15 @@ class Target(Object):
     def __exit__(self, *_: object) -> None:
         _entered.set(_entered.get()[:-1])
 
-    def export(self) -> dict[str, Any]:
+    def export(self) -> dict[str, object]:
         """The target as a dictionary of JSON values, which `Target` takes."""
-        config: dict[str, Any] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
+        config: dict[str, object] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
         config.update((name, _export_value(value)) for name, value in self._attrs.items())
         if self.host is not None:
             config["host"] = self.host.export()
         return config
 
-    def with_host(self, host: Target | str | Mapping[str, Any]) -> Target:
+    def with_host(self, host: Target | str | Mapping[str, object]) -> Target:
         """The same target with another host."""
         return Target(self, host)
 
@@ -163,20 +165,21 @@ class Target(Object):
         return entered[-1] if entered else None
 
     @staticmethod
-    def target_or_current(target: Target | str | Mapping[str, Any] | None) -> Target:
+    def target_or_current(target: Target | str | Mapping[str, object] | None) -> Target:
         """`target` as a `Target`; for None, the current one. Raises `InvalidValue` if there is none."""
         found = Target.current(allow_none=False) if target is None else Target.canon_target(target)
         assert found is not None
         return found
 
     @staticmethod
-    def canon_target(target: Target | str | Mapping[str, Any] | None) -> Target | None:
+    def canon_target(target: Target | str | Mapping[str, object] | None) -> Target | None:
         """`target` as a `Target`; None stays None."""
         return target if target is None or isinstance(target, Target) else Target(target)
 
     @staticmethod
     def canon_target_and_host(
-        target: Target | str | Mapping[str, Any] | None, target_host: Target | str | Mapping[str, Any] | None = None
+        target: Target | str | Mapping[str, object] | None,
+        target_host: Target | str | Mapping[str, object] | None = None,
     ) -> tuple[Target | None, Target | None]:
         """The target with its host set, and that host. Raises `InvalidValue` for a host without a target."""
         if target is None:
@@ -305,7 +308,7 @@ class Target(Object):
 _Fields = tuple[TargetKind, Array[str], Mapping[str, Any], Target | None, str]
 
 
-def _to_config(target: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _to_config(target: str | Mapping[str, object]) -> tuple[dict[str, Any], str]:
     """The configuration of a target given as text or as a dictionary, and the tag that was given, or ""."""
     if isinstance(target, Mapping):
         if not isinstance(target.get("kind"), str):
@@ -382,13 +385,13 @@ def _convert(value: Any, wanted: OptionType, owner: str, option: str) -> Any:
     raise TypeMismatch(f'The option "{option}" of a {owner} target is of type {wanted}; found {value!r}.')
 
 
-def _print_value(value: Any) -> str:
+def _print_value(value: object) -> str:
     if isinstance(value, Array):
         return join_list(map(str, value))
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _export_value(value: Any) -> Any:
+def _export_value(value: object) -> object:
     if isinstance(value, Array):
         return [_export_value(element) for element in value]
     return value.export() if isinstance(value, Target) else value
@@ -490,7 +493,7 @@ def hexagon(
         modern = int(version[1:3]) >= 68
         for name, use in (("hvx-qfloat", modern if use_qfloat is None else use_qfloat), ("hvx-ieee-fp", use_ieee_fp)):
             features.append(f"{'+' if use else '-'}{name}")
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "kind": "hexagon",
         "mtriple": "hexagon",
         "mcpu": f"hexagon{version}",
@@ -503,7 +506,7 @@ def hexagon(
     return Target(config)
 
 
-def create(target: Target | str | Mapping[str, Any]) -> Target:
+def create(target: Target | str | Mapping[str, object]) -> Target:
     """Deprecated: use `Target(target)`."""
     warnings.warn("create() is deprecated; use Target().", DeprecationWarning, stacklevel=2)
     return Target(target)

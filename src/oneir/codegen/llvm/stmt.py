@@ -53,7 +53,7 @@ class StmtEmitter(CallEmitter):
     """Variables of loops with a dependence between iterations that LLVM does not see; see `hidden_dependences`."""
     _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
-    def stmt(self, node: Any) -> None:
+    def stmt(self, node: Stmt) -> None:
         """Emits one statement; nothing when it cannot be reached."""
         if not self.w.reachable:
             return
@@ -397,6 +397,6 @@ def keep_rolled(loop: For) -> bool:
     return MIN_ROLLED < extent.value <= MAX_ROLLED
 
 
-def is_workspace(value: Any) -> bool:
+def is_workspace(value: object) -> bool:
     """Whether an expression allocates a workspace."""
     return isinstance(value, e.Call) and isinstance(value.op, Op) and value.op.name == "tir.TVMBackendAllocWorkspace"

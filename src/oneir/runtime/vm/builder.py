@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -192,7 +191,7 @@ class ExecBuilder:
     def emit_call(
         self,
         name: str,
-        args: Sequence[Any] | None = None,
+        args: Sequence[object] | None = None,
         dst: int | None = None,
         note: Note | None = None,
     ) -> None:

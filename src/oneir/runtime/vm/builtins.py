@@ -238,7 +238,7 @@ def null_value() -> None:
 
 
 @register_func("vm.builtin.copy")
-def copy(value: Any) -> Any:
+def copy(value: object) -> Any:
     """The value itself, for a copy from one register to another."""
     return value
 
@@ -289,7 +289,7 @@ def to_device(value: Tensor, device_type: int, device_id: int, mem_scope: str = 
 
 
 @register_func("vm.builtin.make_tuple")
-def make_tuple(*fields: Any) -> tuple[Any, ...]:
+def make_tuple(*fields: object) -> tuple[object, ...]:
     """A tuple."""
     return fields
 
@@ -303,7 +303,7 @@ def tuple_getitem(value: Any, index: int) -> Any:
 
 
 @register_func("vm.builtin.tuple_reset_item")
-def tuple_reset_item(value: Any, index: int) -> None:
+def tuple_reset_item(value: object, index: int) -> None:
     """Sets a field of a tuple argument to None, so that its memory can be used again."""
     if not isinstance(value, list):
         raise TypeMismatch("vm.builtin.tuple_reset_item: only tuples that are arguments of the program can be changed")
@@ -324,7 +324,7 @@ def read_if_cond(condition: object) -> bool:
 
 
 @register_func("vm.builtin.make_closure")
-def make_closure(function: Any, *captured: Any) -> Any:
+def make_closure(function: Any, *captured: object) -> Any:
     """The function with its last arguments given."""
     if not hasattr(function, "capture"):
         raise TypeMismatch(f"vm.builtin.make_closure expects a function of the program, found {_noun(function)}")
@@ -332,7 +332,7 @@ def make_closure(function: Any, *captured: Any) -> Any:
 
 
 @register_func("vm.builtin.invoke_closure")
-def invoke_closure(vm: VirtualMachine, closure: Callable[..., Any], *args: Any) -> Any:
+def invoke_closure(vm: VirtualMachine, closure: Callable[..., Any], *args: object) -> Any:
     """What a closure, or any function, returns."""
     if not callable(closure):
         raise TypeMismatch(f"vm.builtin.invoke_closure expects a closure or a function, found {_noun(closure)}")
@@ -346,7 +346,7 @@ def call_tir_dyn(function: Callable[..., Any], *args: Any) -> Any:
 
 
 @register_func("vm.builtin.invoke_debug_func")
-def invoke_debug_func(io_effect: None, name: str, line: str, *args: Any) -> None:
+def invoke_debug_func(io_effect: None, name: str, line: str, *args: object) -> None:
     """Calls a registered function with the line that it was called on, and values."""
     if io_effect is not None:
         raise InvalidValue("IOEffect is expected to be lowered to None.")
@@ -386,7 +386,7 @@ def clear_py_func_registry() -> None:
 
 
 @register_func("vm.builtin.call_py_func")
-def call_py_func(call: tuple[str, tuple[Any, ...]]) -> Any:
+def call_py_func(call: tuple[str, tuple[object, ...]]) -> Any:
     """Calls a Python function: its name, and its arguments."""
     name, args = call
     return get_py_func(name)(*args)
@@ -395,26 +395,26 @@ def call_py_func(call: tuple[str, tuple[Any, ...]]) -> Any:
 # What operators of graphs do at run time -----------------------------------------------------------------------------
 
 
-def render(value: Any) -> str:
+def render(value: object) -> str:
     """A value as `relax.run.print` shows it."""
     if isinstance(value, (tuple, list)) and not isinstance(value, ShapeTuple):
         return f"({', '.join(map(render, value))})"
     return str(value)
 
 
-def _formatted(format_str: str, values: tuple[Any, ...], separator: str) -> str:
+def _formatted(format_str: str, values: tuple[object, ...], separator: str) -> str:
     texts = [render(value) for value in values]
     return format_str.format(*texts) if format_str else separator.join(texts)
 
 
 @register_func("relax.run.print")
-def run_print(format_str: str, *values: Any) -> None:
+def run_print(format_str: str, *values: object) -> None:
     """Prints values, into the places of a format string unless that is empty."""
     print(_formatted(format_str, values, " "))
 
 
 @register_func("relax.run.assert_op")
-def run_assert(condition: Any, format_str: str = "", *values: Any) -> None:
+def run_assert(condition: object, format_str: str = "", *values: object) -> None:
     """Raises `AssertionFailure` with a message made of values, unless the condition holds."""
     if not isinstance(format_str, str):
         raise InvalidValue(f"The format string argument to assert must be a string, given {_noun(format_str)}")

@@ -92,7 +92,7 @@ class Executable(Object):
         return self
 
     def jit(
-        self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any
+        self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
     ) -> Executable:
         """The executable itself: its kernels are in memory, and linked when they are first called."""
         return self
@@ -194,7 +194,11 @@ class Executable(Object):
         return texts.as_python(self.program)
 
     def export_library(
-        self, file_name: str | Path, fcompile: Any = None, workspace_dir: str | None = None, **kwargs: Any
+        self,
+        file_name: str | Path,
+        fcompile: Callable[..., object] | None = None,
+        workspace_dir: str | None = None,
+        **kwargs: object,
     ) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
 

@@ -28,14 +28,14 @@ class Closure(Object):
 
     __slots__ = ("captured", "func_name", "index", "machine")
 
-    def __init__(self, machine: VirtualMachine, index: int, func_name: str, captured: tuple[Any, ...] = ()):
+    def __init__(self, machine: VirtualMachine, index: int, func_name: str, captured: tuple[object, ...] = ()):
         self.machine, self.index, self.func_name, self.captured = machine, index, func_name, captured
 
-    def capture(self, args: Sequence[Any]) -> Closure:
+    def capture(self, args: Sequence[object]) -> Closure:
         """A closure with further captured values, for the last parameters that are still free."""
         return Closure(self.machine, self.index, self.func_name, (*args, *self.captured))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.machine.run(self.index, (*args, *self.captured))
 
     def __repr__(self) -> str:
@@ -53,11 +53,11 @@ class CallSite(NamedTuple):
 class Observer(Protocol):
     """Is notified before and after every call of an instruction."""
 
-    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+    def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
         """Whether to call; else the result is None."""
         ...
 
-    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+    def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
         """After a call that has returned."""
         ...
 
@@ -90,11 +90,11 @@ class Prepared:
         self.function = function
         self._machine_place = function.registers
         # Behind the registers: the machine, a place for results that nobody wants, and None.
-        self._template: list[Any] = [None] * (function.registers + 3)
+        self._template: list[object] = [None] * (function.registers + 3)
         self._places: dict[Arg, int] = {}
         self.steps = [self._step(machine, instruction) for instruction in function.instructions]
 
-    def frame(self, machine: VirtualMachine, args: Sequence[Any]) -> list[Any]:
+    def frame(self, machine: VirtualMachine, args: Sequence[object]) -> list[object]:
         """The frame of a call."""
         params = self.function.params
         if len(args) != len(params):
@@ -151,10 +151,10 @@ class _Waiting(NamedTuple):
     """A caller's frame, and where it resumes."""
 
     prepared: Prepared
-    frame: list[Any]
+    frame: list[object]
     pc: int
     callee: Any
-    args: list[Any]
+    args: list[object]
 
 
 class _Execution:
@@ -164,7 +164,7 @@ class _Execution:
         self.machine, self.observer = machine, observer
         self.waiting: list[_Waiting] = []
 
-    def enter(self, index: int, args: Sequence[Any]) -> None:
+    def enter(self, index: int, args: Sequence[object]) -> None:
         """Goes on at the beginning of a function."""
         prepared = self.machine.prepared(index)
         self.prepared, self.frame, self.pc = prepared, prepared.frame(self.machine, args), 0
@@ -206,7 +206,7 @@ class _Execution:
         self.enter(target.index, (*given, *target.captured))
         self.waiting.append(waiting)
 
-    def finish(self, step: _Step, callee: Any, args: list[Any], result: Any) -> None:
+    def finish(self, step: _Step, callee: object, args: list[object], result: object) -> None:
         """Stores the result of a call."""
         self.frame[step.place] = result
         self.pc += 1
@@ -224,7 +224,7 @@ class _Execution:
         return text
 
 
-def execute(machine: VirtualMachine, index: int, args: Sequence[Any], observer: Observer | None) -> Any:
+def execute(machine: VirtualMachine, index: int, args: Sequence[object], observer: Observer | None) -> Any:
     """Executes a VM function; returns its result. An exception gets a note with its location in the program."""
     execution = _Execution(machine, observer)
     execution.enter(index, args)

@@ -70,7 +70,7 @@ class VirtualMachine(Object):
         ]
         self._interpret_always = profile
         self._instrument: Callable[..., Any] | None = None
-        self._inputs: dict[str, list[Any]] = {}
+        self._inputs: dict[str, list[object]] = {}
         self._outputs: dict[str, Any] = {}
         self._saved: dict[str, Callable[[], Any]] = {}
         self._natives: dict[str, Callable[..., Any]] = {}
@@ -118,23 +118,25 @@ class VirtualMachine(Object):
                     return self._natives[name]
         return partial(self._interpret, index)
 
-    def interpret(self, func_name: str, *args: Any) -> Any:
+    def interpret(self, func_name: str, *args: object) -> Any:
         """Calls a function of the program, interpreted even if it has a native form."""
         return self._interpret(self.executable.place_of(func_name), *args)
 
-    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
+    def invoke_closure(self, closure: Callable[..., Any], *args: object) -> Any:
         """Calls a closure of the program, or any packed function."""
         if not callable(closure):
             raise TypeMismatch(f"expected a closure or a function, found {type(closure).__name__}")
         return _result(closure(*(_value(arg, None, keep=False) for arg in args)))
 
-    def _interpret(self, index: int, *args: Any) -> Any:
+    def _interpret(self, index: int, *args: object) -> Any:
         function = self.executable.program.functions[index]
         assert isinstance(function, VMFunction)
         values = [_converted(function, place, arg) for place, arg in enumerate(args)]
         return self._checked_run(function, index, values, self._observer())
 
-    def _checked_run(self, function: VMFunction, index: int, values: Sequence[Any], observer: Observer | None) -> Any:
+    def _checked_run(
+        self, function: VMFunction, index: int, values: Sequence[object], observer: Observer | None
+    ) -> Any:
         """Checks arguments against the signature of a function and calls it; they are converted already."""
         if function.signature is not None:
             wrong = explain(function.signature, values)
@@ -142,7 +144,7 @@ class VirtualMachine(Object):
                 raise wrong
         return _result(execute(self, index, values, observer))
 
-    def run(self, index: int, args: Sequence[Any]) -> Any:
+    def run(self, index: int, args: Sequence[object]) -> Any:
         """Calls the function at an index of the program's table; arguments are converted already."""
         return execute(self, index, args, self._observer())
 
@@ -192,7 +194,7 @@ class VirtualMachine(Object):
 
     # -- calls in steps --
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keeps arguments of a function for `invoke_stateful`. NumPy arrays are copied."""
         _, _, values = self._bound(func_name, args, kwargs)
         self._inputs[func_name] = values
@@ -211,7 +213,7 @@ class VirtualMachine(Object):
         return self._outputs[func_name]
 
     def save_function(
-        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+        self, func_name: str, saved_name: str, *args: object, include_return: bool = True, **kwargs: object
     ) -> None:
         """Keeps a function with arguments: `vm[saved_name]()` calls it, and returns None without `include_return`."""
         if saved_name in self.executable.vm_functions:
@@ -225,8 +227,8 @@ class VirtualMachine(Object):
         self._saved[saved_name] = call
 
     def _bound(
-        self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[int, VMFunction, list[Any]]:
+        self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> tuple[int, VMFunction, list[object]]:
         """A function, and its arguments as values that stay as they are, on the first device."""
         index = self.executable.place_of(func_name)
         function = self.executable.program.functions[index]
@@ -274,7 +276,7 @@ class VirtualMachine(Object):
             f_preproc=f_preproc,
         )
 
-    def profile(self, func_name: str, *args: Any) -> Report:
+    def profile(self, func_name: str, *args: object) -> Report:
         """Calls a function twice, and reports how long each kernel of the second call took.
 
         Without arguments, those that `set_input` keeps are taken.
@@ -299,11 +301,11 @@ class _Instrumented:
     def __init__(self, instrument: Callable[..., Any]):
         self.instrument = instrument
 
-    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+    def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
         """Calls the instrument before a call; returns whether the call is to be made."""
         return self.instrument(callee, site.name, True, None, *args) != VMInstrumentReturnKind.SKIP_RUN
 
-    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+    def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
         """Calls the instrument with the result."""
         self.instrument(callee, site.name, False, result, *args)
 
@@ -332,7 +334,7 @@ def _allocator_name(device: Device, memory_cfg: str | Mapping[Device, str] | Non
     return name
 
 
-def _named_arguments(function: VMFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def _named_arguments(function: VMFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> list[object]:
     """The arguments in the order of the parameters; positional ones fill the parameters that are not named."""
     for name in kwargs:
         if name not in function.params:
@@ -355,7 +357,7 @@ def _named_arguments(function: VMFunction, args: Sequence[Any], kwargs: Mapping[
     return given
 
 
-def _converted(function: VMFunction, place: int, arg: Any, keep: bool = False) -> Any:
+def _converted(function: VMFunction, place: int, arg: object, keep: bool = False) -> Any:
     """An argument as a value of programs. With `keep`, memory that others may write is copied."""
     name = function.params[place] if place < len(function.params) else None
     param = function.signature.params[place] if function.signature is not None and name is not None else None
@@ -366,7 +368,7 @@ def _converted(function: VMFunction, place: int, arg: Any, keep: bool = False) -
         raise type(error)(f"{where} of `{function.name}`: {error}") from error.__cause__
 
 
-def _value(arg: Any, param: Param | None, keep: bool) -> Any:
+def _value(arg: object, param: Param | None, keep: bool) -> Any:
     match arg:
         case ShapeTuple() | Object() | None | str() | Device():
             return arg
@@ -388,14 +390,14 @@ def _value(arg: Any, param: Param | None, keep: bool) -> Any:
     )
 
 
-def _result(value: Any) -> Any:
+def _result(value: object) -> Any:
     """A value of programs as users get it: tuples of the program become Python tuples."""
     if isinstance(value, list) or (isinstance(value, tuple) and not isinstance(value, ShapeTuple)):
         return tuple(map(_result, value))
     return value
 
 
-def _moved(value: Any, device: Device) -> Any:
+def _moved(value: object, device: Device) -> Any:
     """A value with its tensors on a device."""
     match value:
         case Tensor():

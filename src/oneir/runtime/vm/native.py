@@ -54,9 +54,9 @@ class NativeSpec:
     outputs: list[Output]
     arena: Number
     constants: list[int]
-    result: Any
+    result: object
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The specification as JSON values."""
         return {
             "symbol": self.symbol,
@@ -87,7 +87,7 @@ class NativeSpec:
         spec._check_result(spec.result)
         return spec
 
-    def _check_result(self, result: Any) -> None:
+    def _check_result(self, result: object) -> None:
         if isinstance(result, list):
             for part in result:
                 self._check_result(part)
@@ -144,7 +144,7 @@ class NativeGraph:
         def compose(*values: Any) -> Any:
             return _result(spec.result, values[spec.params :], values[: spec.params], executable)
 
-        def recover(*args: Any) -> Any:
+        def recover(*args: object) -> Any:
             wrong = explain(signature, args)
             if wrong is not None:
                 raise wrong
@@ -177,7 +177,7 @@ def _native(function: Any) -> Any:
     return ctypes.py_object(function.__self__)
 
 
-def _addresses(constants: Sequence[Any]) -> Tensor:
+def _addresses(constants: Sequence[object]) -> Tensor:
     """A tensor of the addresses of tensors, which live as long as it does."""
     tensors = [t for t in constants if isinstance(t, Tensor)]
     addresses = np.array([t.address for t in tensors], "int64")
@@ -224,7 +224,7 @@ def _known(number: Number, sizes: Sequence[int]) -> int:
     return number if isinstance(number, int) else sizes[number[0]]
 
 
-def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[Any], executable: Executable) -> Any:
+def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[object], executable: Executable) -> Any:
     """The result of a call, composed as `NativeSpec.result` says."""
     if isinstance(result, int):
         return outputs[result]
