@@ -7,7 +7,6 @@ one another, directly or through others, are a circle; there is none, and tests/
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 

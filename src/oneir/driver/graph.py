@@ -72,7 +72,7 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     Kernels without a schedule get the default one of the target just before they are compiled, so kernels that the
     cache has are not scheduled at all.
     """
-    builder = emit_bytecode(lowered)
+    builder = emit_bytecode(lowered, target.get_target_device_type())
     hosts = host_functions(lowered, builder, target)
     code, found = None, kernels_and_hosts(lowered, hosts)
     if found is not None:

@@ -58,5 +58,6 @@ def kernels_and_hosts(mod: IRModule, hosts: Mapping[str, Native]) -> Kernels | N
 
 def kernels_of(lowered: IRModule, target: Target) -> IRModule | None:
     """The PrimFuncs that code is generated for, of a lowered module; None if it only calls the runtime."""
-    found = kernels_and_hosts(lowered, host_functions(lowered, emit_bytecode(lowered), target))
+    builder = emit_bytecode(lowered, target.get_target_device_type())
+    found = kernels_and_hosts(lowered, host_functions(lowered, builder, target))
     return None if found is None else found.module

@@ -30,7 +30,7 @@ from .object_file import host_machine, read_symbols
 from .signature import Signature
 from .symbols import RUNTIME_FUNCTIONS
 
-_FORMAT = 2
+_FORMAT = 3
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")

@@ -11,6 +11,7 @@ from functools import partial
 
 from . import pool
 from .callback import CALLBACKS
+from .launch import launch_address
 from .signals import signals_address
 from .workspace import workspace_address
 
@@ -38,5 +39,6 @@ RUNTIME_FUNCTIONS = {
     ),
     "oneir_free_workspace": RuntimeFunction("void", ("ptr",), partial(workspace_address, "oneir_free_workspace")),
     "oneir_poll_signals": RuntimeFunction("i32", (), partial(signals_address, "oneir_poll_signals")),
+    "oneir_launch_kernel": RuntimeFunction("i32", ("ptr", "i32", "ptr", "i32", "ptr"), launch_address),
 }
 """By name."""

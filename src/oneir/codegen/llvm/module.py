@@ -8,11 +8,11 @@ from ...tir.function import PrimFunc
 from ..units import DECLARED, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
-from .writer import ModuleText
+from .writer import Kernels, ModuleText
 
 
-def llvm_text(mod: IRModule) -> str:
-    """The LLVM IR of a lowered module, as text.
+def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
+    """The LLVM IR of a lowered module, as text. `kernels` are those that its functions launch on a device, if any.
 
     Linkage: a function with a `global_symbol` is external under that name; a shared one (`codegen/units.py`) is hidden,
     so other objects of the module may call it; all others are internal.
@@ -23,7 +23,7 @@ def llvm_text(mod: IRModule) -> str:
 
     Raises `CompileError` for what lowering should have replaced, and for operators that LLVM cannot express.
     """
-    module = ModuleText()
+    module = ModuleText(kernels)
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:

@@ -45,6 +45,8 @@ class StmtEmitter(CallEmitter):
     """Emits statements. `loops` holds the labels for `continue` and `break` of the enclosing loops, innermost last."""
 
     loops: list[tuple[str, str]]
+    device_id: e.PrimExpr
+    """The device that kernels are launched on."""
     reassociate: bool
     """Whether the statement is the update of a reduction, whose additions may be reassociated."""
     bindings: dict[e.Var, e.PrimExpr]
@@ -125,6 +127,10 @@ class StmtEmitter(CallEmitter):
                 f"a loop bound to {getattr(node.node, 'thread_tag', 'a thread')} cannot run on the CPU; "
                 f"use T.parallel{where(node)}"
             )
+        elif node.attr_key == "device_id":
+            outer, self.device_id = self.device_id, node.value
+            self.stmt(node.body)
+            self.device_id = outer
         elif node.attr_key == REDUCTION_UPDATE:
             outer, self.reassociate = self.reassociate, True
             self.stmt(node.body)

@@ -1,5 +1,6 @@
 """Transformations of TensorIR functions, one pass a file."""
 
+from .annotate_device_regions import AnnotateDeviceRegions
 from .annotate_entry_func import AnnotateEntryFunc
 from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
@@ -36,6 +37,7 @@ from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
+from .lower_device_kernel_launch import LowerDeviceKernelLaunch
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
 from .lower_match_buffer import LowerMatchBuffer
@@ -62,6 +64,7 @@ from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
 from .skip_assert import SkipAssert
+from .split_host_device import SplitHostDevice
 from .storage_rewrite import StorageRewrite
 from .thread_sync import ThreadSync
 from .unify_thread_binding import UnifyThreadBinding

@@ -29,6 +29,7 @@ from ..stmt import (
     While,
     flat_seq,
 )
+from .lower_device_kernel_launch import KERNEL_LAUNCH
 from .packed_fields import Field
 from .pass_base import PrimFuncPass
 
@@ -42,10 +43,12 @@ STACK_TOTAL = 128 * 1024
 class LowerTVMBuiltin(PrimFuncPass):
     """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
 
-    Raises `CompileError` for a packed call in the condition of a while loop.
+    Kernels of devices are left as they are: they have neither. Raises `CompileError` for a packed call in the condition of a while loop.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        if func.attrs.get("calling_conv") == KERNEL_LAUNCH:
+            return func
         return func.with_body(_Lower().scope(func.body))
 
 
