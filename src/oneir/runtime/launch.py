@@ -72,11 +72,41 @@ def prepare_kernel(address: ctypes.c_void_p, device_id: int) -> None:
             kernel.launches[device_id] = driver.prepare(device_id, _record(kernel))
 
 
+_Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
+_Free = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
+
+
+@_Alloc
+def _alloc(device_type: int, device_id: int, nbytes: int) -> int | None:
+    """Memory of a device; null where there is none, which the caller reports."""
+    try:
+        return driver_of(device_type, device_id, str(Device(device_type, device_id))).alloc(device_id, nbytes)
+    except DeviceError:
+        return None
+
+
+@_Free
+def _free(device_type: int, device_id: int, address: int) -> None:
+    if address:
+        driver_of(device_type, device_id, str(Device(device_type, device_id))).free(device_id, address)
+
+
+def _address(function: object) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
+    assert address is not None
+    return address
+
+
+CALLBACKS = {"oneir_alloc_device_memory": _address(_alloc), "oneir_free_device_memory": _address(_free)}
+"""The addresses of what native code calls for temporary memory of devices, by name."""
+
+for _name, _place in CALLBACKS.items():
+    add_symbol(_name, _place)
+
+
 def launch_failed(driver: Driver, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> DeviceError:
     """The error of a launch that a driver refused with a code."""
     why = driver.explain_launch(device_id, kernel, code, sizes)
     device = Device(driver.device_type, device_id)
     grid, block = "×".join(map(str, sizes[:3])), "×".join(map(str, sizes[3:]))
     return DeviceError(f"`{kernel.name}` cannot be launched on {device} with {grid} blocks of {block} threads: {why}")
-
-

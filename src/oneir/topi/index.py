@@ -10,6 +10,20 @@ from ..ir import operators as ops
 from ..ir.expr import IntImm, PrimExpr, as_expr, const
 from ..runtime.error import InvalidValue, ShapeMismatch
 
+Extent = int | PrimExpr
+"""A number of elements, which may be symbolic."""
+
+Shape = Sequence[Extent]
+
+Axes = int | Sequence[int] | None
+"""One axis, several, or (None) all; negative ones count from the end."""
+
+Sizes = Extent | Sequence[Extent]
+"""One number for all of some dimensions, or one for each."""
+
+Padding = Sizes | str
+"""Numbers of elements that are added at the ends of dimensions; "VALID" for none, "SAME" to keep extents."""
+
 
 def constant(value: Any) -> int | None:
     """The value of an int or of an integer constant; None for anything else."""
@@ -20,7 +34,7 @@ def constant(value: Any) -> int | None:
 
 
 def constants(values: Any) -> list[int] | None:
-    """The values of integer constants; None when one is none."""
+    """The values of integer constants; None if one of them is no constant."""
     found = [constant(v) for v in values]
     return None if None in found else [v for v in found if v is not None]
 
@@ -42,14 +56,14 @@ def require_axis(axis: Any, ndim: int, function: str, what: str = "axis") -> int
 
 
 def require_ndim(tensor: Any, ndim: int, function: str, what: str) -> None:
-    """Refuses a tensor of another number of dimensions."""
+    """Raises `ShapeMismatch` for a tensor of another number of dimensions."""
     if len(tensor.shape) != ndim:
         raise ShapeMismatch(
             f"topi.{function}: expected {what} of {ndim} dimensions, found the shape {shape_text(tensor.shape)}"
         )
 
 
-def shape_text(shape: Any) -> str:
+def shape_text(shape: Shape) -> str:
     """A shape as messages show it."""
     inner = ", ".join(str(d) for d in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
@@ -68,12 +82,12 @@ def is_one(extent: Any) -> bool:
     return constant(extent) == 1
 
 
-def is_empty(shape: Any) -> bool:
+def is_empty(shape: Shape) -> bool:
     """Whether an extent is the constant 0."""
     return any(constant(d) == 0 for d in shape)
 
 
-def size_of(shape: Any) -> PrimExpr:
+def size_of(shape: Shape) -> PrimExpr:
     """The number of elements."""
     size = const(1)
     for extent in shape:
@@ -81,7 +95,7 @@ def size_of(shape: Any) -> PrimExpr:
     return size
 
 
-def ravel(indices: Sequence[Any], shape: Any) -> Any:
+def ravel(indices: Sequence[Any], shape: Shape) -> Any:
     """The position in row-major order of the element at the indices."""
     if not indices:
         return const(0)
@@ -91,7 +105,7 @@ def ravel(indices: Sequence[Any], shape: Any) -> Any:
     return position
 
 
-def unravel(position: Any, shape: Any) -> list[Any]:
+def unravel(position: Any, shape: Shape) -> list[Any]:
     """The indices of the element at a position in row-major order; of a shape without elements, any."""
     if is_empty(shape):
         return [const(0)] * len(shape)
@@ -132,7 +146,7 @@ def _common_extent(x: PrimExpr, y: PrimExpr, a: Any, b: Any, function: str) -> P
     return ops.cast(dtype, common)
 
 
-def broadcast_index(indices: Sequence[Any], shape: Any, common: Any) -> list[Any]:
+def broadcast_index(indices: Sequence[Any], shape: Shape, common: Any) -> list[Any]:
     """The indices of a tensor of `shape` for the element at `indices` of the shape that it is broadcast to."""
     skipped = len(common) - len(shape)
     return [

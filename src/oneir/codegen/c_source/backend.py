@@ -16,6 +16,7 @@ from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.pipeline import default_gpu_passes
+from ...tir.transform import ExactExtremes, ExactMoments, WideSums
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
 from ..llvm.module import llvm_text
@@ -34,6 +35,9 @@ class SourceBackend(Backend):
 
     dialect: ClassVar[Dialect]
     calls_kernels: ClassVar[bool] = False
+
+    def numeric_passes(self, target: Target) -> list[Pass]:
+        return [ExactExtremes(), ExactMoments(), WideSums()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]

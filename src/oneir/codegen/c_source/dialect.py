@@ -1,8 +1,8 @@
 """What differs between the languages of the C family: names of types, qualifiers, thread indices, barriers.
 
 The emitter (`emitter.py`) writes statements and arithmetic, which are the same in all of them, and asks a dialect for
-the rest. What none of the languages defines as OneIR does (division by zero, shifts beyond the width, conversions out of
-range; see docs/architecture.md) is a function of the prelude, written here once for all dialects.
+the rest. What none of the languages defines as OneIR does (division by zero, shifts beyond the width, conversions out
+of range; see docs/architecture.md) is a function of the prelude, written here once for all dialects.
 """
 
 from __future__ import annotations
@@ -123,8 +123,12 @@ class Dialect(ABC):
         """The name of a function of the C library (`sqrt`, `floor`, ...) for a dtype."""
 
     @abstractmethod
-    def half_rounding(self) -> tuple[str, str]:
-        """The name and the text of the function that rounds a float32 to half precision, and returns a float32."""
+    def half_functions(self) -> dict[str, str]:
+        """The functions `oneir_bits_of_f16`, which rounds a float32 to half precision, and `oneir_f16_of_bits`."""
+
+    def c_function(self, symbol: str) -> str:
+        """The name that a function of the C library has here."""
+        return symbol
 
     def type_name(self, dtype: DataType) -> str:
         """A scalar type in a register."""
@@ -134,7 +138,11 @@ class Dialect(ABC):
         return name
 
     def memory_type(self, dtype: DataType) -> str:
-        """The type of an element in memory."""
+        """The type of an element of declared memory: half precision is its bits there."""
+        return self.type_name(DataType("uint8" if dtype.is_bool else "uint16" if dtype == "float16" else dtype))
+
+    def pointee_type(self, dtype: DataType) -> str:
+        """The type of an element that is loaded or stored."""
         return self.type_name(DataType("uint8") if dtype.is_bool else dtype)
 
     def helper(self, operation: str, dtype: DataType, source: DataType | None = None) -> tuple[str, str]:
@@ -147,7 +155,10 @@ class Dialect(ABC):
             high = (1 << (bits - signed)) - 1
             low = -high - 1 if signed else 0
             limits = {"high": self.integer(high, dtype), "low": self.integer(low, dtype)}
-            floats = {"high_float": self.floating(float(high + 1), source), "low_float": self.floating(float(low), source)}
+            floats = {
+                "high_float": self.floating(float(high + 1), source),
+                "low_float": self.floating(float(low), source),
+            }
             text = _CONVERSION.format(name=name, F=self.type_name(source), **text_of, **limits, **floats)
             return name, text
         name = f"oneir_{operation}_{short}"

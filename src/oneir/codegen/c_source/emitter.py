@@ -50,12 +50,16 @@ _MATH = {
         *("trunc",),
     )
 } | {"tir.round": "roundeven"}
+_FORMULA = "llvm.FLowerIntrinsic"
 _BITWISE = {"tir.bitwise_and": "&", "tir.bitwise_or": "|", "tir.bitwise_xor": "^"}
 _RESERVED = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool half "
-    "uchar ushort uint ulong kernel global local private constant true false template class new delete this operator "
-    "barrier min max main".split()
+    [
+        *("auto", "barrier", "bool", "break", "case", "char", "class", "const", "constant", "continue", "default"),
+        *("delete", "do", "double", "else", "enum", "extern", "false", "float", "for", "global", "goto", "half", "if"),
+        *("inline", "int", "kernel", "local", "long", "main", "max", "min", "new", "operator", "private", "register"),
+        *("restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "true"),
+        *("typedef", "uchar", "uint", "ulong", "union", "unsigned", "ushort", "void", "volatile", "while"),
+    ]
 )
 
 Lanes = list[str]
@@ -306,9 +310,9 @@ class KernelEmitter:
         if name is None:
             raise CompileError(f"the memory `{data.name}` is used before it is defined")
         declared, scope = self.pointers[data]
-        if declared.element == dtype.element:
+        if declared.element == dtype.element and dtype.element != "float16":
             return name
-        return f"(({self.dialect.spaces[scope]}{self.dialect.memory_type(dtype.element)}*){name})"
+        return f"(({self.dialect.spaces[scope]}{self.dialect.pointee_type(dtype.element)}*){name})"
 
     def places(self, index: e.PrimExpr, dtype: DataType, element: DataType) -> Lanes:
         """The index of each lane's element. Elements that are vectors lie lane after lane."""
@@ -405,7 +409,7 @@ class KernelEmitter:
 
     def expr_BinaryOpExpr(self, node: Any) -> Lanes:
         dtype, sign = node.dtype, _OPERATORS[type(node)]
-        if dtype.is_float or dtype.code == "uint" and dtype.bits >= 32 or dtype.bits >= 32 and self.counts(node):
+        if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or (dtype.bits >= 32 and self.counts(node)):
             return [f"({a} {sign} {b})" for a, b in self.pairs(node)]
         kind = self.dialect.type_name(dtype)
         wide = self.dialect.type_name(DataType(f"uint{max(32, dtype.bits)}"))
@@ -499,9 +503,8 @@ class KernelEmitter:
 
     def round_to_half(self, value: str) -> str:
         """A float32 rounded to half precision, as a float32."""
-        name, text = self.dialect.half_rounding()
-        self.helpers[name] = text
-        return f"{name}({value})"
+        self.helpers |= self.dialect.half_functions()
+        return f"oneir_f16_of_bits(oneir_bits_of_f16({value}))"
 
     # -- vectors --
 
@@ -530,13 +533,32 @@ class KernelEmitter:
         handler = self._calls.get(name)
         if handler is not None:
             return handler(self, node)
-        if name in _MATH:
-            function = self.dialect.math(_MATH[name], node.args[0].dtype)
-            return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         if name in _BITWISE:
             a, b = map(self.lanes, node.args)
             return [f"({x} {_BITWISE[name]} {y})" for x, y in zip(a, b, strict=True)]
+        rule = node.op.get_attr(_FORMULA)
+        if rule is not None and dtype.is_float and (dtype.bits <= 32 or name not in _MATH):
+            function = self.formula(node.op, rule, node.args, "float64" if dtype.bits == 64 else "float32")
+            return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
+        if name in _MATH:
+            function = self.dialect.math(_MATH[name], node.args[0].dtype)
+            return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         raise CompileError(f"the operator {name} cannot be written in {self.dialect.name} code: {node} ({dtype})")
+
+    def formula(self, op: Op, rule: Callable[[e.Call], e.PrimExpr], args: Sequence[e.PrimExpr], dtype: str) -> str:
+        """The name of the function of the prelude that computes an operator as processors do.
+
+        The languages' own libraries are a few units less exact in float32, and each in its own way.
+        """
+        name = f"oneir_{op.name.removeprefix('tir.')}_f{dtype[5:]}"
+        if name not in self.helpers:
+            params = [e.Var("xyz"[i], dtype if arg.dtype.is_float else arg.dtype) for i, arg in enumerate(args)]
+            inner = KernelEmitter(PrimFunc(params, Evaluate(0)), name, self.dialect, self.helpers)
+            declared = [inner.parameter(param) for param in params]
+            result = _bare(inner.scalar(rule(e.Call(dtype, op, params))))
+            head = f"{self.dialect.function} {self.dialect.type_name(DataType(dtype))} {name}({joined(declared)}) {{"
+            self.helpers[name] = "\n".join([head, *inner.lines, f"  return {result};", "}"])
+        return name
 
     def shift(self, node: e.Call) -> Lanes:
         left = node.op.name == "tir.shift_left"
@@ -563,7 +585,15 @@ class KernelEmitter:
 
     def reinterpret(self, node: e.Call) -> Lanes:
         source, target = node.args[0].dtype.element, node.dtype.element
-        return [self.dialect.reinterpret(a, source, target) for a in self.lanes(node.args[0])]
+        lanes = self.lanes(node.args[0])
+        if source == "float16":  # kept as a float32
+            self.helpers |= self.dialect.half_functions()
+            lanes, source = [f"oneir_bits_of_f16({a})" for a in lanes], DataType("uint16")
+        if target == "float16":
+            self.helpers |= self.dialect.half_functions()
+            short = DataType("uint16")
+            return [f"oneir_f16_of_bits({self.dialect.reinterpret(a, source, short)})" for a in lanes]
+        return [self.dialect.reinterpret(a, source, target) for a in lanes]
 
     def count_leading_zeros(self, node: e.Call) -> Lanes:
         kind = self.dialect.type_name(node.dtype)
@@ -572,7 +602,8 @@ class KernelEmitter:
 
     def extern(self, node: e.Call) -> Lanes:
         symbol, *args = node.args
-        return [f"{getattr(symbol, 'value', symbol)}({joined(map(self.argument, args))})"]
+        function = self.dialect.c_function(str(getattr(symbol, "value", symbol)))
+        return [f"{function}({joined(map(self.argument, args))})"]
 
     def argument(self, node: Any) -> str:
         """An argument of a function of the device's language."""

@@ -60,7 +60,11 @@ class Program:
         """The records, and the texts that they point to, as LLVM IR."""
         lines = [_text("program", self.source)]
         for name, (kinds, extents) in self.kernels.items():
-            lines += [_text(f"{name}.name", name), _text(f"{name}.kinds", kinds), _text(f"{name}.extents", " ".join(extents))]
+            lines += [
+                _text(f"{name}.name", name),
+                _text(f"{name}.kinds", kinds),
+                _text(f"{name}.extents", " ".join(extents)),
+            ]
             lines.append(
                 f'@"{name}.kernel" = internal global '
                 f"{{ [{MAX_DEVICES} x ptr], i32, i32, ptr, ptr, i64, ptr, ptr }} {{ "
@@ -80,7 +84,9 @@ class Program:
 def _letter(kernel: str, name: str, dtype: DataType) -> str:
     letter = "p" if dtype.is_handle else _LETTERS.get(str(dtype))
     if letter is None:
-        raise CompileError(f"the parameter `{name}` of the kernel `{kernel}` has the dtype {dtype}, which no launch passes")
+        raise CompileError(
+            f"the parameter `{name}` of the kernel `{kernel}` has the dtype {dtype}, which no launch passes"
+        )
     return letter
 
 

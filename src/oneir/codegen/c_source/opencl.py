@@ -8,6 +8,14 @@ from ...ir.dtype import DataType
 from ...runtime.error import CompileError
 from .dialect import Dialect, joined
 
+_FLOAT_FUNCTIONS = frozenset(
+    f"{name}f"
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp"),
+        *("exp10", "exp2", "expm1", "fabs", "floor", "fma", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2"),
+        *("nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    )
+)
 _VECTOR_LANES = (2, 4, 8, 16)
 
 
@@ -91,15 +99,25 @@ class OpenCLC(Dialect):
         return f"{function}(({element}{dtype.lanes})({joined(lanes)}), 0, {pointer} + {index});"
 
     def reinterpret(self, value: str, source: DataType, target: DataType) -> str:
-        return f"as_{self.type_name(target)}({value})"
+        return value if source is target else f"as_{self.type_name(target)}({value})"
 
-    def half_rounding(self) -> tuple[str, str]:
-        return "oneir_round_f16", """
-inline float oneir_round_f16(float x) {
+    def half_functions(self) -> dict[str, str]:
+        return {
+            "oneir_bits_of_f16": """
+inline ushort oneir_bits_of_f16(float x) {
   ushort bits;
   vstore_half(x, 0, (half*)&bits);
+  return bits;
+}""",
+            "oneir_f16_of_bits": """
+inline float oneir_f16_of_bits(ushort bits) {
   return vload_half(0, (half*)&bits);
-}"""
+}""",
+        }
+
+    def c_function(self, symbol: str) -> str:
+        # Functions are overloaded: those of float32 have no letter at their end.
+        return symbol.removesuffix("f") if symbol in _FLOAT_FUNCTIONS else symbol
 
     def math(self, name: str, dtype: DataType) -> str:
         return {"roundeven": "rint", "nearbyint": "rint"}.get(name, name)

@@ -103,8 +103,8 @@ class FunctionEmitter(StmtEmitter):
         if error is not None:
             copy = w.module.declare(*_COPY)
             w.emit(f"call void {copy}(ptr {self.result}, ptr {error}, i64 16, i1 false)")
-        for memory in reversed(self.workspaces):
-            w.emit(f"call void {w.module.declare('oneir_free_workspace', 'void', 'ptr')}(ptr {memory})")
+        for free in reversed(self.workspaces):
+            w.emit(free)
         w.emit(f"ret i32 {code}")
         w.start(fine)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ...ir import expr as e
 from ...ir import operators as ops
@@ -30,7 +30,7 @@ from ...tir.stmt import (
 from ...tir.transform.analyzed import reads
 from ...tir.transform.mark_reductions import REDUCTION_UPDATE
 from .expr import alignment, is_contiguous, where
-from .intrinsics import CallEmitter
+from .intrinsics import CallEmitter, is_on_host
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
 MIN_ROLLED, MAX_ROLLED = 16, 128
@@ -111,13 +111,14 @@ class StmtEmitter(CallEmitter):
         if not is_workspace(node.value):
             self.stmt(node.body)
             return
-        self.own_memory.add(node.var)
-        self.workspaces.append(value)
+        if is_on_host(node.value):
+            self.own_memory.add(node.var)
+        self.workspaces.append(self.freeing(node.value, value))
         self.stmt(node.body)
         self.workspaces.pop()
 
     workspaces: list[str]
-    """Workspaces to be freed if the statement being emitted returns from the function."""
+    """The calls that free workspaces, if the statement being emitted returns from the function."""
 
     def stmt_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "compute_scope":
@@ -403,6 +404,6 @@ def keep_rolled(loop: For) -> bool:
     return MIN_ROLLED < extent.value <= MAX_ROLLED
 
 
-def is_workspace(value: object) -> bool:
+def is_workspace(value: object) -> TypeGuard[e.Call]:
     """Whether an expression allocates a workspace."""
     return isinstance(value, e.Call) and isinstance(value.op, Op) and value.op.name == "tir.TVMBackendAllocWorkspace"

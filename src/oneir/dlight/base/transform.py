@@ -18,8 +18,9 @@ class ApplyDefaultSchedule(ModulePass):
     """Tries rules in order on the TensorIR functions of a module: `ApplyDefaultSchedule(GEMV(), Fallback())`.
 
     A function's `target` attribute, or else the target that is entered, says what for. Functions with the attribute
-    `tir.is_scheduled` stay as they are, as do the host's functions of programs for a device; those that a rule schedules get it. Raises `InvalidValue` where no target is
-    known, and where a rule gives several schedules of one function.
+    `tir.is_scheduled` stay as they are, as do the host's functions of programs for a device; those that a rule
+    schedules get it. Raises `InvalidValue` where no target is known, and where a rule gives several schedules of one
+    function.
     """
 
     rules: tuple[ScheduleRule, ...]

@@ -5,6 +5,7 @@ from .annotate_entry_func import AnnotateEntryFunc
 from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
 from .bind_target import BindTarget
+from .bind_unbound_statements import BindUnboundStatements
 from .combine_context_call import CombineContextCall
 from .common_subexpr_elim import CommonSubexprElimTIR
 from .compact_buffer_allocation import CompactBufferAllocation

@@ -15,13 +15,13 @@ scope "shared.dyn", its bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Call, GlobalVar, PrimExpr, StringImm, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
+from ...ir.type import PointerType
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import WellFormedError
 from ...target.target import Target
@@ -29,7 +29,6 @@ from ..analysis import undefined_vars
 from ..function import PrimFunc
 from ..stmt import Allocate, AttrStmt, LetStmt
 from ..stmt_functor import substitute
-from ...ir.type import PointerType
 from .split_host_device import IS_GLOBAL
 
 KERNEL_LAUNCH = 2
@@ -109,7 +108,9 @@ class _Launch(Visitor):
     def extents(self, args: Any) -> list[PrimExpr]:
         """What is passed after the arguments, in terms of these."""
         values = dict(zip(self.func.params, args, strict=True))
-        found = [substitute(e, values) for e in [*self.axes.values(), *([] if self.dynamic is None else [self.dynamic])]]
+        found = [
+            substitute(e, values) for e in [*self.axes.values(), *([] if self.dynamic is None else [self.dynamic])]
+        ]
         inner = [v for e in [*self.axes.values(), self.dynamic] if e is not None for v in undefined_vars(e)]
         for var in inner:
             if var not in values:

@@ -152,6 +152,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None, mod: IRModule | Non
     for buffer in reversed(list(func.buffer_map.values())):
         body = DeclBuffer(buffer, body) if is_flat(buffer) else body
     if checks.device_id is not None:
+        body = AttrStmt(StringImm("default"), "device_type", const(checks.device_type), body)
         body = AttrStmt(StringImm("default"), "device_id", checks.device_id, body)
     scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
     packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
@@ -361,7 +362,6 @@ class _Written(Visitor):
         elif not isinstance(node.op, Op) or name in ("tir.call_extern", "tir.tvm_stack_make_array"):
             self.found.update(a for a in node.args if isinstance(a, Var))
         self.generic_visit(node)
-
 
     def kernel(self, call: Call) -> Any:
         """The kernel that a call launches, which calls nothing itself; None for any other callee."""

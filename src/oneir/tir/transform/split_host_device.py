@@ -24,9 +24,9 @@ from ..analysis import undefined_vars
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
+from ..op import ret
 from ..stmt import AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, LetStmt, Stmt, flat_seq
 from ..stmt_functor import renew_defs
-from ..op import ret
 
 IS_GLOBAL = "tir.is_global_func"
 

@@ -30,10 +30,10 @@ def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool =
     else:
         steps, starts = [2.0 / s for s in sizes], [1.0 / s - 1.0 for s in sizes]
 
-    def coordinate(index: Any, d: int) -> PrimExpr:
+    def coordinate(index: PrimExpr, d: int) -> PrimExpr:
         return ops.add(const(starts[d], data.dtype), ops.multiply(index, const(steps[d], data.dtype)))
 
-    def element(n: Any, dim: Any, i: Any, j: Any) -> PrimExpr:
+    def element(n: PrimExpr, dim: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         y, x = coordinate(i, 0), coordinate(j, 1)
         return data(n, dim, 0) * x + data(n, dim, 1) * y + data(n, dim, 2)
 
@@ -80,10 +80,10 @@ def _cubic_weights(t: PrimExpr) -> list[PrimExpr]:
     """The weights of the four elements around a place that lies t behind the second of them."""
     a = -0.75
 
-    def near(d: Any) -> PrimExpr:
+    def near(d: PrimExpr) -> PrimExpr:
         return ((a + 2) * d - (a + 3)) * d * d + 1.0
 
-    def far(d: Any) -> PrimExpr:
+    def far(d: PrimExpr) -> PrimExpr:
         return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
@@ -119,7 +119,7 @@ def grid_sample(
         )
     samplers = [_Sampler(extent, padding_mode, align_corners) for extent in data.shape[2:]]
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: PrimExpr) -> PrimExpr:
         n, c, *rest = i
         # The grid's coordinates begin with the innermost axis.
         places = [s.position(grid(n, count - 1 - d, *rest)) for d, s in enumerate(samplers)]
