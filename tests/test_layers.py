@@ -21,9 +21,6 @@ CIRCLES = [
     "oneir.ir",
     "oneir.ir",
     "oneir.relax",
-    "oneir.runtime",
-    "oneir.runtime",
-    "oneir.target",
     "oneir.tir",
     "oneir.tir",
 ]
