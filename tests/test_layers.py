@@ -20,7 +20,6 @@ CIRCLES = [
     "oneir.arith",
     "oneir.ir",
     "oneir.ir",
-    "oneir.relax",
     "oneir.tir",
     "oneir.tir",
 ]

@@ -30,10 +30,10 @@ def test_a_launch_passes_the_arguments_and_then_the_extents():
     call = mod["main"].body.value
     assert isinstance(call, Call) and call.op.name == "tir.tvm_call_packed"
     name, data, n, blocks, threads = call.args
-    assert name.value == "main_kernel" and data.name == "A" and n.name == "n"
+    assert name.value == "fill_kernel" and data.name == "A" and n.name == "n"
     assert str(blocks) == "n // 64" and threads.value == 64
-    kernel = mod["main_kernel"]
-    assert kernel.attrs["calling_conv"] == 2 and kernel.attrs["global_symbol"] == "main_kernel"
+    kernel = mod["fill_kernel"]
+    assert kernel.attrs["calling_conv"] == 2 and kernel.attrs["global_symbol"] == "fill_kernel"
     assert list(kernel.attrs["tir.kernel_launch_params"]) == ["blockIdx.x", "threadIdx.x"]
 
 
@@ -47,7 +47,7 @@ def test_dynamic_shared_memory_is_passed_last_in_bytes():
         A[bx + tx] = T.float32(0)
 
     mod = lowered(dynamic)
-    assert list(mod["main_kernel"].attrs["tir.kernel_launch_params"])[-1] == "tir.use_dyn_shared_memory"
+    assert list(mod["dynamic_kernel"].attrs["tir.kernel_launch_params"])[-1] == "tir.use_dyn_shared_memory"
     assert mod["main"].body.value.args[-1].value == 256
 
 
@@ -59,5 +59,5 @@ def test_an_extent_that_only_the_kernel_knows_is_an_error():
         tx = T.launch_thread("threadIdx.x", n)
         A[tx] = 0
 
-    with pytest.raises(WellFormedError, match=r"the launch of `main_kernel` needs `.*`, which only the kernel knows"):
+    with pytest.raises(WellFormedError, match=r"the launch of `inner_kernel` needs `.*`, which only the kernel knows"):
         lowered(inner)

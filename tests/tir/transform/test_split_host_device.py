@@ -47,7 +47,7 @@ def test_several_regions_are_numbered():
         with T.launch_thread("threadIdx.x", 16) as ty:
             B[ty] = A[ty]
 
-    assert {var.name_hint for var in split(two).functions} == {"main", "main_kernel", "main_kernel_1"}
+    assert {var.name_hint for var in split(two).functions} == {"main", "two_kernel", "two_kernel_1"}
 
 
 def test_a_module_without_regions_is_left_as_it_is():
