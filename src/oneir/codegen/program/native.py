@@ -203,9 +203,7 @@ class _Translator:
     then storages are placed in the arena, and the second (`steps`) writes the statements.
     """
 
-    def __init__(
-        self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int], target: Target
-    ):
+    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int], target: Target):
         self.target, self.device_type = target, target.get_target_device_type()
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
@@ -272,8 +270,9 @@ class _Translator:
             return var
         if not isinstance(info, TensorStructInfo) or info.ndim < 0 or info.dtype == "void":
             raise NotNative(f"the parameter `{param.name}` is no tensor of known dtype and dimensions")
-        vdevice = None if info.vdevice is None else info.vdevice.target
-        if vdevice is not None and vdevice.kind.name != self.target.kind.name:
+        place = info.vdevice
+        other_kind = place is not None and place.target is not None and place.target.kind.name != self.target.kind.name
+        if other_kind or (self.on_device and place is not None and place.vdevice_id != 0):
             raise NotNative(f"the parameter `{param.name}` lies on another device")
         shape = info.extents
         if shape is None:
