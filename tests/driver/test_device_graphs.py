@@ -11,13 +11,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "backends"))
 from devices import needs_opencl
 
 import oneir
@@ -221,6 +219,37 @@ def test_launches_enter_no_python_function():
     one, many = machine_of(steps(1)), machine_of(steps(50))
     np.testing.assert_array_equal(both(many, np.zeros(16, "float32")).numpy(), np.full(16, 50, "float32"))
     assert frames_of_a_call(one) == frames_of_a_call(many)  # those that allocate the result
+
+
+def test_kernels_with_temporary_memory_enter_no_python_function():
+    @T.prim_func(private=True)
+    def through_memory(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        T.func_attr({"op_pattern": 8, "tir.is_scheduled": True})
+        C = T.alloc_buffer((16,))
+        for bx in T.thread_binding(16, "blockIdx.x"):
+            with T.block("double"):
+                v = T.axis.spatial(16, bx)
+                C[v] = A[v] * T.float32(2)
+        for bx in T.thread_binding(16, "blockIdx.x"):
+            with T.block("turn"):
+                v = T.axis.spatial(16, bx)
+                B[v] = C[15 - v]
+
+    def build(x: Any) -> Any:
+        builder = relax.BlockBuilder.current()
+        kernel = builder.add_func(through_memory, "through_memory")
+        for _ in range(20):
+            x = builder.emit(op.call_tir(kernel, (x,), relax.TensorStructInfo((16,), "float32")))
+        return x
+
+    machine, x = machine_of(module(build, (16,))), np.arange(16, dtype="float32")
+    assert "oneir_alloc_device_memory" in machine.executable.library.inspect_source("host")
+    np.testing.assert_array_equal(both(machine, x).numpy(), x * 2**20)
+    assert frames_of_a_call(machine) == frames_of_a_call(machine_of(steps(1)))
+    given = [on_device(x + i) for i in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for i, result in enumerate(pool.map(machine["main"], given)):
+            np.testing.assert_array_equal(result.numpy(), (x + i) * 2**20)
 
 
 def test_a_branch_on_a_tensor_is_bytecode():
