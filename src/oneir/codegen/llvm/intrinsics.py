@@ -311,7 +311,8 @@ class CallEmitter(ExprEmitter):
 
 def is_on_host(node: e.Call) -> bool:
     """Whether the device type that a call of memory names is the host's."""
-    return isinstance(node.args[0], e.IntImm) and node.args[0].value == 1
+    kind = node.args[0]
+    return isinstance(kind, e.IntImm) and kind.value == 1
 
 
 _CALLS: dict[str, Callable[[Any, e.Call], str]] = {
