@@ -495,7 +495,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             if term.scale < 0:
                 part = self.term_expression(term, -term.scale)
                 result = e.Sub(self._fitting(0, dtype) if result is None else result, part)
-        if base < 0:
+        if base < 0 and result is not None:
             result = e.Sub(result, self._fitting(-base, dtype))
         return result
 

@@ -14,7 +14,7 @@ from ..ir import expr as e
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.expr import PrimExpr, Range, Var, as_expr
-from ..ir.node import Node, attr, child
+from ..ir.node import Node, as_array, attr, child
 from ..ir.visitor import Mapper, post_order_visit
 from .analyzer import Analyzer
 from .constraint import conjuncts, non_positive
@@ -28,10 +28,10 @@ def _exprs(values: Any) -> Array[PrimExpr]:
 class IntGroupBounds(Node):
     """Bounds of a variable v: lower <= coef * v, coef * v == equal, coef * v <= upper, each a list."""
 
-    coef: PrimExpr = child(convert=as_expr)
-    lower: Array[PrimExpr] = child((), convert=_exprs)
-    equal: Array[PrimExpr] = child((), convert=_exprs)
-    upper: Array[PrimExpr] = child((), convert=_exprs)
+    coef: PrimExpr = child(converter=as_expr)
+    lower: Array[PrimExpr] = child(default=(), converter=_exprs)
+    equal: Array[PrimExpr] = child(default=(), converter=_exprs)
+    upper: Array[PrimExpr] = child(default=(), converter=_exprs)
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
@@ -60,9 +60,9 @@ class IntGroupBounds(Node):
 class IntConstraints(Node):
     """Integer variables, the ranges of some of them, and conditions on them."""
 
-    variables: Array[Var] = attr((), convert=lambda variables: Array(variables or ()))
-    ranges: Mapping[Var, Range] = child(EMPTY)
-    relations: Array[PrimExpr] = child((), convert=_exprs)
+    variables: Array[Var] = attr(default=(), converter=as_array)
+    ranges: Mapping[Var, Range] = child(default=EMPTY)
+    relations: Array[PrimExpr] = child(default=(), converter=_exprs)
 
 
 class IntConstraintsTransform(Node):
@@ -73,8 +73,8 @@ class IntConstraintsTransform(Node):
 
     src: IntConstraints
     dst: IntConstraints
-    src_to_dst: Mapping[Var, PrimExpr] = child(EMPTY)
-    dst_to_src: Mapping[Var, PrimExpr] = child(EMPTY)
+    src_to_dst: Mapping[Var, PrimExpr] = child(default=EMPTY)
+    dst_to_src: Mapping[Var, PrimExpr] = child(default=EMPTY)
 
 
 class _Substitute(Mapper):

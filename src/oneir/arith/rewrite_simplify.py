@@ -108,12 +108,12 @@ def broadcast_like(value: e.PrimExpr, dtype: DataType) -> e.PrimExpr:
 class RewriteStats(Node):
     """What the simplifier has done since its statistics were reset."""
 
-    nodes_visited: int = attr(0)
-    constraints_entered: int = attr(0)
-    rewrites_attempted: int = attr(0)
-    rewrites_performed: int = attr(0)
-    max_recursive_depth: int = attr(0)
-    num_recursive_rewrites: int = attr(0)
+    nodes_visited: int = attr(default=0)
+    constraints_entered: int = attr(default=0)
+    rewrites_attempted: int = attr(default=0)
+    rewrites_performed: int = attr(default=0)
+    max_recursive_depth: int = attr(default=0)
+    num_recursive_rewrites: int = attr(default=0)
 
 
 class RewriteSimplifier:
@@ -534,7 +534,7 @@ class RewriteSimplifier:
         old_condition, old_yes, old_no = call.args
         if condition is old_condition and yes is old_yes and no is old_no:
             return call
-        return e.Call(call.dtype, call.op, [condition, yes, no], call.span)
+        return e.Call(call.dtype, call.op, [condition, yes, no], span=call.span)
 
     def _shift(self, call: Any) -> Any:
         value, count = call.args

@@ -16,7 +16,7 @@ class Attrs(Node):
 class DictAttrs(Attrs):
     """Facts by name; reads like a dictionary."""
 
-    values_by_name: Mapping[str, Any] = attr(EMPTY)
+    values_by_name: Mapping[str, Any] = attr(default=EMPTY)
 
     def __getitem__(self, key: str) -> Any:
         return self.values_by_name[key]
@@ -50,7 +50,7 @@ class DictAttrs(Attrs):
         return self.values_by_name.items()
 
 
-def as_dict_attrs(value: Any) -> DictAttrs:
+def as_dict_attrs(value: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:
     """Attributes from a mapping, or none."""
     return value if isinstance(value, DictAttrs) else DictAttrs(plain_mapping(value or {}))
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 Map = Mapping
 """The class of the mappings in nodes: any of Python's."""
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Array(tuple[T, ...], Object):

@@ -247,7 +247,7 @@ class _Load:
 
 
 def _make(cls: type[Node], values: dict[str, Any]) -> Node:
-    arguments = {f.name: f.argument for f in cls._init_fields}
+    arguments = {f.name: f.alias for f in cls._init_fields}
     derived = {f.name: values.pop(f.name) for f in cls._saved_fields if f.kind == "derived" and f.name in values}
     unknown = values.keys() - arguments.keys()
     if unknown:
@@ -268,7 +268,7 @@ def _load_array(tag: str, dtype: str, shape: list[int], data: str) -> Any:
 
 def _enums() -> dict[str, type[Enum]]:
     """The enumerations that fields of nodes hold, by name."""
-    converts = [f.convert for cls in list(node_classes.values()) for f in cls._init_fields]
+    converts = [f.converter for cls in list(node_classes.values()) for f in cls._init_fields]
     return {c.__name__: c for c in converts if isinstance(c, type) and issubclass(c, Enum)}
 
 

@@ -21,13 +21,15 @@ visited.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from ..runtime.hook import Hook
 from ..runtime.object import Object
 from ..runtime.script_printer import Scriptable
 from .container import EMPTY, Array, map_array, map_mapping
+
+T = TypeVar("T")
 
 _MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
 _PLAIN = {"str", "int", "bool", "float", "bytes", "DataType", "None"}
@@ -38,23 +40,25 @@ node_classes: dict[str, type[Node]] = {}
 class Field:
     """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
 
-    __slots__ = ("argument", "compared", "convert", "default", "defines", "kind", "name", "saved", "shape")
+    __slots__ = ("alias", "compared", "converter", "default", "deferred", "defines", "kind", "name", "saved", "shape")
 
     def __init__(
         self,
         kind: str,
         default: Any = _MISSING,
-        convert: Callable[[Any], Any] | None = None,
+        converter: Callable[[Any], Any] | None = None,
         defines: bool = False,
-        argument: str = "",
+        alias: str = "",
         saved: bool = True,
         compared: bool = True,
+        deferred: bool = False,
     ):
         self.name = ""
-        self.argument = argument  # the constructor's name for the field, where that is another than the field's
+        self.alias = alias  # the constructor's name for the field, where that is another than the field's
         self.kind = kind
         self.default = default
-        self.convert = convert
+        self.converter = converter
+        self.deferred = deferred
         self.defines = defines
         self.saved = saved
         self.compared = compared and kind not in ("derived", "meta")
@@ -62,43 +66,59 @@ class Field:
 
 
 def child(
-    default: Any = _MISSING,
     *,
-    convert: Callable[[Any], Any] | None = None,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
+    deferred: bool = False,
     defines: bool = False,
-    argument: str = "",
+    alias: str = "",
 ) -> Any:
-    """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it."""
-    return Field("child", default, convert, defines, argument)
+    """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it.
+
+    `deferred`: the converter only declares what the constructor takes; `_derive`, which sees all fields, converts.
+    """
+    return Field("child", default, converter, defines, alias, deferred=deferred)
 
 
 def attr(
-    default: Any = _MISSING,
     *,
-    convert: Callable[[Any], Any] | None = None,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
     defines: bool = False,
-    argument: str = "",
+    alias: str = "",
     compared: bool = True,
 ) -> Any:
     """A field of plain data. `defines` as of a child: in a binder, unbound variables inside are bound by it.
 
     One that is not `compared` is outside of equality.
     """
-    return Field("attr", default, convert, defines, argument, compared=compared)
+    return Field("attr", default, converter, defines, alias, compared=compared)
 
 
-def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
-    """A field whose variables are defined here."""
-    return Field("binder", default, convert, argument=argument)
+def binder(
+    *,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
+    deferred: bool = False,
+    alias: str = "",
+) -> Any:
+    """A field whose variables are defined here. `deferred` as of a child."""
+    return Field("binder", default, converter, alias=alias, deferred=deferred)
 
 
-def derived(*, saved: bool = False) -> Any:
-    """A slot that `_derive` fills from the other fields. `saved`: JSON keeps it, for it may be filled in later."""
+def derived(*, saved: bool = False, init: Literal[False] = False) -> Any:
+    """A slot that `_derive` fills from the other fields. `saved`: JSON keeps it, for it may be filled in later.
+
+    `init` says to type checkers that it is no argument of the constructor.
+    """
     return Field("derived", None, saved=saved)
 
 
-def meta(default: Any = None) -> Any:
-    """A field outside of equality."""
+def meta(*, default: Any, kw_only: Literal[True] = True) -> Any:
+    """A field outside of equality, after all others in the constructor.
+
+    `kw_only` says to type checkers that it is given by name, since they order fields by declaration.
+    """
     return Field("meta", default)
 
 
@@ -116,18 +136,32 @@ def _shape_of(annotation: str) -> str:
     return "optional" if optional else "one"
 
 
-def as_array(value: Any) -> Array[Any]:
-    """Any iterable as an `Array`; a lone node becomes an array of one."""
-    if isinstance(value, Node):
-        return Array((value,))
-    return Array(value)
+def as_array(values: Iterable[T] | None) -> Array[T]:
+    """The converter of array fields: any iterable as an `Array`; a lone node, too, and none for None."""
+    elements: Any = (values,) if isinstance(values, Node) else values or ()
+    return Array(elements)
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(child, attr, binder, derived, meta))
 class NodeMeta(type):
-    """Reads the declaration of a node class, lays out its slots and writes its constructor."""
+    """Reads the declaration of a node class, lays out its slots and writes its constructor.
+
+    `shared`: a node that stands in several places stays one object. `key`: its name in JSON, where that is not
+    "package.Class". `init=False`: the constructor is the one that a base class wrote by hand.
+
+    To type checkers a node class is a dataclass: for each field, in the order of declaration, the constructor takes
+    what the field's converter takes.
+    """
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, shared: bool = False, key: str = ""
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        shared: bool = False,
+        key: str = "",
+        init: bool = True,
     ):
         own: dict[str, Field] = {}
         slots = list(namespace.get("__slots__", ()))
@@ -141,7 +175,7 @@ class NodeMeta(type):
                 field = _classify(annotation)
                 field.default = declared
             field.name, field.shape = field_name, _shape_of(annotation)
-            field.argument = field.argument or field_name
+            field.alias = field.alias or field_name
             own[field_name] = field
             if not any(field_name in base.__dict__ for parent in bases for base in parent.__mro__):
                 slots.append(field_name)
@@ -160,8 +194,10 @@ class NodeMeta(type):
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
         node_classes[cls.type_key] = cls
-        cls._keyword_init = "__init__" in namespace or (cls.__dict__.get("_keyword_init", False) and not own)
-        if "__init__" not in namespace and (own or "_derive" in namespace):
+        if "__init__" in namespace:
+            cls._keyword_init = True
+        elif init and (own or "_derive" in namespace):
+            cls._keyword_init = False
             _write_init(cls)
         return cls
 
@@ -179,22 +215,18 @@ def _write_init(cls: Any) -> None:
     scope: dict[str, Any] = {"Array": Array, "as_array": as_array, "EMPTY": EMPTY}
     arguments, body = ["self"], []
     for field in cls._init_fields:
-        name = field.argument
+        name = field.alias
         if field.default is _MISSING:
             arguments.append(name)
         else:
             scope[f"default_{name}"] = field.default
             arguments.append(f"{name}=default_{name}")
         value = name
-        if field.convert is not None:
-            scope[f"convert_{name}"] = field.convert
+        if field.converter is as_array:
+            value = f"{name} if type({name}) is Array else as_array({name})"
+        elif field.converter is not None and not field.deferred:
+            scope[f"convert_{name}"] = field.converter
             value = f"convert_{name}({name})"
-            if field.shape == "optional":
-                value = f"None if {name} is None else {value}"
-        elif field.shape == "array":
-            value = f"{name} if type({name}) is Array else as_array({name} or ())"
-        elif field.shape == "optional array":
-            value = f"{name} if {name} is None or type({name}) is Array else as_array({name})"
         elif field.shape == "mapping":
             value = f"{name} or EMPTY"
         body.append(f"    self.{field.name} = {value}")
@@ -244,7 +276,7 @@ def _write_map(cls: Any) -> None:
         changed.append(f"new_{name} is self.{name}")
     if changed:
         arguments = [
-            (f"{f.argument}=" if cls._keyword_init else "")
+            (f"{f.alias}=" if cls._keyword_init else "")
             + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
             for f in cls._init_fields
         ]
@@ -265,13 +297,9 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
     _saved_fields: ClassVar[tuple[Field, ...]]
     _compared: ClassVar[tuple[Field, ...]]
     _shared: ClassVar[bool]
-    _keyword_init: ClassVar[bool]
+    _keyword_init: ClassVar[bool] = False
     _is_variable: ClassVar[bool] = False
     type_key: ClassVar[str]
-
-    if TYPE_CHECKING:
-        # Arguments follow the fields, in the form that each field's `convert` takes.
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def _visit_children(self, f: Callable[[Any], Any]) -> None:
         _write_visit(type(self))
@@ -285,7 +313,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
         """A copy with some fields changed; the identical node if they are what it has."""
         if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
             return self
-        fields = {f.name: f.argument for f in self._init_fields}
+        fields = {f.name: f.alias for f in self._init_fields}
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(

@@ -456,8 +456,8 @@ class BlockBuilder:
 
     def _bind(self, value: Expr, name_hint: str, kind: type[Var]) -> Var:
         name = self._names.fresh(name_hint or ("lv" if kind is DataflowVar else "gv"))
-        var = kind(name, self.struct_info_of(value), value.span)
-        self._append(VarBinding(var, value, value.span))
+        var = kind(name, self.struct_info_of(value), span=value.span)
+        self._append(VarBinding(var, value, span=value.span))
         return var
 
     def struct_info_of(self, value: Expr) -> StructInfo:

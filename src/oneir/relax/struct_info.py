@@ -17,7 +17,7 @@ from ..ir.container import Array
 from ..ir.dtype import DataType
 from ..ir.expr import PrimExpr, Var, as_expr, const
 from ..ir.global_info import VDevice
-from ..ir.node import Node, attr, binder, child, meta
+from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import Span
 from ..ir.structural import structural_equal, structural_hash
 from ..runtime.error import InvalidValue, TypeMismatch
@@ -57,7 +57,7 @@ class StructInfo(Node):
 class ObjectStructInfo(StructInfo):
     """Any value."""
 
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
 
 class PrimStructInfo(StructInfo):
@@ -66,9 +66,9 @@ class PrimStructInfo(StructInfo):
     `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`.
     """
 
-    value: PrimExpr | None = child(None, defines=True)
+    value: PrimExpr | None = child(defines=True)
     dtype: DataType = attr()
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
     def __init__(self, dtype: Any = None, value: Any = None, span: Span | None = None):
         if value is not None:
@@ -106,9 +106,9 @@ def as_extents(values: Any) -> Array[PrimExpr]:
 class ShapeStructInfo(StructInfo):
     """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1)."""
 
-    values: Array[PrimExpr] | None = child(None, defines=True)
-    ndim: int = attr(-1)
-    span: Span | None = meta()
+    values: Array[PrimExpr] | None = child(default=None, defines=True)
+    ndim: int = attr(default=-1)
+    span: Span | None = meta(default=None)
 
     def __init__(self, values: Any = None, ndim: int = -1, span: Span | None = None):
         self.values = None if values is None else as_extents(values)
@@ -125,11 +125,11 @@ class TensorStructInfo(StructInfo):
     not known; `ndim` is -1 when it is not known; `vdevice` is where the tensor lies, None when that is left open.
     """
 
-    shape: Any = child(None, defines=True)
+    shape: Any = child(defines=True)
     dtype: DataType = attr()
-    ndim: int = attr(-1)
-    vdevice: VDevice | None = attr(None)
-    span: Span | None = meta()
+    ndim: int = attr(default=-1)
+    vdevice: VDevice | None = attr(default=None)
+    span: Span | None = meta(default=None)
 
     def __init__(
         self,
@@ -179,8 +179,8 @@ class TensorStructInfo(StructInfo):
 class TupleStructInfo(StructInfo):
     """A tuple of values."""
 
-    fields: Array[StructInfo] = child(defines=True)
-    span: Span | None = meta()
+    fields: Array[StructInfo] = child(converter=as_array, defines=True)
+    span: Span | None = meta(default=None)
 
 
 class FuncStructInfo(StructInfo):
@@ -192,9 +192,9 @@ class FuncStructInfo(StructInfo):
 
     params: Array[StructInfo] | None = binder()
     ret: StructInfo = child()
-    purity: bool = attr(True)
-    derive_func: Any = attr(None)
-    span: Span | None = meta()
+    purity: bool = attr(default=True)
+    derive_func: Any = attr(default=None)
+    span: Span | None = meta(default=None)
 
     def __init__(
         self,

@@ -9,17 +9,18 @@ A[0:4, 0:16]     # BufferRegion
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, SupportsInt
 
 from ..ir import operators as ops
 from ..ir.container import Array
 from ..ir.dtype import DataType
-from ..ir.expr import IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
+from ..ir.expr import ExprLike, IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
 from ..ir.node import Node, attr, child, meta
 from ..ir.span import Span
 from ..ir.type import PointerType
 from ..runtime.error import InvalidValue
-from .expr import BufferLoad, expr_array, ramp_or_scalar
+from .expr import BufferLoad, expr_array, optional_expr_array, ramp_or_scalar
 
 DEFAULT_ALIGNMENT = 64
 """Bytes to which a buffer's data is aligned unless it says otherwise."""
@@ -27,6 +28,17 @@ DEFAULT_ALIGNMENT = 64
 
 class DataProducer(Node):
     """Base of what a `ProducerLoad` reads."""
+
+
+def _as_elem_offset(offset: ExprLike | None, shape: Sequence[PrimExpr] = ()) -> PrimExpr:
+    """None is 0, of the dtype that the shape has."""
+    if offset is not None:
+        return as_expr(offset)
+    return const(0, shape[0].dtype if shape and shape[0].dtype.is_int else "int32")
+
+
+def _as_axes(axes: Iterable[SupportsInt] | None) -> Array[int]:
+    return Array(int(axis) for axis in axes or ())
 
 
 class Buffer(Node, shared=True):
@@ -37,26 +49,22 @@ class Buffer(Node, shared=True):
     """
 
     data: Var = child(defines=True)
-    dtype: DataType = attr(convert=DataType)
-    shape: Array[PrimExpr] = child(convert=expr_array, defines=True)
-    strides: Array[PrimExpr] = child((), convert=lambda strides: expr_array(strides or ()), defines=True)
-    elem_offset: PrimExpr | None = child(None, defines=True)
-    name: str = meta("buffer")
+    dtype: DataType = attr(converter=DataType)
+    shape: Array[PrimExpr] = child(converter=expr_array, defines=True)
+    strides: Array[PrimExpr] = child(default=(), converter=optional_expr_array, defines=True)
+    elem_offset: PrimExpr = child(default=None, converter=_as_elem_offset, deferred=True, defines=True)
+    name: str = meta(default="buffer")
     data_alignment: int = DEFAULT_ALIGNMENT
     offset_factor: int = 1
     buffer_type: str = ""
-    axis_separators: Array[Any] = attr((), convert=lambda axes: Array(int(a) for a in axes or ()))
-    span: Span | None = meta()
+    axis_separators: Array[int] = attr(default=(), converter=_as_axes)
+    span: Span | None = meta(default=None)
 
     READ: ClassVar[int] = 1
     WRITE: ClassVar[int] = 2
 
     def _derive(self) -> None:
-        if self.elem_offset is None:
-            index = self.shape[0].dtype if self.shape else "int32"
-            self.elem_offset = const(0, index if DataType(index).is_int else "int32")
-        else:
-            self.elem_offset = as_expr(self.elem_offset)
+        self.elem_offset = _as_elem_offset(self.elem_offset, self.shape)
         if self.strides and len(self.strides) != len(self.shape):
             raise InvalidValue(f"buffer `{self.name}` has {len(self.shape)} dimensions but {len(self.strides)} strides")
 
@@ -104,7 +112,6 @@ class Buffer(Node, shared=True):
                         else ops.add(ops.multiply(offset, self.shape[axis]), indices[axis])
                     )
             out.append(const(0, "int32") if offset is None else offset)
-        assert self.elem_offset is not None
         if not (isinstance(self.elem_offset, IntImm) and self.elem_offset.value == 0):
             out[-1] = ops.add(self.elem_offset, out[-1])
         return Array(out)
@@ -237,7 +244,7 @@ def decl_buffer(
     dtype = "float32" if dtype is None else dtype
     shape = expr_array(shape)
     if data is None:
-        data = Var(name, pointer_to(DataType(dtype), scope), span)
+        data = Var(name, pointer_to(DataType(dtype), scope), span=span)
     if elem_offset is None and offset_factor > 0:
         elem_offset = Var(f"{name}_elem_offset", shape[0].dtype if shape else "int32")
     return Buffer(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..ir.container import Array
 from ..ir.expr import BinaryOpExpr, ConstExpr, PrimExpr, Var, as_expr
-from ..ir.node import Node, attr, binder, child
+from ..ir.node import Node, as_array, attr, binder, child
 from ..ir.operators import cast, match_types
 from ..ir.visitor import Mapper
 from ..runtime.error import InvalidValue
@@ -28,9 +28,9 @@ class _Separator:
 class IndexMap(Node):
     """`final_indices` as expressions over `initial_indices`; `inverse_index_map` when it is known beforehand."""
 
-    initial_indices: Array[Var] = binder()
-    final_indices: Array[PrimExpr] = child(convert=expr_array)
-    inverse_index_map: Any = attr(None)
+    initial_indices: Array[Var] = binder(converter=as_array)
+    final_indices: Array[PrimExpr] = child(converter=expr_array)
+    inverse_index_map: Any = attr(default=None)
 
     AXIS_SEPARATOR = _Separator()
 

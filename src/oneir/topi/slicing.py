@@ -125,8 +125,9 @@ def _symbolic_slice(
         shape[axis] = analyzer.simplify(length)
         # Where nothing is read unless the begin lies inside, it does not have to be cut.
         known = None if b is None else constant(b)
-        inside = known is not None and known >= 0 and (constant(step) or 0) > 0
-        begins[axis], steps[axis] = as_expr(b) if inside else first, step
+        if b is not None and known is not None and known >= 0 and (constant(step) or 0) > 0:
+            first = as_expr(b)
+        begins[axis], steps[axis] = first, step
     return _sliced(a, shape, begins, steps, name)
 
 

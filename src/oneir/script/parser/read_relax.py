@@ -411,7 +411,7 @@ class RelaxParser(Evaluator):
             self.scope.names[node.name] = var
         function = self.parse_function(node, {**options, "private": True})
         var.struct_info_ = function.struct_info
-        self.state.append(VarBinding(var, self.builder.normalize(function), span))
+        self.state.append(VarBinding(var, self.builder.normalize(function), span=span))
         self.scope.names[node.name] = var
 
     # -- blocks --

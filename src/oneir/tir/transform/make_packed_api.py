@@ -129,7 +129,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
     packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
     attrs = {**func.attrs.values_by_name, "calling_conv": 1, "global_symbol": PREFIX + symbol}
     params = Array((handle, args, num_args, result))
-    return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, func.span)
+    return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, span=func.span)
 
 
 def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
@@ -382,7 +382,7 @@ class _Callees(Mapper):
                 name += "_"
             self.names.add(name)
             copy = self.copies[node.op] = GlobalVar(name)
-        return Call(node.dtype, copy, node.args, node.span)
+        return Call(node.dtype, copy, node.args, span=node.span)
 
 
 def with_unpacked_copies(mod: IRModule) -> IRModule:

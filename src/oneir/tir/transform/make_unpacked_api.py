@@ -48,7 +48,7 @@ class MakeUnpackedAPI(PrimFuncPass):
             _check(buffer, known)
             body = DeclBuffer(buffer, body) if is_flat(buffer) else body
         attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
-        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, func.span)
+        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, span=func.span)
 
 
 def _check(buffer: Buffer, known: set[Var]) -> None:

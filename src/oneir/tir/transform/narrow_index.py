@@ -119,7 +119,7 @@ class _Narrow(Mapper):
         if node.a.dtype.element is INT64 and self.uses_narrowed(node):
             a, b = self.narrow(node.a), self.narrow(node.b)
             if a.dtype is b.dtype:
-                return type(node)(a, b, node.span)
+                return type(node)(a, b, span=node.span)
         return self.generic_visit(node)
 
     def uses_narrowed(self, node: PrimExpr) -> bool:

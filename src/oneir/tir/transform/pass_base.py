@@ -7,7 +7,6 @@ def my_pass(func, mod, ctx):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 

@@ -199,7 +199,7 @@ class Folding(Mapper):
             return node
         fold = _FOLDING.get(type(node).__name__)
         if fold is None or a.dtype.is_float or (isinstance(b, IntImm) and b.value == 0):
-            return type(node)(a, b, node.span)
+            return type(node)(a, b, span=node.span)
         return fold(a, b)
 
     def visit_Add(self, node: Add) -> Any:
