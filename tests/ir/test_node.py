@@ -81,7 +81,7 @@ def test_defaults_and_lone_nodes_in_arrays():
 def test_a_subclass_adds_fields_after_those_of_its_base():
     painted = Painted(Leaf(1), paint="bright", note="n")
     assert painted.paint == "bright" and painted.size == 2 and painted.note == "n"
-    assert [f.name for f in Painted._fields] == ["left", "right", "color", "more", "named", "size", "paint", "note"]
+    assert [f.name for f in Painted.node_fields] == ["left", "right", "color", "more", "named", "size", "paint", "note"]
     assert not hasattr(painted, "__dict__")
 
 

@@ -109,7 +109,7 @@ def _integer_form(expr: PrimExpr, variables: set[Var], analyzer: Analyzer) -> tu
     form = Linear.of(expr, variables)
     if form is None:
         return None
-    coefficients = {}
+    coefficients: dict[Var, int] = {}
     for var, coefficient in form.coefficients.items():
         value = analyzer.simplify(coefficient)
         if not isinstance(value, e.IntImm):
@@ -146,12 +146,12 @@ class _Equations:
     def add(self, coefficients: Mapping[Var, int], rest: PrimExpr) -> bool:
         """Takes sum(coefficients * x) + rest == 0 into account; whether there still is a solution."""
         of_x = [coefficients.get(var, 0) for var in self.variables]
-        of_y = [sum(a * row[k] for a, row in zip(of_x, self.v, strict=True)) for k in range(len(of_x))]
+        of_y: list[int] = [sum(a * row[k] for a, row in zip(of_x, self.v, strict=True)) for k in range(len(of_x))]
         target = ops.negative(rest)
         for k, value in self.fixed.items():
             target = ops.subtract(target, ops.multiply(value, of_y[k]))
         target = self.analyzer.simplify(target)
-        free = [k for k in range(len(of_y)) if k not in self.fixed and of_y[k]]
+        free: list[int] = [k for k in range(len(of_y)) if k not in self.fixed and of_y[k]]
         while len(free) > 1:
             pivot = min(free, key=lambda k: abs(of_y[k]))
             for k in free:
@@ -191,7 +191,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     problem = _problem(equations, variables, ranges)
     system = _Equations(problem.variables)
     names = set(problem.variables)
-    others = []
+    others: list[PrimExpr] = []
     for relation in problem.relations:
         form = None
         if isinstance(relation, e.EQ) and relation.a.dtype.is_int:
@@ -302,7 +302,7 @@ class _Inequalities:
         """The sum of multiples of two inequalities in which the variable is gone."""
         step = math.lcm(upper[0][var], lower[0][var])
         total: dict[Var, int] = {}
-        rests = []
+        rests: list[PrimExpr] = []
         for coefficients, value in (upper, lower):
             times = step // abs(coefficients[var])
             for v, c in coefficients.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .container import EMPTY
+from .container import EMPTY, is_mapping, is_sequence
 from .node import Node, attr, node_classes
 
 
@@ -68,9 +68,9 @@ def plain_value(value: Any) -> Any:
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, (FloatImm, StringImm)):
         return value.value
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return tuple(plain_value(v) for v in value)
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return plain_mapping(value)
     return value
 

@@ -293,7 +293,14 @@ def const(value: ExprLike | str, dtype: str | None = None, span: Span | None = N
     raise InvalidValue(f"cannot make a constant of dtype {wanted} from {number!r}")
 
 
-def _as_type(value: Any) -> Type:
+def as_int(value: object) -> int | None:
+    """The value of an integer constant, or of a Python integer; None for anything else."""
+    if isinstance(value, IntImm):
+        return value.value
+    return value if isinstance(value, int) else None
+
+
+def _as_type(value: Type | str) -> Type:
     return value if isinstance(value, Type) else PrimType(value)
 
 
@@ -309,7 +316,7 @@ class Var(PrimExpr, shared=True):
 
     name: str
     type_annotation: Type = attr(default="int32", converter=_as_type, alias="dtype")
-    _is_variable: ClassVar[bool] = True
+    is_variable: ClassVar[bool] = True
 
     def _derive(self) -> None:
         self.dtype = _dtype_of_type(self.type_annotation)

@@ -21,7 +21,7 @@ visited.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from ..runtime.hook import Hook
@@ -31,7 +31,13 @@ from .container import EMPTY, Array, map_array, map_mapping
 
 T = TypeVar("T")
 
-_MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+_MISSING: Any = _Missing()
 _PLAIN = {"str", "int", "bool", "float", "bytes", "DataType", "None"}
 node_classes: dict[str, type[Node]] = {}
 """Every node class by its type key, "tir.For" for instance; what JSON reads names back from."""
@@ -185,11 +191,11 @@ class NodeMeta(type):
         cls._own_fields = tuple(own.values())
         merged = {**{name: f for name, f in inherited.items() if name not in own}, **own}
         ordered = [f for f in merged.values() if f.kind != "meta"] + [f for f in merged.values() if f.kind == "meta"]
-        cls._fields = tuple(ordered)
-        cls._init_fields = tuple(f for f in ordered if f.kind != "derived")
-        cls._saved_fields = tuple(f for f in ordered if f.saved)
-        cls._compared = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
-        cls._shared = shared or any(getattr(base, "_shared", False) for base in bases)
+        cls.node_fields = tuple(ordered)
+        cls.init_fields = tuple(f for f in ordered if f.kind != "derived")
+        cls.saved_fields = tuple(f for f in ordered if f.saved)
+        cls.compared_fields = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
+        cls.is_shared = shared or any(getattr(base, "is_shared", False) for base in bases)
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
@@ -213,8 +219,9 @@ def _compile(cls: Any, name: str, lines: list[str], scope: dict[str, Any]) -> No
 
 def _write_init(cls: Any) -> None:
     scope: dict[str, Any] = {"Array": Array, "as_array": as_array, "EMPTY": EMPTY}
-    arguments, body = ["self"], []
-    for field in cls._init_fields:
+    arguments = ["self"]
+    body: list[str] = []
+    for field in cls.init_fields:
         name = field.alias
         if field.default is _MISSING:
             arguments.append(name)
@@ -236,39 +243,40 @@ def _write_init(cls: Any) -> None:
 
 
 def _visited(cls: Any) -> list[Field]:
-    return [f for f in cls._fields if f.kind in ("child", "binder")]
+    return [f for f in cls.node_fields if f.kind in ("child", "binder")]
 
 
 def _write_visit(cls: Any) -> None:
-    """`_visit_children(f)`: calls `f` on every node held by a child or binder field, in the order of the fields.
+    """`visit_children(f)`: calls `f` on every node held by a child or binder field, in the order of the fields.
 
     Variables in binder fields are left out: they are definitions, not uses.
     """
-    lines = ["def _visit_children(self, f):"]
+    lines = ["def visit_children(self, f):"]
     for field in _visited(cls):
         value = f"self.{field.name}"
-        guard = " if not e._is_variable" if field.kind == "binder" else ""
+        guard = " if not e.is_variable" if field.kind == "binder" else ""
         if field.shape in ("array", "mapping", "optional array"):
             values = f"({value} or ())" if field.shape == "optional array" else value
             values = f"{value}.values()" if field.shape == "mapping" else values
-            lines += [f"    for e in {values}:", f"        {'if not e._is_variable: ' if guard else ''}f(e)"]
+            lines += [f"    for e in {values}:", f"        {'if not e.is_variable: ' if guard else ''}f(e)"]
         else:
             lines += [
                 f"    e = {value}",
-                f"    if isinstance(e, Node){' and not e._is_variable' if guard else ''}: f(e)",
+                f"    if isinstance(e, Node){' and not e.is_variable' if guard else ''}: f(e)",
             ]
-    _compile(cls, "_visit_children", [*lines, "    return None"], {"Node": Node})
+    _compile(cls, "visit_children", [*lines, "    return None"], {"Node": Node})
 
 
 def _write_map(cls: Any) -> None:
-    """`_map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
-    lines, changed = ["def _map_children(self, f):"], []
+    """`map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
+    lines = ["def map_children(self, f):"]
+    changed: list[str] = []
     for field in _visited(cls):
-        name, keep = field.name, "not e._is_variable" if field.kind == "binder" else ""
+        name, keep = field.name, "not e.is_variable" if field.kind == "binder" else ""
         lines.append(f"    e = self.{name}")
         if field.shape in ("array", "mapping", "optional array"):
             mapper = "map_mapping" if field.shape == "mapping" else "map_array"
-            function = "lambda v: v if v._is_variable else f(v)" if keep else "f"
+            function = "lambda v: v if v.is_variable else f(v)" if keep else "f"
             none = "e if e is None else " if field.shape == "optional array" else ""
             lines.append(f"    new_{name} = {none}{mapper}(e, {function}) if e else e")
         else:
@@ -278,42 +286,40 @@ def _write_map(cls: Any) -> None:
         arguments = [
             (f"{f.alias}=" if cls._keyword_init else "")
             + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
-            for f in cls._init_fields
+            for f in cls.init_fields
         ]
         lines += [f"    if {' and '.join(changed)}: return self", f"    return cls({', '.join(arguments)})"]
     else:
         lines.append("    return self")
-    _compile(
-        cls, "_map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls}
-    )
+    _compile(cls, "map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls})
 
 
 class Node(Object, Scriptable, metaclass=NodeMeta):
     """Base of everything in the IR: immutable by convention, compared by identity."""
 
     __slots__ = ()
-    _fields: ClassVar[tuple[Field, ...]]
-    _init_fields: ClassVar[tuple[Field, ...]]
-    _saved_fields: ClassVar[tuple[Field, ...]]
-    _compared: ClassVar[tuple[Field, ...]]
-    _shared: ClassVar[bool]
+    node_fields: ClassVar[tuple[Field, ...]]
+    init_fields: ClassVar[tuple[Field, ...]]
+    saved_fields: ClassVar[tuple[Field, ...]]
+    compared_fields: ClassVar[tuple[Field, ...]]
+    is_shared: ClassVar[bool]
     _keyword_init: ClassVar[bool] = False
-    _is_variable: ClassVar[bool] = False
+    is_variable: ClassVar[bool] = False
     type_key: ClassVar[str]
 
-    def _visit_children(self, f: Callable[[Any], Any]) -> None:
+    def visit_children(self, f: Callable[[Any], Any]) -> None:
         _write_visit(type(self))
-        self._visit_children(f)
+        self.visit_children(f)
 
-    def _map_children(self, f: Callable[[Any], Any]) -> Any:
+    def map_children(self, f: Callable[[Any], Any]) -> Any:
         _write_map(type(self))
-        return self._map_children(f)
+        return self.map_children(f)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; the identical node if they are what it has."""
         if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
             return self
-        fields = {f.name: f.alias for f in self._init_fields}
+        fields = {f.name: f.alias for f in self.init_fields}
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(
@@ -333,7 +339,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
         text = text_of(self) if text_of.is_provided else None
         if text is not None:
             return text
-        arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self._compared)
+        arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self.compared_fields)
         return f"{type(self).__name__}({arguments})"
 
     def __repr__(self) -> str:
@@ -342,8 +348,3 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
 
 text_of: Hook[[Any], str | None] = Hook("text_of", "oneir.script.printer")
 """How a node prints; None leaves it to its fields."""
-
-
-def is_mapping(value: object) -> bool:
-    """Whether `value` is a mapping; asks for the common class first."""
-    return type(value) is dict or isinstance(value, Mapping)

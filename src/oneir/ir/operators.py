@@ -46,7 +46,7 @@ def as_argument(arg: Any) -> Any:
 
 def as_expr_array(args: Iterable[Any]) -> Array[Any]:
     """The arguments of a call, each as `as_argument` gives it."""
-    if type(args) is Array and all(isinstance(a, Node) for a in args):
+    if isinstance(args, Array) and all(isinstance(a, Node) for a in args):
         return args
     return Array(as_argument(a) for a in args)
 
@@ -292,13 +292,17 @@ def multiply(lhs: Any, rhs: Any, span: Any = None) -> Any:
     return e.Mul(lhs, rhs, span=span)
 
 
+def _quotient(a: Any, b: Any) -> Any:
+    return a / b
+
+
 def divide(lhs: Any, rhs: Any, span: Any = None) -> Any:
     """lhs / rhs of floats; of integers `/` is ambiguous and refused."""
     lhs, rhs = match_types(lhs, rhs)
     if not lhs.dtype.is_float:
         raise div_ambiguity_error()
     if _constant_pair(lhs, rhs) and rhs.value != 0:
-        return _folded(lhs.dtype, operator.floordiv, operator.truediv, lhs, rhs)
+        return _folded(lhs.dtype, int.__floordiv__, _quotient, lhs, rhs)
     if _is_value(rhs, 1):
         return lhs
     return e.Div(lhs, rhs, span=span)
@@ -346,7 +350,7 @@ def floordiv(a: Any, b: Any, span: Any = None) -> Any:
     a, b = match_types(a, b)
     if a.dtype.is_float:
         return call_op("tir.floor", divide(a, b, span))
-    return _integer_division(e.FloorDiv, operator.floordiv, a, b, span)
+    return _integer_division(e.FloorDiv, int.__floordiv__, a, b, span)
 
 
 def floormod(a: Any, b: Any, span: Any = None) -> Any:
@@ -491,17 +495,17 @@ def _bitwise(name: str, of_ints: Callable[[int, int], int], a: Any, b: Any, span
 
 def bitwise_and(x: Any, y: Any, span: Any = None) -> Any:
     """x & y"""
-    return _bitwise("bitwise_and", operator.and_, x, y, span)
+    return _bitwise("bitwise_and", int.__and__, x, y, span)
 
 
 def bitwise_or(x: Any, y: Any, span: Any = None) -> Any:
     """x | y"""
-    return _bitwise("bitwise_or", operator.or_, x, y, span)
+    return _bitwise("bitwise_or", int.__or__, x, y, span)
 
 
 def bitwise_xor(x: Any, y: Any, span: Any = None) -> Any:
     """x ^ y"""
-    return _bitwise("bitwise_xor", operator.xor, x, y, span)
+    return _bitwise("bitwise_xor", int.__xor__, x, y, span)
 
 
 def bitwise_not(x: Any, span: Any = None) -> Any:

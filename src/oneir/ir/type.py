@@ -12,11 +12,12 @@ class Type(Node):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            type(self) is type(other) and all(getattr(self, f.name) == getattr(other, f.name) for f in self._compared)
+            type(self) is type(other)
+            and all(getattr(self, f.name) == getattr(other, f.name) for f in self.compared_fields)
         )
 
     def __hash__(self) -> int:
-        return hash((type(self), *(getattr(self, f.name) for f in self._compared)))
+        return hash((type(self), *(getattr(self, f.name) for f in self.compared_fields)))
 
 
 class PrimType(Type):

@@ -140,7 +140,7 @@ class Var(ExprWithOp, shared=True):
     name: str = attr(alias="name_hint")
     struct_info_: Any = attr(default=None, defines=True, alias="struct_info")
     vid: Id = derived()
-    _is_variable: ClassVar[bool] = True
+    is_variable: ClassVar[bool] = True
 
     def __init__(
         self, name_hint: str | Id, struct_info: StructInfo | None = None, span: Span | SequentialSpan | None = None

@@ -5,6 +5,8 @@ i = tir.Var("i", "int32")
 tir.For(i, 0, 8, tir.ForKind.SERIAL, tir.BufferStore(A, A[i] + 1.0, [i]))
 """
 
+# pyright: reportUnusedImport=false
+
 from ..ir.expr import (
     EQ,
     GE,

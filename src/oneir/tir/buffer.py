@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, SupportsInt
+from typing import Any, ClassVar, SupportsInt, TypeGuard
 
 from ..ir import operators as ops
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
 from ..ir.expr import ExprLike, IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
 from ..ir.node import Node, attr, child, meta
@@ -83,7 +83,7 @@ class Buffer(Node, shared=True):
         if len(self.shape) == 1 and not self.strides:
             return self
         groups = [0, *self.axis_separators, len(self.shape)]
-        shape = []
+        shape: list[PrimExpr] = []
         for begin, end in itertools.pairwise(groups):
             extent: Any = const(1, self.shape[begin].dtype) if begin < end else const(1, "int32")
             if self.strides and begin < end and begin == 0 and len(groups) == 2:
@@ -98,7 +98,7 @@ class Buffer(Node, shared=True):
         """Where the element at `indices` stands in the flattened buffer, `elem_offset` included."""
         indices = expr_array(indices)
         groups = [0, *self.axis_separators, len(self.shape)]
-        out = []
+        out: list[PrimExpr] = []
         for begin, end in itertools.pairwise(groups):
             offset: Any = None
             for axis in range(begin, end):
@@ -160,7 +160,7 @@ class Buffer(Node, shared=True):
     def __getitem__(self, indices: Any) -> Any:
         from .stmt import BufferRegion
 
-        items = indices if isinstance(indices, tuple) else tuple(indices) if isinstance(indices, list) else (indices,)
+        items = as_items(indices)
         if not any(isinstance(item, slice) for item in items):
             return BufferLoad(self, items)
         vector = slice_as_vector(self, items)
@@ -183,13 +183,22 @@ def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExp
     return last + 1
 
 
+def as_items(indices: Any) -> tuple[Any, ...]:
+    """What stands in the brackets of an access as a tuple, one item for each dimension."""
+    return tuple(indices) if is_sequence(indices) else (indices,)
+
+
+def _is_slice(item: object) -> TypeGuard[slice[Any, Any, Any]]:
+    return isinstance(item, slice)
+
+
 def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Indices whose last one is a slice with a step, as a ramp; None when the slices mean a region.
 
     `A[i, 0:16:1]` and `A[i, 0:16:2]` are vectors; `A[i, 0:16]`, without a step, is a region.
     """
     last = items[-1]
-    if not isinstance(last, slice) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
+    if not _is_slice(last) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
         return None
     begin = 0 if last.start is None else last.start
     end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
@@ -206,10 +215,10 @@ def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] |
 
 def slices_as_region(buffer: Buffer, items: tuple[Any, ...]) -> list[Range]:
     """Indices and slices as the ranges that they cover; missing trailing ones cover everything."""
-    region = []
+    region: list[Range] = []
     for axis, dim in enumerate(buffer.shape):
-        item = items[axis] if axis < len(items) else slice(None)
-        if isinstance(item, slice):
+        item: Any = items[axis] if axis < len(items) else slice(None)
+        if _is_slice(item):
             if item.step not in (None, 1):
                 raise InvalidValue(f"a region of buffer `{buffer.name}` cannot have the step {item.step}")
             begin = const(0, dim.dtype) if item.start is None else item.start

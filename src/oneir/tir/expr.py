@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
 from ..ir.expr import (
     EQ,
@@ -125,8 +125,9 @@ def expr_array(values: ExprOp | int | Iterable[ExprLike]) -> Array[PrimExpr]:
     """One expression or several, as an array of expressions."""
     if isinstance(values, (ExprOp, int)):
         return Array((as_expr(values),))
-    if type(values) is Array and all(isinstance(v, PrimExpr) for v in values):
-        return values
+    given: Any = values
+    if given.__class__ is Array and all(isinstance(v, PrimExpr) for v in values):
+        return given
     return Array(as_expr(v) for v in values)
 
 
@@ -137,7 +138,7 @@ def optional_expr_array(values: ExprOp | int | Iterable[ExprLike] | None) -> Arr
 
 def convert(expr: Any) -> Any:
     """A number or string as a constant, a list as an array of expressions, an expression as itself."""
-    return Array(map(convert, expr)) if isinstance(expr, (list, tuple)) else as_expr(expr)
+    return Array(map(convert, expr)) if is_sequence(expr) else as_expr(expr)
 
 
 class IterVarType(IntEnum):

@@ -45,7 +45,7 @@ class PrimFunc(BaseFunc):
     def _derive(self) -> None:
         if any(isinstance(p, Buffer) for p in self.params):
             buffer_map = dict(self.buffer_map)
-            params = []
+            params: list[Var] = []
             for p in self.params:
                 if isinstance(p, Buffer):
                     handle = Var(p.name, "handle")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -109,8 +109,18 @@ _FLOAT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
 for _name, _binary in _FLOAT_BINARY.items():
     register(_name, PURE, _wide(_binary), 2)
 register("nextafter", PURE, np.nextafter, 2)
-register("ldexp", PURE, lambda x, y: np.ldexp(x, np.asarray(y).astype(np.int32)), 2)
-register("fma", PURE, _wide(lambda a, b, c: a * b + c), 3)
+
+
+def _ldexp(x: Any, exponent: Any) -> Any:
+    return np.ldexp(x, np.asarray(exponent).astype(np.int32))
+
+
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+register("ldexp", PURE, _ldexp, 2)
+register("fma", PURE, _wide(_multiply_add), 3)
 
 
 def _float_call(name: str, *args: Any, span: Any = None) -> PrimExpr:
@@ -363,12 +373,16 @@ def isnullptr(x: Any, span: Any = None) -> PrimExpr:
 # -- integers and bits --
 
 
+def _integers(x: Any) -> list[int]:
+    return np.ravel(x).tolist()
+
+
 def _lanewise(function: Callable[[int, int, DataType], int]) -> Callable[[Any, Any], Any]:
     """The reference that applies a function of Python's integers, defined for every count, to each lane."""
 
     def reference(x: Any, count: Any) -> Any:
         dtype = DataType(x.dtype.name)
-        lanes = [function(int(a), int(b), dtype) for a, b in zip(np.ravel(x), np.ravel(count), strict=True)]
+        lanes = [function(a, b, dtype) for a, b in zip(_integers(x), _integers(count), strict=True)]
         return np.array(lanes, x.dtype).reshape(np.shape(x))
 
     return reference
@@ -380,15 +394,25 @@ register("bitwise_xor", PURE, np.bitwise_xor, 2)
 register("bitwise_not", PURE, np.bitwise_not, 1)
 register("shift_left", PURE, _lanewise(ops.fold_shift_left), 2)
 register("shift_right", PURE, _lanewise(ops.fold_shift_right), 2)
-register("popcount", PURE, lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), 1)
-register(
-    "clz",
-    PURE,
-    lambda x: np.vectorize(lambda v: x.dtype.itemsize * 8 - int(v).bit_length(), otypes=[np.int64])(
-        x.view(f"u{x.dtype.itemsize}")
-    ),
-    1,
-)
+
+
+def _unsigned(x: Any) -> Any:
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def _popcount(x: Any) -> Any:
+    return np.bitwise_count(_unsigned(x))
+
+
+def _clz(x: Any) -> Any:
+    def of_one(value: Any) -> int:
+        return x.dtype.itemsize * 8 - int(value).bit_length()
+
+    return np.vectorize(of_one, otypes=[np.int64])(_unsigned(x))
+
+
+register("popcount", PURE, _popcount, 1)
+register("clz", PURE, _clz, 1)
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not = ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor, ops.bitwise_not
 shift_left, shift_right = ops.shift_left, ops.shift_right
 
@@ -453,12 +477,16 @@ def max_value(dtype: str, span: Any = None) -> PrimExpr:
     return IntImm(wanted, (1 << (wanted.bits - (wanted.code == "int"))) - 1, span=span)
 
 
-def _largest(dtype: DataType) -> float:
+def _limits(dtype: DataType) -> np.finfo[Any]:
     if dtype.code == "float" and dtype.bits in (16, 32, 64):
-        return float(np.finfo(str(dtype)).max)
+        return np.finfo(str(dtype))
     import ml_dtypes
 
-    return float(ml_dtypes.finfo(dtype.to_numpy()).max)
+    return cast(np.finfo[Any], ml_dtypes.finfo(dtype.to_numpy()))
+
+
+def _largest(dtype: DataType) -> float:
+    return float(_limits(dtype).max)
 
 
 def infinity(dtype: str, span: Any = None) -> PrimExpr:

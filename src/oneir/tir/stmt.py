@@ -13,7 +13,7 @@ from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr, const
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import SequentialSpan, Span
 from ..runtime.error import TypeMismatch
-from .buffer import Buffer, slices_as_region
+from .buffer import Buffer, as_items, slices_as_region
 from .expr import BufferLoad, IterVar, access_dtype, expr_array
 
 
@@ -185,9 +185,7 @@ class BufferRegion(ExprOp, Node):
         return BufferRegion(buffer, [Range(d) for d in buffer.shape])
 
     def __getitem__(self, indices: Any) -> Any:
-        return BufferRegion(
-            self.buffer, slices_as_region(self.buffer, indices if isinstance(indices, tuple) else (indices,))
-        )
+        return BufferRegion(self.buffer, slices_as_region(self.buffer, as_items(indices)))
 
     def __prim_expr__(self) -> PrimExpr:
         """The one-dimensional slice of known extent as a vector load."""

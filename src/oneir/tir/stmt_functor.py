@@ -10,7 +10,7 @@ from ..ir.expr import Let, PrimExpr, Var, as_expr
 from ..ir.visitor import Mapper, Visitor, post_order_visit, pre_order_visit
 from .buffer import Buffer
 from .expr import BufferLoad, IterVar
-from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
+from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt, MatchBufferRegion
 
 __all__ = [
     "StmtMapper",
@@ -41,7 +41,7 @@ def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
 
 
 class _Transform(Mapper):
-    def __init__(self, before: Callable | None, after: Callable | None, only: set[str] | None):
+    def __init__(self, before: Callable[[Any], Any] | None, after: Callable[[Any], Any] | None, only: set[str] | None):
         super().__init__()
         self.before, self.after, self.only = before, after, only
 
@@ -120,7 +120,7 @@ class RenewDefs(Mapper):
     def visit_Block(self, node: Block) -> Any:
         iter_vars = map_array(node.iter_vars, self.visit)
         allocs = Array(self.renew_buffer(b) for b in node.alloc_buffers)
-        matches = []
+        matches: list[MatchBufferRegion] = []
         for match in node.match_buffers:
             source = self.visit(match.source)
             for expr in (*match.buffer.shape, *match.buffer.strides, match.buffer.elem_offset):

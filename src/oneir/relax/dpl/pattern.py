@@ -115,7 +115,7 @@ class DFPattern(Node):
     def dup(self) -> Self:
         """A pattern of the same parts that is another one, so that it may match something else."""
         copy = object.__new__(type(self))
-        for field in self._init_fields:
+        for field in self.init_fields:
             setattr(copy, field.name, getattr(self, field.name))
         return copy
 

@@ -308,7 +308,7 @@ class RelaxParser(Evaluator):
 
     def located(self, value: Expr, node: Any) -> Expr:
         """A value with the place that it came from."""
-        if value.span is None and not value._shared:
+        if value.span is None and not value.is_shared:
             locate(value, self.source.span(node))
         return value
 

@@ -1,5 +1,7 @@
 """Questions about TensorIR: what it reads and writes, whether it is well formed."""
 
+# pyright: reportUnusedImport=false
+
 from ...ir.operators import same_expr as expr_deep_equal
 from .block_access_region import get_block_access_region, get_block_read_write_region
 from .calculate_allocated_bytes import calculate_allocated_bytes

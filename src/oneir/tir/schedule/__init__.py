@@ -1,5 +1,7 @@
 """Schedules: transforming the loops and blocks of a function by primitives that keep its meaning."""
 
+# pyright: reportUnusedImport=false
+
 from ...runtime.error import ScheduleError
 from ..block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from . import analysis, instruction, trace

@@ -64,7 +64,7 @@ def suggest_index_map(
 
     def mapped(*places: Any) -> list[Any]:
         rest = _flat(buffer, places)
-        digits = []
+        digits: list[PrimExpr] = []
         for split in reversed(splits):
             digits.append(ops.floormod(rest, split.extent))
             rest = ops.floordiv(rest, split.extent)

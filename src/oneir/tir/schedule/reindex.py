@@ -296,7 +296,7 @@ def _loop_stage(
     needed |= variables_of(guard)
     loops = [loop for loop in loops if loop.loop_var in needed]
     renamed: dict[Var, Any] = {loop.loop_var: loop.loop_var.copy_with_name(loop.loop_var.name) for loop in loops}
-    fresh = []
+    fresh: list[IterVar] = []
     for v, _ in kept:
         renamed[v.var] = v.var.copy_with_name(v.var.name)
         fresh.append(IterVar(v.dom, renamed[v.var], IterVar.DataPar))

@@ -191,7 +191,13 @@ SAMPLE_COMPUTE_LOCATION = InstructionKind(
     pure=True,
     decides=True,
 )
-ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", lambda state: None)
+
+
+def _enter_postproc(state: ScheduleState) -> None:
+    """Changes nothing: only marks in the trace where post-processing begins."""
+
+
+ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", _enter_postproc)
 
 
 class Sampling(ScheduleBase):

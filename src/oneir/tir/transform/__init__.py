@@ -1,5 +1,7 @@
 """Transformations of TensorIR functions, one pass a file."""
 
+# pyright: reportUnusedImport=false
+
 from .annotate_entry_func import AnnotateEntryFunc
 from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply

@@ -78,7 +78,7 @@ def uses(node: Any, variables: set[Var]) -> bool:
 
     def check(n: Any) -> None:
         nonlocal found
-        found = found or (n._is_variable and n in variables)
+        found = found or (n.is_variable and n in variables)
 
     post_order_visit(node, check)
     return found

@@ -337,7 +337,7 @@ def written_buffers(func: PrimFunc) -> set[Any]:
 def signature_of(func: PrimFunc) -> Signature:
     """What a function expects of its arguments, for the message of a call that fails its checks."""
     written = written_buffers(func)
-    params = []
+    params: list[Param] = []
     for var in func.params:
         buffer = func.buffer_map.get(var)
         if buffer is None:

@@ -38,7 +38,7 @@ class MakeUnpackedAPI(PrimFuncPass):
         if func.attrs.get("calling_conv") is not None:
             return func
         known = set(func.params)
-        params = []
+        params: list[Var] = []
         for param in func.params:
             buffer = func.buffer_map.get(param)
             params.append(param if buffer is None else buffer.data)

@@ -186,12 +186,12 @@ class _Narrow(Mapper):
     def visit_BlockRealize(self, node: BlockRealize) -> Any:
         for iter_var in node.block.iter_vars:
             self.visit(iter_var)
-        values = []
+        values: list[PrimExpr] = []
         for iter_var, value in zip(node.block.iter_vars, node.iter_values, strict=True):
             is_narrow = self.visit(iter_var).var.dtype is INT32 and iter_var.var.dtype is INT64
             values.append(self.narrow(value) if is_narrow else self.visit(value))
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
-            values = node.iter_values
+            return node.replace(predicate=self.visit(node.predicate), block=self.visit(node.block))
         return node.replace(iter_values=values, predicate=self.visit(node.predicate), block=self.visit(node.block))
 
     def visit_Block(self, node: Block) -> Any:

@@ -196,7 +196,7 @@ class LoadedIntegers:
 
         if isinstance(expr, Let) and self.loads(expr.value):
             self.variables.add(expr.var)
-        expr._visit_children(add)
+        expr.visit_children(add)
         computes = computes or (loads and isinstance(expr, BinaryOpExpr) and is_index_like(expr.a.dtype))
         self._seen[id(expr)] = expr, loads, computes
         return loads, computes

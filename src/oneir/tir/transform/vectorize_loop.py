@@ -36,6 +36,7 @@ from ...ir.expr import (
     Select,
     Sub,
     Var,
+    as_expr,
     const,
 )
 from ...ir.module import IRModule
@@ -131,7 +132,7 @@ class _Vectorizer(Mapper):
 
         def check(n: Any) -> None:
             nonlocal found
-            found = found or (n._is_variable and (n in self.vectors or n in self.widened))
+            found = found or (n.is_variable and (n in self.vectors or n in self.widened))
 
         if self.vectors or self.widened:
             post_order_visit(node, check)
@@ -371,7 +372,7 @@ class _Vectorizer(Mapper):
         return node.replace(a=a, b=b)
 
     def visit_And(self, node: And) -> Any:
-        return self.short_circuit(node, lambda a: a)
+        return self.short_circuit(node, as_expr)
 
     def visit_Or(self, node: Or) -> Any:
         return self.short_circuit(node, Not)
