@@ -30,7 +30,7 @@ from .const_int_bound import (
     is_index_like,
 )
 from .constraint import conjuncts, non_positive, reads_memory, residue
-from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set
+from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set, set_of
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
 from .pattern import Overflow
 from .prove import Prover
@@ -408,3 +408,10 @@ def _both(a: Congruence, b: Congruence) -> Congruence:
     k = ((y - x) // step * pow(p // step, -1, factor)) % factor if factor > 1 else 0
     whole = p * factor
     return whole, (x + p * k) % whole
+
+
+@set_of.provide
+def _set_of(expr: PrimExpr) -> IntervalSet:
+    result = Analyzer().int_set(expr, {})
+    assert isinstance(result, IntervalSet)
+    return result

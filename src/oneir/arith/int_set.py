@@ -12,6 +12,8 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.visitor import deep_recursion
 from ..runtime.error import TypeMismatch, UnsupportedError
+from ..runtime.hook import Hook
+from .const_int_bound import POS_INF
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -35,6 +37,10 @@ def is_infinite(bound: PrimExpr) -> bool:
     return bound is _POS_INF or bound is _NEG_INF
 
 
+set_of: Hook[[PrimExpr], IntervalSet] = Hook("set_of", "oneir.arith.analyzer")
+"""The values of an expression of whose variables nothing is known."""
+
+
 class IntSet(Node):
     """A set of integers."""
 
@@ -49,11 +55,7 @@ class IntSet(Node):
     @staticmethod
     def vector(vec: Any) -> IntervalSet:
         """The values of the lanes of a vector expression."""
-        from .analyzer import Analyzer
-
-        result = Analyzer().int_set(vec, {})
-        assert isinstance(result, IntervalSet)
-        return result
+        return set_of(e.as_expr(vec))
 
     @staticmethod
     def single_point(point: Any) -> IntervalSet:
@@ -237,10 +239,7 @@ class IntSetEvaluator:
 
     def _constant(self, expr: PrimExpr) -> IntervalSet:
         """Constant bounds of an expression whose variables run over sets of constant bounds."""
-        from .analyzer import Analyzer
-        from .const_int_bound import POS_INF
-
-        inner = Analyzer()
+        inner = type(self.analyzer)()
         for variable, values in self.domains.items():
             if isinstance(values, IntervalSet) and not is_infinite(values.min_value):
                 low = self.analyzer.bounds(values.min_value)[0]

@@ -25,7 +25,7 @@ from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.tensor import Tensor, tensor
 from .container import Array, is_mapping, is_sequence
 from .dtype import DataType
-from .node import Field, Node, node_classes
+from .node import Field, Node, node_classes, reduce_node
 from .op import Op
 
 VERSION = 1
@@ -305,3 +305,8 @@ def _fits(value: Any, shape: str, expected: type) -> bool:
     if shape.endswith("array"):
         return is_sequence(value) and all(isinstance(v, expected) for v in value)
     return isinstance(value, expected)
+
+
+@reduce_node.provide
+def _reduce_node(node: Node) -> tuple[object, ...]:
+    return load_json, (save_json(node),)

@@ -331,9 +331,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled and copied as JSON: a node that stands in several places stays one, and no tree is too deep."""
-        from .json import load_json, save_json
-
-        return load_json, (save_json(self),)
+        return reduce_node(self)
 
     def __str__(self) -> str:
         text = text_of(self) if text_of.is_provided else None
@@ -345,6 +343,9 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
     def __repr__(self) -> str:
         return self.__str__()
 
+
+reduce_node: Hook[[Node], tuple[object, ...]] = Hook("reduce_node", "oneir.ir.json")
+"""What `__reduce__` of a node gives."""
 
 text_of: Hook[[Any], str | None] = Hook("text_of", "oneir.script.printer")
 """How a node prints; None leaves it to its fields."""

@@ -1,4 +1,4 @@
-"""Buffers: typed, shaped views of memory.
+"""Buffers: typed, shaped views of memory; their regions and the store of elements.
 
 A = decl_buffer((128, 64), "float32", name="A")
 A[i, j]          # BufferLoad
@@ -15,12 +15,12 @@ from typing import Any, ClassVar, SupportsInt, TypeGuard
 from ..ir import operators as ops
 from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
-from ..ir.expr import ExprLike, IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
-from ..ir.node import Node, attr, child, meta
-from ..ir.span import Span
+from ..ir.expr import Call, ExprLike, ExprOp, IntImm, PrimExpr, Ramp, Range, Var, as_expr, const, pointer_to
+from ..ir.node import Node, as_array, attr, child, meta
+from ..ir.span import SequentialSpan, Span
 from ..ir.type import PointerType
-from ..runtime.error import InvalidValue
-from .expr import BufferLoad, expr_array, optional_expr_array, ramp_or_scalar
+from ..runtime.error import InvalidValue, TypeMismatch
+from .expr import BufferLoad, access_dtype, expr_array, optional_expr_array, ramp_or_scalar
 
 DEFAULT_ALIGNMENT = 64
 """Bytes to which a buffer's data is aligned unless it says otherwise."""
@@ -122,8 +122,6 @@ class Buffer(Node, shared=True):
 
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
         """A store of as many elements from `begin` on as `value` has lanes."""
-        from .stmt import BufferStore
-
         value = as_expr(value)
         return BufferStore(self, value, self._vector_indices(begin, value.dtype), predicate)
 
@@ -143,8 +141,6 @@ class Buffer(Node, shared=True):
         extent: Any = None,
     ) -> PrimExpr:
         """A pointer to the data that says how it will be used: "r", "w" or "rw" (1, 2 or 3), from `offset` on."""
-        from .op import tvm_access_ptr, type_annotation
-
         if isinstance(access_mask, str):
             access_mask = sum({"r": 1, "w": 2}[c] for c in set(access_mask))
         element = self.dtype.with_lanes(content_lanes)
@@ -155,11 +151,10 @@ class Buffer(Node, shared=True):
         begin = ops.add(self.elem_offset, offset)
         if content_lanes != 1:
             size, begin = ops.floordiv(size, content_lanes), ops.floordiv(begin, content_lanes)
-        return tvm_access_ptr(type_annotation(element), self.data, begin, size, access_mask)
+        element_type = Call(element, "tir.type_annotation", ())
+        return Call("handle", "tir.tvm_access_ptr", (element_type, self.data, begin, size, access_mask))
 
     def __getitem__(self, indices: Any) -> Any:
-        from .stmt import BufferRegion
-
         items = as_items(indices)
         if not any(isinstance(item, slice) for item in items):
             return BufferLoad(self, items)
@@ -173,6 +168,65 @@ class Buffer(Node, shared=True):
 
     def __iter__(self) -> Any:
         raise InvalidValue(f"buffer `{self.name}` cannot be iterated over; index it: {self.name}[i]")
+
+
+class BufferRegion(ExprOp, Node):
+    """The part of a buffer that a range for each dimension covers."""
+
+    buffer: Buffer
+    region: Array[Range] = child(converter=as_array)
+
+    @staticmethod
+    def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
+        """The region of one element."""
+        return BufferRegion(buffer, [Range.from_min_extent(i, const(1, i.dtype)) for i in expr_array(indices)])
+
+    @staticmethod
+    def full(buffer: Buffer) -> BufferRegion:
+        """The region of all elements."""
+        return BufferRegion(buffer, [Range(d) for d in buffer.shape])
+
+    def __getitem__(self, indices: Any) -> Any:
+        return BufferRegion(self.buffer, slices_as_region(self.buffer, as_items(indices)))
+
+    def __prim_expr__(self) -> PrimExpr:
+        """The one-dimensional slice of known extent as a vector load."""
+        indices: list[PrimExpr] = []
+        for axis, r in enumerate(self.region):
+            extent = getattr(r.extent, "value", None)
+            if extent is None or (extent != 1 and axis != len(self.region) - 1):
+                raise TypeMismatch(
+                    f"the region {self} is not a value: "
+                    "only a slice of known extent in the last dimension can be loaded"
+                )
+            indices.append(ramp_or_scalar(r.min, extent))
+        return BufferLoad(self.buffer, indices)
+
+
+class Stmt(Node):
+    """Base of statements."""
+
+    span: Span | SequentialSpan | None = meta(default=None)
+
+
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; with a bool vector `predicate`, only the lanes that it selects."""
+
+    buffer: Buffer
+    value: PrimExpr = child(converter=as_expr)
+    indices: Array[PrimExpr] = child(converter=expr_array)
+    predicate: PrimExpr | None = None
+
+    def _derive(self) -> None:
+        wanted = access_dtype(self.buffer, self.indices)
+        found = self.value.dtype
+        if found is not wanted:
+            if not found.is_scalar and wanted.is_scalar:
+                raise TypeMismatch(
+                    f"cannot store {found} to one element of buffer `{self.buffer.name}` ({wanted}); "
+                    "index a vector of elements"
+                )
+            self.value = ops.cast(wanted, self.value)
 
 
 def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExpr:
@@ -204,8 +258,6 @@ def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] |
     end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
     step = last.step
     extent = ops.floordiv(ops.add(ops.difference(end, begin), ops.subtract(step, 1)), step)
-    from ..ir.expr import Ramp
-
     begin = as_expr(begin)
     lanes = extent.value if isinstance(extent, IntImm) else extent
     if lanes == 1:

@@ -58,6 +58,7 @@ from ..ir.expr import ExprLike as ExprLike
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.operators import div_ambiguity_error
 from ..ir.span import Span
+from ..ir.substitute import substitute
 from ..runtime.error import TypeMismatch
 
 if TYPE_CHECKING:
@@ -244,8 +245,6 @@ class CommReducer(Node, shared=True):
 
     def combine(self, lhs: Any, rhs: Any) -> Array[PrimExpr]:
         """The combination of two tuples of values."""
-        from .stmt_functor import substitute
-
         values = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}
         return Array(substitute(r, values) for r in self.result)
 

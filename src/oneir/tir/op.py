@@ -18,6 +18,8 @@ from ..ir.expr import Call, CallEffectKind, FloatImm, IntImm, PrimExpr, Select, 
 from ..ir.op import Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
+from .buffer import Buffer
+from .expr import BufferLoad
 
 PURE, READ, UPDATE, OPAQUE = (
     CallEffectKind.Pure,
@@ -655,8 +657,6 @@ def call_tir(global_var: Any, *args: Any) -> PrimExpr:
 
 def pack_buffer(value: Any) -> Any:
     """A buffer as an argument of a packed call: its pointer, shape, strides, rank, element and offset."""
-    from .buffer import Buffer
-
     if not isinstance(value, Buffer):
         return value
     shape = Call(HANDLE, "tir.tvm_stack_make_shape", value.shape)
@@ -691,9 +691,6 @@ for _name, _effect, _count in (
 
 def address_of(obj: Any, span: Any = None) -> PrimExpr:
     """The address of a buffer's element (a load of it), or of its first element."""
-    from .buffer import Buffer
-    from .expr import BufferLoad
-
     if isinstance(obj, Buffer):
         obj = BufferLoad(obj, [const(0, d.dtype) for d in obj.shape])
     if not isinstance(obj, BufferLoad):

@@ -9,18 +9,11 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
-from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr, const
-from ..ir.node import Node, as_array, attr, binder, child, meta
-from ..ir.span import SequentialSpan, Span
-from ..runtime.error import TypeMismatch
-from .buffer import Buffer, as_items, slices_as_region
-from .expr import BufferLoad, IterVar, access_dtype, expr_array
-
-
-class Stmt(Node):
-    """Base of statements."""
-
-    span: Span | SequentialSpan | None = meta(default=None)
+from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr
+from ..ir.node import Node, as_array, attr, binder, child
+from .buffer import Buffer, BufferRegion, Stmt
+from .buffer import BufferStore as BufferStore
+from .expr import IterVar, expr_array
 
 
 class LetStmt(Stmt):
@@ -73,26 +66,6 @@ class While(Stmt):
 
     condition: PrimExpr = child(converter=ops.as_bool)
     body: Stmt
-
-
-class BufferStore(Stmt):
-    """`buffer[indices] = value`; with a bool vector `predicate`, only the lanes that it selects."""
-
-    buffer: Buffer
-    value: PrimExpr = child(converter=as_expr)
-    indices: Array[PrimExpr] = child(converter=expr_array)
-    predicate: PrimExpr | None = None
-
-    def _derive(self) -> None:
-        wanted = access_dtype(self.buffer, self.indices)
-        found = self.value.dtype
-        if found is not wanted:
-            if not found.is_scalar and wanted.is_scalar:
-                raise TypeMismatch(
-                    f"cannot store {found} to one element of buffer `{self.buffer.name}` ({wanted}); "
-                    "index a vector of elements"
-                )
-            self.value = ops.cast(wanted, self.value)
 
 
 class BufferRealize(Stmt):
@@ -166,41 +139,6 @@ class Evaluate(Stmt):
     """Evaluates an expression for its effect."""
 
     value: PrimExpr = child(converter=as_expr)
-
-
-class BufferRegion(ExprOp, Node):
-    """The part of a buffer that a range for each dimension covers."""
-
-    buffer: Buffer
-    region: Array[Range] = child(converter=as_array)
-
-    @staticmethod
-    def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
-        """The region of one element."""
-        return BufferRegion(buffer, [Range.from_min_extent(i, const(1, i.dtype)) for i in expr_array(indices)])
-
-    @staticmethod
-    def full(buffer: Buffer) -> BufferRegion:
-        """The region of all elements."""
-        return BufferRegion(buffer, [Range(d) for d in buffer.shape])
-
-    def __getitem__(self, indices: Any) -> Any:
-        return BufferRegion(self.buffer, slices_as_region(self.buffer, as_items(indices)))
-
-    def __prim_expr__(self) -> PrimExpr:
-        """The one-dimensional slice of known extent as a vector load."""
-        from .expr import ramp_or_scalar
-
-        indices: list[PrimExpr] = []
-        for axis, r in enumerate(self.region):
-            extent = getattr(r.extent, "value", None)
-            if extent is None or (extent != 1 and axis != len(self.region) - 1):
-                raise TypeMismatch(
-                    f"the region {self} is not a value: "
-                    "only a slice of known extent in the last dimension can be loaded"
-                )
-            indices.append(ramp_or_scalar(r.min, extent))
-        return BufferLoad(self.buffer, indices)
 
 
 class MatchBufferRegion(Node):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..ir.container import Array, map_array
-from ..ir.expr import Let, PrimExpr, Var, as_expr
+from ..ir.expr import Let, PrimExpr, Var
+from ..ir.substitute import substitute
 from ..ir.visitor import Mapper, Visitor, post_order_visit, pre_order_visit
 from .buffer import Buffer
 from .expr import BufferLoad, IterVar
@@ -21,23 +22,6 @@ __all__ = [
     "renew_stmt",
     "substitute",
 ]
-
-
-class _Substitute(Mapper):
-    def __init__(self, values: Mapping[Var, Any]):
-        super().__init__()
-        self.values = values
-
-    def visit_Var(self, var: Var) -> Any:
-        value = self.values.get(var, var)
-        return value if isinstance(value, (PrimExpr, Buffer)) else as_expr(value)
-
-
-def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
-    """The expression or statement with variables replaced; buffers whose shape or data changes are replaced
-    everywhere.
-    """
-    return _Substitute(vmap)(node) if vmap else node
 
 
 class _Transform(Mapper):

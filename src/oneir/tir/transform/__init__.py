@@ -2,6 +2,7 @@
 
 # pyright: reportUnusedImport=false
 
+from . import vtcm_compaction_passes
 from .annotate_entry_func import AnnotateEntryFunc
 from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
