@@ -41,6 +41,10 @@ set_of: Hook[[PrimExpr], IntervalSet] = Hook("set_of", "oneir.arith.analyzer")
 """The values of an expression of whose variables nothing is known."""
 
 
+set_of: Hook[[PrimExpr], IntervalSet] = Hook("set_of", "oneir.arith.analyzer")
+"""The values of an expression of whose variables nothing is known."""
+
+
 class IntSet(Node):
     """A set of integers."""
 

@@ -294,10 +294,11 @@ def const(value: ExprLike | str, dtype: str | None = None, span: Span | None = N
 
 
 def as_int(value: object) -> int | None:
-    """The value of an integer constant, or of a Python integer; None for anything else."""
+    """The value of an integer constant, or of an integer of Python or NumPy; None for anything else."""
     if isinstance(value, IntImm):
         return value.value
-    return value if isinstance(value, int) else None
+    index: Any = getattr(value, "__index__", None)
+    return None if index is None else index()
 
 
 def _as_type(value: Type | str) -> Type:

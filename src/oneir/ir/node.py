@@ -347,5 +347,8 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
 reduce_node: Hook[[Node], tuple[object, ...]] = Hook("reduce_node", "oneir.ir.json")
 """What `__reduce__` of a node gives."""
 
+reduce_node: Hook[[Node], tuple[object, ...]] = Hook("reduce_node", "oneir.ir.json")
+"""What `__reduce__` of a node gives."""
+
 text_of: Hook[[Any], str | None] = Hook("text_of", "oneir.script.printer")
 """How a node prints; None leaves it to its fields."""

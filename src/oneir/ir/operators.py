@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,11 @@ call_global: Hook[[Any, tuple[Any, ...]], Any] = Hook("call_global", "oneir.rela
 def same_expr(lhs: Any, rhs: Any) -> bool:
     """Whether two expressions are the same structure over the same variables."""
     return lhs is rhs or equal_exprs(lhs, rhs)
+
+
+def same_exprs(lhs: Sequence[Any], rhs: Sequence[Any]) -> bool:
+    """Whether two lists of expressions, such as the indices of two accesses, are the same one by one."""
+    return len(lhs) == len(rhs) and all(map(same_expr, lhs, rhs))
 
 
 def as_op(op: Any) -> Any:

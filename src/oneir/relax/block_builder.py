@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
-from ..ir.expr import GlobalVar, IntImm
+from ..ir.expr import GlobalVar, as_int
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_equal
@@ -598,4 +598,4 @@ def _outline(func: BaseFunc) -> Hashable:
 
 def _numbers(extents: Sequence[Any]) -> tuple[int | None, ...]:
     """Extents, symbolic ones as None."""
-    return tuple([e.value if isinstance(e, IntImm) else None for e in extents])
+    return tuple([as_int(e) for e in extents])

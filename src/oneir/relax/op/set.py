@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.expr import as_int
 from ...runtime.error import TypeMismatch
 from ...runtime.vm.builtins import run_nonzero as numpy_nonzero
 from ...runtime.vm.builtins import run_unique as numpy_unique
@@ -16,7 +17,7 @@ from ..expr import Call, Expr, ExternFunc
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import number_value
-from .inference import constant, fail, normalize_axis, tensor_argument
+from .inference import fail, normalize_axis, tensor_argument
 from .registry import Operator, OpPattern, operator
 
 __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
@@ -51,7 +52,7 @@ def unique(
 
 def _known(call: Call, index: int, name: str) -> int:
     info = call.args[index].struct_info
-    value = constant(info.value) if isinstance(info, PrimStructInfo) else None
+    value = as_int(info.value) if isinstance(info, PrimStructInfo) else None
     if value is None:
         raise fail(call, f"argument {name} must be a constant, found `{call.args[index]}`", TypeMismatch)
     return value

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.expr import IntImm, as_expr
+from ...ir.expr import IntImm, as_expr, as_int
 from ...runtime.error import InvalidValue
 from ..block_scope import INLINE, ROOT, StmtSRef
 from ..stmt import For
@@ -69,7 +69,7 @@ def _checked_parts(n: int) -> int:
 
 def _extent(state: ScheduleState, sref: StmtSRef) -> int | None:
     loop: For = as_loop(state, sref)
-    return loop.extent.value if isinstance(loop.extent, IntImm) else None
+    return as_int(loop.extent)
 
 
 def sample_perfect_tile(

@@ -208,7 +208,7 @@ def stores_what_is_there(store: BufferStore) -> bool:
     return (
         isinstance(value, BufferLoad)
         and value.buffer is store.buffer
-        and all(ops.same_expr(a, b) for a, b in zip(value.indices, store.indices, strict=True))
+        and ops.same_exprs(value.indices, store.indices)
         and (value.predicate is store.predicate or value.predicate is None)
     )
 

@@ -12,6 +12,7 @@ from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
 from .....tir import op as tir_op
+from .....topi.image.cubic import far_weight, near_weight
 from .... import op
 from ....expr import Expr
 from ..context import Context
@@ -241,9 +242,7 @@ def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     d = np.abs(distance)
-    inner = (a + 2) * d**3 - (a + 3) * d**2 + 1
-    outer = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
-    return np.where(d <= 1, inner, np.where(d < 2, outer, 0.0))
+    return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
 
 
 def _taps(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..... import topi
+from .....topi.image.cubic import far_weight, near_weight
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
@@ -38,9 +39,7 @@ def _cubic(a: float) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
 
     def weight(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         d = np.abs(distance)
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((d - 5) * d + 8) * d * a - 4 * a
-        return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+        return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
 
     return weight
 
