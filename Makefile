@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-long lint types format clean
+.PHONY: demo test test-long slow-tests lint types format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
@@ -17,6 +17,9 @@ test: $(STAMP)
 
 test-long: $(STAMP)
 	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto
+
+slow-tests: $(STAMP)
+	$(BIN)/python -m pytest -n auto --durations=30 --durations-min=1
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

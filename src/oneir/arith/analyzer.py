@@ -415,10 +415,3 @@ def _set_of(expr: PrimExpr) -> IntervalSet:
     result = Analyzer().int_set(expr, {})
     assert isinstance(result, IntervalSet)
     return result
-
-
-@set_of.provide
-def _set_of(expr: PrimExpr) -> IntervalSet:
-    result = Analyzer().int_set(expr, {})
-    assert isinstance(result, IntervalSet)
-    return result

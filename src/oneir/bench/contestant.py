@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 Run = Callable[[], Any]
-"""Runs a model on its inputs, and returns the results as the contestant has them."""
+"""A call that runs a model on its inputs, and returns its results as the library has them."""
 
 
 class Subject(Protocol):
@@ -202,8 +202,11 @@ def openvino(case: Case) -> Run:
 
 @dataclass(frozen=True)
 class Peer:
-    """A contestant: what it is called, the packages it needs, of which the first is its own, what must be prepared, and
-    whether its first run compiles."""
+    """A contestant.
+
+    `packages` are those that it needs, its own first; `prepare` makes its files; `compiles` says that its first run
+    compiles.
+    """
 
     name: str
     packages: tuple[str, ...]
@@ -236,9 +239,9 @@ class _Commands:
         return PREPARATIONS[what](Case.from_fields(case))
 
     def load(self, peer: str, case: list[Any]) -> float:
-        """Loads the model and runs it once; gives the seconds that took, without importing the peer's package.
+        """Loads the model and runs it once; returns the seconds of that, without importing the package.
 
-        Of one that compiles when it runs first, they are those of that run.
+        For a contestant that compiles in its first run, returns the seconds of that run.
         """
         importlib.import_module("oneir.runtime.vm" if peer == "oneir" else PEERS[peer].packages[0])
         start = time.perf_counter()
@@ -280,7 +283,8 @@ class _Commands:
         """Where OneIR's time goes, and what the machine can do, as values of JSON."""
         from oneir.bench.kernels import profile
 
-        return profile(Case.from_fields(case), rounds)
+        made = Case.from_fields(case)
+        return profile(made.subject().graph(), made.inputs, rounds)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..codegen.program.bytecode import cost_of
 from ..driver.graph import build_graph, lower_graph
 from ..ir.expr import Var, const
@@ -18,7 +20,6 @@ from ..runtime.vm.program import Cost
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.stmt_functor import substitute
-from .contestant import Case
 from .roofline import MachineSpeed, machine_speed
 
 
@@ -40,16 +41,15 @@ class Kernel(NamedTuple):
     gigabytes: float | None
     """Billions of bytes a second."""
     roofline: float | None
-    """How much of what the machine can do that is; see `MachineSpeed.share`."""
+    """Share of the attainable speed of this machine; see `MachineSpeed.share`."""
 
 
-def profile(case: Case, rounds: int) -> dict[str, Any]:
+def profile(graph: IRModule, inputs: Sequence[np.ndarray], rounds: int) -> dict[str, Any]:
     """The kernels of a model, measured in this process, what the machine can do, and what a run takes, as JSON."""
-    graph = case.subject().graph()
     executable = build_graph(graph, "llvm")
-    machine, inputs = VirtualMachine(executable, cpu()), [tensor(x) for x in case.inputs]
+    machine, tensors = VirtualMachine(executable, cpu()), [tensor(x) for x in inputs]
     speed = machine_speed()
-    reports = [machine.profile("main", *inputs) for _ in range(rounds)]
+    reports = [machine.profile("main", *tensors) for _ in range(rounds)]
     # Kernels of unknown extents have no costs; these are worked out for the extents of the calls.
     known = all(call.cost is not None for call in reports[0].calls if not call.name.startswith("vm.builtin."))
     loops = IRModule() if known else lower_graph(graph, Target("llvm"), None, "default")
@@ -84,7 +84,7 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
 
 
 def _cost(call: CallRecord, loops: IRModule) -> Cost | None:
-    """What a call takes: where the kernel is for any shapes, with those of the call."""
+    """The cost of a call; for a kernel of symbolic extents, with the extents of the call."""
     func = {v.name_hint: f for v, f in loops.functions.items()}.get(call.name)
     if call.cost is not None or not isinstance(func, PrimFunc):
         return call.cost

@@ -47,7 +47,7 @@ PRODUCT, READ = "sums[i, lane] * X[0, lane] + X[1, lane]", "sums[i, lane] + X[th
 
 
 class MachineSpeed(NamedTuple):
-    """The most that was reached."""
+    """The highest speeds measured on this machine."""
 
     flops: float
     """float32 operations a second, a product and a sum counting two."""
@@ -55,8 +55,8 @@ class MachineSpeed(NamedTuple):
     """Bytes a second, read from memory one after the other."""
 
     def share(self, flops: float, moved: float, seconds: float) -> float:
-        """How much of what the machine can do a kernel does: the time that its operations take at least, or its bytes
-        if that is longer, over the time that it took.
+        """The time that a kernel must take, for its operations or for its bytes if these take longer, divided by the
+        time that it took.
 
         More than 1 is possible: bytes that come from a cache are faster than memory.
         """

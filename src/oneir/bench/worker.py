@@ -1,4 +1,4 @@
-"""The near end of a contestant's process: starts it, asks, and gives up on it."""
+"""The parent side of a contestant's process: starts it, sends commands, and kills it after a timeout."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def load_compiled(path: Path) -> Executable | Module:
 
 
 def _unknown(path: Path) -> OneIRError:
-    """The refusal of a file that is neither a model nor compiled."""
+    """The error for a file that is neither a model nor compiled."""
     found = (
         f"{path.name}: expected a model: {_kinds()}; or a file of `oneir compile`; found {path.suffix or 'no suffix'}"
     )

@@ -77,7 +77,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    """Makes `tvm` mean `oneir` in this process; refused when another `tvm` is imported, harmless when repeated."""
+    """Makes `tvm` mean `oneir` in this process; does nothing when it does already.
+
+    Raises `CompatError` when another `tvm` is imported.
+    """
     import oneir
 
     existing = sys.modules.get("tvm")

@@ -69,7 +69,7 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     Kernels that nobody has scheduled get the default schedules of the target when they are compiled: what the cache has
     needs none.
     """
-    builder = emit_bytecode(lowered)
+    builder = emit_bytecode(lowered, target.get_target_device_type())
     hosts = host_functions(lowered, builder, target)
     loops, found = None, kernels_and_hosts(lowered, hosts)
     if found is not None:

@@ -58,5 +58,7 @@ def kernels_and_hosts(mod: IRModule, hosts: Mapping[str, Native]) -> Kernels | N
 
 def kernels_of(lowered: IRModule, target: Target) -> IRModule | None:
     """The module of what a lowered module is compiled from; None where it is calls of the runtime only."""
-    found = kernels_and_hosts(lowered, host_functions(lowered, emit_bytecode(lowered), target))
+    found = kernels_and_hosts(
+        lowered, host_functions(lowered, emit_bytecode(lowered, target.get_target_device_type()), target)
+    )
     return None if found is None else found.module

@@ -158,7 +158,7 @@ class Stages:
         self._check_graph("program")
         module = self.module("planned")
         self.step("program")
-        return as_text(emit_bytecode(module).program())
+        return as_text(emit_bytecode(module, self.target.get_target_device_type()).program())
 
     def names(self, name: str) -> list[str]:
         """The names of the functions at a stage."""

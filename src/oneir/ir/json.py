@@ -310,8 +310,3 @@ def _fits(value: Any, shape: str, expected: type) -> bool:
 @reduce_node.provide
 def _reduce_node(node: Node) -> tuple[object, ...]:
     return load_json, (save_json(node),)
-
-
-@reduce_node.provide
-def _reduce_node(node: Node) -> tuple[object, ...]:
-    return load_json, (save_json(node),)

@@ -5,6 +5,9 @@ cpu(0), cuda(1), device("cuda:1"), device("opencl", 0)
 
 from __future__ import annotations
 
+from typing import Any
+
+from .driver import driver_of, find_driver
 from .error import InvalidValue
 
 _TYPES = {
@@ -62,12 +65,87 @@ class Device:
     @property
     def exist(self) -> bool:
         """Whether this process can allocate tensors on the device."""
-        return self.device_type == _TYPES["cpu"] and self.device_id == 0
+        if self.device_type == _TYPES["cpu"]:
+            return self.device_id == 0
+        driver = find_driver(self.device_type)
+        return driver is not None and self.device_id < driver.count()
 
     def sync(self, stream: object = None) -> None:
         """Wait until the device has done all its work, or all of a stream. A CPU works synchronously: nothing to wait
-        for.
+        for. Raises `DeviceError` if work of the device failed.
         """
+        if self.device_type != _TYPES["cpu"]:
+            driver_of(self.device_type, self.device_id, str(self)).sync(self.device_id)
+
+    def _attribute(self, name: str) -> Any:
+        """A fact that the device's driver tells; None where it does not, or the device is not there."""
+        driver = find_driver(self.device_type)
+        return driver.attribute(self.device_id, name) if driver is not None and self.exist else None
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """How many threads a block may have."""
+        return self._attribute("max_threads_per_block")
+
+    @property
+    def warp_size(self) -> int | None:
+        """How many threads execute an instruction together."""
+        return self._attribute("warp_size")
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """The bytes of shared memory that a block may have."""
+        return self._attribute("max_shared_memory_per_block")
+
+    @property
+    def compute_version(self) -> str | None:
+        """The version of what the device can do: "9.0" for CUDA, "OpenCL 1.2 ..." for OpenCL."""
+        return self._attribute("compute_version")
+
+    @property
+    def device_name(self) -> str | None:
+        """The name that the manufacturer gave it."""
+        return self._attribute("device_name")
+
+    @property
+    def max_clock_rate(self) -> int | None:
+        """The highest clock frequency, as the driver tells it: kHz for CUDA, MHz for OpenCL."""
+        return self._attribute("max_clock_rate")
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """How many blocks run at the same time, each on a processor of its own."""
+        return self._attribute("multi_processor_count")
+
+    @property
+    def max_thread_dimensions(self) -> list[int] | None:
+        """How many threads a block may have along x, y and z."""
+        return self._attribute("max_thread_dimensions")
+
+    @property
+    def api_version(self) -> int | None:
+        """The version of the driver's interface."""
+        return self._attribute("api_version")
+
+    @property
+    def driver_version(self) -> str | None:
+        """The version of the driver."""
+        return self._attribute("driver_version")
+
+    @property
+    def l2_cache_size_bytes(self) -> int | None:
+        """The size of the second-level cache."""
+        return self._attribute("l2_cache_size_bytes")
+
+    @property
+    def total_global_memory(self) -> int | None:
+        """The bytes of memory that the device has."""
+        return self._attribute("total_global_memory")
+
+    @property
+    def available_global_memory(self) -> int | None:
+        """The bytes of memory that are free."""
+        return self._attribute("available_global_memory")
 
     def dlpack_device_type(self) -> int:
         """The same as `device_type`."""

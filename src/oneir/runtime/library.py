@@ -29,7 +29,7 @@ from .error import LibraryError
 from .object_file import host_machine, read_symbols
 from .signature import Signature
 
-_FORMAT = 2
+_FORMAT = 3
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")
@@ -40,6 +40,9 @@ _SIGNATURES = {
     "oneir_alloc_workspace": ("ptr", ("i64", "i64")),
     "oneir_free_workspace": ("void", ("ptr",)),
     "oneir_poll_signals": ("i32", ()),
+    "oneir_launch_kernel": ("i32", ("ptr", "i32", "ptr", "i32", "ptr")),
+    "oneir_alloc_device_memory": ("ptr", ("i32", "i32", "i64")),
+    "oneir_free_device_memory": ("void", ("i32", "i32", "ptr")),
 }
 
 

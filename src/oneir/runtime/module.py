@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import callback, llvm, pool, signals, workspace
+from . import callback, launch, llvm, pool, signals, workspace
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
@@ -31,6 +31,8 @@ RUNTIME_SYMBOLS = {
     **{name: partial(int, address) for name, address in callback.CALLBACKS.items()},
     "oneir_alloc_workspace": partial(workspace.workspace_address, "oneir_alloc_workspace"),
     "oneir_free_workspace": partial(workspace.workspace_address, "oneir_free_workspace"),
+    "oneir_launch_kernel": launch.launch_address,
+    **{name: partial(int, address) for name, address in launch.CALLBACKS.items()},
     "oneir_poll_signals": partial(signals.signals_address, "oneir_poll_signals"),
 }
 

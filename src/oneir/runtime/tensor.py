@@ -18,6 +18,7 @@ import numpy as np
 
 from .device import Device, device
 from .dlpack import READ_ONLY, SUBBYTE_PADDED, DLTensor, make_capsule, request_capsule, take_capsule
+from .driver import driver_of
 from .dtype import dlpack_dtype, dtype_name, name_of_dlpack, numpy_dtype
 from .error import DeviceError, InvalidValue, ShapeMismatch, TypeMismatch
 from .object import Object
@@ -178,7 +179,12 @@ class Tensor(Object):
         return self is other
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
+        """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks.
+
+        Waits for the device that has them.
+        """
+        if self._device.device_type not in _HOST_TYPES:
+            return _from_device(self)
         array = None if _copy is None else _copy(self, numpy_dtype(self._dtype))
         return np.array(self._view()) if array is None else array
 
@@ -216,11 +222,18 @@ class Tensor(Object):
 
     def copyfrom(self, source: object) -> Tensor:
         """Copy the values of an array of the same shape, converting them to the dtype of this tensor."""
-        array = source._view() if isinstance(source, Tensor) else as_array(source)
+        array = source._readable() if isinstance(source, Tensor) else as_array(source)
         if array.shape != self._layout.shape:
             raise ShapeMismatch(f"copyfrom: expected an array of shape {self._layout.shape}, found {array.shape}.")
-        self._writable_view("copyfrom")[...] = array
+        if self._device.device_type in _HOST_TYPES:
+            self._writable_view("copyfrom")[...] = array
+        else:
+            _to_device(array, self)
         return self
+
+    def _readable(self) -> np.ndarray:
+        """The memory itself where the processor can read it, else a copy of it."""
+        return self._view() if self._device.device_type in _HOST_TYPES else _from_device(self)
 
     def _writable_view(self, what: str) -> np.ndarray:
         if not self.writable:
@@ -303,7 +316,7 @@ class Tensor(Object):
         return tensor, (self.numpy(),)
 
     def __str__(self) -> str:
-        return str(self._view())
+        return str(self._readable())
 
     def __repr__(self) -> str:
         text = f"Tensor(shape={self._layout.shape}, dtype={self._dtype}, device={self._device})"
@@ -311,6 +324,47 @@ class Tensor(Object):
 
 
 NDArray = Tensor
+
+
+class DeviceMemory:
+    """Memory of a device that has a driver; given back when nothing refers to it any more."""
+
+    __slots__ = ("_driver", "address", "device")
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        self._driver = driver_of(device.device_type, device.device_id, str(device))
+        self.device = device
+        self.address = self._driver.alloc(device.device_id, nbytes)
+
+    def __del__(self) -> None:
+        address = getattr(self, "address", None)
+        if address is not None:
+            self._driver.free(self.device.device_id, address)
+
+
+def _from_device(source: Tensor) -> np.ndarray:
+    """The values of a tensor in a device's memory."""
+    if not source.is_contiguous():
+        raise DeviceError(
+            f"A tensor on {source.device} with strides {source.strides} cannot be copied; make it compact."
+        )
+    array = np.empty(source.shape, numpy_dtype(source.dtype))
+    where = source.device
+    if array.nbytes:
+        driver = driver_of(where.device_type, where.device_id, str(where))
+        driver.copy(where.device_id, array.__array_interface__["data"][0], source.address, array.nbytes)
+    return array
+
+
+def _to_device(array: np.ndarray, target: Tensor) -> None:
+    """Puts values into a device's memory."""
+    if not target.writable or not target.is_contiguous():
+        raise InvalidValue(f"copyfrom: a tensor on {target.device} must be writable and contiguous.")
+    values = np.ascontiguousarray(array, numpy_dtype(target.dtype))
+    where = target.device
+    if values.nbytes:
+        driver = driver_of(where.device_type, where.device_id, str(where))
+        driver.copy(where.device_id, target.address, values.__array_interface__["data"][0], values.nbytes)
 
 
 def empty(
@@ -324,6 +378,9 @@ def empty(
     dtype = dtype_name(dtype)
     where = _checked_device(device, mem_scope)
     nbytes = math.prod(shape) * numpy_dtype(dtype).itemsize
+    if where.device_type not in _HOST_TYPES:
+        memory = DeviceMemory(where, nbytes)
+        return Tensor(memory.address, shape, dtype, owner=memory, device=where)
     # malloc's alignment is too small, so the tensor begins inside of the block.
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = block.__array_interface__["data"][0]
@@ -332,7 +389,7 @@ def empty(
 
 def tensor(arr: object, device: Device | str | None = None, mem_scope: str | None = None) -> Tensor:
     """A new tensor with the values and the dtype of `arr`: an array or tensor of any library, a list, a number."""
-    array = arr._view() if isinstance(arr, Tensor) else as_array(arr)
+    array = arr._readable() if isinstance(arr, Tensor) else as_array(arr)
     return empty(array.shape, dtype_name(array.dtype), device, mem_scope).copyfrom(array)
 
 
@@ -426,7 +483,9 @@ def _checked_shape(shape: Sequence[int] | SupportsIndex) -> tuple[int, ...]:
 
 def _checked_device(where: Device | str | None, mem_scope: str | None) -> Device:
     chosen = _CPU if where is None else device(where)
-    if not chosen.exist:
+    if chosen.device_type not in _HOST_TYPES:
+        driver_of(chosen.device_type, chosen.device_id, str(chosen))
+    elif not chosen.exist:
         raise DeviceError(f"No tensor can be made on {chosen}: this process has no access to that device.")
     if mem_scope not in (None, "global"):
         raise DeviceError(f"{chosen} has no memory of the scope {mem_scope!r}; expected 'global'.")

@@ -141,6 +141,12 @@ class Target(Object):
         """The same target, driven by `host`."""
         return Target(self, host)
 
+    def without_host(self) -> Target:
+        """The same target, driven by nobody."""
+        if self.host is None:
+            return self
+        return Target({name: value for name, value in self.export().items() if name != "host"})
+
     @staticmethod
     def from_device(device: Any) -> Target:
         """The target of a device of this machine: `"cpu"`, `"cuda:0"`, or a `Device`."""

@@ -27,6 +27,9 @@ def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None
 
     Every placeholder that is read must be among `ops`. `index_dtype_override` ("int32" or "int64") converts shapes and
     indices.
+
+    Raises `TypeMismatch` for other arguments, `InvalidValue` for a placeholder that is missing, and `UnsupportedError`
+    for operations that TensorIR cannot express.
     """
     items = [op.output(0) if isinstance(op, Operation) else op for op in ops]
     with deep_recursion:
@@ -37,7 +40,7 @@ def create_prim_func(ops: Sequence[Any], index_dtype_override: str | None = None
 
 
 def _levels(axes: list[IterVar]) -> list[int]:
-    """How deep each axis must stand, so that the axes its range depends on stand above it."""
+    """The nesting level of each axis: below all axes that its range depends on."""
     known: dict[Var, int] = {}
     by_var = {iv.var: iv for iv in axes}
 
@@ -317,12 +320,12 @@ class _Builder:
 
 
 def _reduces_nothing(op: ComputeOp) -> bool:
-    """Whether a reduction axis is empty: its loop never runs, and would not initialise the result either."""
+    """Whether a reduction axis is empty, so that the loop with the init would never run."""
     return any(getattr(iv.dom.extent, "value", None) == 0 for iv in op.reduce_axis if iv.dom is not None)
 
 
 def scan_inputs(op: ScanOp) -> list[Tensor]:
-    """What a recurrence reads besides its own states."""
+    """The tensors that a scan reads besides its own states."""
     inside = {id(state.op) for state in op.state_placeholder} | {id(step) for step, _ in _scan_steps(op)}
     reads = [read for init in op.init for read in init.op.input_tensors]
     reads += [read for step, _ in _scan_steps(op) for read in step.input_tensors]
@@ -330,9 +333,7 @@ def scan_inputs(op: ScanOp) -> list[Tensor]:
 
 
 def _scan_steps(op: ScanOp) -> list[tuple[ComputeOp, list[Tensor]]]:
-    """What a recurrence computes anew in each step, each after what it reads: the updates, and what between the states
-    and them depends on a state.
-    """
+    """The operations that a scan computes in each step, in order: the updates, and all that depends on a state."""
     states = {id(state.op) for state in op.state_placeholder}
     updates = {id(update.op): update for update in op.update}
     changing: dict[Operation, bool] = {}

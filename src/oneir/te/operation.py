@@ -43,6 +43,9 @@ def compute(
 
     A function that returns a tuple gives several tensors of one shape. The indices are named after the function's
     parameters; those of `*args` are i0, i1, ... (ax0, ax1, ... of `*ax`) unless `varargs_names` names them.
+
+    Raises `TypeMismatch` where the function takes another number of indices than the shape has, and `InvalidValue`
+    where only some outputs are reductions.
     """
     shape = expr_array(_shape(shape))
     names = _index_names(fcompute, len(shape), varargs_names)
@@ -92,7 +95,7 @@ def scan(
     """A recurrence over the first dimension.
 
     `init` gives the first states, `update` each later one from earlier ones, which it reads through
-    `state_placeholder`.
+    `state_placeholder`. Raises `InvalidValue` unless these are as many tensors each.
     """
     inits, updates, states = (
         list(v) if isinstance(v, (list, tuple)) else [v] for v in (init, update, state_placeholder)
@@ -124,6 +127,9 @@ def extern(
 
     `fcompute(inputs, outputs)` gets buffers and returns a statement or an expression. `shape` is one shape, or a list
     of shapes for several outputs; `dtype` likewise, by default the inputs' common one.
+
+    Raises `TypeMismatch` where the function returns something else, and `InvalidValue` where the numbers of buffers or
+    dtypes do not fit, or no dtype follows from the inputs.
     """
     several = isinstance(shape, (list, tuple)) and len(shape) > 0 and isinstance(shape[0], (list, tuple))
     shapes = list(shape) if several else [_shape(shape)]
@@ -161,7 +167,7 @@ def _extern_dtypes(dtype: Any, inputs: list[Tensor], count: int, name: str) -> l
 def extern_primfunc(input_tensors: list[Tensor], primfunc: PrimFunc, **kwargs: Any) -> Any:
     """The outputs of a function whose first parameters are the given tensors.
 
-    The parameters that follow are outputs.
+    The parameters that follow are outputs. Raises `InvalidValue` for parameters that are no tensors.
     """
     buffers = [primfunc.buffer_map.get(p) for p in primfunc.params]
     if len(input_tensors) > len(buffers) or any(b is None for b in buffers):
@@ -196,7 +202,7 @@ def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Size
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
-    """The index of a thread, "threadIdx.x" for instance."""
+    """The index of a thread, "threadIdx.x" for instance. Raises `InvalidValue` without such a tag."""
     if isinstance(dom, str):
         dom, tag = None, dom
     if not tag:

@@ -48,7 +48,7 @@ def tag_scope(tag: str) -> TagScope:
 
 
 def current_tag(tag: str) -> str:
-    """The tag given, or that of the scope."""
+    """The tag given, or that of the scope. Raises `InvalidValue` for a tag inside of a scope."""
     scope = TagScope.get_current()
     if scope is not None:
         if tag:

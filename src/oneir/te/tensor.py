@@ -10,6 +10,7 @@ from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
 from ..ir.expr import EqualOp, ExprOp, PrimExpr, as_expr
 from ..ir.node import Node, as_array, attr, binder, child
+from ..ir.visitor import post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.hook import Hook
 from ..tir.buffer import Buffer, DataProducer
@@ -202,8 +203,6 @@ class ComputeOp(BaseComputeOp):
 
     @property
     def input_tensors(self) -> Array[Tensor]:
-        from ..ir.visitor import post_order_visit
-
         found: dict[Tensor, None] = {}
 
         def note(node: Any) -> None:

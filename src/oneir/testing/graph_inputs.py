@@ -97,7 +97,7 @@ def _takes_indices(func: Function) -> bool:
 
 
 def _kinds(info: StructInfo | None) -> set[bool]:
-    """Of the tensors in a value, other than truth values: whether they hold integers."""
+    """Which kinds of tensors, other than bool, a value contains: True for integers, False for floats."""
     if isinstance(info, TupleStructInfo):
         return {kind for field in info.fields for kind in _kinds(field)}
     if isinstance(info, TensorStructInfo) and not info.dtype.is_bool:

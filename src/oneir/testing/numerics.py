@@ -77,7 +77,10 @@ def assert_same_numbers(
 
 
 def compare_results(name: str, found: Any, expected: Any, allowed: Any) -> None:
-    """Compares what two runs of a graph returned: arrays, numbers, shapes, and tuples of these."""
+    """Compares what two runs of a graph returned: arrays, numbers, shapes, and tuples of these.
+
+    Raises `AssertionFailure` naming the value that differs.
+    """
     if isinstance(expected, np.ndarray):
         if not isinstance(found, np.ndarray) or (found.shape, found.dtype) != (expected.shape, expected.dtype):
             raise AssertionFailure(f"`{name}`: expected {_described(expected)}, found {_described(found)}")
@@ -176,7 +179,7 @@ class VerifyNumerics(PassInstrument):
 
 
 def _comparable(old: Any, new: Any) -> bool:
-    """Whether two functions can be called with the same arguments."""
+    """Whether two functions take the same arguments, so that their results can be compared."""
     if isinstance(old, Function) and isinstance(new, Function):
         return _same_parameters(old, new) and all(_is_data(p.struct_info) for p in old.params)
     if not isinstance(old, PrimFunc) or not isinstance(new, PrimFunc):
@@ -193,7 +196,7 @@ def _same_parameters(old: Function, new: Function) -> bool:
 
 
 def _is_data(info: StructInfo) -> bool:
-    """Whether random values of a kind can be made."""
+    """Whether values described by struct info can be made at random."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_data, info.fields))
     return isinstance(info, (TensorStructInfo, ShapeStructInfo, PrimStructInfo))

@@ -18,7 +18,7 @@ ODD_EXTENTS = (1, 3, 5, 7, 13)
 
 
 def extent_value(extent: PrimExpr, values: Mapping[Var, PrimExpr], where: str) -> int:
-    """The value of an extent, given those of variables."""
+    """The value of an extent, given those of variables; raises `InvalidValue` where they do not determine it."""
     known = substitute(extent, values)
     if not isinstance(known, IntImm):
         known = Analyzer().simplify(known)

@@ -70,6 +70,59 @@ def default_tir_passes() -> list[Pass]:
     ]
 
 
+def default_gpu_passes() -> list[Pass]:
+    """From blocks to host functions and the kernels that they launch, for devices with threads."""
+    target = Target.current(allow_none=True)
+    if target is not None and target.host is None:
+        target = target.with_host("llvm")
+    config = PassContext.current().config
+    return [
+        transform.BindTarget(target),
+        transform.LowerCrossThreadReduction(),
+        transform.PlanAndUpdateBufferAllocationLocation(),
+        transform.LowerInitBlock(),
+        transform.ConvertBlocksToOpaque(),
+        transform.UnifyThreadBinding(),
+        transform.LiftThreadBinding(),
+        transform.CompactBufferAllocation(),
+        transform.LowerMatchBuffer(),
+        transform.InjectSoftwarePipeline(),
+        transform.LowerOpaqueBlock(),
+        transform.FlattenBuffer(),
+        transform.Simplify(),
+        transform.LoopPartition(),
+        transform.VectorizeLoop(not config.get("tir.disable_vectorize", False)),
+        transform.InjectVirtualThread(),
+        transform.InjectDoubleBuffer(),
+        transform.StorageRewrite(),
+        transform.UnrollLoop(),
+        transform.RenormalizeSplitPattern(),
+        transform.Simplify(),
+        transform.RemoveNoOp(),
+        transform.RewriteUnsafeSelect(),
+        transform.HoistIfThenElse(),
+        # threads that meet in memory, and where the device takes over
+        transform.BindUnboundStatements(),
+        transform.ThreadSync("shared"),
+        transform.ThreadSync("shared.dyn"),
+        transform.MergeSharedMemoryAllocations(),
+        transform.LowerThreadAllreduce(),
+        transform.BF16ComputeLegalize(),
+        transform.FP8ComputeLegalize(),
+        transform.AnnotateEntryFunc(),
+        transform.VerifyMemory(),
+        transform.AnnotateDeviceRegions(),
+        transform.SplitHostDevice(),
+        transform.MakePackedAPI(),
+        transform.MakeUnpackedAPI(),
+        transform.BF16StorageLegalize(),
+        transform.FP8StorageLegalize(),
+        transform.LowerDeviceKernelLaunch(),
+        transform.LowerTVMBuiltin(),
+        transform.LowerIntrin(),
+    ]
+
+
 lowering_passes: Hook[[Any], list[Pass]] = Hook("lowering_passes", "oneir.codegen.backend")
 """The passes over loops for a target: those of its back end."""
 

@@ -1,7 +1,10 @@
 """The operator inventory, written in tensor expressions.
 
-A, B = te.placeholder((4, 1), name="A"), te.placeholder((4, 8), name="B")
-te.create_prim_func([A, B, topi.add(A, B)]).show()
+    A, B = te.placeholder((4, 1), name="A"), te.placeholder((4, 8), name="B")
+    te.create_prim_func([A, B, topi.add(A, B)]).show()
+
+Every operator raises `ShapeMismatch`, `TypeMismatch` (a dtype) or `InvalidValue` (anything else) for arguments that do
+not fit; messages begin with the name of the operator.
 """
 
 from . import broadcast, image, math, nn, reduction, signal, tag, tensor, transform, vision

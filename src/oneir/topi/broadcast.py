@@ -11,16 +11,16 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Let, Select, Var, as_int, const
+from ..ir.expr import Let, PrimExpr, Select, Var, as_int, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor, tensor_operator
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
 from . import tag
-from .index import broadcast_index, broadcast_shape, is_equal, shape_text
+from .index import Shape, broadcast_index, broadcast_shape, is_equal, shape_text
 
 
-def broadcast_to(data: Tensor, shape: Any) -> Tensor:
+def broadcast_to(data: Tensor, shape: Shape) -> Tensor:
     """`data` repeated along dimensions that it lacks, or of extent 1, so that it has `shape`."""
     target = expr_array(shape)
     common = broadcast_shape(target, data.shape, "broadcast_to")
@@ -37,7 +37,7 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
 
 
 def _binary(name: str, rule: Callable[[Any, Any], Any], lhs: Any, rhs: Any) -> Any:
-    """The rule over both operands: tensors are broadcast, and what is no tensor goes with every element."""
+    """Applies a function to both operands: tensors are broadcast, expressions and numbers used for every element."""
     if isinstance(lhs, Tensor) and isinstance(rhs, Tensor):
         shape = broadcast_shape(lhs.shape, rhs.shape, name)
         return te.compute(
@@ -259,7 +259,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         raise TypeMismatch(f"topi.where: expected x and y of one dtype, found {x.dtype} and {y.dtype}")
     shape = broadcast_shape(condition.shape, broadcast_shape(x.shape, y.shape, "where"), "where")
 
-    def select(*ax: Any) -> Any:
+    def select(*ax: PrimExpr) -> Any:
         chosen, if_true, if_false = (t(*broadcast_index(ax, t.shape, shape)) for t in (condition, x, y))
         holds = chosen if chosen.dtype.is_bool else ops.not_equal(chosen, 0)
         return Select(holds, if_true, if_false)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import as_int
+from ..ir.expr import PrimExpr, as_int
 from ..runtime.error import InvalidValue, ShapeMismatch
 from ..te.tensor import Tensor
 from . import tag
@@ -21,7 +21,7 @@ def matmul(a: Tensor, b: Tensor, transp_a: bool = False, transp_b: bool = False)
     _require_same(inner, b.shape[1 if transp_b else 0], a, b, "matmul")
     k = te.reduce_axis((0, inner), "k")
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         i, j = ax
         x = a(k.var, i) if transp_a else a(i, k.var)
         y = b(j, k.var) if transp_b else b(k.var, j)
@@ -56,7 +56,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
     free_a = [i for i in range(a.ndim) if i not in of_a]
     free_b = [j for j in range(b.ndim) if j not in of_b]
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         place_a: dict[int, Any] = dict(zip(free_a, ax, strict=False))
         place_b: dict[int, Any] = dict(zip(free_b, ax[len(free_a) :], strict=True))
         place_a.update((i, k.var) for i, k in zip(of_a, sums, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import const
+from ..ir.expr import PrimExpr, const
 from ..runtime.error import InvalidValue, ShapeMismatch
 from ..te.tensor import Tensor
 from .index import broadcast_index, broadcast_shape, is_one, shape_text
@@ -66,9 +66,11 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
     }
     axes = [iterator for group in iterators.values() for iterator in group]
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         rest = iter(ax)
-        place = {label: [iterator.var for iterator in group] for label, group in iterators.items()}
+        place: dict[str, list[PrimExpr]] = {
+            label: [iterator.var for iterator in group] for label, group in iterators.items()
+        }
         for label in result:
             place[label] = [next(rest) for _ in range(len(ellipsis) if label == _ELLIPSIS else 1)]
         product = None

@@ -67,7 +67,7 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:
 def shape(array: Tensor, dtype: str = "int32") -> Tensor:
     """The shape of a tensor as a vector."""
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         value = const(0)
         for i, extent in enumerate(array.shape):
             value = tir_op.if_then_else(ops.equal(ax[0], i), extent, value)
@@ -101,7 +101,7 @@ def trilu(data: Tensor, k: Any, upper: bool) -> Tensor:
         raise ShapeMismatch(f"topi.trilu: expected at least 2 dimensions, found {shape_text(data.shape)}")
     diagonal = ops.cast("int32", k)
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: PrimExpr) -> PrimExpr:
         row, column = ops.match_types(i[-2], i[-1])
         edge = ops.subtract(column, diagonal)
         inside = LE(row, edge) if upper else ops.greater_equal(row, edge)
@@ -119,7 +119,7 @@ def hamming_window(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype
     wide = "float64" if dtype == "float64" else "float32"
     first, second = ops.cast(wide, alpha), ops.cast(wide, beta)
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         angle = ops.multiply(ops.cast(wide, ax[0]), const(2 * math.pi / period, wide))
         return ops.cast(dtype, ops.subtract(first, ops.multiply(second, tir_op.cos(angle))))
 

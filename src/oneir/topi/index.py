@@ -10,9 +10,23 @@ from ..ir import operators as ops
 from ..ir.expr import PrimExpr, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch
 
+Extent = int | PrimExpr
+"""A number of elements, which may be symbolic."""
+
+Shape = Sequence[Extent]
+
+Axes = int | Sequence[int] | None
+"""One axis, several, or (None) all; negative ones count from the end."""
+
+Sizes = Extent | Sequence[Extent]
+"""One number for all of some dimensions, or one for each."""
+
+Padding = Sizes | str
+"""Numbers of elements that are added at the ends of dimensions; "VALID" for none, "SAME" to keep extents."""
+
 
 def constants(values: Any) -> list[int] | None:
-    """The values of integer constants; None when one is none."""
+    """The values of integer constants; None if one of them is no constant."""
     found = [as_int(v) for v in values]
     return None if None in found else [v for v in found if v is not None]
 
@@ -34,14 +48,14 @@ def require_axis(axis: Any, ndim: int, function: str, what: str = "axis") -> int
 
 
 def require_ndim(tensor: Any, ndim: int, function: str, what: str) -> None:
-    """Refuses a tensor of another number of dimensions."""
+    """Raises `ShapeMismatch` for a tensor of another number of dimensions."""
     if len(tensor.shape) != ndim:
         raise ShapeMismatch(
             f"topi.{function}: expected {what} of {ndim} dimensions, found the shape {shape_text(tensor.shape)}"
         )
 
 
-def shape_text(shape: Any) -> str:
+def shape_text(shape: Shape) -> str:
     """A shape as messages show it."""
     inner = ", ".join(str(d) for d in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
@@ -60,12 +74,12 @@ def is_one(extent: Any) -> bool:
     return as_int(extent) == 1
 
 
-def is_empty(shape: Any) -> bool:
+def is_empty(shape: Shape) -> bool:
     """Whether an extent is the constant 0."""
     return any(as_int(d) == 0 for d in shape)
 
 
-def size_of(shape: Any) -> PrimExpr:
+def size_of(shape: Shape) -> PrimExpr:
     """The number of elements."""
     size = const(1)
     for extent in shape:
@@ -73,7 +87,7 @@ def size_of(shape: Any) -> PrimExpr:
     return size
 
 
-def ravel(indices: Sequence[Any], shape: Any) -> Any:
+def ravel(indices: Sequence[Any], shape: Shape) -> Any:
     """The position in row-major order of the element at the indices."""
     if not indices:
         return const(0)
@@ -83,7 +97,7 @@ def ravel(indices: Sequence[Any], shape: Any) -> Any:
     return position
 
 
-def unravel(position: Any, shape: Any) -> list[Any]:
+def unravel(position: Any, shape: Shape) -> list[Any]:
     """The indices of the element at a position in row-major order; of a shape without elements, any."""
     if is_empty(shape):
         return [const(0)] * len(shape)
@@ -124,7 +138,7 @@ def _common_extent(x: PrimExpr, y: PrimExpr, a: Any, b: Any, function: str) -> P
     return ops.cast(dtype, common)
 
 
-def broadcast_index(indices: Sequence[Any], shape: Any, common: Any) -> list[Any]:
+def broadcast_index(indices: Sequence[Any], shape: Shape, common: Any) -> list[Any]:
     """The indices of a tensor of `shape` for the element at `indices` of the shape that it is broadcast to."""
     skipped = len(common) - len(shape)
     return [

@@ -16,6 +16,7 @@ from ..tir.expr import expr_array
 from . import tag
 from .broadcast import broadcast_to
 from .index import (
+    Shape,
     broadcast_shape,
     is_equal,
     require_axis,
@@ -52,7 +53,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     batch = _batch_dims(a, indices, axis, batch_dims)
     inner = axis + indices.ndim - batch
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         index = indices(*ax[:batch], *ax[axis:inner])
         return _taken(a, index, a.shape[axis], mode, lambda i: a(*ax[:axis], i, *ax[inner:]))
 
@@ -134,7 +135,7 @@ def gather_nd(a: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
             f"and indices of shape {shape_text(indices.shape)}"
         )
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         place = list(ax[:batch_dims])
         for i in range(count):
             index = indices(i, *ax[: indices.ndim - 1])
@@ -197,7 +198,7 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
         )
     count = require_int(shape.shape[0], "unravel_index", "the length of shape")
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         position, value = indices(*ax[1:]), const(0)
         for i in reversed(range(count)):
             value = tir_op.if_then_else(ops.equal(ax[0], i), ops.floormod(position, shape(i)), value)
@@ -207,7 +208,9 @@ def unravel_index(indices: Tensor, shape: Tensor) -> Tensor:
     return te.compute([shape.shape[0], *indices.shape], element, name="T_unravel", tag=tag.INJECTIVE)
 
 
-def sparse_to_dense(sparse_indices: Tensor, output_shape: Any, sparse_values: Tensor, default_value: Any = 0) -> Tensor:
+def sparse_to_dense(
+    sparse_indices: Tensor, output_shape: Shape, sparse_values: Tensor, default_value: Any = 0
+) -> Tensor:
     """A tensor of `default_value` with `sparse_values` at `sparse_indices`: a scalar, a vector or rows of indices."""
     _require_integers(sparse_indices, "sparse_to_dense")
     if sparse_indices.ndim > 2 or sparse_values.ndim > 1:
@@ -219,7 +222,7 @@ def sparse_to_dense(sparse_indices: Tensor, output_shape: Any, sparse_values: Te
     rows = extents[0] if extents else 1
     columns = extents[1] if len(extents) == 2 else 1
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         value = ops.cast(sparse_values.dtype, default_value() if isinstance(default_value, Tensor) else default_value)
         for j in range(rows):
             here = const(True)
@@ -257,7 +260,7 @@ def matrix_set_diag(data: Tensor, diagonal: Tensor, k: Any = 0, align: str = "RI
         )
         return ops.subtract(diagonal.shape[-1], length)
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         row, column = ax[-2:]
         which = ops.subtract(column, row)
         upper = ops.greater_equal(low if low == high else which, 0)

@@ -236,7 +236,7 @@ def fixed_point_multiply_per_axis(
     """As `fixed_point_multiply`, with a multiplier `y` and shifts to the left and right for each index of `axes`."""
     flags = (const(31, "int32"), const(bool(is_lshift_required), "bool"), const(bool(is_rshift_required), "bool"))
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: PrimExpr) -> PrimExpr:
         place = [i[int(axis)] for axis in axes]
         return op_vendor.q_multiply_shift_per_axis(x(*i), y(*place), lshift(*place), rshift(*place), *flags)
 
@@ -334,7 +334,7 @@ def fast_erf(x: Tensor) -> Tensor:
         return erf(x)
 
     # float16 does not hold the small coefficients.
-    def element(v: Any) -> Any:
+    def element(v: PrimExpr) -> Any:
         wide = ops.cast("float32", v)
         return ops.cast(x.dtype, _rational(ops.maximum(ops.minimum(wide, 4.0), -4.0), _ERF_ODD, _ERF_EVEN))
 

@@ -5,24 +5,24 @@ The stage of a reduction of `A` is called `A_red`; its reduction axes k0, k1, ..
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Select, as_expr, const
+from ..ir.expr import PrimExpr, Select, as_expr, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.reduction import comm_reducer
 from . import tag
-from .index import is_empty, is_equal, is_one, ravel, require_axis, shape_text
+from .index import Axes, Shape, is_empty, is_equal, is_one, ravel, require_axis, shape_text
 
 _ALL = comm_reducer(lambda x, y: ops.logical_and(x, y), lambda dtype: const(True, dtype), name="all")
 _ANY = comm_reducer(lambda x, y: ops.logical_or(x, y), lambda dtype: const(False, dtype), name="any")
 
 
-def _real_axes(ndim: int, axis: Any, function: str) -> list[int]:
+def _real_axes(ndim: int, axis: Axes, function: str) -> list[int]:
     """The axes, sorted and each once; all of them for None."""
     if axis is None:
         return list(range(ndim))
@@ -38,7 +38,7 @@ def _target_shape(data: Tensor, axes: list[int], keepdims: bool) -> list[Any]:
 
 
 def _read_indices(ax: tuple[Any, ...], ndim: int, iterators: dict[int, Any], squeezed: list[int]) -> list[Any]:
-    """The indices into what is reduced: the reduction axes, and in between the indices of the output."""
+    """The indices at which a reduction reads: reduction axes, and between them the indices of the output."""
     rest = iter(ax)
     indices = []
     for i in range(ndim):
@@ -47,7 +47,7 @@ def _read_indices(ax: tuple[Any, ...], ndim: int, iterators: dict[int, Any], squ
     return indices
 
 
-def _reduce(data: Tensor, reducer: Callable[..., Any], shape: Any, axes: list[int], squeezed: list[int]) -> Tensor:
+def _reduce(data: Tensor, reducer: Callable[..., Any], shape: Shape, axes: list[int], squeezed: list[int]) -> Tensor:
     iterators = _reduce_axes(data, axes)
     return te.compute(
         shape,
@@ -57,7 +57,7 @@ def _reduce(data: Tensor, reducer: Callable[..., Any], shape: Any, axes: list[in
     )
 
 
-def _comm_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Callable[..., Any], function: str) -> Tensor:
+def _comm_reduce(data: Tensor, axis: Axes, keepdims: bool, reducer: Callable[..., Any], function: str) -> Tensor:
     if not data.shape:
         _real_axes(0, axis, function)
         return te.compute((), lambda: data(), name=f"{data.op.name}_red", tag=tag.COMM_REDUCE)
@@ -65,46 +65,46 @@ def _comm_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Callable[...,
     return _reduce(data, reducer, _target_shape(data, axes, keepdims), axes, [] if keepdims else axes)
 
 
-def sum(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum over an axis, several or (None) all; of bools, whether any holds."""
     return _comm_reduce(data, axis, keepdims, _ANY if data.dtype.is_bool else te.sum, "sum")
 
 
-def prod(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The product over an axis, several or (None) all."""
     return _comm_reduce(data, axis, keepdims, te.prod, "prod")
 
 
-def min(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over an axis, several or (None) all; of none, the dtype's greatest value."""
     if data.dtype.is_float and _is_of_nothing(data, axis, "min"):
         return _full(data, axis, keepdims, tir_op.infinity(data.dtype))
     return _comm_reduce(data, axis, keepdims, te.min, "min")
 
 
-def max(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over an axis, several or (None) all; of none, the dtype's least value."""
     if data.dtype.is_float and _is_of_nothing(data, axis, "max"):
         return _full(data, axis, keepdims, ops.negative(tir_op.infinity(data.dtype)))
     return _comm_reduce(data, axis, keepdims, te.max, "max")
 
 
-def all(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether all elements over an axis, several or (None) all hold; of bools."""
     return _comm_reduce(_bools(data, "all"), axis, keepdims, _ALL, "all")
 
 
-def any(data: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether any element over an axis, several or (None) all holds; of bools."""
     return _comm_reduce(_bools(data, "any"), axis, keepdims, _ANY, "any")
 
 
-def _is_of_nothing(data: Tensor, axis: Any, function: str) -> bool:
+def _is_of_nothing(data: Tensor, axis: Axes, function: str) -> bool:
     """Whether an axis to reduce is known to be empty."""
     return is_empty([data.shape[i] for i in _real_axes(data.ndim, axis, function)])
 
 
-def _full(data: Tensor, axis: Any, keepdims: bool, value: Any) -> Tensor:
+def _full(data: Tensor, axis: Axes, keepdims: bool, value: Any) -> Tensor:
     """One value in the shape of a reduction."""
     shape = _target_shape(data, _real_axes(data.ndim, axis, "reduction"), keepdims)
     return te.compute(shape, lambda *ax: value, name=f"{data.op.name}_red", tag=tag.COMM_REDUCE)
@@ -119,7 +119,7 @@ def _bools(data: Tensor, function: str) -> Tensor:
 def _index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[[str], Any], last: bool) -> Any:
     """A reducer of pairs (index, value) that keeps the best value, and the first or last index of equal ones."""
 
-    def combine(x: Any, y: Any) -> tuple[Any, Any]:
+    def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
         better = beats(x[1], y[1])
         nearer = ops.greater(x[0], y[0]) if last else ops.less(x[0], y[0])
         keep = ops.logical_or(better, ops.logical_and(ops.equal(x[1], y[1]), nearer))
@@ -128,14 +128,14 @@ def _index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[
     return comm_reducer(combine, lambda index, value: (const(-1, index), worst(value)), name=name)
 
 
-def _arg_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Any, function: str) -> Tensor:
+def _arg_reduce(data: Tensor, axis: Axes, keepdims: bool, reducer: Any, function: str) -> Tensor:
     axes = _real_axes(data.ndim, axis, function)
     if not data.shape or _is_of_nothing(data, axis, function):
         return _full(data, axis, keepdims, const(0, "int64"))
     iterators = _reduce_axes(data, axes)
     shape = _target_shape(data, axes, keepdims)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         indices = _read_indices(ax, data.ndim, iterators, [] if keepdims else axes)
         position = ravel([iterators[i].var for i in axes], [data.shape[i] for i in axes])
         return reducer((position, data(*indices)), list(iterators.values()))
@@ -145,7 +145,7 @@ def _arg_reduce(data: Tensor, axis: Any, keepdims: bool, reducer: Any, function:
     return te.compute(shape, lambda *ax: best(*ax), name=name, tag=tag.COMM_REDUCE_IDX)
 
 
-def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
+def argmax(data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
     """The index of the largest element, over several axes the position in row-major order; the first one of
     equals, and 0 of none.
     """
@@ -153,7 +153,7 @@ def argmax(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_i
     return _arg_reduce(data, axis, keepdims, reducer, "argmax")
 
 
-def argmin(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
+def argmin(data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
     """The index of the smallest element, over several axes the position in row-major order; the first one of
     equals, and 0 of none.
     """

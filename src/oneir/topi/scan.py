@@ -25,11 +25,11 @@ def scanop(
     dtype: str | None = None,
     exclusive: bool | None = None,
 ) -> Tensor:
-    """The results of an associative operation over the elements up to each one, along an axis.
+    """The running results of an associative operation along an axis.
 
-    Without an axis, over the elements in row-major order as a vector. `dtype` is that of the result and of what is
-    computed with, except that for short floats this is float32. With `exclusive`, an element is not part of its own
-    result; the first one is `identity_value`.
+    Without an axis, over the elements in row-major order as a vector. `dtype` is that of the result and of the
+    computation, except that floats of 16 bits are computed in float32. With `exclusive`, an element is not part of its
+    own result; the first one is `identity_value`.
     """
     dtype = dtype or data.dtype
     short = DataType(dtype).is_float and DataType(dtype).bits < 32
@@ -57,7 +57,7 @@ def scanop(
             place = [*prefix, 0, *suffix]
             return keep(place, suffix, identity_value if exclusive else element(place))
 
-        def next_one(prefix: list[Any], k: Any, suffix: list[Any]) -> Stmt:
+        def next_one(prefix: list[Any], k: PrimExpr, suffix: list[Any]) -> Stmt:
             place, previous = [*prefix, k, *suffix], [*prefix, k - 1, *suffix]
             total = out[tuple(previous)] if totals is None else totals[tuple(suffix or [0])]
             return keep(place, suffix, binop(total, element(previous if exclusive else place)))

@@ -97,7 +97,7 @@ def scatter_elements(
         index, update = ins
 
         def lane(rest: list[Any]) -> Stmt:
-            def element(k: Any) -> Stmt:
+            def element(k: PrimExpr) -> Stmt:
                 place = (*rest[:axis], k, *rest[axis:])
                 target = (*rest[:axis], _from_front(index[place], data.shape[axis]), *rest[axis:])
                 return store(out, target, combine(out[target], update[place]))
@@ -208,7 +208,7 @@ def slice_scatter(input_tensor: Tensor, src: Tensor, start: Any, end: Any, step:
             f"{axis} of {shape_text(input_tensor.shape)}"
         )
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         distance = ops.subtract(ax[axis], first)
         inside = ops.logical_and(ops.greater_equal(ax[axis], first), ops.less(ax[axis], beyond))
         inside = ops.logical_and(inside, ops.equal(ops.floormod(distance, by), 0))

@@ -11,7 +11,7 @@ from ..ir.expr import PrimExpr, Select, as_int, const
 from ..runtime.error import ShapeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
-from .index import is_equal, require_ndim, shape_text
+from .index import Shape, is_equal, require_ndim, shape_text
 
 
 def _angle(product: PrimExpr, period: Any, dtype: str) -> PrimExpr:
@@ -28,7 +28,7 @@ def stft(
     window: Tensor,
     normalized: Any,
     onesided: Any,
-    output_shape: Any,
+    output_shape: Shape,
 ) -> Tensor:
     """The Fourier transforms of windows of a signal, `hop_length` apart; `data` is a vector, or a batch of them.
 
@@ -41,7 +41,7 @@ def stft(
     w = te.reduce_axis((0, win_length), "wlen")
     scale = tir_op.rsqrt(ops.cast(data.dtype, n_fft))
 
-    def element(batch: Any, row: Any, column: Any, part: Any) -> PrimExpr:
+    def element(batch: PrimExpr, row: PrimExpr, column: PrimExpr, part: PrimExpr) -> PrimExpr:
         at = ops.add(ops.multiply(column, hop_length), w.var)
         value = ops.multiply(window(w.var), data(batch, at) if data.ndim == 2 else data(at))
         angle = _angle(ops.multiply(row, w.var), win_length, data.dtype)
@@ -64,7 +64,7 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any) -> list[Tensor]:
     def part(imaginary: bool) -> Tensor:
         k = te.reduce_axis((0, size), "k")
 
-        def element(*ax: Any) -> PrimExpr:
+        def element(*ax: PrimExpr) -> PrimExpr:
             x, y = (t(*ax[:-1], k.var) for t in (re_data, im_data))
             angle = _angle(ops.multiply(ax[-1], k.var), size, dtype)
             cos, sin = tir_op.cos(angle), tir_op.sin(angle)

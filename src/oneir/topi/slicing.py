@@ -14,7 +14,7 @@ from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.expr import ProducerLoad
 from . import tag
-from .index import constants, require_axis, require_int, require_ndim, shape_text
+from .index import Shape, constants, require_axis, require_int, require_ndim, shape_text
 
 
 def strided_slice(
@@ -62,7 +62,7 @@ def strided_slice(
 
 
 def _sliced(a: Tensor, shape: Sequence[Any], begins: dict[int, Any], strides: dict[int, Any], name: str) -> Tensor:
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         place = list(ax)
         for axis, first in begins.items():
             place[axis] = ops.add(ops.multiply(ax[axis], strides[axis]), first)
@@ -215,7 +215,7 @@ def _inside(begin: PrimExpr, extent: PrimExpr) -> PrimExpr:
     return ops.maximum(ops.minimum(from_front, ops.subtract(extent, 1)), 0)
 
 
-def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Any) -> Tensor:
+def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor, output_shape: Shape) -> Tensor:
     """A slice whose bounds are in vectors, one element for each dimension; the caller gives the resulting shape.
 
     Begins count from the end where negative, and are cut to the tensor.
@@ -228,7 +228,7 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
                 f"{shape_text(a.shape)}, found {vector.shape[0]}"
             )
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         place = []
         for i, extent in enumerate(a.shape):
             at = const(i, "int64")
@@ -261,7 +261,7 @@ def strided_set(a: Tensor, v: Tensor, begin: Tensor, end: Tensor, strides: Tenso
         first, last = (Select(ops.less(b, 0), ops.add(b, extent), b) for b in (first, last))
         bounds.append((first, last, step, forwards))
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: PrimExpr) -> PrimExpr:
         inside = const(True)
         place = []
         for index, (first, last, step, forwards) in zip(i, bounds, strict=True):
@@ -318,7 +318,7 @@ def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides
             f"{axis} on, found {window} and {steps}"
         )
 
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         which, inside = ax[axis : axis + count], ax[axis + count :]
         place = [ops.add(ops.multiply(w, s), i) for w, s, i in zip(which, steps, inside, strict=True)]
         return data(*ax[:axis], *place)

@@ -94,21 +94,21 @@ def _sorted(
 
     def body(ins: Any, outs: Any) -> Stmt:
         def row(rest: list[Any]) -> Stmt:
-            def at(i: Any) -> tuple[Any, ...]:
+            def at(i: PrimExpr) -> tuple[Any, ...]:
                 return (*rest[:axis], i, *rest[axis:])
 
             def write(count: PrimExpr, nth: Callable[[Any], PrimExpr]) -> Stmt:
                 stmts = []
                 for n, out in enumerate(outs):
 
-                    def element(i: Any, n: int = n, out: Buffer = out) -> Stmt:
+                    def element(i: PrimExpr, n: int = n, out: Buffer = out) -> Stmt:
                         which = nth(i) if valid_count is None else tir_op.if_then_else(ops.less(i, count), nth(i), i)
                         return store(out, at(i), ins[0][at(which)] if n < len(values) else which)
 
                     stmts.append(loop(0, out.shape[axis], element))
                 return flat_seq(stmts)
 
-            def compare(i: Any, j: Any) -> PrimExpr:
+            def compare(i: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return _precedes(ins[0][at(i)], ins[0][at(j)], is_ascend)
 
             count = extent
@@ -140,7 +140,7 @@ def _sorted(
 
 
 _FEW = 32
-"""Up to so many elements are found by insertion into a list of the best, which most elements do not reach."""
+"""Up to so many elements are found by insertion into a list of the best ones; most elements are not inserted."""
 
 
 def _insertion(
@@ -154,7 +154,7 @@ def _insertion(
     order = decl_buffer((wanted,), dtype, "order", scope="local")
     found, place = scalar("found", dtype), scalar("place", dtype)
 
-    def candidate(i: Any) -> Stmt:
+    def candidate(i: PrimExpr) -> Stmt:
         before = ops.subtract(place[0], 1)
         ahead = tir_op.if_then_else(ops.greater(place[0], 0), precedes(i, order[before]), const(False))
         insert = [
@@ -196,7 +196,7 @@ def _merge_sort(
             ops.greater_equal(left[0], middle), const(False), ops.logical_not(precedes(second, first))
         )
 
-        def place(k: Any) -> Stmt:
+        def place(k: PrimExpr) -> Stmt:
             other = ops.subtract(1, half[0])
             return IfThenElse(
                 tir_op.if_then_else(exhausted, const(True), ordered),

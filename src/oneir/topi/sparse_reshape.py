@@ -35,13 +35,13 @@ def sparse_reshape(
     given = [ops.cast("int64", new_shape(i)) for i in range(ndim)]
     known = product([Select(ops.equal(d, -1), const(1, "int64"), d) for d in given])
 
-    def extent(i: Any) -> PrimExpr:
+    def extent(i: PrimExpr) -> PrimExpr:
         value = ops.cast("int64", new_shape(i))
         return Select(ops.equal(value, -1), ops.floordiv(product(old), known), value)
 
     shape = te.compute(new_shape_shape, lambda *ax: extent(ax[0]), name="new_shape")
 
-    def coordinate(row: Any, column: Any) -> PrimExpr:
+    def coordinate(row: PrimExpr, column: Any) -> PrimExpr:
         position: Any = const(0, "int64")
         for i in range(old_ndim):
             position = ops.add(ops.multiply(position, old[i]), ops.cast("int64", sparse_indices(row, i)))

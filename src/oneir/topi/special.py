@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
 
 
 def _elementwise(x: Tensor, rule: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
-    def element(*ax: Any) -> PrimExpr:
+    def element(*ax: PrimExpr) -> PrimExpr:
         return _let(x(*ax).astype(_WIDE), rule).astype(x.dtype)
 
     return te.compute(x.shape, element, name=name, tag=tag.ELEMWISE)

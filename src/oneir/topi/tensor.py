@@ -9,11 +9,11 @@ from typing import Any
 from .. import te
 from ..ir import operators as ops
 from ..ir.dtype import DataType
-from ..ir.expr import const
+from ..ir.expr import PrimExpr, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from . import tag
-from .index import is_equal, shape_text
+from .index import Shape, is_equal, shape_text
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
@@ -28,7 +28,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
                 f"and {shape_text(other.shape)}"
             )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         total = first(*ax)
         for other in xs[1:]:
             total = ops.add(total, other(*ax))
@@ -37,7 +37,7 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
     return te.compute(first.shape, element, name="T_elemwise_sum", tag=tag.ELEMWISE)
 
 
-def full(shape: Any, dtype: str, fill_value: Any) -> Tensor:
+def full(shape: Shape, dtype: str, fill_value: Any) -> Tensor:
     """A tensor of one value."""
     value = _as_dtype(fill_value, DataType(dtype), "full")
     return te.compute(shape, lambda *ax: value, name="T_full", tag=tag.ELEMWISE)

@@ -10,7 +10,7 @@ from .. import te
 from ..arith import Analyzer
 from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import as_int, const
+from ..ir.expr import PrimExpr, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -21,6 +21,8 @@ from .broadcast import where
 from .contraction import matmul, tensordot
 from .generate import arange, hamming_window, meshgrid, one_hot, shape, tensor_size, trilu
 from .index import (
+    Axes,
+    Shape,
     is_empty,
     is_equal,
     ravel,
@@ -96,7 +98,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     )
 
 
-def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
+def expand_like(a: Tensor, shape_like: Tensor, axis: int | Sequence[int]) -> Tensor:
     """`a` with the dimensions `axis` of `shape_like` inserted, along which its elements repeat."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     if len(axes) + a.ndim != shape_like.ndim:
@@ -111,7 +113,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     return te.compute(shape_like.shape, lambda *i: a(*[v for n, v in enumerate(i) if n not in new]))
 
 
-def transpose(a: Tensor, axes: Any = None) -> Tensor:
+def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """`a` with its dimensions in the order `axes`, reversed unless given."""
     order = list(axes) if axes is not None and len(axes) else list(range(a.ndim))[::-1]
     order = [require_axis(i, a.ndim, "transpose", "axes") for i in order]
@@ -129,7 +131,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     """`a` with the order along an axis reversed."""
     axis = require_axis(axis, a.ndim, "flip")
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         last = ops.subtract(a.shape[axis], 1)
         return a(*[ops.subtract(last, v) if i == axis else v for i, v in enumerate(ax)])
 
@@ -147,7 +149,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
             f"{batch_axis}, found {seq_lengths.shape[0]} lengths"
         )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         length, index, extent = seq_lengths(ax[batch_axis]), ax[seq_axis], a.shape[seq_axis]
         from_end = tir_op.if_then_else(
             ops.greater(length, extent),
@@ -161,7 +163,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
     return te.compute(a.shape, element, name="T_reverse_sequence", tag=tag.INJECTIVE)
 
 
-def reshape(a: Tensor, newshape: Any) -> Tensor:
+def reshape(a: Tensor, newshape: Shape) -> Tensor:
     """The elements of `a` in row-major order in another shape of as many elements."""
     target = expr_array(newshape)
     have, want = as_int(size_of(a.shape)), as_int(size_of(target))
@@ -172,7 +174,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     return te.compute(target, lambda *ax: a(*unravel(ravel(ax, target), a.shape)), name="T_reshape", tag=tag.INJECTIVE)
 
 
-def squeeze(a: Tensor, axis: Any = None) -> Tensor:
+def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     """`a` without dimensions of extent 1: those of `axis`, or (None) all that are known to be 1."""
     if axis is None:
         removed = {i for i, extent in enumerate(a.shape) if as_int(extent) == 1}
@@ -183,7 +185,7 @@ def squeeze(a: Tensor, axis: Any = None) -> Tensor:
             if as_int(a.shape[i]) not in (1, None):
                 raise ShapeMismatch(f"topi.squeeze: axis {i} of {shape_text(a.shape)} is not of extent 1")
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         kept = iter(ax)
         return a(*[0 if i in removed else next(kept) for i in range(a.ndim)])
 
@@ -198,7 +200,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     for other in a_tuple[1:]:
         size = ops.add(size, other.shape[axis])
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value, index = first(*ax), ax[axis]
         for before, other in itertools.pairwise(a_tuple):
             index = ops.subtract(index, before.shape[axis])
@@ -213,7 +215,7 @@ def stack(a: Sequence[Tensor], axis: int) -> Tensor:
     """Tensors of one shape along a new axis."""
     first, axis = _joined(a, axis, "stack", new_axis=True)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         place = (*ax[:axis], *ax[axis + 1 :])
         value = first(*place)
         for i, other in enumerate(a[1:], 1):
@@ -224,7 +226,7 @@ def stack(a: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def _joined(tensors: Sequence[Tensor], axis: int, function: str, new_axis: bool) -> tuple[Tensor, int]:
-    """The first tensor, and the axis counted from the front; refuses tensors that do not fit together."""
+    """The first tensor, and the axis counted from the front. Raises where dtypes or shapes do not fit together."""
     if not tensors:
         raise InvalidValue(f"topi.{function}: expected at least one tensor, found none")
     first = tensors[0]
@@ -295,7 +297,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
         "input_shape": array.shape,
     }
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         indices = converter.backward_index(Array(ax))
         inside = const(True)
         for index, extent in zip(indices, array.shape, strict=True):
@@ -316,7 +318,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
     require_ndim(valid_length, 1, "sequence_mask", "valid_length")
     mask = const(mask_value, data.dtype)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         beyond = ops.greater_equal(ops.cast(valid_length.dtype, ax[axis]), valid_length(ax[1 - axis]))
         return tir_op.if_then_else(beyond, mask, data(*ax))
 

@@ -178,16 +178,19 @@ def _flat(inputs: Iterable[Any]) -> list[np.ndarray]:
     return [a for value in inputs for a in (value if isinstance(value, list) else [value])]
 
 
-def check_cases(cases: Sequence[Case], *, native: bool = True) -> None:
+def check_cases(cases: Sequence[Case], *, native: bool = True, target: str = "llvm") -> None:
     """Asserts that native code and the references of the operators give what the oracles do, in every run."""
     program = _Program(cases)
-    machine = relax.VirtualMachine(oneir.compile(program.module, "llvm"), oneir.cpu()) if native else None
+    device = oneir.device(target)
+    machine = relax.VirtualMachine(oneir.compile(program.module, target), device) if native else None
     for run in range(max(len(each.runs) for each in cases)):
         inputs = [each.runs[min(run, len(each.runs) - 1)] for each in cases]
         flat = [a for given in inputs for a in _flat(given)]
         found = {"the reference": interpret(program.module, *flat)}
         if machine is not None:
-            found["native code"] = [t.numpy() for t in machine["main"](*[oneir.runtime.tensor(a) for a in flat])]
+            found["native code"] = [
+                t.numpy() for t in machine["main"](*[oneir.runtime.tensor(a, device) for a in flat])
+            ]
         place = 0
         for each, given, infos in zip(cases, inputs, program.infos, strict=True):
             expected = each.oracle(*given)

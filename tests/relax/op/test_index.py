@@ -11,8 +11,8 @@ import torch
 from op_testing import check, infer, random, tensor, var
 
 from oneir import arith, relax, tir
-from oneir.relax import op
 from oneir.ir.expr import as_int
+from oneir.relax import op
 from oneir.relax.struct_info import TupleStructInfo
 from oneir.runtime.error import OneIRError
 

@@ -55,6 +55,8 @@ class FunctionEmitter(StmtEmitter):
         self.restrict: bool = outer.restrict if outer else False
         self.captures_unaliased = False
         self.result = "%result"
+        self.device_id: e.PrimExpr = outer.device_id if outer else e.IntImm("int32", 0)
+        """Which device kernels are launched on."""
 
     def lookup(self, var: e.Var) -> str:
         found = self.values.get(var)
@@ -101,8 +103,8 @@ class FunctionEmitter(StmtEmitter):
         if error is not None:
             copy = w.module.declare(*_COPY)
             w.emit(f"call void {copy}(ptr {self.result}, ptr {error}, i64 16, i1 false)")
-        for memory in reversed(self.workspaces):
-            w.emit(f"call void {w.module.declare('oneir_free_workspace', 'void', 'ptr')}(ptr {memory})")
+        for free in reversed(self.workspaces):
+            w.emit(free)
         w.emit(f"ret i32 {code}")
         w.start(fine)
 
@@ -296,6 +298,14 @@ done:
         first = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(begin)}")
         result = w.pure(f"getelementptr [16 x i8], ptr {values}, i64 {self.index(end)}")
         count = self.cast(w.pure(f"sub i64 {self.index(end)}, {self.index(begin)}"), INT64, DataType("int32"))
+        kernels, symbol = w.module.kernels, getattr(name, "value", None)
+        kernel = kernels.record_of(symbol) if kernels is not None and isinstance(symbol, str) else None
+        if kernel is not None:
+            launch = w.module.declare("oneir_launch_kernel", "i32", "ptr, i32, ptr, i32, ptr")
+            device = self.expr(self.device_id)
+            code = w.value(f"call i32 {launch}(ptr {kernel}, i32 {device}, ptr {first}, i32 {count}, ptr {result})")
+            self.propagate(code, error=result)
+            return "poison"
         if node.op.name == "tir.tvm_call_cpacked_lowered":
             # A symbol with the packed convention, called without the registry.
             symbol = getattr(name, "value", None)

@@ -279,18 +279,37 @@ class CallEmitter(ExprEmitter):
 
     def alloc_workspace(self, node: e.Call) -> str:
         """Memory from the runtime: arguments are device type, device id, bytes, and two hints on the element type."""
-        function = self.w.module.declare("oneir_alloc_workspace", "noalias ptr", "i64, i64")
-        return self.w.value(f"call ptr {function}(i64 {self.index(node.args[2])}, i64 64)")
+        size = self.index(node.args[2])
+        if is_on_host(node):
+            function = self.w.module.declare("oneir_alloc_workspace", "noalias ptr", "i64, i64")
+            return self.w.value(f"call ptr {function}(i64 {size}, i64 64)")
+        function = self.w.module.declare("oneir_alloc_device_memory", "ptr", "i32, i32, i64")
+        return self.w.value(f"call ptr {function}({self.device_of(node)}, i64 {size})")
+
+    def device_of(self, node: e.Call) -> str:
+        """The type and the number of a device, the first arguments of a call, as those of a function of the runtime."""
+        return ", ".join(f"i32 {self.cast(self.expr(a), a.dtype, INT32)}" for a in node.args[:2])
 
     def free_workspace(self, node: e.Call) -> str:
-        function = self.w.module.declare("oneir_free_workspace", "void", "ptr")
-        self.w.emit(f"call void {function}(ptr {self.expr(node.args[2])})")
+        self.w.emit(self.freeing(node, self.expr(node.args[2])))
         return literal(INT32, 0)
+
+    def freeing(self, node: e.Call, memory: str) -> str:
+        """The instruction that gives memory back of the device that a call names."""
+        if is_on_host(node):
+            return f"call void {self.w.module.declare('oneir_free_workspace', 'void', 'ptr')}(ptr {memory})"
+        function = self.w.module.declare("oneir_free_device_memory", "void", "i32, i32, ptr")
+        return f"call void {function}({self.device_of(node)}, ptr {memory})"
 
     def ret(self, node: e.Call) -> str:
         value = self.cast(self.expr(node.args[0]), node.args[0].dtype, INT32)
         self.w.leave(f"ret i32 {value}")
         return "poison"
+
+
+def is_on_host(node: e.Call) -> bool:
+    """Whether the device type that a call of memory names is the host's."""
+    return e.as_int(node.args[0]) == 1
 
 
 _CALLS: dict[str, Callable[[Any, e.Call], str]] = {

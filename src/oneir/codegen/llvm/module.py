@@ -8,19 +8,19 @@ from ...tir.function import PrimFunc
 from ..units import DECLARED, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
-from .writer import ModuleText
+from .writer import Kernels, ModuleText
 
 
-def llvm_text(mod: IRModule) -> str:
+def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
     """The LLVM IR of every function of a lowered module.
 
     A function with a `global_symbol` is visible under that name, a shared one to the other objects of its module, the
     rest only inside. Every function takes, after
     its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
     none; functions that were given a calling convention have this parameter already. Those that are not packed also
-    take how deep they are called.
+    take how deep they are called. `kernels` are what the functions launch on a device, if they do.
     """
-    module = ModuleText()
+    module = ModuleText(kernels)
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ...ir import expr as e
 from ...ir import operators as ops
@@ -30,7 +30,7 @@ from ...tir.stmt import (
 from ...tir.transform.analyzed import reads
 from ...tir.transform.mark_reductions import REDUCTION_UPDATE
 from .expr import alignment, is_contiguous, where
-from .intrinsics import CallEmitter
+from .intrinsics import CallEmitter, is_on_host
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
 SHORT, LONG = 16, 128
@@ -45,6 +45,7 @@ class StmtEmitter(CallEmitter):
     """Emits statements in order; `loops` holds, innermost last, where `continue` and `break` go."""
 
     loops: list[tuple[str, str]]
+    device_id: e.PrimExpr
     any_order: bool
     """Whether the statement is the update of a reduction."""
     bindings: dict[e.Var, e.PrimExpr]
@@ -109,13 +110,14 @@ class StmtEmitter(CallEmitter):
         if not is_workspace(node.value):
             self.stmt(node.body)
             return
-        self.own_memory.add(node.var)
-        self.workspaces.append(value)
+        if is_on_host(node.value):
+            self.own_memory.add(node.var)
+        self.workspaces.append(self.freeing(node.value, value))
         self.stmt(node.body)
         self.workspaces.pop()
 
     workspaces: list[str]
-    """Memory taken from the runtime that the statement being emitted must give back if it leaves the function."""
+    """The calls by which the statement being emitted gives memory of the runtime back if it leaves the function."""
 
     def stmt_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "compute_scope":
@@ -125,6 +127,10 @@ class StmtEmitter(CallEmitter):
                 f"a loop bound to {getattr(node.node, 'thread_tag', 'a thread')} cannot run on the CPU; "
                 f"use T.parallel{where(node)}"
             )
+        elif node.attr_key == "device_id":
+            outer, self.device_id = self.device_id, node.value
+            self.stmt(node.body)
+            self.device_id = outer
         elif node.attr_key == REDUCTION_UPDATE:
             outer, self.any_order = self.any_order, True
             self.stmt(node.body)
@@ -391,6 +397,6 @@ def adds_up(loop: For) -> bool:
     return SHORT < extent.value <= LONG
 
 
-def is_workspace(value: Any) -> bool:
+def is_workspace(value: Any) -> TypeGuard[e.Call]:
     """Whether an expression takes memory from the runtime."""
     return isinstance(value, e.Call) and isinstance(value.op, Op) and value.op.name == "tir.TVMBackendAllocWorkspace"

@@ -9,16 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from ...runtime.llvm import link_ir
+
+
+class Kernels(Protocol):
+    """What functions of the host launch on a device."""
+
+    def record_of(self, kernel: str) -> str | None:
+        """The symbol of the record of a kernel; None for a name that is not one's."""
+        ...
+
+    def globals(self) -> list[str]:
+        """The records as LLVM IR."""
+        ...
 
 
 class ModuleText:
     """What the functions of one LLVM module share: declarations, strings and other globals."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: Kernels | None = None) -> None:
+        self.kernels = kernels
         self.declarations: dict[str, str] = {}
-        self.globals: list[str] = []
+        self.globals: list[str] = [] if kernels is None else kernels.globals()
         self.functions: list[str] = []
         self.metadata = [
             '!0 = !{!"branch_weights", i32 2000, i32 1}',

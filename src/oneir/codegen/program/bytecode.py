@@ -63,8 +63,11 @@ class ProgramBuilder(ExecBuilder):
         return Arg.from_word(self.constant(expr)).value
 
 
-def emit_bytecode(mod: IRModule) -> ProgramBuilder:
-    """The builder with all graph functions of a lowered module; its kernels are declared by their symbols."""
+def emit_bytecode(mod: IRModule, device_type: int = 1) -> ProgramBuilder:
+    """The builder with all graph functions of a lowered module; its kernels are declared by their symbols.
+
+    Functions expect tensors on devices of `device_type`, as DLPack numbers them, unless their struct info says another.
+    """
     builder = ProgramBuilder()
     for var, func in mod.functions_items():
         if isinstance(func, Function):
@@ -74,7 +77,7 @@ def emit_bytecode(mod: IRModule) -> ProgramBuilder:
             builder.declare_function(func.attrs["global_symbol"], VMFuncKind.PACKED_FUNC, cost_of(func))
     for var, func in mod.functions_items():
         if isinstance(func, Function):
-            _Emitter(builder, mod, symbol_of(var, func), func).emit()
+            _Emitter(builder, mod, symbol_of(var, func), func, device_type).emit()
     return builder
 
 
@@ -96,10 +99,11 @@ def cost_of(func: PrimFunc) -> Cost | None:
         return Cost(0, float(size))
 
 
-def signature_of_graph(name: str, func: Function) -> Signature:
+def signature_of_graph(name: str, func: Function, device_type: int = 1) -> Signature:
     """What a graph function expects of its arguments."""
-    names = names_of_params(func)
-    return Signature(name, tuple(_param(n, p.struct_info) for n, p in zip(names, func.params, strict=True)))
+    infos = [param.struct_info for param in func.params]
+    pairs = zip(names_of_params(func), infos, strict=True)
+    return Signature(name, tuple(_param(n, info, device_type) for n, info in pairs))
 
 
 def names_of_params(func: Function) -> list[str]:
@@ -115,12 +119,15 @@ def names_of_params(func: Function) -> list[str]:
     return list(names)
 
 
-def _param(name: str, info: StructInfo) -> Param:
+def _param(name: str, info: StructInfo, device_type: int) -> Param:
     if isinstance(info, TensorStructInfo):
         shape = None if info.extents is None else tuple(_extent(e) for e in info.extents)
         if shape is None and info.ndim >= 0:
             shape = (None,) * info.ndim
-        return Param(name, "tensor", None if info.dtype == "void" else str(info.dtype), shape)
+        if info.vdevice is not None:
+            device_type = info.vdevice.target.get_target_device_type()
+        dtype = None if info.dtype == "void" else str(info.dtype)
+        return Param(name, "tensor", dtype, shape, device_type=device_type)
     if isinstance(info, PrimStructInfo):
         kind = "float" if info.dtype.is_float else "bool" if info.dtype.is_bool else "int"
         return Param(name, kind, str(info.dtype))
@@ -134,14 +141,15 @@ def _extent(expr: PrimExpr) -> Extent:
 class _Emitter:
     """Emits one function."""
 
-    def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function):
+    def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function, device_type: int):
         self.builder, self.mod, self.name, self.func = builder, mod, name, func
+        self.signature = signature_of_graph(name, func, device_type)
         self.registers: dict[Var, int] = {}
         self.count = 0
 
     def emit(self) -> None:
         ib, params = self.builder, self.func.params
-        with ib.function(self.name, len(params), names_of_params(self.func), signature_of_graph(self.name, self.func)):
+        with ib.function(self.name, len(params), names_of_params(self.func), self.signature):
             for param in params:
                 self.registers[param] = self.new()
             ib.emit_ret(ib.r(self.sequence(self.func.body)))

@@ -1,4 +1,4 @@
-"""What rules ask of blocks."""
+"""Analyses of blocks, for schedule rules."""
 
 from .common_analysis import (
     BlockInfo,

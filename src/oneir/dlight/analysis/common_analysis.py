@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal
 
-from ...arith import IterSumExpr, normalize_to_iter_sum
 from ...arith.iter_map import is_number
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
-from ...ir.visitor import post_order_visit
+from ...ir.expr import IntImm, PrimExpr, Var, const
 from ...runtime.error import InvalidValue, ScheduleError
 from ...target.target import Target
 from ...tir.expr import IterVar
@@ -19,6 +16,29 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.schedule.conditions import is_reduction
 from ...tir.schedule.domain import domain_of
 from ...tir.stmt import Block, BlockRealize, BufferRegion
+from .access import (
+    collect_block_iter_vars_used_in_access_region,
+    collect_vars_used_in_prim_expr,
+    detect_dominant_read,
+    dominant_access,
+)
+from .gemm import detect_iter_traits
+from .gemv import is_gemv
+
+__all__ = [
+    "BlockInfo",
+    "IterInfo",
+    "collect_block_iter_vars_used_in_access_region",
+    "collect_vars_used_in_prim_expr",
+    "detect_dominant_read",
+    "dominant_access",
+    "get_block_info",
+    "get_max_shared_memory_per_block",
+    "get_max_threads_per_block",
+    "get_root_block",
+    "is_broadcast_epilogue",
+    "normalize_prim_func",
+]
 
 AxisKind = Literal["S", "R", "O"]
 """Spatial, reduction, other."""
@@ -77,19 +97,15 @@ class BlockInfo:
         return all(_is_identity(block, region) for region in (block.reads[0], block.writes[0]))
 
     def is_reduction(self) -> bool:
-        """Whether the block reduces: with an init, and as the only writer of its result."""
+        """Whether the block is a reduction: has an init, and is the only writer of its result."""
         return self._reduction_block
 
     def is_gemv(self, sch: Schedule) -> bool:
         """Whether the block multiplies a matrix by a vector, or several by several."""
-        from .gemv import is_gemv
-
         return is_gemv(sch, self) is not None
 
     def is_gemm(self, sch: Schedule) -> bool:
         """Whether the block multiplies a matrix by a matrix, or several by several."""
-        from .gemm import detect_iter_traits
-
         return self.is_reduction() and detect_iter_traits(sch.get(self.block_rv)) is not None
 
     def __repr__(self) -> str:
@@ -97,18 +113,18 @@ class BlockInfo:
 
 
 def _is_identity(block: Block, access: BufferRegion) -> bool:
-    """Whether a block accesses one element, at its own variables in order."""
+    """Whether a block accesses a single element, indexed by its own variables in order."""
     return len(access.region) == len(block.iter_vars) and all(
         r.min.same_as(iv.var) and is_number(r.extent, 1) for iv, r in zip(block.iter_vars, access.region, strict=True)
     )
 
 
 def normalize_prim_func(sch: Schedule) -> list[BlockInfo] | None:
-    """Brings the blocks of the function worked on into one form, and describes them: those that no block is in.
+    """Normalizes the innermost blocks of the function worked on, and describes them.
 
-    Axes of extent 1 go, and a block without a spatial axis gets one first, of extent 1; a block that has no loops, or
-    shares them with another block, stays as it is. None where a block's axes are not just its loops, one for one and
-    from 0.
+    Axes of extent 1 are removed, and a block without a spatial axis first gets one, of extent 1; a block that has no
+    loops, or shares them with another block, stays as it is. None where the axes of some block are not its loops, one
+    for one and from 0. Raises `InvalidValue` for a module of several functions before `work_on`.
     """
     if sch.func_working_on is None:
         raise InvalidValue("the module has several functions: call work_on before")
@@ -173,52 +189,15 @@ def _drop_unit_axes(sch: Schedule, handle: BlockRV) -> None:
 
 
 def get_root_block(sch: Schedule, func_name: str = "main") -> BlockRV:
-    """The block around all of a function. Raises `InvalidValue` where there is none."""
+    """The root block of a function. Raises `InvalidValue` where there is none."""
     func = sch.mod[func_name]
     if not isinstance(func, PrimFunc) or not isinstance(func.body, BlockRealize):
         raise InvalidValue(f"expected `{func_name}` to be one block, the root; found {func}")
     return sch.get_block(func.body.block.name_hint, func_name)
 
 
-def collect_vars_used_in_prim_expr(expr: PrimExpr) -> set[Var]:
-    """The variables in an expression."""
-    found: set[Var] = set()
-    post_order_visit(expr, lambda node: found.add(node) if isinstance(node, Var) else None)
-    return found
-
-
-def collect_block_iter_vars_used_in_access_region(block: Block, region: Iterable[Range]) -> set[Var]:
-    """The block's variables on which the place of an access depends."""
-    used: set[Var] = set()
-    for r in region:
-        used |= collect_vars_used_in_prim_expr(r.min)
-    return used & {iv.var for iv in block.iter_vars}
-
-
-def detect_dominant_read(block: Block) -> PrimExpr:
-    """The offset, in elements, of the read on which most axes have an influence; the first of several.
-
-    Raises `InvalidValue` for a block that reads nothing.
-    """
-    if not block.reads:
-        raise InvalidValue(f"expected a block that reads a buffer; `{block.name_hint}` reads none")
-    read = max(block.reads, key=lambda r: len(collect_block_iter_vars_used_in_access_region(block, r.region)))
-    (offset,) = read.buffer.offset_of([r.min for r in read.region])
-    return offset
-
-
-def dominant_access(block: Block) -> IterSumExpr:
-    """The offset of the dominant read, as a sum of the block's variables and parts of them, outermost first.
-
-    Its `base` is what is none.
-    """
-    offset = detect_dominant_read(block)
-    used = collect_vars_used_in_prim_expr(offset)
-    return normalize_to_iter_sum(offset, {iv.var: domain_of(iv) for iv in block.iter_vars if iv.var in used})
-
-
 def is_broadcast_epilogue(sch: Schedule, block: BlockRV, epilogue: BlockRV) -> bool:
-    """Whether a block reads an element of the result of another for several elements of its own."""
+    """Whether a block uses an element of the result of another one for several elements of its own."""
     written = {region.buffer for region in sch.get(block).writes}
     consumer = sch.get(epilogue)
     return any(

@@ -14,7 +14,7 @@ from ...tir.index_map import IndexMap
 from ...tir.schedule import BlockRV, Schedule
 from ...tir.schedule.domain import domain_of
 from ...tir.stmt import Block
-from .common_analysis import collect_vars_used_in_prim_expr
+from .access import collect_vars_used_in_prim_expr
 
 
 class IterKind(Enum):
@@ -104,7 +104,7 @@ def get_index_map(block: Block) -> tuple[IndexMap, IndexMap, IndexMap, IndexMap]
 
 
 def get_reduction_blocks(sch: Schedule, blocks: Sequence[BlockRV]) -> list[BlockRV] | None:
-    """The one block of spatial and reduction axes, where the axes of all others are spatial; else None."""
+    """The only block with reduction axes, in a list, if all axes of the others are spatial; else None."""
     kinds = [{iv.iter_type for iv in sch.get(block).iter_vars} for block in blocks]
     both, spatial = {IterVar.CommReduce, IterVar.DataPar}, {IterVar.DataPar}
     if not all(kind in (both, spatial) for kind in kinds):

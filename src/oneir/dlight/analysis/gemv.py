@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...ir.expr import Add, IntImm, PrimExpr, Var
 from ...ir.structural import structural_equal
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BufferStore
-from .common_analysis import (
-    BlockInfo,
+from .access import (
     collect_block_iter_vars_used_in_access_region,
     collect_vars_used_in_prim_expr,
     dominant_access,
 )
+
+if TYPE_CHECKING:
+    from .common_analysis import BlockInfo
 
 
 def get_reduction_expr(block: Block) -> PrimExpr | None:
@@ -26,7 +30,9 @@ def get_reduction_expr(block: Block) -> PrimExpr | None:
 
 
 def is_gemv(sch: Schedule, block_info: BlockInfo) -> list[Buffer] | None:
-    """The vectors of a sum of products with a matrix: what is read by some but not all axes. None for another block."""
+    """The vectors of a matrix-vector product: the operands that depend on some but not all axes. None for another
+    block.
+    """
     block = sch.get(block_info.block_rv)
     if not block_info.is_reduction() or len(block.reads) < 2 or len(block.writes) != 1:
         return None
@@ -41,10 +47,11 @@ def is_gemv(sch: Schedule, block_info: BlockInfo) -> list[Buffer] | None:
 
 
 def normalize(sch: Schedule, block_info: BlockInfo) -> bool | None:
-    """Brings the loops into the order batch, spatial, reduction, group, each fused to one.
+    """Brings the loops into the order batch, spatial, reduction, group, each fused to one; returns whether the matrix
+    is contiguous along the reduction.
 
-    Says whether the matrix is contiguous along the reduction. None, with the loops as they were, where its place in
-    memory is no sum of the axes, or axes are split otherwise than the reduction is, once.
+    None, with the loops unchanged, where the matrix's offset is no sum of axes, or where another axis than the
+    reduction is split, or this one more than once.
     """
     block = sch.get(block_info.block_rv)
     access = dominant_access(block)

@@ -18,8 +18,9 @@ class ApplyDefaultSchedule(ModulePass):
     """Tries rules in order on the TensorIR functions of a module: `ApplyDefaultSchedule(GEMV(), Fallback())`.
 
     A function's `target` attribute, or else the target that is entered, says what for. Functions with the attribute
-    `tir.is_scheduled` stay as they are; those that a rule schedules get it. Raises `InvalidValue` where no target is
-    known, and where a rule gives several schedules of one function.
+    `tir.is_scheduled` stay as they are, as do the host's functions of programs for a device; those that a rule
+    schedules get it. Raises `InvalidValue` where no target is known, and where a rule gives several schedules of one
+    function.
     """
 
     rules: tuple[ScheduleRule, ...]
@@ -35,7 +36,8 @@ class ApplyDefaultSchedule(ModulePass):
                 target = func.attrs.get("target") or Target.current(allow_none=True)
                 if target is None:
                     raise InvalidValue(f"no target for `{var.name_hint}`: enter one, as `with Target('llvm'):`")
-                functions[var] = _scheduled(func, target, self.rules)
+                on_host = func.attrs.get("tir.is_host_func") and "cpu" not in target.keys
+                functions[var] = func if on_host else _scheduled(func, target, self.rules)
         same = all(functions[var] is func for var, func in mod.functions.items())
         return mod if same else mod.replace(functions=functions)
 

@@ -35,9 +35,9 @@ from .contraction import in_vectors, is_contraction, operands, vector_widths
 from .spatial import schedule_leaf, with_plain_indices
 
 QUERIES = 16
-"""Queries that are computed together."""
+"""The rows of a block of queries."""
 MOST_VECTORS = 4
-"""Vectors of a tile; with them a tile has four rows or more."""
+"""The most vectors of a tile; they leave registers for four rows or more."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Attention(CPUScheduleRule):
         found = leaves(sch)
         if found is None or [is_contraction(leaf) for leaf in found if leaf.reduces] != [True, False, False, True]:
             return None
-        inline_around(sch)
+        inline_elementwise_blocks(sch)
         chain = chain_of(leaves(sch) or [])
         if chain is None:
             return None
@@ -81,8 +81,8 @@ class Attention(CPUScheduleRule):
 # -- what is an attention --
 
 
-def inline_around(sch: Schedule) -> None:
-    """Inlines all that is elementwise, save for exponentials and weights: what a sum or product needs many times."""
+def inline_elementwise_blocks(sch: Schedule) -> None:
+    """Inlines elementwise blocks, but not softmax weights: a product would compute each exponential again and again."""
     while any(_inline(sch, leaf) for leaf in leaves(sch) or ()):
         pass
 
@@ -96,7 +96,7 @@ def _inline(sch: Schedule, leaf: Leaf) -> bool:
 
 
 def _is_weight(sch: Schedule, leaf: Leaf) -> bool:
-    """Whether a block computes from the result of a reduction that is no contraction, for a reduction."""
+    """Whether a block computes softmax weights: from a reduction that is no product, for another reduction."""
     producers = [sch.get(p) for p in sch.get_producers(leaf.handle)]
     consumers = [sch.get(c) for c in sch.get_consumers(leaf.handle)]
     after = any(_reduces(p) and operands(p) is None for p in producers)
@@ -133,7 +133,9 @@ def chain_of(found: list[Leaf]) -> Chain | None:
 
 
 def panel_of_keys(keys: int | None, lanes: int) -> int:
-    """How many neighbouring keys are a panel: as many as fill some registers, unless that makes up too many keys."""
+    """The number of neighbouring keys in a panel: several registers of them, unless much of the last panel were
+    padding.
+    """
     if keys is None:
         return 2 * lanes
     slower = {MOST_VECTORS: 1.0, 2: 1.05, 1: 1.3}
@@ -172,7 +174,9 @@ def _used(load: BufferLoad) -> set[Var]:
 
 
 def with_whole_blocks(func: PrimFunc, chain: Chain, panel: int) -> PrimFunc:
-    """The function with queries rounded up to whole blocks in all of the chain, and keys of the scores to panels."""
+    """The function with the number of queries rounded up to whole blocks, and that of keys to whole panels where scores
+    and weights are computed.
+    """
     return func.replace(body=_WholeBlocks(chain, panel)(func.body))
 
 
@@ -203,7 +207,7 @@ class _WholeBlocks(Mapper):
         return realize.replace(block=self.widened(block, factors))
 
     def factors(self, block: Block) -> dict[Var, int]:
-        """What the extents of a block's axes become multiples of."""
+        """The numbers that a block's axes are rounded up to multiples of."""
         if block.name_hint == self.chain.scores:
             row, key, _ = (iv.var for iv in block.iter_vars[-3:])
             return {row: QUERIES, key: self.panel}
@@ -211,17 +215,17 @@ class _WholeBlocks(Mapper):
             if load.buffer in self.rows:
                 row = load.indices[self.rows[load.buffer]]
                 if isinstance(row, Var):
-                    # Panels are whole in all but the sum and the extreme: keys beyond the end have no weight.
+                    # The reductions of the softmax stop at the last key; all else runs over whole panels.
                     some = _reduces(block) and block.name_hint != self.chain.result
                     return {row: QUERIES} if some else {row: QUERIES, block.iter_vars[-1].var: self.panel}
         return {}
 
     def rounded(self, extent: PrimExpr, factor: int) -> PrimExpr:
-        """The next multiple of the factor."""
+        """An extent, rounded up to a multiple of the factor."""
         return self.analyzer.simplify((extent + (factor - 1)) // factor * factor)
 
     def widened(self, block: Block, factors: Mapping[Var, int]) -> Block:
-        """The block over whole tiles, with a buffer that has room for them."""
+        """The block with rounded axes, writing to a buffer of rounded extents."""
         store = block.body
         assert isinstance(store, BufferStore)
         last = {iv.var: extent_of(iv) - 1 for iv in block.iter_vars if iv.var in factors}
@@ -241,15 +245,15 @@ class _WholeBlocks(Mapper):
         new = self.buffers[old] = decl_buffer(shape, old.dtype, old.name, scope=old.scope())
         body = _Clamp(self.buffers, last)(store)
         if block.name_hint == self.chain.softmax[-1]:
-            body = self.without_weight_beyond(body, block.iter_vars[-1])
+            body = self.with_zero_weight_for_padding(body, block.iter_vars[-1])
         init = None if block.init is None else _Clamp(self.buffers, {})(block.init)
         block = block.replace(iter_vars=Array(axes), body=body, init=init)
         known = [*(load.buffer for load in loads(body)), new]
         reads, writes = get_block_read_write_region(block, {b.data: b for b in known})
         return block.replace(reads=[r for r in reads if r.buffer is not new], writes=writes)
 
-    def without_weight_beyond(self, store: BufferStore, keys: IterVar) -> BufferStore:
-        """The store of zeros for keys beyond the last one."""
+    def with_zero_weight_for_padding(self, store: BufferStore, keys: IterVar) -> BufferStore:
+        """The store, with a weight of zero for padded keys."""
         extent = extent_of(keys)
         if self.analyzer.can_prove_equal(extent, self.rounded(extent, self.panel)):
             return store
@@ -262,7 +266,7 @@ class _WholeBlocks(Mapper):
 
 
 class _Clamp(Mapper):
-    """The wider buffers instead of the old ones; other operands at indices that stay inside."""
+    """Replaces the buffers by the wider ones, and clamps indices into all other buffers."""
 
     def __init__(self, buffers: Mapping[Buffer, Buffer], last: Mapping[Var, PrimExpr]):
         super().__init__()
@@ -297,7 +301,7 @@ def compute_by_queries(sch: Schedule, chain: Chain, copy: str, panel: int, width
     for handle in reversed(handles):
         sch.compute_at(handle, outer, preserve_unit_loops=True)
     depth = len(batch) + 1
-    # A reduction counts as one as long as its init is in it, so that is taken apart at the end.
+    # Primitives see a reduction only while its init is inside the block, so inits are split off last.
     starts = {
         result.handle: _tile(sch, result.handle, [inner, vector, reduction], width, lanes),
         scores.handle: _tile(sch, scores.handle, sch.get_loops(scores.handle)[-3:], panel, lanes),

@@ -17,7 +17,7 @@ from ...tir.stmt import Block, BlockRealize, For, ForKind
 from ..base.schedule_rule import ScheduleRule
 
 PARALLEL_WORK = 1 << 16
-"""Steps of innermost loops from which on a parallel region pays for itself."""
+"""Iterations of the innermost loop body from which on a parallel region is worth its start."""
 
 
 class CPUScheduleRule(ScheduleRule):
@@ -58,7 +58,7 @@ class Leaf:
 
     @property
     def work(self) -> int:
-        """Steps of the loops; symbolic extents count as 64."""
+        """The product of the extents of the loops; symbolic extents count as 64."""
         steps = 1
         for extent in self.extents:
             steps *= 64 if extent is None else extent
@@ -82,14 +82,14 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
 
 
 def is_plain(block: Block, loops: Sequence[For]) -> bool:
-    """Whether nobody has scheduled the loops around a block, one for each of its axes."""
+    """Whether the loops of a block are unscheduled: serial, without annotations, one for each axis."""
     if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
         return False
     return len(block.iter_vars) == len(loops)
 
 
 def extent_of(axis: IterVar) -> PrimExpr:
-    """The steps of a block's axis."""
+    """The extent of a block's axis."""
     assert axis.dom is not None
     return axis.dom.extent
 
@@ -121,7 +121,7 @@ def parallelize(sch: Schedule, loops: Sequence[LoopRV], work: int) -> LoopRV | N
         return None
     if work < PARALLEL_WORK:
         return loops[-1]
-    # Nothing could be proven of the digits of a product of unknown extents: one such loop is fused, others stay inside.
+    # Of a fused loop of several symbolic extents nothing could be proven, so only one such loop is fused.
     unknown = [i for i, loop in enumerate(loops) if not isinstance(sch.get(loop).extent, IntImm)]
     count = unknown[1] if len(unknown) > 1 else len(loops)
     outer = sch.fuse(*loops[:count]) if count > 1 else loops[0]

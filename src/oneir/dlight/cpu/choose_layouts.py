@@ -86,7 +86,7 @@ class _Choose(PyExprMutator):
         return self.as_declared(var)
 
     def as_declared(self, var: GraphVar) -> GraphVar:
-        """The value of a variable in the order of its dimensions; computed once."""
+        """The value of a variable in its declared layout; transposed once for all uses."""
         axes = self.axes.get(var)
         if axes is None:
             return var
@@ -95,7 +95,7 @@ class _Choose(PyExprMutator):
         return self.declared[var]
 
     def transposed(self, value: Expr, axes: Axes) -> Call:
-        """A call that gives a value with its dimensions in another order."""
+        """A call that permutes the dimensions of a value."""
         return self.builder_.call_te(transpose, value, list(axes), primfunc_name_hint="layout")
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
@@ -115,7 +115,7 @@ class _Choose(PyExprMutator):
         values = [super(_Choose, self).visit_var_(a) if isinstance(a, GraphVar) else a for a in arguments.fields]
         given = [self.axes.get(v) if isinstance(v, GraphVar) else None for v in values]
         if accesses.transposes_matrix() and self.is_parameter(values[0]) and isinstance(binding.var, DataflowVar):
-            # Whoever can reads the matrix as it is.
+            # The consumers that can read the matrix untransposed do so; for the others it is transposed.
             var = self.builder_.emit(values[0], binding.var.name)
             self.axes[var] = (1, 0)
             self.set_var_remap(binding.var, var)
@@ -144,7 +144,7 @@ class _Choose(PyExprMutator):
         return isinstance(value, GraphVar) and value not in self.axes and self.lookup_binding(value) is None
 
     def accesses(self, gvar: Any) -> _Accesses | None:
-        """What a function does with its buffers; None where their layouts cannot be changed."""
+        """The accesses of a function to its buffers; None where their layouts cannot be changed."""
         func = self.mod[gvar] if isinstance(gvar, GlobalVar) else None
         if gvar not in self.blocks and isinstance(func, PrimFunc) and can_be_changed(func):
             self.blocks[gvar] = _Accesses.of(func)
@@ -220,7 +220,7 @@ class _Accesses:
 
     @staticmethod
     def of(func: PrimFunc) -> _Accesses:
-        """What a function does."""
+        """The accesses of a function."""
         finder = _Steps()
         finder(func.body)
         params = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
@@ -229,10 +229,10 @@ class _Accesses:
     def plan(
         self, given: Sequence[Axes | None], constant: Sequence[bool], inside: bool, info: CPUInfo
     ) -> dict[Buffer, Layout] | None:
-        """The layouts of all buffers that do not lie as declared; None where all do.
+        """The layouts of the buffers whose layout changes; None if there are none.
 
-        `given` is how the arguments lie in memory, `constant` says which ones can be changed at no cost, `inside` that
-        the result may lie in another order than declared.
+        `given` has the layouts of the arguments, `constant` says which arguments are constants, whose layout can be
+        changed at no cost, and `inside` that the result may have another layout than declared.
         """
         if len(self.params) != len(given) + 1:
             return None
@@ -270,7 +270,9 @@ class _Accesses:
     def read_as_given(
         self, step: _Step, pair: tuple[BufferLoad, BufferLoad], given: Sequence[Axes | None]
     ) -> dict[Buffer, Layout] | None:
-        """A product of few rows reads a transposed matrix as it lies: once, and in order."""
+        """The layouts with which a product of few rows reads a transposed matrix as it lies: once, and in order; else
+        None.
+        """
         store, (data, weight) = step.store, pair
         places = {buffer: i for i, buffer in enumerate(self.params[:-1])}
         layout = given[places[weight.buffer]] if weight.buffer in places else None
@@ -323,9 +325,8 @@ def step_order(step: _Step, layouts: dict[Buffer, Layout]) -> list[set[Var]] | N
 
 
 def _axes_for(indices: Sequence[PrimExpr], order: Sequence[set[Var]], spatial: set[Var]) -> Axes:
-    """The order of dimensions that follows that of the axes they are indexed by.
-
-    What has none of these stays in front; what is only summed over, behind.
+    """The order of the dimensions of an access that follows a given order of axes: dimensions indexed by none of them
+    come first, those that are only summed over last.
     """
     place = {var: position for position, group in enumerate(order) for var in group}
 
@@ -340,7 +341,9 @@ def _axes_for(indices: Sequence[PrimExpr], order: Sequence[set[Var]], spatial: s
 def _wanted(
     step: _Step, pair: tuple[BufferLoad, BufferLoad], packable: set[Buffer], info: CPUInfo
 ) -> dict[Buffer, Layout] | None:
-    """The layouts that a contraction wants its operands and its result in; None where there is nothing to gain."""
+    """The layouts of operands and result that suit a contraction; None where no layout is better than the declared
+    ones.
+    """
     for data, weight in (pair, pair[::-1]):
         if weight.buffer in packable and data.buffer not in packable:
             return _wanted_by_channels(step, data, weight, info)
@@ -440,5 +443,5 @@ class _Divisions(Visitor):
 
 
 def _last(ndim: int, axis: int) -> Axes:
-    """All dimensions in order, but one of them last."""
+    """All dimensions in order, except for one, which is moved to the end."""
     return (*(i for i in range(ndim) if i != axis), axis)

@@ -30,16 +30,16 @@ from .whole_tiles import computing_whole_tiles
 
 @dataclass(slots=True)
 class Axes:
-    """The loops of a contraction by their part in it, as positions in the nest."""
+    """The role of each loop of a contraction, as its position in the nest."""
 
     vector: int
     rows: int | None
     columns: int | None
-    """A further axis of the vector operand that is no vector: output rows of a convolution."""
+    """A further axis of the vector operand, such as the output rows of a convolution."""
     others: list[int]
     reduction: list[int]
     panel: int | None
-    """How many elements a panel of the vector operand has, where it lies in panels."""
+    """The number of elements of a panel, if the vector operand is stored in panels."""
 
 
 class Contraction(CPUScheduleRule):
@@ -73,9 +73,9 @@ class Contraction(CPUScheduleRule):
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
-    """Runs a block that computes vectors of whole tiles on several threads; what follows elementwise, tile by tile.
+    """Parallelizes a block that computes vectors of whole tiles, and moves its elementwise consumer into its loops.
 
-    Returns the names of the blocks that follow.
+    Returns the names of the blocks that were moved.
     """
     result = leaf.block.writes[0]
     size = math.prod(as_int(r.extent) or 1 for r in result.region)
@@ -95,7 +95,9 @@ def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
 
 
 def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
-    """The parts of a contraction's loops and its tile; None for what is none, or has no axis for vectors."""
+    """The roles of the loops of a contraction, and its tile; None for another block, and where no axis can be
+    vectorized.
+    """
     axes = contraction_axes(leaf) if is_contraction(leaf) else None
     tile = None if axes is None else register_tile(leaf, axes, info)
     return None if axes is None or tile is None else (axes, tile)
@@ -152,11 +154,15 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
 
 
 ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 8, 64
-"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one."""
+"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one.
+
+A copy reads and writes each element once, and each row of the result reads it once more. That copies pay for 128 rows
+was measured (docs/architecture.md); from how many on is an estimate.
+"""
 
 
 def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
-    """A schedule in which the contractions compute whole tiles: rows and columns beyond the end, which nobody reads."""
+    """The schedule of a function whose contractions compute whole tiles, padded at the end of rows and columns."""
     for leaf in leaves(sch) or ():
         plan = plan_of(leaf, info)
         if plan is None:
@@ -188,7 +194,7 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def without_cast(expr: PrimExpr) -> PrimExpr:
-    """What is cast."""
+    """An expression without the cast around it, if there is one."""
     return expr.value if isinstance(expr, Cast) else expr
 
 
@@ -198,7 +204,7 @@ def is_contraction(leaf: Leaf) -> bool:
 
 
 def contraction_axes(leaf: Leaf) -> Axes | None:
-    """The parts that the loops play; None where no axis can be a vector."""
+    """The role of each loop; None where no axis can be vectorized."""
     found = operands(leaf.block)
     store = leaf.block.body
     if found is None or not isinstance(store, BufferStore) or not store.indices:
@@ -261,14 +267,14 @@ def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> in
 
 
 def follows(sch: Schedule, main: Leaf, leaf: Leaf) -> bool:
-    """Whether a block alone uses a contraction's result, and computes its elements from those at the same place."""
+    """Whether a block is the epilogue of a contraction: the only consumer of its result, and elementwise."""
     store, result = leaf.block.body, main.block.writes[0].buffer
     if leaf is main or leaf.reduces or not is_contraction(main) or not isinstance(store, BufferStore):
         return False
     reads = [load for load in loads(store.value) if load.buffer is result]
     if not reads or not all(_same(load.indices, store.indices) for load in reads):
         return False
-    # One that pads has elements more, which no tile of the contraction has. Whole tiles have more than what follows.
+    # A block that pads its input writes elements that no tile of the contraction has, so it may not be larger.
     analyzer = Analyzer()
     if not all(analyzer.can_prove(x <= y) for x, y in zip(store.buffer.shape, result.shape, strict=True)):
         return False
@@ -289,11 +295,11 @@ class Tile:
 
 
 ROWS_IF_UNKNOWN = 1 << 10
-"""How many rows a symbolic extent is taken for."""
+"""The extent that a symbolic one is taken to be. A guess: large enough that whole tiles are what counts."""
 
 
 def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
-    """The tile with which all of the contraction takes least time, as far as registers and loads decide that."""
+    """The tile with the least estimated time for the whole contraction (`step_time`); None where there is no tile."""
     itemsize = leaf.block.writes[0].buffer.dtype.itemsize
     lanes = max(1, info.vector_bytes // itemsize)
     extent = leaf.extents[axes.vector]
@@ -324,7 +330,8 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
 
 
 MOST_ROWS, MOST_VECTORS = 16, 8
-"""More rows and vectors of a tile would only make the code longer."""
+"""Limits of a tile. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`); much larger tiles only
+make the code of the unrolled loops longer."""
 
 
 def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
@@ -332,30 +339,44 @@ def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
     return rows * vectors + vectors + 1 <= info.vector_registers
 
 
+# A machine for which `step_time` estimates. What counts are the ratios: they choose a tile, and no time is promised.
+
 FMAS_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4
-"""Of x86 processors since Skylake and Zen 3 (A. Fog, Instruction tables), and of Arm's cores of that class."""
+"""Vector instructions that start in a cycle, and cycles until a sum can be added to.
+
+From A. Fog, Instruction tables: Intel's server processors since Skylake, AMD's since Zen 3. Zen 4 does half of it with
+vectors of 64 bytes, loads from the second-level cache included, so its ratios are the same. Arm was not measured.
+"""
 
 L2_CYCLES, WAITING_CYCLES, L3_CYCLES = 1.0, 2.0, 4.0
-"""Cycles for one vector from the second-level cache, from there if it was not fetched ahead, and from further away.
+"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and from further away.
 
-Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix.
+Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix. One core
+of Zen 4 reads a vector of 64 bytes in 2.0 cycles from its second-level cache, in 2.4 from the third, in 8 from memory;
+so 4.0 stands for a third level that other cores use as well, and for memory.
 """
 
 ROW_COST, VECTOR_COST = 0.05, 0.1
-"""What each row and each cycle of waiting adds. Of tiles that should take the same time the smaller ones were faster
-for the products of BERT-base and ResNet-50 on Zen 5, by a few percent."""
+"""Cycles that each row and each cycle of waiting adds: they choose the smaller of two tiles of the same estimated time.
+
+Set by hand and not measured. That smaller tiles are faster then, by a few percent, was measured for the products of
+BERT-base and ResNet-50 on Zen 5.
+"""
 
 
 def step_time(rows: int, vectors: int, panel: int, info: CPUInfo) -> float:
-    """Cycles for one step along the reduction of a tile of `rows` by `vectors` sums.
+    """Estimated cycles for one step along the reduction of a tile of `rows` by `vectors` sums.
 
-    `panel` is the size in bytes of the panel of vectors, which all row tiles read. Sums that could be formed faster
-    than vectors come from the cache ask for them before they have been fetched ahead.
+    A step is as slow as the slowest of its products, its load instructions, reading its vectors, and the wait for the
+    sums of the step before. `panel` is the size in bytes of the panel of vectors, which all row tiles read; beyond half
+    of the second-level cache it is taken not to stay there, beside the other operand and the result. A tile whose
+    products take less time than reading its vectors asks for these before the processor has fetched them ahead.
     """
     products, loads = rows * vectors / FMAS_PER_CYCLE, (rows + vectors) / LOADS_PER_CYCLE
-    waiting = max(products, FMA_LATENCY) < vectors * L2_CYCLES
-    apart = L3_CYCLES if 2 * panel > info.l2_bytes else WAITING_CYCLES if waiting else L2_CYCLES
-    return max(products, loads, apart * vectors, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * apart * vectors
+    too_early = max(products, FMA_LATENCY) < vectors * L2_CYCLES
+    cycles = L3_CYCLES if 2 * panel > info.l2_bytes else WAITING_CYCLES if too_early else L2_CYCLES
+    reading = cycles * vectors
+    return max(products, loads, reading, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * reading
 
 
 def vector_widths(extent: int, lanes: int) -> list[int]:
@@ -370,12 +391,17 @@ def _divisors(extent: int, most: int) -> list[int]:
     return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
 
 
-def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
-    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+def _vector_operand(leaf: Leaf) -> BufferLoad:
+    """The operand that is read in vectors: the one that the last index of the result occurs in."""
     found = operands(leaf.block)
     store = leaf.block.body
     assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    return next(op for op in found if store.indices[-1] in variables_of(op))
+
+
+def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
+    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+    vector = _vector_operand(leaf)
     size = vector.buffer.dtype.itemsize
     for extent in vector.buffer.shape:
         size *= as_int(extent) or ROWS_IF_UNKNOWN
@@ -383,29 +409,22 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
 
 
 def in_memory_order(leaf: Leaf, axes: Axes) -> list[LoopRV]:
-    """The loops of a reduction in the order in which the operand of the vectors lies in memory."""
-    found = operands(leaf.block)
-    store = leaf.block.body
-    assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
+    """The loops of a reduction in the order in which the operand that is read in vectors lies in memory."""
+    vector = _vector_operand(leaf)
     place = {var: i for i, index in enumerate(vector.indices) for var in variables(index)}
     order = sorted(axes.reduction, key=lambda i: place.get(leaf.block.iter_vars[i].var, -1))
     return [leaf.loops[i] for i in order]
 
 
 def is_row(leaf: Leaf, position: int) -> bool:
-    """Whether an axis is none of the vectors' operand."""
-    found = operands(leaf.block)
-    store = leaf.block.body
-    assert found is not None and isinstance(store, BufferStore)
-    vector = next(op for op in found if store.indices[-1] in variables_of(op))
-    return leaf.block.iter_vars[position].var not in variables_of(vector)
+    """Whether the operand that is read in vectors does not depend on an axis."""
+    return leaf.block.iter_vars[position].var not in variables_of(_vector_operand(leaf))
 
 
 def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo) -> None:
     """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
     block, loops = main.handle, main.loops
-    around: dict[str, LoopRV] = {}
+    outer_loops: dict[str, LoopRV] = {}
     inner: list[LoopRV] = []
     for name in ("columns", "rows", "vector"):
         position, factor = getattr(axes, name), getattr(tile, name)
@@ -414,22 +433,22 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         if main.extents[position] == factor:
             inner.append(loops[position])
         elif factor == 1:
-            around[name] = loops[position]
+            outer_loops[name] = loops[position]
         else:
-            around[name], within = sch.split(loops[position], [None, factor])
+            outer_loops[name], within = sch.split(loops[position], [None, factor])
             inner.append(within)
     # Vectors that do not stay in the cache are read once, panel by panel, while the rows run past them.
     shared = [loops[i] for i in axes.others if not is_row(main, i)]
-    rows_around = [loops[i] for i in axes.others if is_row(main, i)]
-    rows_around += [around[name] for name in ("rows",) if name in around]
-    panels = [around[name] for name in ("columns", "vector") if name in around]
-    outer = [*shared, *(rows_around + panels if vectors_stay_in_cache(main, info) else panels + rows_around)]
+    rows = [loops[i] for i in axes.others if is_row(main, i)]
+    rows += [outer_loops[name] for name in ("rows",) if name in outer_loops]
+    panels = [outer_loops[name] for name in ("columns", "vector") if name in outer_loops]
+    outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
     reduction = in_memory_order(main, axes)
     sch.reorder(*outer, *reduction, *inner)
     in_vectors(sch, inner, tile.vector)
     last = parallelize(sch, outer, main.work)
     if epilogue:
-        # What follows reads the sums from the registers.
+        # The epilogue reads the sums from the registers.
         sch.set_scope(block, 0, "local")
         followers = [leaf.handle for leaf in epilogue]
     else:
@@ -484,7 +503,7 @@ def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: i
 
 
 def _gives_rows(block: Block, found: tuple[BufferLoad, BufferLoad], var: Var, channel: Var) -> bool:
-    """Whether an axis is one of the result and of the operand without the channel only."""
+    """Whether an axis indexes the result and the operand without the channel, but not the other operand."""
     data, weight = found if channel in variables_of(found[1]) else found[::-1]
     spatial = any(iv.var is var and iv.iter_type == IterVar.DataPar for iv in block.iter_vars)
     return spatial and var in variables_of(data) and var not in variables_of(weight)

@@ -48,7 +48,7 @@ IF_THEN_ELSE = Op.get("tir.if_then_else")
 
 @dataclass(slots=True)
 class Axes:
-    """The loops by their part in it, as positions in the nest."""
+    """The role of each loop, as its position in the nest."""
 
     channel: int
     column: int | None
@@ -60,9 +60,9 @@ class Axes:
     depth: list[int]
     """The channels that are summed over."""
     group: int | None
-    """How many channels of the result use the same ones of the data; None where each has its own."""
+    """How many channels of the result share channels of the data; None where each has its own."""
     panel: int | None
-    """How many elements a panel of the weights has, where they lie in panels."""
+    """The number of elements of a panel, if the weights are stored in panels."""
 
 
 class Depthwise(CPUScheduleRule):
@@ -96,7 +96,7 @@ class Depthwise(CPUScheduleRule):
 
 
 def depthwise_axes(leaf: Leaf) -> Axes | None:
-    """The parts that the loops play; None for another block."""
+    """The role of each loop; None for another block."""
     store, found = leaf.block.body, operands(leaf.block)
     if found is None or not is_contraction(leaf) or not isinstance(store, BufferStore) or not store.indices:
         return None
@@ -131,14 +131,14 @@ def depthwise_axes(leaf: Leaf) -> Axes | None:
 
 
 def _group_of(load: BufferLoad, channel: Var) -> int | None:
-    """How many channels in a row use the same elements of a load in which they stand last."""
+    """How many neighbouring channels read the same element, for a load whose last index depends on the channel."""
     if not load.indices or any(channel in variables(index) for index in load.indices[:-1]):
         return None
     return group_of(load.indices[-1], channel)
 
 
 def group_of(index: PrimExpr, channel: Var) -> int | None:
-    """How many channels in a row use the same elements, those of their group: `channel // 32 * 16 + i`."""
+    """How many neighbouring channels share an index, as in `channel // 32 * 16 + i`, where 32 do."""
     while isinstance(index, (Add, Mul)) and channel not in variables(index.b):
         index = index.a
     if isinstance(index, FloorDiv) and index.a is channel and isinstance(index.b, IntImm):
@@ -147,12 +147,12 @@ def group_of(index: PrimExpr, channel: Var) -> int | None:
 
 
 def _is_padded(call: Call) -> bool:
-    """Whether a value is one loaded under a condition, or else a constant."""
+    """Whether a call is `if_then_else(condition, load, constant)`, as padding is written."""
     return call.op is IF_THEN_ELSE and isinstance(call.args[1], BufferLoad) and not variables(call.args[2])
 
 
 def _is_contiguous(load: BufferLoad, channel: Var) -> bool:
-    """Whether the next channel is the next element."""
+    """Whether neighbouring channels are neighbours in memory."""
     if not load.indices or any(channel in variables(index) for index in load.indices[:-1]):
         return False
     last = load.indices[-1]
@@ -162,7 +162,7 @@ def _is_contiguous(load: BufferLoad, channel: Var) -> bool:
 
 
 def _inline_padding(sch: Schedule, leaf: Leaf) -> bool:
-    """Inlines what pads the data of a sum: where it is zero there is nothing to add up."""
+    """Inlines the zero padding of the data, which adds nothing to a sum."""
     store, consumers = leaf.block.body, sch.get_consumers(leaf.handle)
     if leaf.reduces or not consumers or not isinstance(store, BufferStore):
         return False
@@ -180,20 +180,22 @@ def _is_zero(expr: PrimExpr) -> bool:
 
 
 def _width_of(axes: Axes, channels: int, lanes: int) -> int:
-    """How many channels are one step: a vector, or a few that share the data; of a small group, a part of a vector."""
+    """The channels computed in one step: a vector, or several that share the data; for a small group, a part of a
+    vector.
+    """
     if axes.group is None:
         return min(lanes, 1 << (channels.bit_length() - 1))
     return axes.panel or panel_of_group(axes.group, lanes)
 
 
 def panel_of_group(group: int, lanes: int) -> int:
-    """How many channels of a group are one step."""
+    """The channels of a group that are computed in one step."""
     vector = min(group & -group, lanes)
     return next(vector * count for count in (3, 2, 1) if group % (vector * count) == 0)
 
 
 def _columns_of(extent: int | None, vectors: int, info: CPUInfo) -> int:
-    """How many neighbours along a row are one tile: as many as have their sums in registers."""
+    """The neighbours along a row that make a tile: as many as have their sums in registers."""
     if extent is None:
         return 4
     most = max(1, min(extent, MOST_COLUMNS, (info.vector_registers - 1 - vectors) // vectors))
@@ -246,16 +248,18 @@ def _sum_in_registers(
 
 
 def _is_written_out(leaf: Leaf, axes: Axes) -> bool:
-    """Whether there is code for each of a kernel's columns, so that those outside of the image are known."""
+    """Whether the loop over a kernel's columns is unrolled, so that it is known for each which are outside of the
+    image.
+    """
     extents = [leaf.extents[i] for i in axes.column_taps]
     return all(extent is not None and extent <= MOST_TAPS for extent in extents)
 
 
 class _Finish(Mapper):
-    """What schedules have no primitives for.
+    """Rewrites that no schedule primitive makes.
 
-    A last vector that is not full starts earlier, and computes again what the one before it did. Of the kernel's rows,
-    a loop takes those that lie on the image, instead of a condition for each of them.
+    The last vector of channels, where it is not full, starts earlier and computes some channels twice. Conditions on
+    the rows of the kernel become bounds of its loop.
     """
 
     def __init__(self) -> None:
@@ -291,7 +295,7 @@ class _Finish(Mapper):
         return self.generic_visit(realize)
 
     def within_bounds(self, block: Block, values: dict[Var, PrimExpr]) -> Block:
-        """The block without conditions that bounds of loops can replace; notes the bounds."""
+        """The block without the conditions that loop bounds replace; records these bounds."""
         rows = {var for var, value in values.items() if value in self.bounded}
         if not rows or not isinstance(block.body, BufferStore):
             return block
@@ -307,11 +311,11 @@ class _Bound(Mapper):
     def visit_Call(self, call: Call) -> Any:
         if not _is_padded(call):
             return self.generic_visit(call)
-        kept = [part for part in conjuncts(call.args[0]) if not self.becomes_bound(part)]
+        kept = [part for part in conjuncts(call.args[0]) if not self.make_bound(part)]
         return call.replace(args=[_all(kept), *call.args[1:]]) if kept else call.args[1]
 
-    def becomes_bound(self, part: PrimExpr) -> bool:
-        """Whether a condition is one on a row of the kernel, and now a bound of its loop."""
+    def make_bound(self, part: PrimExpr) -> bool:
+        """Turns a condition on a row of the kernel into a bound of its loop; whether it was one."""
         used = variables(part) & set(self.steps)
         difference = _at_least_zero(part)
         if len(used) != 1 or difference is None or not used <= self.rows:
@@ -332,7 +336,7 @@ class _Bound(Mapper):
 
 
 def _at_least_zero(part: PrimExpr) -> PrimExpr | None:
-    """What must be at least 0 for a comparison to hold."""
+    """An expression that is at least 0 exactly if the comparison holds; None for other conditions."""
     match part:
         case LT():
             return part.b - part.a - 1

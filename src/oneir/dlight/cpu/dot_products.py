@@ -25,11 +25,11 @@ from .contraction import follows, in_vectors, is_contraction, operands, variable
 from .spatial import inline_elementwise, schedule_leaf
 
 FEW_ROWS = 4
-"""Up to so many rows a matrix is better read as it lies."""
+"""The most rows of the other operand for which the matrix is read as it is stored, instead of copied into panels."""
 STREAMS = 4
-"""Places in the matrix that are read at once."""
+"""How many rows of the matrix are read at once."""
 SHORT = 4
-"""Elements of a vector that are added up one by one."""
+"""The length to which a vector of sums is halved before its elements are added one by one."""
 
 
 class DotProducts(CPUScheduleRule):
@@ -58,19 +58,19 @@ class DotProducts(CPUScheduleRule):
 
 @dataclass(slots=True)
 class Plan:
-    """The parts of a product's axes, as dimensions of its result, and what is computed at once."""
+    """The roles of the axes of a product, as dimensions of its result, and what one step computes."""
 
     rows: list[int]
     main: int
-    """The longest axis of the matrix that the rows have not."""
+    """The longest axis of the matrix that does not index the rows."""
     streams: int
     """Rows of the matrix that are read at once."""
     width: int
-    """Elements of each that are added up apart."""
+    """Partial sums of each row."""
 
 
 def plan_of(leaf: Leaf, info: CPUInfo) -> Plan | None:
-    """How a product is computed; None where it is none of few rows, or not of such a matrix."""
+    """How a product is computed; None for more rows than `FEW_ROWS`, and for a matrix stored otherwise."""
     *axes, summed = leaf.block.iter_vars
     *extents, depth = leaf.extents
     pair, store = operands(leaf.block), leaf.block.body
@@ -96,13 +96,13 @@ def plan_of(leaf: Leaf, info: CPUInfo) -> Plan | None:
 
 
 def _lies_along(load: BufferLoad, axis: Var) -> bool:
-    """Whether an axis is the last index of an operand, and in no other one."""
+    """Whether an operand is contiguous along an axis: it is the last index, and in no other."""
     *others, last = load.indices or [None]
     return last is axis and all(axis not in variables(index) for index in others)
 
 
 def _indexed_by(store: BufferStore, axes: Sequence[IterVar]) -> bool:
-    """Whether a block stores to its axes, in their order, and has no other axes that reduce."""
+    """Whether a block stores at its axes, in order, which are all spatial."""
     if len(store.indices) != len(axes) or any(iv.iter_type != IterVar.DataPar for iv in axes):
         return False
     return all(index is iv.var for index, iv in zip(store.indices, axes, strict=True))

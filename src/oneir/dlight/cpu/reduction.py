@@ -29,9 +29,9 @@ from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, v
 from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
 
 UNROLLED = 16
-"""Steps of a window up to which LLVM unrolls the loops over it, so that its elements are independent of one another."""
+"""Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""
 RECOMPUTED = 1.25
-"""How much more may be computed where that keeps it near: rows of padding that windows share."""
+"""How many times the work may grow when rows that windows share are computed for each of them."""
 ROWS, ROW_ELEMENTS = 8, 1 << 12
 """Rows that are computed together, and the elements that they have at most, so that they stay in the first cache."""
 CHUNKS = 16
@@ -48,7 +48,7 @@ class Reduction(CPUScheduleRule):
         found = leaves(sch)
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None
-        inline_around_reductions(sch)
+        inline_cheap_producers(sch)
         found = leaves(sch) or []
         outer = shared_axes(sch, found)
         along = {vector_axis(leaf) is not None for leaf in found if leaf.reduces} == {True}
@@ -68,8 +68,8 @@ class Reduction(CPUScheduleRule):
 # -- what to inline --
 
 
-def inline_around_reductions(sch: Schedule) -> None:
-    """Inlines what is computed once where it is used, or costs no more there than to be kept."""
+def inline_cheap_producers(sch: Schedule) -> None:
+    """Inlines producers that are used once, or that cost no more to compute again than to load."""
     changed = True
     while changed:
         changed = False
@@ -97,7 +97,7 @@ def _worth_inlining(sch: Schedule, leaf: Leaf, consumers: Sequence[BlockRV]) -> 
         return False
     calls = calls_in(body.value)
     if calls.choosing:
-        # A condition on outer axes costs little; one on the axis that is a vector is better decided once.
+        # A condition on outer axes costs little; one on the innermost axis would be evaluated for each element.
         return leaf.block.iter_vars[-1].var not in calls.choosing and len(consumers) == 1
     if _is_view(body.value):
         return True
@@ -108,12 +108,12 @@ def _worth_inlining(sch: Schedule, leaf: Leaf, consumers: Sequence[BlockRV]) -> 
 
 
 def _is_view(value: PrimExpr) -> bool:
-    """Whether a value is an element that is there already, perhaps converted."""
+    """Whether a value is a load, perhaps converted: nothing is computed."""
     return isinstance(getattr(value, "value", value), BufferLoad)
 
 
 def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
-    """Lets the producer of a view of it write where the view lies."""
+    """Inlines a copy at the end of a function into its producer, which then writes to the result directly."""
     body = leaf.block.body
     if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or sch.get_consumers(leaf.handle):
         return False
@@ -139,7 +139,7 @@ def _steps(axes: Sequence[IterVar]) -> int:
 
 
 def shared_axes(sch: Schedule, found: list[Leaf]) -> list[Var]:
-    """The axes of the last block that the results of all reductions have as well; none if nothing can follow them."""
+    """The axes of the last block that index the results of all reductions; none if another block has no consumer."""
     last = found[-1]
     if any(not sch.get_consumers(leaf.handle) for leaf in found[:-1]):
         return []
@@ -165,7 +165,7 @@ def reduces_innermost(leaf: Leaf) -> bool:
 
 
 def vector_axis(leaf: Leaf) -> Var | None:
-    """The axis of a reduction's result along which its operand lies in memory; None where that is a reduction axis."""
+    """The spatial axis along which a reduction's operand is contiguous; None where that is a reduction axis."""
     size = {iv.var: extent for iv, extent in zip(leaf.block.iter_vars, leaf.extents, strict=True)}
     own = {region.buffer for region in leaf.block.writes}
     best: tuple[int, Var | None] = (0, None)
@@ -183,7 +183,7 @@ def vector_axis(leaf: Leaf) -> Var | None:
 
 
 def is_window(leaf: Leaf, axis: Var) -> bool:
-    """Whether neighbouring results are computed from elements that lie apart, or overlap."""
+    """Whether neighbouring results are computed from elements that overlap, or are not neighbours."""
     return any(
         load.indices and axis in variables(load.indices[-1]) and load.indices[-1] is not axis
         for load in loads(leaf.block.body)
@@ -191,9 +191,10 @@ def is_window(leaf: Leaf, axis: Var) -> bool:
 
 
 def shared_width(found: list[Leaf], outer: list[Var], registers: int) -> int | None:
-    """Elements of the last of the axes that are computed together, in up to four registers; None for no such number.
+    """How many elements of the last of the axes are computed together, in up to four registers; None if no number
+    suits.
 
-    Code for a register and a part is slow, so that is whole registers, or the most part of one.
+    That is whole registers, or the largest part of one: code for a register and a part is slow.
     """
     last = found[-1]
     extent = next(e for iv, e in zip(last.block.iter_vars, last.extents, strict=True) if iv.var is outer[-1])
@@ -208,36 +209,36 @@ def shared_width(found: list[Leaf], outer: list[Var], registers: int) -> int | N
 
 
 def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: int | None) -> bool:
-    """Moves all blocks into the loops of the last one over `outer`; whether that computes hardly anything twice.
+    """Moves all blocks into the loops of the last one over `outer`; returns whether little is computed twice that way.
 
-    `width`: the elements of the last axis that are a vector; None where the axis is taken element by element.
+    `width` is the number of elements of the last axis that are one vector; None where the axis is not vectorized.
     """
     *others, last = found
     if last.reduces and width is not None:
-        # What leaves the registers is a block of its own.
+        # The copy of the result from registers to memory is a block of its own.
         sch.cache_write(last.handle, 0, "local")
         others, last = found, (leaves(sch) or [])[-1]
         outer = [last.block.iter_vars[i].var for i in range(len(outer))]
     work = sum(leaf.work for leaf in found)
     inside = {iv.var: loop for iv, loop in zip(last.block.iter_vars, last.loops, strict=True)}
-    around = [inside.pop(axis) for axis in outer]
+    shared = [inside.pop(axis) for axis in outer]
     if width is not None:
-        around[-1], inside[outer[-1]] = sch.split(around[-1], [None, width])
+        shared[-1], inside[outer[-1]] = sch.split(shared[-1], [None, width])
     elif (rows := rows_together(last, outer)) > 1:
-        around[-1], several = sch.split(around[-1], [None, rows])
+        shared[-1], several = sch.split(shared[-1], [None, rows])
         inside = {outer[-1]: several, **inside}
-    sch.reorder(*around, *inside.values())
+    sch.reorder(*shared, *inside.values())
     for leaf in reversed(others):
-        sch.compute_at(leaf.handle, around[-1], preserve_unit_loops=True)
+        sch.compute_at(leaf.handle, shared[-1], preserve_unit_loops=True)
     if sum(_work(sch, leaf) for leaf in others) + last.work > RECOMPUTED * (work + last.work * (last not in found)):
         return False
-    # A reduction counts as one as long as its init is in it, so that is taken apart at the end.
+    # Primitives see a reduction only while its init is inside the block, so inits are split off last.
     starts = {}
     for leaf in others:
-        loops = sch.get_loops(leaf.handle)[len(around) :]
+        loops = sch.get_loops(leaf.handle)[len(shared) :]
         starts[leaf.handle] = arrange(sch, leaf, [iv.var for iv in leaf.block.iter_vars], loops, width)
     starts[last.handle] = arrange(sch, last, list(inside), list(inside.values()), width)
-    parallelize(sch, around, work)
+    parallelize(sch, shared, work)
     for handle, start in starts.items():
         if start is not None:
             sch.decompose_reduction(handle, start)
@@ -245,7 +246,7 @@ def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: 
 
 
 def rows_together(last: Leaf, outer: list[Var]) -> int:
-    """How many neighbouring rows are computed together: one after the other, short ones wait for their own results."""
+    """How many neighbouring rows are interleaved: a short row by itself would wait for the latency of its own sum."""
     extents = {iv.var: extent for iv, extent in zip(last.block.iter_vars, last.extents, strict=True)}
     count = extents[outer[-1]]
     row = 1
@@ -254,7 +255,7 @@ def rows_together(last: Leaf, outer: list[Var]) -> int:
     most = min(ROWS, ROW_ELEMENTS // row)
     if count is None or most < 2 or count < 2 * most:
         return 1
-    # As few as possible that are no rows, and then as many as possible at a time.
+    # As little padding as possible, and then as many rows as possible.
     return min(range(most // 2 + 1, most + 1), key=lambda rows: (-(-count // rows) * rows, -rows))
 
 
@@ -267,7 +268,7 @@ def _work(sch: Schedule, leaf: Leaf) -> int:
 
 
 def arrange(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], width: int | None) -> LoopRV | None:
-    """Orders the loops of a block over what belongs together; the outermost of its reduction loops is returned."""
+    """Orders the loops of a block below those that are shared; returns the outermost reduction loop."""
     if not loops:
         return None
     if not leaf.reduces:

@@ -108,7 +108,7 @@ def can_be_changed(func: PrimFunc) -> bool:
 
 
 class _Opaque(Visitor):
-    """Finds uses of memory that are no loads and stores, and views of buffers."""
+    """Finds uses of memory other than loads and stores, and views of buffers."""
 
     def __init__(self, handles: set[Var]):
         super().__init__()
@@ -168,7 +168,9 @@ class _Relayout(Mapper):
 
 
 def follow_memory(stmt: Stmt) -> Stmt:
-    """A plain nest around one block, its loops in the order of the memory that the block writes; others as they are."""
+    """A plain nest around one block with its loops in the order of the memory that the block writes; other nests
+    unchanged.
+    """
     loops: list[For] = []
     inner = stmt
     while isinstance(inner, For):
@@ -190,7 +192,7 @@ def follow_memory(stmt: Stmt) -> Stmt:
 
 
 def memory_order(store: BufferStore, axes: Sequence[IterVar]) -> list[int]:
-    """The axes in the order of the indices that a store uses them in; those that it does not use stay behind them."""
+    """The axes in the order in which a store uses them as indices; those that it does not use come last."""
     place = {}
     for position, index in enumerate(store.indices):
         for var in variables(index):

@@ -43,7 +43,7 @@ class Spatial(CPUScheduleRule):
 
 
 class Calls(Visitor):
-    """The calls in an expression, and the variables that choose between values there, as in padding."""
+    """The calls in an expression, and the variables in the conditions of its selections, as in padding."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,12 +92,12 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     return bool(consumers) and all(not _reduces(sch, consumer) for consumer in consumers)
 
 
-def _reduces(sch: Schedule, handle: object) -> bool:
-    return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)  # pyright: ignore
+def _reduces(sch: Schedule, handle: BlockRV) -> bool:
+    return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)
 
 
 class _Divides(Visitor):
-    """Whether anything is divided, as indices of reshaped buffers are."""
+    """Whether an expression has divisions, as the indices of reshaped buffers do."""
 
     found = False
 
@@ -108,7 +108,7 @@ class _Divides(Visitor):
 
 
 def with_plain_indices(func: PrimFunc) -> PrimFunc:
-    """The function with what reshaping left in its indices simplified."""
+    """The function with the indices simplified that reshaping left."""
     divides = _Divides()
     divides(func.body)
     return simplify(func, SimplifyConfig()) if divides.found else func
@@ -176,7 +176,7 @@ def _adjacent(place: Sequence[tuple[int | None, Var | set[Var]]], outer: Var, in
 
 
 def transposed_axis(leaf: Leaf) -> Var | None:
-    """The axis along which a block reads memory while it writes along another; None where both are the same."""
+    """The axis along which a block reads contiguous memory, if it writes along another; else None."""
     store = leaf.block.body
     if not isinstance(store, BufferStore) or not leaf.block.iter_vars or not store.indices:
         return None
@@ -194,7 +194,7 @@ def transposed_axis(leaf: Leaf) -> Var | None:
 
 
 def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], axis: Var) -> None:
-    """Goes through two axes in squares, so that whole cache lines are read as well as written."""
+    """Tiles two axes, so that whole cache lines are read as well as written."""
     last = axes[-1]
     if len(axes) > 2 and axes[-2] is axis:
         outer, outer_loops = fuse_contiguous(sch, leaf.handle, axes[:-1], loops[:-1])
@@ -209,7 +209,7 @@ def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], a
 
 
 def tile_of(sch: Schedule, loop: LoopRV) -> int:
-    """Steps of a loop that are a tile: about a cache line of elements, if possible a part of the loop without rest."""
+    """The extent of a tile of a loop: about a cache line of elements, a divisor if possible."""
     extent = as_int(sch.get(loop).extent)
     divisor = TILE if extent is None else largest_divisor(extent, TILE)
     return divisor if 2 * divisor > TILE else TILE

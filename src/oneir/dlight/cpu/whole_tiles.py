@@ -106,7 +106,7 @@ class _Clamp(Mapper):
 
 
 def _in_panels(load: BufferLoad, var: Var) -> bool:
-    """Whether a buffer has whole panels along a variable, with zeros at the end."""
+    """Whether a buffer is stored in panels along a variable, the last of which ends in zeros."""
     last = load.indices[-1] if load.indices else None
     return isinstance(last, FloorMod) and last.a is var
 

@@ -102,7 +102,9 @@ class Winograd:
 def winograd_for(
     block: Block, data: BufferLoad, weight: BufferLoad, depth: Var, channel: Var, info: CPUInfo
 ) -> Winograd | None:
-    """The transformation that makes a convolution fastest; None for the convolution itself, and for what is none."""
+    """The transformation that makes a convolution fastest; None where the direct form is fastest, and for other
+    functions.
+    """
     window = _window(block, data, weight, depth)
     lanes = info.vector_bytes // 4
     extents = {iv.var: extent_of(iv) for iv in block.iter_vars}
@@ -136,7 +138,7 @@ def winograd_for(
 
 
 def _usual(extent: PrimExpr) -> int:
-    """An extent of an image; of images of unknown size, what it is where they are 256 elements high and wide."""
+    """An extent of an image; an assumed one for images of symbolic size, as if they were 256 elements high and wide."""
     known = as_int(Analyzer().simplify(substitute(extent, dict.fromkeys(variables(extent), _index(256)))))
     return max(known or 1, 1)
 
@@ -262,7 +264,7 @@ class _Maker:
         return stmt
 
     def copy(self, source: Buffer, target: Buffer) -> Stmt:
-        """Copies what fits; what the source has not is zero."""
+        """A copy of the elements that the source has; zeros elsewhere."""
 
         def make(axes: list[Var]) -> tuple:
             value: PrimExpr = BufferLoad(source, axes)
@@ -389,9 +391,9 @@ class _Maker:
 
 
 def combination(row: np.ndarray, element: Callable[[int], PrimExpr]) -> PrimExpr:
-    """The sum of elements with the coefficients of a row; those of ±1 and 0 cost nothing."""
+    """The sum of elements times the coefficients of a row, without products for ±1 and 0."""
     total: PrimExpr | None = None
-    # What is added as it is comes first, so that nothing needs a negation.
+    # A term with the coefficient 1 comes first, so that nothing needs a negation.
     for i in sorted(np.flatnonzero(row), key=lambda i: (row[i] != 1.0, row[i] < 0)):
         term, factor = element(int(i)), float(row[i])
         if total is None:

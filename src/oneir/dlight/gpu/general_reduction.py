@@ -15,7 +15,7 @@ from ..analysis import (
     normalize_prim_func,
 )
 from ..base.common_schedules import try_inline_contiguous_spatial
-from .base import GPUScheduleRule, unroll_explicitly
+from .base import GPUScheduleRule, has_parallel_loops, unroll_explicitly
 
 # Threads of a block and steps to unroll, by the kind of target; (64, 64) elsewhere.
 _CONFIG = {"cuda": (256, 256), "opencl": (256, 64)}
@@ -62,15 +62,20 @@ class GeneralReduction(GPUScheduleRule):
         return sch
 
 
-def scalar_result(sch: Schedule, infos: list[BlockInfo]) -> Schedule:
-    """Runs each block on one thread: what ends in a scalar that has no loop leaves nothing to share out."""
+def scalar_result(sch: Schedule, infos: list[BlockInfo]) -> Schedule | None:
+    """Runs each block on one thread, for a function that ends in a scalar without loops.
+
+    None where a block has parallel loops of its own.
+    """
+    if any(has_parallel_loops(sch.get(info.block_rv)) for info in infos):
+        return None
     for position, info in enumerate(infos):
         sch.bind(sch.add_unit_loop(info.block_rv), "threadIdx.x" if position else "blockIdx.x")
     return sch
 
 
 def align_axes(sch: Schedule, first: BlockInfo, last: BlockInfo) -> None:
-    """Gives the last block as many axes as the first has: those that it lacks, by their extents, are of extent 1."""
+    """Gives the last block as many axes as the first one, by axes of extent 1 where extents differ."""
 
     def aligned(*axes: Any) -> list[Any]:
         analyzer = Analyzer()

@@ -9,8 +9,8 @@ from ...tir.schedule import BlockRV, Schedule
 from ...tir.stmt import Block
 
 
-def _reached(sch: Schedule, block: BlockRV, step: Callable[[BlockRV], list[BlockRV]]) -> list[BlockRV]:
-    """The blocks that steps lead to from a block, each once, nearest first on each way."""
+def _transitive(sch: Schedule, block: BlockRV, step: Callable[[BlockRV], list[BlockRV]]) -> list[BlockRV]:
+    """The blocks found by following `step` from a block, each once."""
     found: dict[Block, BlockRV] = {}
 
     def follow(start: BlockRV) -> None:
@@ -23,7 +23,7 @@ def _reached(sch: Schedule, block: BlockRV, step: Callable[[BlockRV], list[Block
 
 
 def _inline_all(inline: Callable[[BlockRV], None], blocks: list[BlockRV]) -> bool:
-    """Inlines those blocks that can be, and says whether one could."""
+    """Inlines those of some blocks that can be; returns whether any was."""
     inlined = False
     for block in blocks:
         try:
@@ -35,21 +35,21 @@ def _inline_all(inline: Callable[[BlockRV], None], blocks: list[BlockRV]) -> boo
 
 
 def auto_inline_producers(sch: Schedule, block: BlockRV) -> None:
-    """Inlines what a block's inputs are computed by, as far as possible."""
-    while _inline_all(sch.compute_inline, _reached(sch, block, sch.get_producers)):
+    """Inlines the transitive producers of a block, as far as possible."""
+    while _inline_all(sch.compute_inline, _transitive(sch, block, sch.get_producers)):
         pass
 
 
 def auto_inline_consumers(sch: Schedule, block: BlockRV) -> None:
-    """Inlines what is computed from a block's result: into what comes after, or else into the block."""
+    """Inlines the transitive consumers of a block: into their own consumers, or else into the block."""
     inlined = True
     while inlined:
-        inlined = _inline_all(sch.compute_inline, _reached(sch, block, sch.get_consumers))
-        inlined = _inline_all(sch.reverse_compute_inline, _reached(sch, block, sch.get_consumers)) or inlined
+        inlined = _inline_all(sch.compute_inline, _transitive(sch, block, sch.get_consumers))
+        inlined = _inline_all(sch.reverse_compute_inline, _transitive(sch, block, sch.get_consumers)) or inlined
 
 
 def auto_inline_consumer_chain(sch: Schedule, block: BlockRV) -> bool:
-    """Inlines all that is computed from a block's result into it, with what else that needs; says whether all is in."""
+    """Inlines all transitive consumers of a block into it, and what they need besides; returns whether none is left."""
     auto_inline_consumers(sch, block)
     consumers = sch.get_consumers(block)
     for consumer in consumers:

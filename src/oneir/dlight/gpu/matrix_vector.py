@@ -151,7 +151,7 @@ def _split_rows(sch: Schedule, tile: Tile, loops: list[LoopRV]) -> tuple[LoopRV,
 
 
 def all_threads(sch: Schedule, loop: LoopRV, threads: int) -> LoopRV:
-    """A loop over rows as one of as many iterations as a block has threads, of which some may have nothing to do."""
+    """Gives a loop over rows as many iterations as a block has threads; a condition idles those beyond the rows."""
     if get_extent(sch, loop) == threads:
         return loop
     return sch.fuse(*sch.split(loop, [None, threads]))
@@ -160,11 +160,11 @@ def all_threads(sch: Schedule, loop: LoopRV, threads: int) -> LoopRV:
 def schedule_epilogue(
     sch: Schedule, block: BlockRV, epilogue: BlockRV, tile: Tile, bx: LoopRV, batched: bool = False
 ) -> bool:
-    """Computes a block from the result where the result is; says whether threads and tiles make up the rows exactly."""
+    """Computes the epilogue where the result is; returns whether threads and tiles divide the rows exactly."""
     sch.reverse_compute_at(epilogue, bx, preserve_unit_loops=True)
     fused = sch.fuse(*sch.get_loops(epilogue)[3 if batched else 1 :])
     if is_broadcast_epilogue(sch, block, epilogue):
-        # Threads other than that with the result compute from it.
+        # Other threads than the one that has the result compute the epilogue from it.
         sch.set_scope(block, 0, "shared")
         _, ts, tr = sch.split(fused, [None, tile.rows, tile.along])
         _bind_threads(sch, tile, ts, tr)

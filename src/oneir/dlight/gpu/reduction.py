@@ -58,7 +58,7 @@ class Order:
 
 
 def in_order(sch: Schedule, info: BlockInfo) -> Order | None:
-    """Brings the loops of a reduction into order; None where the tensor is read otherwise than by sums of axes."""
+    """Brings the loops of a reduction into memory order; None where the indices of the tensor are not sums of axes."""
     access = dominant_access(sch.get(info.block_rv))
     axes = {i.var: i for i in info.iters}
     if collect_vars_used_in_prim_expr(access.base) & axes.keys() or not access.args:
@@ -134,7 +134,7 @@ def strided_reduction(sch: Schedule, info: BlockInfo, order: Order, epilogue: Bl
     block = info.block_rv
     s, r, _ = sch.get_loops(block)
     innermost = [i.dom for i in info.iters if i.kind == "S"][-1]
-    # A divisor, or else the sum of the parts could not be moved to where the parts are.
+    # It must divide the extent, or else the sum of the parts could not be computed at the parts.
     tx_size = next(n for n in range(16, 0, -1) if n == 1 or (isinstance(innermost, int) and innermost % n == 0))
     sch.split(s, [None, tx_size])
     _, ty = sch.split(r, [None, 16])

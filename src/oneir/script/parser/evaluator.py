@@ -17,6 +17,7 @@ from ...ir import operators as ops
 from ...ir.expr import BaseExpr, EqualOp, ExprOp, NotEqualOp, as_expr
 from ...ir.span import Span
 from ...runtime.error import OneIRError, ParseError
+from ...tir.op import if_then_else
 from .scope import MISSING, Scope
 from .source import Source, parse_text
 
@@ -320,8 +321,6 @@ class Evaluator:
         return result
 
     def eval_IfExp(self, node: ast.IfExp) -> Any:
-        from ...tir.op import if_then_else
-
         condition = self.eval(node.test)
         if isinstance(condition, ExprOp):
             return if_then_else(condition, self.eval(node.body), self.eval(node.orelse))

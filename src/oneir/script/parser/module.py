@@ -16,9 +16,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ...ir.expr import GlobalVar
+from ...ir.json import load_json
 from ...ir.module import BaseFunc, IRModule
+from ...relax import analysis as relax_analysis
+from ...relax.base_py_module import factory
 from ...relax.block_builder import function_struct_info
+from ...relax.expr import Function
 from ...runtime.error import ParseError, WellFormedError
+from ...tir import analysis as tir_analysis
 from ...tir.function import PrimFunc
 from .evaluator import Evaluator
 from .scope import MISSING, Scope, closure_of, names_around
@@ -211,8 +216,6 @@ def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> Any
     if check_well_formed:
         verify(module)
     if parser.allows_python:
-        from ...relax.base_py_module import factory
-
         return factory(cls, module)
     return module
 
@@ -223,10 +226,6 @@ class IllFormedScript(ParseError, WellFormedError):
 
 def verify(program: Any) -> None:
     """Raises `IllFormedScript` when a function or module breaks a rule of TensorIR or of graphs."""
-    from ...relax import analysis as relax_analysis
-    from ...relax.expr import Function
-    from ...tir import analysis as tir_analysis
-
     try:
         if isinstance(program, (PrimFunc, IRModule)):
             tir_analysis.verify_well_formed(program)
@@ -242,7 +241,9 @@ def verify(program: Any) -> None:
 def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
     """The function or module that a text defines; of several definitions the last.
 
-    The text may import; `I`, `T`, `R`, `tir` and `tvm` are known without. `extra_vars` are further names.
+    The text may import; `I`, `T`, `R`, `tir` and `tvm` are known without. `extra_vars` are further names. Raises
+    `ParseError`, which underlines the place, for a text that cannot be read, or, unless `check_well_formed` is False,
+    is no well-formed program.
     """
     source = source_of_text(program if program[:1] not in (" ", "\t", "\n") else textwrap.dedent(program))
     known = (dict(extra_vars or {}), _known_names(), vars(builtins))
@@ -302,8 +303,6 @@ class TextParser(ModuleParser):
         value = node.value
         if not (_assigns_metadata(node) and isinstance(value, ast.Call) and len(value.args) == 1):
             return self.eval(value)
-        from ...ir.json import load_json
-
         return load_json(self.eval(value.args[0]))
 
     def import_names(self, node: Any) -> None:

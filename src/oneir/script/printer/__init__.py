@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from ...ir.expr import PrimExpr
+from ...ir.json import save_json
 from ...ir.module import BaseFunc, IRModule
 from ...ir.node import Node, text_of
 from ...ir.visitor import deep_recursion
@@ -54,8 +55,6 @@ def _print(node: Any, config: PrinterConfig) -> str:
     front = ""
     if p.metadata:
         if config.show_meta:
-            from ...ir.json import save_json
-
             front = f"metadata = tvm.ir.load_json({values.quoted(save_json(p.metadata))})\n"
         elif text is None:
             lines += ["", *([""] if isinstance(node, IRModule) else ()), _OMITTED]

@@ -1,4 +1,4 @@
-"""What both levels share: modules, global variables, types, targets."""
+"""Printing of what both dialects share: modules, global variables, types, targets."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...ir.op import Op
 from ...relax import expr as x
+from ...relax.block_builder import BlockBuilder
 from ...relax.normalize import from_sinfo_args
 from ...relax.struct_info import StructInfo, TupleStructInfo
 from .core import Frame, Printer, prints
@@ -157,8 +158,6 @@ def _inferred(value: Any) -> StructInfo | None:
             return from_sinfo_args(value)
         rule = value.op.attrs.get("FInferStructInfo") if isinstance(value.op, Op) else None
         if rule is not None:
-            from ...relax.block_builder import BlockBuilder
-
             return rule(value, BlockBuilder())
         return None
     if isinstance(value, (x.Tuple, x.TupleGetItem, x.Var, x.Constant, x.ShapeExpr, x.PrimValue)):

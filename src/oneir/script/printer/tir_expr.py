@@ -16,6 +16,7 @@ from ...ir.op import Op
 from ...ir.type import PointerType
 from ...tir.expr import CommReducer, IterVar, ProducerLoad, Reduce, Shuffle
 from ...tir.index_map import IndexMap
+from .. import tir
 from .core import Operation, Printer, prints
 from .values import float_text, quoted
 
@@ -211,8 +212,6 @@ def _script_arguments(call: e.Call, op: Op, name: str) -> list[Any] | None:
 @functools.cache
 def _script_function(name: str) -> Callable[..., Any] | None:
     """What a script calls as `T.name`."""
-    from .. import tir
-
     return getattr(tir, name, None)
 
 

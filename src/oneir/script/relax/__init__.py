@@ -11,6 +11,9 @@
         return gv
 
 Beside the names imported here, `R` has every operator of `oneir.relax.op` under its name there: `R.add`, `R.nn.relu`.
+
+Arguments that do not fit raise `InvalidValue`, `TypeMismatch` or `ShapeMismatch`. In a script, that becomes a
+`ParseError`, which underlines the call.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@
 
 Beside the names imported here, `T` has every dtype (`T.float32x4`), every operator of `oneir.tir.op` (`T.exp`), and the
 classes of expressions (`T.Add`). All can be used outside of scripts too.
+
+Arguments that do not fit raise `InvalidValue` or `TypeMismatch`. In a script, that becomes a `ParseError`, which
+underlines the call.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ _KINDS = {"S": IterVarType.DataPar, "R": IterVarType.CommReduce}
 
 
 def remap(kinds: str, bindings: Any, dtype: str = "int32") -> Note:
-    """One axis for each loop variable, spatial ("S") or of a reduction ("R"), over the loop's own range."""
+    """One axis for each loop variable, spatial ("S") or reduction ("R"), over the loop's own range."""
     if len(kinds) != len(bindings):
         raise InvalidValue(f"T.axis.remap expects one letter a loop, found {kinds!r} for {len(bindings)}")
 

@@ -7,9 +7,12 @@ import sys
 from typing import Any
 
 from ...ir.expr import GlobalVar
+from ...relax.block_builder import function_struct_info
+from ...relax.struct_info import FuncStructInfo, PrimStructInfo
 from ...tir.function import PrimFunc
 from ..parser.module import ModuleParser, parse_decorated, register_dialect
 from ..parser.read_tir import TIRParser
+from .note import as_type
 
 
 def prim_func(func: Any = None, private: bool = False, check_well_formed: bool = True) -> Any:
@@ -25,15 +28,11 @@ class _TIRDialect:
 
     def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
         if node.returns is not None:
-            from .note import as_type
-
             parser = TIRParser(module.source, module.scope)
             kind = as_type(parser.annotation(node.returns))
             dtype = module.return_dtypes[var] = getattr(kind, "dtype", "void")
             if dtype != "void":
                 # Graphs may call the function for its value. Whether it has effects is known once its body is read.
-                from ...relax.struct_info import FuncStructInfo, PrimStructInfo
-
                 var.struct_info_ = FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True)
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
@@ -41,8 +40,6 @@ class _TIRDialect:
         func = parser.parse_function(node, bool(options.get("private", False)))
         var = module.members.get(node.name)
         if var in module.return_dtypes and module.return_dtypes[var] != "void":
-            from ...relax.block_builder import function_struct_info
-
             var.struct_info_ = function_struct_info(func)
         return func
 

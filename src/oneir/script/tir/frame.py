@@ -13,6 +13,7 @@ from ...ir.expr import Range, Var, as_expr, pointer_to
 from ...ir.type import PrimType
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.tensor import tensor
+from ...tir.analysis.block_access_region import get_block_access_region
 from ...tir.expr import IterVar, IterVarType
 from ...tir.stmt import (
     Allocate,
@@ -236,8 +237,6 @@ class BlockFrame(Frame):
         state.blocks.append(BlockState(self.name))
 
     def close(self, state: FunctionState, body: Stmt) -> Stmt:
-        from ...tir.analysis.block_access_region import get_block_access_region
-
         parts = state.blocks.pop()
         block = Block(
             parts.iter_vars,

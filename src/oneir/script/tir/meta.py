@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...ir.expr import Let as LetNode
 from ...runtime.error import TypeMismatch
+from ..parser.scope import Scope, names_around
+from ..parser.source import find_function
 
 
 class meta_var:
@@ -59,9 +62,6 @@ def _parameter(arg: ast.arg, default: Any, kind: Any) -> inspect.Parameter:
 
 
 def _make(function: Any, hygienic: bool, depth: int) -> Macro:
-    from ..parser.scope import Scope, names_around
-    from ..parser.source import find_function
-
     source, node, _ = find_function(function)
     return Macro(source, node, Scope(outer=names_around(sys._getframe(depth), function)), hygienic)
 
@@ -84,8 +84,6 @@ for _decorator in (macro, inline):
 
 def Let(expr: Any, where: dict[Any, Any]) -> Any:
     """`expr` with variables standing for values: `T.Let(x + 1, where={x: y})`."""
-    from ...ir.expr import Let as LetNode
-
     result = expr
     for var, value in reversed(where.items()):
         result = LetNode(var, value, result)

@@ -8,11 +8,13 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Let, Var, as_expr, const
+from ...target import Target
 from ...tir.buffer import Buffer
 from ...tir.expr import CommReducer, IterVar, IterVarType
 from ...tir.index_map import IndexMap
 from ...tir.stmt import BufferStore, Evaluate
 from .dtypes import DTypeMember, dtype_name
+from .frame import LetStmt_
 
 
 def cast(value: Any, dtype: Any, span: Any = None) -> Any:
@@ -53,15 +55,11 @@ def index_map(mapping: Callable[..., Any], *, inverse_index_map: Any = None, ind
 
 def target(target_config: Any, host: Any = None) -> Any:
     """A machine to compile for, from a name or a configuration."""
-    from ...target import Target
-
     return Target(target_config, host)
 
 
 def let(v: Var, value: Any, body: Any = None) -> Any:
     """`body` with `v` standing for `value`; without a body, for the statements that follow."""
-    from .frame import LetStmt_
-
     return LetStmt_(value, var=v) if body is None else Let(v, value, body)
 
 

@@ -76,7 +76,7 @@ class ApproximateArithmetic(Arithmetic):
         return float(error[1] + SUM_TOLERANCE * precision(dtype)[0] * error[0])
 
     def _magnitude(self, value: Any) -> Any:
-        """What a value adds to the magnitudes of a sum."""
+        """The sum of magnitudes that a value contributes to a sum."""
         size = np.abs(_wide(self.plain(value)))
         return np.where(value.total > 0, value.total, size) if isinstance(value, Approximate) else size
 

@@ -11,7 +11,7 @@ from ...ir import expr as e
 from ...runtime.error import ShapeMismatch, TypeMismatch
 from ...tir.buffer import Buffer
 from ...tir.function import PrimFunc
-from .expressions import Layout, row_major
+from .layout import Layout, row_major
 from .memory import Memory, Pointer, bytes_of, storage_dtype, writable_array
 
 if TYPE_CHECKING:

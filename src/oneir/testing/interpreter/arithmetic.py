@@ -68,7 +68,7 @@ class Arithmetic:
         return storage_dtype(dtype).type(value)
 
     def plain(self, value: Any) -> Any:
-        """The number without what this arithmetic knows besides."""
+        """A value as NumPy has it, without error bounds."""
         return value
 
     def binary(self, kind: type, dtype: DataType, a: Any, b: Any) -> Any:
@@ -123,11 +123,11 @@ class Arithmetic:
         return result if result.ndim else result[()]
 
     def with_error(self, value: Any, errors: Sequence[tuple[Any, Any] | None]) -> Any:
-        """A float read from memory, with what was remembered of it, lane by lane."""
+        """A float read from memory, with the error bounds that were stored for its lanes."""
         return value
 
     def error_of(self, value: Any, lane: int) -> tuple[Any, Any] | None:
-        """What is to be remembered of one lane of a float when it is stored; None for nothing."""
+        """The error bound to store with one lane of a float; None for none."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Calls that are more than a function of their arguments' values: choice, control, addresses, functions outside."""
+"""Calls that NumPy references do not cover: selection, control flow, addresses, external functions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...ir.op import Op
 from ...runtime.registry import get_global_func
 from ...runtime.tensor import Tensor
 from ...tir.expr import BufferLoad
+from .layout import VSCALE, lane_count, row_major
 from .memory import Memory, Pointer, Violation, storage_dtype
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ def _assume(run: Evaluator, call: e.Call) -> Any:
 
 
 def _vscale(run: Evaluator, call: e.Call) -> Any:
-    from .expressions import VSCALE
-
     return np.int32(VSCALE)
 
 
@@ -103,8 +102,6 @@ def _combine(run: Evaluator, call: e.Call) -> Any:
 
 
 def _lane_mask(run: Evaluator, call: e.Call) -> Any:
-    from .expressions import lane_count
-
     base, limit = run.integer(call.args[0]), run.integer(call.args[1])
     return np.arange(lane_count(call.dtype)) + base < limit
 
@@ -208,8 +205,6 @@ def _make_shape(run: Evaluator, call: e.Call) -> tuple[int, ...]:
 
 def _make_array(run: Evaluator, call: e.Call) -> Any:
     """A tensor over the memory of a buffer."""
-    from .expressions import row_major
-
     data, shape, strides, _, element, offset = call.args
     pointer, extents = run.value(data), run.value(shape)
     dtype: DataType = element.dtype

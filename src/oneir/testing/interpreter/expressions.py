@@ -1,4 +1,4 @@
-"""Evaluating expressions, and what every access to memory is checked for."""
+"""Evaluates expressions, and checks every access to memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,12 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
 from ...tir.function import PrimFunc
 from .arithmetic import Arithmetic, is_vector
+from .calls import CALLS
+from .layout import Layout, lane_count, row_major
 from .memory import Memory, Place, Pointer, Violation, all_offsets, divergence, storage_dtype
 
-VSCALE = 2
-"""What `vscale` is here; more than one, so that a program that forgets it is found out."""
 _MOST_CONSTANTS = 10_000
 _INTEGER_CONSTANTS: dict[tuple[DataType, int], Any] = {}
-
-
-class Layout:
-    """Where the elements of a buffer lie: extents and strides in elements, from `offset` elements after its pointer
-    on."""
-
-    __slots__ = ("element", "itemsize", "lanes", "offset", "shape", "strides")
-
-    def __init__(self, dtype: DataType, shape: tuple[int, ...], strides: tuple[int, ...], offset: int):
-        self.element = dtype.element
-        self.lanes = lane_count(dtype)
-        self.itemsize = storage_dtype(dtype).itemsize
-        self.shape, self.strides, self.offset = shape, strides, offset
 
 
 class Scope:
@@ -52,18 +39,15 @@ class Scope:
 
 
 def _updated_within(scopes: Sequence[Scope], buffer: Buffer, point: Sequence[int]) -> bool:
-    """Whether blocks that all write an element enclose one that reduces into it, and so reads it."""
+    """Whether nested blocks all declare a write of an element and the innermost is a reduction, which reads what it
+    writes.
+    """
     reduces = scopes[-1].reads_own_writes
     return reduces and all(_inside(scope.writes.get(buffer, ()), point) for scope in scopes)
 
 
 def _inside(boxes: Any, point: Sequence[int]) -> bool:
     return any(all(low <= i < high for i, (low, high) in zip(point, box, strict=True)) for box in boxes)
-
-
-def lane_count(dtype: DataType) -> int:
-    """How many lanes a value of a dtype has."""
-    return dtype.lanes * VSCALE if dtype.scalable else dtype.lanes
 
 
 class Evaluator:
@@ -200,8 +184,6 @@ class Evaluator:
     # -- calls --
 
     def value_Call(self, node: e.Call) -> Any:
-        from .calls import CALLS
-
         if not isinstance(node.op, Op):
             return self.call_function(node)
         reference = node.op.get_attr("reference")
@@ -268,7 +250,8 @@ class Evaluator:
         return copy
 
     def locate(self, buffer: Buffer, indices: Any, mask: Any, writes: bool) -> tuple[Memory, Layout, list[int]]:
-        """The byte offsets of the scalars that an access means, after checking that it may be made.
+        """The byte offsets of the scalars that an access covers, after checking its bounds and the regions of the
+        block.
 
         Lanes that `mask` leaves out have the offset -1.
         """
@@ -312,7 +295,7 @@ class Evaluator:
         return index
 
     def touch(self, buffer: Buffer, memory: Memory, offset: int, node: Any, changes: bool = True) -> None:
-        """Records one access; one that conflicts with another iteration's or thread's is refused.
+        """Records one access. Raises `Violation` for a race with an access of another iteration or thread.
 
         Virtual threads of one thread may all write the same value: the statement will run once.
         """
@@ -379,12 +362,3 @@ class Evaluator:
                 memory.errors[offset] = error
             elif memory.errors:
                 memory.errors.pop(offset, None)
-
-
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of elements that lie without gaps, the last dimension together."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))

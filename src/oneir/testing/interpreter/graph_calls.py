@@ -1,4 +1,4 @@
-"""Operators of graphs that are more than a function of their arguments' values: calls, memory, functions as values."""
+"""Graph operators that are more than functions of values: calls, memory, closures."""
 
 from __future__ import annotations
 

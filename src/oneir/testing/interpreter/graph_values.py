@@ -93,7 +93,7 @@ def computed(value: Any, info: StructInfo | None) -> Any:
 
 
 def described(value: Any) -> str:
-    """A value in messages: what it is, not what it holds."""
+    """A value as messages show it: its kind, dtype and shape, without its elements."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {value.shape} and dtype {value.dtype}"
     if isinstance(value, ShapeTuple):
@@ -194,7 +194,7 @@ class Agreement:
 
 
 def _written(symbolic: Any) -> str:
-    """How extents are written in the program, where that says more than their values."""
+    """The extents of the program, for a message, where they say more than their values."""
     if symbolic is None or all(isinstance(extent, IntImm) for extent in symbolic):
         return ""
     texts = [str(extent.value) if isinstance(extent, IntImm) else str(extent) for extent in symbolic]

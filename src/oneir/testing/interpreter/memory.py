@@ -16,7 +16,7 @@ import numpy as np
 
 from ...ir.dtype import DataType
 from ...ir.expr import Var
-from ...runtime.tensor import Tensor
+from ...runtime.tensor import Tensor, as_array
 
 
 class Violation(Exception):
@@ -42,7 +42,7 @@ class Region:
         self.renewed: Region | None = None
 
     def renew(self) -> None:
-        """What comes from now on is ordered with what was before."""
+        """A barrier: accesses from now on are ordered with those before."""
         self.renewed = Region(self.name, self.loop_var, self.members)
 
     @property
@@ -54,7 +54,7 @@ class Region:
         return region
 
     def remedy(self, scope: str, both_write: bool) -> str:
-        """What orders two accesses to memory of a scope."""
+        """What the message advises for a conflict in memory of a scope."""
         if self.members == "blocks":
             return "no barrier orders thread blocks: give each block elements of its own, or make two kernels"
         if self.members in ("iterations", "virtual threads"):
@@ -71,7 +71,7 @@ Touch = tuple[Place, Any]
 
 
 def divergence(a: Place, b: Place) -> int:
-    """Which of the concurrent loops around two accesses leaves them unordered; -1 when they are ordered."""
+    """The position of the concurrent loop that leaves two accesses unordered; -1 if they are ordered."""
     for depth, ((region, i), (other, j)) in enumerate(zip(a, b, strict=False)):
         if region is not other:
             return -1
@@ -82,7 +82,7 @@ def divergence(a: Place, b: Place) -> int:
 
 @functools.cache
 def storage_dtype(dtype: DataType) -> np.dtype:
-    """What one lane of a dtype is in memory."""
+    """The NumPy dtype that one lane of a dtype is stored as."""
     return dtype.to_numpy()
 
 
@@ -187,7 +187,7 @@ class Memory:
 
 
 def _joined(readers: tuple[Touch, ...], new: Touch) -> tuple[Touch, ...]:
-    """The reads to remember after one more: a new one, and one that is unordered with it."""
+    """The reads to remember after a new one: it, and an earlier one that is unordered with it."""
     depths = [divergence(reader, new[0]) for reader, _ in readers]
     if len(readers) == 2 and divergence(readers[0][0], readers[1][0]) in depths:
         return readers
@@ -230,8 +230,6 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 def writable_array(argument: Any) -> np.ndarray:
     """The memory behind an argument (an array or a tensor of any library) as a NumPy array."""
-    from ...runtime.tensor import as_array
-
     return argument._view() if isinstance(argument, Tensor) else as_array(argument)
 
 

@@ -115,9 +115,9 @@ def _summands(args: Sequence[Any], info: Any) -> float:
 
 
 def spread(base: Any, runs: Sequence[Any]) -> Any:
-    """How far each element of a result may be off, given the results of nudged runs: arrays, in tuples as the result.
+    """The tolerance of each element of a result, given the results of nudged runs: arrays, in tuples as the result is.
 
-    None for what is no array. Where runs differ in more than floats, or in being finite, infinity.
+    None for values that are no arrays; infinity where runs differ in other elements than floats, or in being finite.
     """
     if isinstance(base, tuple) and not isinstance(base, ShapeTuple):
         return tuple(spread(b, [run[i] for run in runs]) for i, b in enumerate(base))

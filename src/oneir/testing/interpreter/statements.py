@@ -23,7 +23,8 @@ from . import threads
 from .arguments import bind_parameters
 from .arithmetic import Arithmetic
 from .calls import Break, Continue, Return
-from .expressions import Evaluator, Layout, Scope, row_major
+from .expressions import Evaluator, Scope
+from .layout import Layout, row_major
 from .memory import Memory, Pointer, Region, Violation, storage_dtype, writable_array
 from .threads import Arrival
 
@@ -76,10 +77,10 @@ class Execution(Evaluator):
         return InterpreterError("\n".join([str(violation), *where]))
 
     def read_unwritten(self, memory: Memory, violation: Violation) -> None:
-        """Refuses the read; of shared memory, only once it is known that no thread would have written in time.
+        """Raises `Violation`; for shared memory, only once it is known that no thread would have written in time.
 
-        Threads run one after the other, so one that comes later may still write: then a barrier is missing, and the
-        conflict of the two accesses tells so.
+        Threads run one after the other, so a later one may still write. Then a barrier is missing, and the conflict of
+        the two accesses is reported instead.
         """
         in_threads = any(tag.startswith("threadIdx") for tag in self.coordinates)
         if not (memory.scope.startswith("shared") and in_threads and self.statement is not None):

@@ -448,6 +448,8 @@ def _settled(domain: _Domain, declared: Range, analyzer: Analyzer) -> tuple[Inte
     """The values to run over, and the bound to check, which is `NOTHING` where the values keep it."""
     own = IntervalSet(declared.min, analyzer.simplify(declared.min + declared.extent - 1))
     bound = own if domain.bound.is_nothing() else intersect_region([[domain.bound], [own]])[0]
+    if bound.is_nothing():  # of a block that never runs
+        return own, NOTHING
     wanted = domain.wanted
     if wanted.is_nothing() or is_infinite(wanted.min_value) or is_infinite(wanted.max_value):
         return bound, NOTHING

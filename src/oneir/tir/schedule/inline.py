@@ -231,7 +231,9 @@ def _single_producer(state: ScheduleState, sref: StmtSRef, scope: StmtSRef, buff
     dependencies = state.get_block_scope(scope)
     writers = dependencies.buffer_writers[buffer]
     consumers = {d.dst for d in dependencies.get_deps_by_src(writers[0]) if d.kind == DepKind.RAW}
-    if len(writers) != 1 or consumers != {sref} or not is_complete_leaf(state, writers[0], scope):
+    alone = len(writers) == 1 and consumers == {sref}
+    # A producer with an init reads what it has written, which its declared regions do not say.
+    if not alone or writers[0].stmt.init is not None or not is_complete_leaf(state, writers[0], scope):
         raise PrimitiveError(
             state.mod,
             "The consumer block {0} to be inlined is required to have only a single producer block, and the producer "

@@ -179,9 +179,10 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
     extent: PrimExpr = const(1, dtype)
     for i, loop in reversed(list(enumerate(loops))):
         below, extent = extent, ops.multiply(extent, ops.cast(dtype, loop.extent))
+        if is_number(loop.extent, 1) or is_number(extent, 0) or is_number(below, 0):
+            values[loop.loop_var] = const(0, loop.loop_var.dtype)  # an empty loop has no other value either
+            continue
         value: PrimExpr = fused if i == 0 else ops.floormod(fused, extent)
-        if is_number(loop.extent, 1):
-            value = const(0, dtype)
         values[loop.loop_var] = ops.cast(loop.loop_var.dtype, ops.floordiv(value, below))
     extent = Analyzer().simplify(extent)
     domains = {**loop_domains(srefs[0].parent), fused: Range.from_min_extent(const(0, dtype), extent)}

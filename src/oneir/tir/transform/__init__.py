@@ -1,12 +1,12 @@
 """Transformations of TensorIR functions, one pass a file."""
 
-# pyright: reportUnusedImport=false
-
 from . import vtcm_compaction_passes
+from .annotate_device_regions import AnnotateDeviceRegions
 from .annotate_entry_func import AnnotateEntryFunc
 from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
 from .bind_target import BindTarget
+from .bind_unbound_statements import BindUnboundStatements
 from .combine_context_call import CombineContextCall
 from .common_subexpr_elim import CommonSubexprElimTIR
 from .compact_buffer_allocation import CompactBufferAllocation
@@ -39,6 +39,7 @@ from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
+from .lower_device_kernel_launch import LowerDeviceKernelLaunch
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
 from .lower_match_buffer import LowerMatchBuffer
@@ -65,6 +66,7 @@ from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
 from .skip_assert import SkipAssert
+from .split_host_device import SplitHostDevice
 from .storage_rewrite import StorageRewrite
 from .thread_sync import ThreadSync
 from .unify_thread_binding import UnifyThreadBinding
@@ -73,3 +75,86 @@ from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory
 from .wide_sums import WideSums
+
+__all__ = [
+    "AnnotateDeviceRegions",
+    "AnnotateEntryFunc",
+    "AnnotateIrregularLoop",
+    "Apply",
+    "BF16ComputeLegalize",
+    "BF16StorageLegalize",
+    "BindTarget",
+    "BindUnboundStatements",
+    "CombineContextCall",
+    "CommonSubexprElimTIR",
+    "CompactBufferAllocation",
+    "ConvertBlocksToOpaque",
+    "ConvertForLoopsToSerial",
+    "ConvertSSA",
+    "DecorateDeviceScope",
+    "DefaultGPUSchedule",
+    "ExactExtremes",
+    "ExactMoments",
+    "ExtractPrimFuncConstants",
+    "FP8ComputeLegalize",
+    "FP8StorageLegalize",
+    "Filter",
+    "FlattenBuffer",
+    "ForceNarrowIndexToInt32",
+    "HoistExpression",
+    "HoistExpressionConfig",
+    "HoistIfThenElse",
+    "HoistIfThenElseConfig",
+    "HoistedConditionals",
+    "HoistedLetBindings",
+    "InjectDoubleBuffer",
+    "InjectDoubleBufferConfig",
+    "InjectSoftwarePipeline",
+    "InjectVirtualThread",
+    "InlinePrivateFunctions",
+    "InstrumentBoundCheckers",
+    "InstrumentProfileIntrinsics",
+    "LiftThreadBinding",
+    "LoopPartition",
+    "LoopPartitionConfig",
+    "LowerCrossThreadReduction",
+    "LowerDeviceKernelLaunch",
+    "LowerInitBlock",
+    "LowerIntrin",
+    "LowerMatchBuffer",
+    "LowerOpaqueBlock",
+    "LowerTVMBuiltin",
+    "LowerThreadAllreduce",
+    "MakePackedAPI",
+    "MakeUnpackedAPI",
+    "MarkReductions",
+    "MergeSharedMemoryAllocations",
+    "NarrowDataType",
+    "PlanAndUpdateBufferAllocationLocation",
+    "PointerValueTypeRewrite",
+    "PrimFuncPass",
+    "ReduceBranchingThroughOvercompute",
+    "ReduceBranchingThroughOvercomputeConfig",
+    "RemoveAssume",
+    "RemoveNoOp",
+    "RemoveNoOpConfig",
+    "RemoveStoreUndef",
+    "RemoveWeightLayoutRewriteBlock",
+    "RenormalizeSplitPattern",
+    "RewriteUnsafeSelect",
+    "Simplify",
+    "SimplifyConfig",
+    "SkipAssert",
+    "SplitHostDevice",
+    "StorageRewrite",
+    "ThreadSync",
+    "UnifyThreadBinding",
+    "UnrollLoop",
+    "UnrollLoopConfig",
+    "UseAssumeToReduceBranches",
+    "VectorizeLoop",
+    "VerifyMemory",
+    "WideSums",
+    "prim_func_pass",
+    "vtcm_compaction_passes",
+]

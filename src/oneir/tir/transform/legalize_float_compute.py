@@ -19,7 +19,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
-from ..expr import BufferLoad
+from ..expr import BufferLoad, CommReducer
 from ..function import PrimFunc
 from ..stmt import BufferStore, Evaluate, LetStmt
 from .analyzed import IF_THEN_ELSE
@@ -91,6 +91,9 @@ class _Promote(Mapper):
         if value is node.value:
             return node
         return value if value.dtype is node.dtype else Cast(node.dtype, value, span=node.span)
+
+    def visit_CommReducer(self, node: CommReducer) -> Any:
+        return node  # which names a reduction that has been written out
 
     def visit_Call(self, node: Call) -> Any:
         elementwise = isinstance(node.op, Op) and (node.op.has_attr("reference") or node.op is IF_THEN_ELSE)

@@ -19,6 +19,7 @@ from ...ir.type import PointerType, PrimType
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..buffer import Buffer
+from ..expr import CommReducer
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, LetStmt
 from .legalize_float_compute import is_bfloat16, is_float8
@@ -117,6 +118,9 @@ class _Store(Mapper):
             exact = value if source.element == "float64" else ops.cast(float32, value)
             return encode(target.element, exact)
         return node if value is node.value else Cast(target, value, span=node.span)
+
+    def visit_CommReducer(self, node: CommReducer) -> Any:
+        return node  # which names a reduction that has been written out
 
     def visit_Call(self, node: Call) -> Any:
         args = map_array(node.args, self.visit)

@@ -29,6 +29,7 @@ from ..stmt import (
     While,
     flat_seq,
 )
+from .lower_device_kernel_launch import KERNEL_LAUNCH
 from .packed_fields import Field
 from .pass_base import PrimFuncPass
 
@@ -42,10 +43,12 @@ STACK_TOTAL = 128 * 1024
 class LowerTVMBuiltin(PrimFuncPass):
     """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
 
-    Raises `CompileError` for a packed call in the condition of a while loop.
+    Kernels of devices are left as they are: they have neither. Raises `CompileError` for a packed call in the condition of a while loop.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        if func.attrs.get("calling_conv") == KERNEL_LAUNCH:
+            return func
         return func.with_body(_Lower().scope(func.body))
 
 
@@ -58,6 +61,8 @@ class _Lower(Mapper):
         self.stack: list[tuple[Var, PrimExpr]] = []
         self.tensors: set[Var] = set()
         self.on_stack = 0
+        self.device: tuple[PrimExpr, PrimExpr] = _CPU
+        """The type and the number of the device whose memory is allocated."""
         self.taken: list[Var] = []
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
@@ -84,6 +89,12 @@ class _Lower(Mapper):
         return self.prepared(loop.replace(body=body), min=loop.min, extent=loop.extent)
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key in ("device_id", "device_type"):
+            outer = self.device
+            self.device = (outer[0], node.value) if node.attr_key == "device_id" else (node.value, outer[1])
+            body = self.visit(node.body)
+            self.device = outer
+            return node.replace(body=body)
         if node.attr_key == "compute_scope":
             body = self.scope(node.body)
             return node if body is node.body else node.replace(body=body)
@@ -101,9 +112,9 @@ class _Lower(Mapper):
     def leave(self, jump: Any, taken: list[Var]) -> Stmt:
         """A jump, before which memory is given back."""
         if not jump.args:
-            return flat_seq([*map(_free, reversed(taken)), Evaluate(jump)])
+            return flat_seq([*map(self.free, reversed(taken)), Evaluate(jump)])
         value = Var("value", jump.args[0].dtype)
-        after = flat_seq([*map(_free, reversed(taken)), Evaluate(ret(value))])
+        after = flat_seq([*map(self.free, reversed(taken)), Evaluate(ret(value))])
         let = LetStmt(value, jump.args[0], after)
         return self.prepared(let, value=let.value)
 
@@ -125,7 +136,7 @@ class _Lower(Mapper):
         if not self.taken:
             return self.prepared(node.replace(body=body), condition=node.condition)
         failure = AssertStmt(const(False), node.message, Evaluate(0))
-        failing = IfThenElse(node.condition, Evaluate(0), flat_seq([*map(_free, reversed(self.taken)), failure]))
+        failing = IfThenElse(node.condition, Evaluate(0), flat_seq([*map(self.free, reversed(self.taken)), failure]))
         return flat_seq([self.prepared(failing, condition=node.condition), body])
 
     def visit_While(self, node: While) -> Stmt:
@@ -155,20 +166,24 @@ class _Lower(Mapper):
         size: Any = const(node.dtype.itemsize, "int64")
         for extent in node.extents:
             size = ops.multiply(size, ops.cast("int64", extent))
-        if isinstance(size, IntImm) and size.value <= min(STACK_LIMIT, STACK_TOTAL - self.on_stack):
+        on_host = self.device[0] is _CPU[0]
+        if on_host and isinstance(size, IntImm) and size.value <= min(STACK_LIMIT, STACK_TOTAL - self.on_stack):
             self.on_stack += size.value
             return node.replace(body=self.visit(node.body))
         self.taken.append(node.buffer_var)
         body = self.visit(node.body)
         self.taken.pop()
         code, bits, _ = dlpack_dtype(node.dtype.element)
-        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*_CPU, size, const(code), const(bits)])
+        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*self.device, size, const(code), const(bits)])
         missing = AssertStmt(
             ops.logical_not(isnullptr(node.buffer_var)),
             f"RuntimeError: no memory is left for `{node.buffer_var.name}`",
-            flat_seq([body, _free(node.buffer_var)]),
+            flat_seq([body, self.free(node.buffer_var)]),
         )
         return self.prepared(LetStmt(node.buffer_var, memory, missing), value=memory)
+
+    def free(self, memory: Var) -> Stmt:
+        return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*self.device, memory]))
 
     # -- packed calls --
 
@@ -228,12 +243,8 @@ class _Lower(Mapper):
         return array
 
 
-def _free(memory: Var) -> Stmt:
-    return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*_CPU, memory]))
-
-
 _CPU = (const(1), const(0))
-"""The device's type and number."""
+"""The host's type and number."""
 
 
 def packed_argument(arg: PrimExpr, is_tensor: bool) -> tuple[Code, Field, PrimExpr]:

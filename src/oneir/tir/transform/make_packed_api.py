@@ -21,10 +21,12 @@ from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper, Visitor
+from ...runtime.device import Device
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import WellFormedError
 from ...runtime.packed import READ_ONLY, Code
 from ...runtime.signature import Param, Signature
+from ...target.target import Target
 from ..analysis.detect_buffer_access_lca import variables
 from ..buffer import DEFAULT_ALIGNMENT, Buffer
 from ..expr import BufferLoad
@@ -40,6 +42,14 @@ PREFIX = "__oneir_"
 """What the symbol of a packed function starts with."""
 
 _Wrap = Callable[[Stmt], Stmt]
+_CPU = 1
+"""The type of the host's processor."""
+
+
+def device_type_of(func: PrimFunc) -> int:
+    """The type of the devices, as DLPack numbers them, on which a function expects its tensors."""
+    target: Target | None = func.attrs.get("target")
+    return _CPU if target is None else target.get_target_device_type()
 
 
 class MakePackedAPI(PrimFuncPass):
@@ -50,7 +60,7 @@ class MakePackedAPI(PrimFuncPass):
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return make_packed_api(func)
+        return make_packed_api(func, mod=mod)
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         return super().transform_module(with_unpacked_copies(mod), ctx)
@@ -70,6 +80,8 @@ class _Checks:
         self.layers: list[_Wrap] = []
         self.known: set[Var] = set()
         self.later: list[tuple[PrimExpr, str]] = []
+        self.device_type = device_type_of(func)
+        self.device_id: Var | None = None
 
     def wrap(self, body: Stmt) -> Stmt:
         for layer in reversed(self.layers):
@@ -93,6 +105,20 @@ class _Checks:
                 return
         self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
 
+    def device(self, tensor: PrimExpr, place: str) -> None:
+        """Checks where a tensor is; the first one tells which of the devices of that type the function runs on."""
+        kind = Device(self.device_type).type
+        actual = _get(tensor, Field.TENSOR_DEVICE_TYPE)
+        self.check(ops.equal(actual, self.device_type), f"{place}: expected a tensor on the {kind}")
+        if self.device_type == _CPU:
+            return
+        number = _get(tensor, Field.TENSOR_DEVICE_ID)
+        if self.device_id is None:
+            self.device_id = self.let(Var("dev_id", "int32"), number)
+        else:
+            message = f"{place}: expected a tensor on the same {kind} as the first"
+            self.check(ops.equal(number, self.device_id), message)
+
     def finish(self) -> None:
         for condition, message in self.later:
             unknown = sorted(var.name for var in variables(condition) - self.known)
@@ -105,8 +131,8 @@ class _Checks:
         self.later = []
 
 
-def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
-    """The packed form of a function; one without a `global_symbol` is left as it is."""
+def make_packed_api(func: PrimFunc, name: str | None = None, mod: IRModule | None = None) -> PrimFunc:
+    """The packed form of a function of `mod`; one without a `global_symbol` is left as it is."""
     symbol = func.attrs.get("global_symbol") if name is None else name
     if symbol is None or func.attrs.get("calling_conv") is not None:
         return func
@@ -115,7 +141,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
     checks = _Checks(func, symbol)
     count = len(func.params)
     checks.check(ops.equal(num_args, count), f"{symbol}: expected {count} arguments", "TypeError")
-    written = written_buffers(func)
+    written = written_buffers(func, mod)
     values = [_argument(checks, args, i, param) for i, param in enumerate(func.params)]
     for i, param in enumerate(func.params):
         if param in func.buffer_map:
@@ -125,9 +151,15 @@ def make_packed_api(func: PrimFunc, name: str | None = None) -> PrimFunc:
     body = Returns(result)(func.body)
     for buffer in reversed(list(func.buffer_map.values())):
         body = DeclBuffer(buffer, body) if is_flat(buffer) else body
+    if checks.device_id is not None:
+        body = AttrStmt(StringImm("default"), "device_type", const(checks.device_type), body)
+        body = AttrStmt(StringImm("default"), "device_id", checks.device_id, body)
     scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
     packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
     attrs = {**func.attrs.values_by_name, "calling_conv": 1, "global_symbol": PREFIX + symbol}
+    target: Target | None = func.attrs.get("target")
+    if target is not None and target.host is not None:
+        attrs["target"] = target.host
     params = Array((handle, args, num_args, result))
     return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, span=func.span)
 
@@ -175,7 +207,7 @@ def _tensor(checks: _Checks, args: Var, i: int, tensor: PrimExpr, buffer: Buffer
     checks.check(
         ops.equal(_get(tensor, Field.TENSOR_DTYPE), dtype), f"{place}: expected dtype {buffer.dtype}", "TypeError"
     )
-    checks.check(ops.equal(_get(tensor, Field.TENSOR_DEVICE_TYPE), 1), f"{place}: expected a tensor on the cpu")
+    checks.device(tensor, place)
     if is_written:
         flags = _get(args, Field.VALUE_FLAGS, index=i)
         checks.check(ops.equal(ops.bitwise_and(flags, READ_ONLY), 0), f"{place}: is written to but is read-only")
@@ -306,8 +338,9 @@ class Returns(Mapper):
 class _Written(Visitor):
     """Finds the buffers, and the data pointers, that a function may write through."""
 
-    def __init__(self) -> None:
+    def __init__(self, mod: IRModule | None) -> None:
         super().__init__()
+        self.mod = mod
         self.found: set[Any] = set()
 
     def visit_BufferStore(self, node: BufferStore) -> None:
@@ -322,21 +355,30 @@ class _Written(Visitor):
                 self.found.add(node.args[1])
         elif name == "tir.address_of":
             self.found.update(load.buffer.data for load in node.args if isinstance(load, BufferLoad))
+        elif isinstance(kernel := self.kernel(node), PrimFunc):
+            written = written_buffers(kernel)
+            pairs = zip(kernel.params, node.args, strict=True)
+            self.found.update(a for p, a in pairs if isinstance(a, Var) and p in written)
         elif not isinstance(node.op, Op) or name in ("tir.call_extern", "tir.tvm_stack_make_array"):
             self.found.update(a for a in node.args if isinstance(a, Var))
         self.generic_visit(node)
 
+    def kernel(self, call: Call) -> Any:
+        """The kernel that a call launches, which calls nothing itself; None for any other callee."""
+        callee = None if self.mod is None or not isinstance(call.op, GlobalVar) else self.mod.functions.get(call.op)
+        return callee if isinstance(callee, PrimFunc) and callee.attrs.get("tir.is_global_func") else None
 
-def written_buffers(func: PrimFunc) -> set[Any]:
-    """The data pointers through which a function writes, or may write."""
-    visitor = _Written()
+
+def written_buffers(func: PrimFunc, mod: IRModule | None = None) -> set[Any]:
+    """The data pointers through which a function writes, or may write; those of kernels in `mod` are known."""
+    visitor = _Written(mod)
     visitor(func.body)
     return visitor.found
 
 
 def signature_of(func: PrimFunc) -> Signature:
     """What a function expects of its arguments, for the message of a call that fails its checks."""
-    written = written_buffers(func)
+    written, device_type = written_buffers(func), device_type_of(func)
     params: list[Param] = []
     for var in func.params:
         buffer = func.buffer_map.get(var)
@@ -354,6 +396,7 @@ def signature_of(func: PrimFunc) -> Signature:
                 tuple(_extent(s) for s in buffer.strides) if buffer.strides else None,
                 buffer.data in written,
                 argument_alignment(buffer),
+                device_type,
             )
         )
     return Signature(func.attrs.get("global_symbol", "main"), tuple(params))

@@ -22,6 +22,7 @@ from ..stmt import DeclBuffer
 from .flatten_buffer import is_flat
 from .make_packed_api import Returns
 from .pass_base import PrimFuncPass
+from .split_host_device import IS_GLOBAL
 
 UNPACKED = 0
 """The `calling_conv` of functions over plain parameters, the last of which is the address of the result."""
@@ -35,7 +36,7 @@ class MakeUnpackedAPI(PrimFuncPass):
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        if func.attrs.get("calling_conv") is not None:
+        if func.attrs.get("calling_conv") is not None or func.attrs.get(IS_GLOBAL):
             return func
         known = set(func.params)
         params: list[Var] = []

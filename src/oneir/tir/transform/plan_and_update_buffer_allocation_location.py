@@ -73,7 +73,8 @@ def place(known: Accesses, analyzer: Analyzer) -> For | Block:
         if isinstance(node, For):
             if not isolated or node.loop_var in reduced or not _may_enter(known.buffer, node):
                 break
-            found = node
+            if not _is_shared_by(known.buffer, node):
+                found = node
         elif isinstance(node, BlockRealize):
             found = node.block
     return found
@@ -95,8 +96,16 @@ def _may_enter(buffer: Buffer, loop: For) -> bool:
         return False
     if loop.thread_binding is None:
         return True
-    shared_by = {"global": ("blockIdx", "threadIdx"), "shared": ("threadIdx",)}.get(buffer.scope().split(".")[0], ())
-    return not loop.thread_binding.thread_tag.startswith(shared_by)
+    return buffer.scope() != "global" or not loop.thread_binding.thread_tag.startswith(("blockIdx", "threadIdx"))
+
+
+def _is_shared_by(buffer: Buffer, loop: For) -> bool:
+    """Whether a loop's iterations are threads of a block that have a buffer in common.
+
+    A serial loop inside of them, which all threads run at the same time, may have it all the same.
+    """
+    axis = loop.thread_binding
+    return axis is not None and axis.thread_tag.startswith("threadIdx") and buffer.scope().startswith("shared")
 
 
 class _Placer(Mapper):

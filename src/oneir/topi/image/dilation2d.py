@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import is_equal, require_ndim, shape_text
+from ..index import Padding, Sizes, is_equal, require_ndim, shape_text
 from ..nn.pad import pad
 
 
@@ -21,7 +21,7 @@ def _pair(value: Any, function: str, what: str) -> list[Any]:
     return values
 
 
-def _padding(padding: Any, window: list[Any], function: str) -> tuple[list[Any], list[Any]]:
+def _padding(padding: Padding, window: list[Any], function: str) -> tuple[list[Any], list[Any]]:
     """What is added before and after: one number, two (height, width), four (top, left, bottom, right) or by name."""
     if padding == "VALID":
         return [0, 0], [0, 0]
@@ -38,9 +38,9 @@ def _padding(padding: Any, window: list[Any], function: str) -> tuple[list[Any],
 def _dilation(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilations: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilations: Sizes,
     out_dtype: str | None,
     channels_last: bool,
 ) -> Tensor:
@@ -73,7 +73,7 @@ def _dilation(
     dtype = out_dtype or data.dtype
     ry, rx = te.reduce_axis((0, sizes[0]), "ry"), te.reduce_axis((0, sizes[1]), "rx")
 
-    def largest(n: Any, f: Any, y: Any, x: Any) -> Any:
+    def largest(n: PrimExpr, f: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         row, column = y * strides[0] + ry.var * steps[0], x * strides[1] + rx.var * steps[1]
         if channels_last:
             value, weight = padded(n, row, column, f), kernel(ry.var, rx.var, f)
@@ -89,7 +89,7 @@ def _dilation(
 
 
 def dilation2d_nchw(
-    input: Tensor, filter: Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+    input: Tensor, filter: Tensor, stride: Sizes, padding: Padding, dilations: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """The dilation of images (batch, channel, height, width) by a filter (channel, height, width), padded with zeros.
 
@@ -99,7 +99,7 @@ def dilation2d_nchw(
 
 
 def dilation2d_nhwc(
-    input: Tensor, filter: Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str | None = None
+    input: Tensor, filter: Tensor, stride: Sizes, padding: Padding, dilations: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """The dilation of images (batch, height, width, channel) by a filter (height, width, channel), padded with zeros.
 

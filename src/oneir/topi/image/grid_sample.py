@@ -31,10 +31,10 @@ def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool =
     else:
         steps, starts = [2.0 / s for s in sizes], [1.0 / s - 1.0 for s in sizes]
 
-    def coordinate(index: Any, d: int) -> PrimExpr:
+    def coordinate(index: PrimExpr, d: int) -> PrimExpr:
         return ops.add(const(starts[d], data.dtype), ops.multiply(index, const(steps[d], data.dtype)))
 
-    def element(n: Any, dim: Any, i: Any, j: Any) -> PrimExpr:
+    def element(n: PrimExpr, dim: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         y, x = coordinate(i, 0), coordinate(j, 1)
         return data(n, dim, 0) * x + data(n, dim, 1) * y + data(n, dim, 2)
 
@@ -107,7 +107,7 @@ def grid_sample(
         )
     samplers = [_Sampler(extent, padding_mode, align_corners) for extent in data.shape[2:]]
 
-    def element(*i: Any) -> PrimExpr:
+    def element(*i: PrimExpr) -> PrimExpr:
         n, c, *rest = i
         # The grid's coordinates begin with the innermost axis.
         places = [s.position(grid(n, count - 1 - d, *rest)) for d, s in enumerate(samplers)]

@@ -15,12 +15,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import IntImm, as_expr, as_int
+from ...ir.expr import IntImm, PrimExpr, as_expr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import require_ndim
+from ..index import Shape, require_ndim
 
 _METHODS = ("nearest_neighbor", "linear", "cubic")
 
@@ -38,9 +38,9 @@ def can_convert_multiply_to_intdiv(origin_size: Any, scaled_size: Any) -> bool:
 
 
 def _axes(layout: str, spatial: str) -> str:
-    """The letters of a layout in order, N, C and the spatial ones; refuses others.
+    """The letters of a layout in order: N, C and the spatial ones. Raises `InvalidValue` for another layout.
 
-    After channels in the second place, parts of 'C' (16c), or of 'N' and 'C' (4n16c), may follow.
+    Channels in the second place may be followed by their blocks (16c), or by those of 'N' and 'C' (4n16c).
     """
     if not re.fullmatch(rf"N{spatial}C|NC{spatial}(\d+n\d+c|\d+c)?", layout):
         raise InvalidValue(
@@ -50,7 +50,7 @@ def _axes(layout: str, spatial: str) -> str:
 
 
 def _split(indices: Sequence[Any], layout: str, spatial: str) -> tuple[Any, Any, list[Any], list[Any]]:
-    """The index of the image, of the channel, those of the spatial axes, and those of parts."""
+    """The indices of the image, of the channel, of the spatial axes, and of the blocks."""
     axes = _axes(layout, spatial)
     by_letter = dict(zip(axes, indices, strict=False))
     return by_letter["N"], by_letter["C"], [by_letter[s] for s in spatial], list(indices[len(axes) :])
@@ -306,7 +306,7 @@ def _resize(
     bicubic_exclude: int,
     extrapolation_value: Any,
     out_dtype: str | None,
-    output_shape: Any,
+    output_shape: Shape | None,
 ) -> Tensor:
     count = len(spatial)
     function = f"image.resize{count}d"
@@ -335,7 +335,7 @@ def _resize(
     whole = [may_divide and can_convert_multiply_to_intdiv(e, t) for e, t in zip(extents, targets, strict=True)]
     borders = list(roi) if roi else [0.0] * (2 * count)
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         image, channel, places, parts = _split(i, layout, spatial)
         coordinates = [
             get_inx(places[d], extents[d], targets[d], mode, borders[d], borders[d + count], whole[d])
@@ -361,7 +361,7 @@ def resize1d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Signals with another number of samples; see `resize2d`."""
     mode = coordinate_transformation_mode
@@ -381,7 +381,7 @@ def resize2d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Images of another height and width.
 
@@ -408,7 +408,7 @@ def resize3d(
     bicubic_exclude: int = 0,
     extrapolation_value: Any = 0.0,
     out_dtype: str | None = None,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Volumes of another depth, height and width; see `resize2d`."""
     mode = coordinate_transformation_mode
@@ -442,7 +442,7 @@ def crop_and_resize(
         data, layout, "HW", extents, out_dtype, methods[method.lower()], boxes=boxes, extrapolation_value=outside
     )
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         box, channel, places, parts = _split(i, layout, "HW")
         coordinates = []
         for d in range(2):

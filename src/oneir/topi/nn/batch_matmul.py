@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import is_one, require_ndim, shape_text
+from ..index import Shape, is_one, require_ndim, shape_text
 from .dense import product_shape, transposition
 from .window import same_dtype
 
@@ -16,7 +16,7 @@ from .window import same_dtype
 def batch_matmul(
     tensor_a: Tensor,
     tensor_b: Tensor,
-    oshape: Any = None,
+    oshape: Shape | None = None,
     out_dtype: str | None = None,
     transpose_a: bool = False,
     transpose_b: bool = True,
@@ -39,7 +39,7 @@ def batch_matmul(
         )
     k = te.reduce_axis((0, inner), name="k")
 
-    def element(b: Any, i: Any, j: Any) -> Any:
+    def element(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         left = tensor_a(same_dtype(0, batch_a) if is_one(batch_a) else b, *((k, i) if transpose_a else (i, k)))
         right = tensor_b(same_dtype(0, batch_b) if is_one(batch_b) else b, *((j, k) if transpose_b else (k, j)))
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=k)

@@ -6,8 +6,9 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
+from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
-from ..index import require_ndim
+from ..index import Padding, Sizes, require_ndim
 from .bitserial_util import bit_product, bitpack
 from .pad import pad
 from .window import output_extent, padding_of, per_dimension
@@ -16,8 +17,8 @@ from .window import output_extent, padding_of, per_dimension
 def bitserial_conv2d_nchw(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
+    stride: Sizes,
+    padding: Padding,
     activation_bits: int,
     weight_bits: int,
     pack_dtype: str = "uint32",
@@ -42,7 +43,7 @@ def bitserial_conv2d_nchw(
     padded = pad(packed, [0, 0, 0, *before], [0, 0, 0, *after], name="pad_temp")
     rc, ry, rx, b2, b1 = axes = _axes(words, height, width, of_weight, bits)
 
-    def element(nn: Any, ff: Any, yy: Any, xx: Any) -> Any:
+    def element(nn: PrimExpr, ff: PrimExpr, yy: PrimExpr, xx: PrimExpr) -> Any:
         source = padded(nn, rc, b1, yy * strides[0] + ry.var, xx * strides[1] + rx.var)
         product = bit_product(source, kernel(ff, rc, ry, rx, b2), out_dtype, unipolar)
         return te.sum(ops.shift_left(product, (b1.var + b2.var).astype(out_dtype)), axis=axes)
@@ -53,8 +54,8 @@ def bitserial_conv2d_nchw(
 def bitserial_conv2d_nhwc(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
+    stride: Sizes,
+    padding: Padding,
     activation_bits: int,
     weight_bits: int,
     pack_dtype: str = "uint32",
@@ -79,7 +80,7 @@ def bitserial_conv2d_nhwc(
     padded = pad(packed, [0, *before, 0, 0], [0, *after, 0, 0], name="PaddedInput")
     rc, ry, rx, b2, b1 = axes = _axes(words, height, width, of_weight, bits)
 
-    def element(nn: Any, yy: Any, xx: Any, ff: Any) -> Any:
+    def element(nn: PrimExpr, yy: PrimExpr, xx: PrimExpr, ff: PrimExpr) -> Any:
         source = padded(nn, yy * strides[0] + ry.var, xx * strides[1] + rx.var, rc, b1)
         product = bit_product(source, kernel(ry, rx, rc, ff, b2), out_dtype, unipolar)
         return te.sum(ops.shift_left(product, (b1.var + b2.var).astype(out_dtype)), axis=axes)

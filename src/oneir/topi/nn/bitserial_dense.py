@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ..index import require_ndim, shape_text
@@ -41,7 +41,7 @@ def bitserial_dense(
     db = te.reduce_axis((0, bits), name="db")
     wb = te.reduce_axis((0, of_weight), name="wb")
 
-    def element(i: Any, j: Any) -> Any:
+    def element(i: PrimExpr, j: PrimExpr) -> Any:
         product = bit_product(packed(i, db, k), weight(j, wb, k), out_dtype, unipolar)
         return te.sum(ops.shift_left(product, (db.var + wb.var).astype(out_dtype)), axis=[wb, db, k])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from ..index import require_axis, shape_text
@@ -42,7 +42,7 @@ def bitpack(
     shape = [ops.floordiv(e, width) if d == pack_axis else e for d, e in enumerate(data.shape)]
     shape.insert(bit_axis, const(1, data.shape[pack_axis].dtype))
 
-    def words(*i: Any) -> tuple[Any, ...]:
+    def words(*i: PrimExpr) -> tuple[Any, ...]:
         place = [index for d, index in enumerate(i) if d != bit_axis]
         packed = [const(0, pack_type)] * bits
         for k in range(width):

@@ -7,7 +7,7 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -27,7 +27,7 @@ def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInpu
     simplify = Analyzer().simplify
     shape = [simplify(ops.floordiv(e, 32)) if d == axis else e for d, e in enumerate(data.shape)]
 
-    def word(*i: Any) -> Any:
+    def word(*i: PrimExpr) -> Any:
         packed: Any = const(0, "uint32")
         for bit in range(32):
             place = [index * 32 + bit if d == axis else index for d, index in enumerate(i)]

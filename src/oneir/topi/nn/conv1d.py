@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...te.tensor import Tensor
+from ..index import Padding, Sizes
 from .conv2d import conv
 
 
 def conv1d(
     data: Tensor,
     kernel: Tensor,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "VALID",
+    dilation: Sizes = 1,
     groups: int = 1,
     data_layout: str = "NCW",
     kernel_layout: str = "",
@@ -26,9 +25,9 @@ def conv1d(
 def conv1d_nwc(
     data: Tensor,
     kernel: Tensor,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "VALID",
+    dilation: Sizes = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
     """The convolution of data NWC with a kernel WIO."""
@@ -38,9 +37,9 @@ def conv1d_nwc(
 def conv1d_ncw(
     data: Tensor,
     kernel: Tensor,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "VALID",
+    dilation: Sizes = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
     """The convolution of data NCW with a kernel OIW."""
@@ -50,9 +49,9 @@ def conv1d_ncw(
 def group_conv1d_nwc(
     data: Tensor,
     kernel: Tensor,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "VALID",
+    dilation: Sizes = 1,
     groups: int = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
@@ -63,9 +62,9 @@ def group_conv1d_nwc(
 def group_conv1d_ncw(
     data: Tensor,
     kernel: Tensor,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "VALID",
+    dilation: Sizes = 1,
     groups: int = 1,
     out_dtype: str | None = None,
 ) -> Tensor:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
 
@@ -17,9 +17,9 @@ from .window import dilated, output_extent, padding_of, per_dimension
 def conv(
     inp: Tensor,
     filt: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     groups: int,
     data_layout: str,
     kernel_layout: str = "",
@@ -38,9 +38,9 @@ def conv(
 def convolve(
     inp: Tensor,
     filt: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     groups: Any,
     data_layout: str,
     kernel_layout: str,
@@ -73,7 +73,7 @@ def convolve(
     # The reduction axes stand as the dimensions do in the data.
     reduction = [axis for axis in _arranged([None, rc, *window], data_at) if axis is not None]
 
-    def element(*args: Any) -> Any:
+    def element(*args: PrimExpr) -> Any:
         nn, ff, *place = (args[p] for p in data_at)
         channel: Any = rc.var
         if as_int(groups) != 1:
@@ -134,9 +134,9 @@ def _check_groups(inp: Tensor, filt: Tensor, in_channel: Any, group_channel: Any
 def conv2d(
     input: Tensor,
     filter: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     data_layout: str = "NCHW",
     kernel_layout: str = "",
     out_dtype: str | None = None,
@@ -146,21 +146,21 @@ def conv2d(
 
 
 def conv2d_nchw(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+    Input: Tensor, Filter: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """The convolution of data NCHW with a filter OIHW."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NCHW", "OIHW", out_dtype)
 
 
 def conv2d_hwcn(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+    Input: Tensor, Filter: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """The convolution of data HWCN with a filter HWIO."""
     return conv(Input, Filter, stride, padding, dilation, 1, "HWCN", "HWIO", out_dtype)
 
 
 def conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = "float32"
+    Input: Tensor, Filter: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None = "float32"
 ) -> Tensor:
     """The convolution of data NHWC with a filter HWIO, whose layout it leaves open."""
     attrs = {"layout_free_placeholders": [Filter]}
@@ -168,14 +168,26 @@ def conv2d_nhwc(
 
 
 def group_conv2d_nchw(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
+    groups: int,
+    out_dtype: str | None = None,
 ) -> Tensor:
     """The convolution in groups of data NCHW with a filter (out, in // groups, height, width)."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
 
 
 def group_conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
+    groups: int,
+    out_dtype: str | None = None,
 ) -> Tensor:
     """The convolution in groups of data NHWC with a filter (height, width, in // groups, out)."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)

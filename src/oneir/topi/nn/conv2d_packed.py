@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import require_ndim, shape_text
+from ..index import Extent, Padding, Sizes, require_ndim, shape_text
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension, same_dtype
 
@@ -19,7 +20,14 @@ class _Window:
     """The padded data (n, chunk, height, width, block) of a convolution, its window and its output's extents."""
 
     def __init__(
-        self, data: Tensor, kernel: list[Any], stride: Any, padding: Any, dilation: Any, name: str, function: str
+        self,
+        data: Tensor,
+        kernel: Sequence[Extent],
+        stride: Sizes,
+        padding: Padding,
+        dilation: Sizes,
+        name: str,
+        function: str,
     ):
         require_ndim(data, 5, f"nn.{function}", "data")
         self.strides = per_dimension(stride, 2, function, "stride")
@@ -54,9 +62,9 @@ def _groups(data: Tensor, per_group: Any, kernel: Tensor, function: str) -> Any:
 def conv2d_NCHWc(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     layout: str,
     out_layout: str,
     out_dtype: str | None = "float32",
@@ -74,7 +82,7 @@ def conv2d_NCHWc(
     block = data.shape[4]
     ic = te.reduce_axis((0, ops.floordiv(data.shape[1] * block, groups)), name="ic")
 
-    def element(n: Any, occ: Any, oh: Any, ow: Any, oc_inner: Any) -> Any:
+    def element(n: PrimExpr, occ: PrimExpr, oh: PrimExpr, ow: PrimExpr, oc_inner: PrimExpr) -> Any:
         chunk, inner = ops.floordiv(ic.var, block), ops.floormod(ic.var, block)
         read = chunk
         if as_int(groups) != 1:
@@ -97,9 +105,9 @@ def conv2d_NCHWc(
 def conv2d_NCHWc_int8(
     data: Tensor,
     kernel: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     layout: str,
     out_layout: str,
     out_dtype: str | None = "int32",
@@ -121,7 +129,7 @@ def conv2d_NCHWc_int8(
     f_inner = te.reduce_axis((0, ops.floordiv(block, n_elems)), name="ic_f_inner")
     s_inner = te.reduce_axis((0, same_dtype(n_elems, block)), name="ic_s_inner")
 
-    def element(n: Any, occ: Any, oh: Any, ow: Any, oc_inner: Any) -> Any:
+    def element(n: PrimExpr, occ: PrimExpr, oh: PrimExpr, ow: PrimExpr, oc_inner: PrimExpr) -> Any:
         chunk: Any = outer.var
         if as_int(groups) != 1:
             group = ops.floordiv(occ * oc_block, ops.floordiv(oc_chunk * oc_block, groups))
@@ -145,9 +153,9 @@ def conv2d_NCHWc_int8(
 def depthwise_conv2d_NCHWc(
     Input: Tensor,
     Filter: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     layout: str,
     out_layout: str,
     out_dtype: str | None = None,
@@ -171,7 +179,7 @@ def depthwise_conv2d_NCHWc(
         )
     multiplier = ops.floordiv(oc_chunk * oc_block, Input.shape[1] * block)
 
-    def element(b: Any, oco: Any, oh: Any, ow: Any, oci: Any) -> Any:
+    def element(b: PrimExpr, oco: PrimExpr, oh: PrimExpr, ow: PrimExpr, oci: PrimExpr) -> Any:
         channel = ops.floordiv(oco * oc_block + oci, multiplier)
         place, zero = window.source(oh, ow), same_dtype(0, oc_block)
         left = window.data(b, ops.floordiv(channel, block), *place, ops.floormod(channel, block))

@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import require_int, require_ndim, shape_text
+from ..index import Padding, Sizes, require_int, require_ndim, shape_text
 from .pad import pad
 from .window import output_extent, padding_of, per_dimension
 from .winograd_util import winograd_transform_matrices
@@ -49,7 +49,7 @@ def _tile_axes() -> tuple[Any, Any]:
 class _Tiles:
     """How the output divides into tiles, and how the data must be padded for it."""
 
-    def __init__(self, extents: list[Any], strides: Any, padding: Any, dilation: Any, function: str):
+    def __init__(self, extents: list[Any], strides: Sizes, padding: Padding, dilation: Sizes, function: str):
         for value, what in ((strides, "stride"), (dilation, "dilation")):
             found = per_dimension(value, 2, function, what)
             if [as_int(v) for v in found] != [1, 1]:
@@ -95,9 +95,9 @@ def _gemm_attrs(weight: Tensor, pre_computed: bool) -> dict[str, Any]:
 def conv2d_winograd_nhwc(
     data: Tensor,
     weight: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     out_dtype: str | None,
     pre_computed: bool = False,
 ) -> Tensor:
@@ -128,7 +128,7 @@ def conv2d_winograd_nhwc(
             name="kernel_pack",
         )
 
-    def tile(eps: Any, nu: Any, p: Any, ci: Any) -> Any:
+    def tile(eps: PrimExpr, nu: PrimExpr, p: PrimExpr, ci: PrimExpr) -> Any:
         n, row, column = tiles.place(p)
         return data_pad(n, row + eps, column + nu, ci)
 
@@ -171,9 +171,9 @@ def conv2d_winograd_nhwc(
 def conv2d_winograd_nchw(
     data: Tensor,
     weight: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     out_dtype: str | None,
     pre_computed: bool = False,
 ) -> Tensor:
@@ -203,7 +203,7 @@ def conv2d_winograd_nchw(
             name="kernel_pack",
         )
 
-    def tile(ci: Any, p: Any, eps: Any, nu: Any) -> Any:
+    def tile(ci: PrimExpr, p: PrimExpr, eps: PrimExpr, nu: PrimExpr) -> Any:
         n, row, column = tiles.place(p)
         return data_pad(n, ci, row + eps, column + nu)
 
@@ -237,14 +237,14 @@ def conv2d_winograd_nchw(
 
 
 def conv2d_winograd_nhwc_without_weight_transform(
-    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: str | None
+    data: Tensor, weight: Tensor, strides: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None
 ) -> Tensor:
     """As `conv2d_winograd_nhwc`, with a transformed weight."""
     return conv2d_winograd_nhwc(data, weight, strides, padding, dilation, out_dtype, pre_computed=True)
 
 
 def conv2d_winograd_nchw_without_weight_transform(
-    data: Tensor, weight: Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: str | None
+    data: Tensor, weight: Tensor, strides: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None
 ) -> Tensor:
     """As `conv2d_winograd_nchw`, with a transformed weight."""
     return conv2d_winograd_nchw(data, weight, strides, padding, dilation, out_dtype, pre_computed=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import te
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import require_int, require_ndim, shape_text
+from ..index import Padding, Sizes, require_int, require_ndim, shape_text
 from .conv2d import conv
 from .winograd_util import winograd_transform_matrices
 
 
 def conv3d_ncdhw(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: str | None = None
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
+    groups: int,
+    out_dtype: str | None = None,
 ) -> Tensor:
     """The convolution of data NCDHW with a filter OIDHW."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
@@ -22,9 +26,9 @@ def conv3d_ncdhw(
 def conv3d_ndhwc(
     Input: Tensor,
     Filter: Tensor,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     groups: int,
     out_dtype: str | None = "float32",
 ) -> Tensor:

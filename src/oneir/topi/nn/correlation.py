@@ -7,11 +7,11 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ..broadcast import divide
-from ..index import require_ndim, shape_text
+from ..index import Padding, require_ndim, shape_text
 from .pad import pad
 from .window import padding_of, same_dtype
 
@@ -23,7 +23,7 @@ def correlation_nchw(
     max_displacement: int,
     stride1: int,
     stride2: int,
-    padding: Any,
+    padding: Padding,
     is_multiply: bool,
 ) -> Tensor:
     """The means over channels and patches of products of both images, one output channel for each displacement.
@@ -63,7 +63,7 @@ def correlation_nchw(
     ry = te.reduce_axis((0, same_dtype(kernel_size, channel)), name="ry")
     rx = te.reduce_axis((0, same_dtype(kernel_size, channel)), name="rx")
 
-    def element(n: Any, q: Any, i: Any, j: Any) -> Any:
+    def element(n: PrimExpr, q: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         y1, x1 = i * stride1 + max_displacement, j * stride1 + max_displacement
         y2 = y1 + (ops.floordiv(q, size) - radius) * stride2
         x2 = x1 + (ops.floormod(q, size) - radius) * stride2

@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
-from ..index import require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .window import dilated, padding_of, per_dimension
 
 
@@ -18,9 +18,9 @@ def deformable_conv2d_nchw(
     data: Tensor,
     offset: Tensor,
     kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     deformable_groups: int,
     groups: int,
     out_dtype: str | None,
@@ -52,9 +52,9 @@ def deformable_conv2d_nhwc(
     data: Tensor,
     offset: Tensor,
     kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
+    strides: Sizes,
+    padding: Padding,
+    dilation: Sizes,
     deformable_groups: int,
     groups: int,
     out_dtype: str | None,
@@ -91,9 +91,9 @@ class _Window:
         data: Tensor,
         offset: Tensor,
         kernel: Tensor,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
+        strides: Sizes,
+        padding: Padding,
+        dilation: Sizes,
         deformable_groups: int,
         groups: int,
     ):
@@ -157,7 +157,7 @@ class _Window:
             highs.append(te.min(low + 1, extent - 1))
             parts.append((at - tir_op.floor(at)).astype(self.data.dtype))
 
-        def pixel(row: Any, column: Any) -> Any:
+        def pixel(row: PrimExpr, column: Any) -> Any:
             return self.data(n, c, row, column) if self.first else self.data(n, row, column, c)
 
         top = pixel(lows[0], lows[1]) * (1 - parts[1]) + pixel(lows[0], highs[1]) * parts[1]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -34,7 +34,7 @@ def matmul(
     batch = broadcast_shape(tensor_a.shape[:-2], tensor_b.shape[:-2], "nn.matmul")
     k = te.reduce_axis((0, inner), name="k")
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         *outer, row, column = i
         left = tensor_a(*_batch_index(tensor_a, outer), *((k, row) if transpose_a else (row, k)))
         right = tensor_b(*_batch_index(tensor_b, outer), *((column, k) if transpose_b else (k, column)))

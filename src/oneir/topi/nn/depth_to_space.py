@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -14,7 +14,7 @@ from ..index import require_ndim, shape_text
 
 
 def check_block(data: Tensor, block_size: int, layout: str, function: str) -> None:
-    """Refuses other layouts than NCHW and NHWC, and blocks of no size."""
+    """Raises for layouts other than NCHW and NHWC, data of other than four dimensions, and block sizes below 1."""
     if layout not in ("NCHW", "NHWC"):
         raise InvalidValue(f'topi.nn.{function}: expected the layout "NCHW" or "NHWC", found {layout!r}')
     require_ndim(data, 4, f"nn.{function}", "data")
@@ -41,7 +41,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         )
     depth = ops.truncdiv(channels, b * b)
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         place = b * ops.truncmod(y, b) + ops.truncmod(x, b)
         channel = depth * place + c if mode == "DCR" else c * b * b + place
         row, column = ops.truncdiv(y, b), ops.truncdiv(x, b)

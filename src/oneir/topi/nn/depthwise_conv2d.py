@@ -7,31 +7,31 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import require_ndim, shape_text
+from ..index import Extent, Padding, Shape, Sizes, require_ndim, shape_text
 from .dilate import dilate
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
 
 
 def depthwise_conv2d_nchw(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+    Input: Tensor, Filter: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """Each channel of data NCHW with its own filters, (channels, multiplier, height, width)."""
     return _depthwise(Input, Filter, stride, padding, dilation, out_dtype, "NCHW")
 
 
 def depthwise_conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None = None
+    Input: Tensor, Filter: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None = None
 ) -> Tensor:
     """Each channel of data NHWC with its own filters, (height, width, channels, multiplier)."""
     return _depthwise(Input, Filter, stride, padding, dilation, out_dtype, "NHWC")
 
 
 def _depthwise(
-    data: Tensor, weight: Tensor, stride: Any, padding: Any, dilation: Any, out_dtype: str | None, layout: str
+    data: Tensor, weight: Tensor, stride: Sizes, padding: Padding, dilation: Sizes, out_dtype: str | None, layout: str
 ) -> Tensor:
     function = f"depthwise_conv2d_{layout.lower()}"
     require_ndim(data, 4, f"nn.{function}", "Input")
@@ -56,13 +56,13 @@ def _depthwise(
     out = [output_extent(*sizes, function) for sizes in zip(extents, windows, strides, before, after, strict=True)]
     out_channels = Analyzer().simplify(channels * multiplier)
 
-    def placed(channel: Any, place: list[Any]) -> list[Any]:
+    def placed(channel: Extent, place: list[Any]) -> list[Any]:
         return [channel, *place] if first else [*place, channel]
 
     padded = pad(data, [0, *placed(0, before)], [0, *placed(0, after)], name="PaddedInput")
     window = [te.reduce_axis((0, k), name=name) for name, k in zip(("di", "dj"), kernel, strict=True)]
 
-    def element(b: Any, c: Any, i: Any, j: Any) -> Any:
+    def element(b: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         source = [x * s + r.var * d for x, s, r, d in zip((i, j), strides, window, dilations, strict=True)]
         pair = [ops.floordiv(c, multiplier), ops.floormod(c, multiplier)]
         left = padded(b, *placed(pair[0], source))
@@ -78,7 +78,7 @@ def _depthwise(
 
 
 def depthwise_conv2d_backward_input_nhwc(
-    Filter: Tensor, Out_grad: Tensor, oshape: Any, ishape: Any, stride: Any, padding: Any
+    Filter: Tensor, Out_grad: Tensor, oshape: Shape, ishape: Shape, stride: Sizes, padding: Padding
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its input, from that over its output.
 
@@ -107,7 +107,7 @@ def depthwise_conv2d_backward_input_nhwc(
 
 
 def depthwise_conv2d_backward_weight_nhwc(
-    Input: Tensor, Out_grad: Tensor, oshape: Any, fshape: Any, stride: Any, padding: Any
+    Input: Tensor, Out_grad: Tensor, oshape: Shape, fshape: Shape, stride: Sizes, padding: Padding
 ) -> Tensor:
     """The gradient of `depthwise_conv2d_nhwc` (without dilation) over its filter, from that over its output.
 

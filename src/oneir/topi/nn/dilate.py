@@ -8,7 +8,7 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -27,7 +27,7 @@ def dilate(data: Tensor, strides: Sequence[Any], dilation_value: float = 0.0, na
     simplify = Analyzer().simplify
     shape = [d if as_int(d) == 0 else simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         on_data, indices = [], []
         for index, stride in zip(i, strides, strict=True):
             if as_int(stride) == 1:

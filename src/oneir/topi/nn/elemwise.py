@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import Select, as_int, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -24,7 +24,7 @@ def relu(x: Tensor) -> Tensor:
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
     """x where it is positive, else alpha * x."""
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         value = x(*i)
         return Select(value > 0, value, value * const(alpha, x.dtype))
 
@@ -38,7 +38,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     dtype = accumulation_dtype(x.dtype)
     scale = const(beta, dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         value = x(*i).astype(dtype)
         soft = (1 / scale) * tir_op.log(1 + tir_op.exp(scale * value))
         return Select(scale * value > const(threshold, dtype), value, soft).astype(x.dtype)
@@ -63,7 +63,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
             f"{shape_text(x.shape)} has, found the shape {shape_text(slope.shape)}"
         )
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         value = x(*i)
         return Select(value > 0, value, value * slope(i[axis]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -26,7 +26,7 @@ def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
         )
     kept = buffer.shape[axis] - data.shape[axis]
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         def moved(by: Any) -> list[Any]:
             return [index + by if d == axis else index for d, index in enumerate(i)]
 

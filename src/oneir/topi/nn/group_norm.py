@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -21,7 +22,7 @@ def group_norm(
     beta: Tensor | None,
     num_groups: int,
     channel_axis: int,
-    axes: Any,
+    axes: Sequence[int],
     epsilon: float = 1e-5,
 ) -> Tensor:
     """Each group of channels less its mean, divided by its standard deviation, times gamma, plus beta.
@@ -51,7 +52,7 @@ def group_norm(
     over = sorted({channel + 1, *(a + (a > channel) for a in given)})
     temp = sums(grouped, over, data.op.name)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value = normalized(grouped, temp, over, epsilon, ax).astype(data.dtype)
         value = value if scale is None else value * scale(ax[channel], ax[channel + 1])
         return value if shift is None else value + shift(ax[channel], ax[channel + 1])

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
+from ...ir.expr import PrimExpr
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import require_axis
+from ..index import Axes, require_axis
 from .moments import check_dtypes, check_parameters, normalized, normalized_axes, sums
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor | None, channel_axis: int, axis: Any, epsilon: float = 1e-5
+    data: Tensor, gamma: Tensor, beta: Tensor | None, channel_axis: int, axis: Axes, epsilon: float = 1e-5
 ) -> Tensor:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, the moments taken over `axis`, one or several.
 
@@ -24,7 +25,7 @@ def instance_norm(
     check_parameters("instance_norm", [data.shape[channel]], gamma=gamma, beta=beta)
     temp = sums(data, axes, data.op.name)
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         value = normalized(data, temp, axes, epsilon, ax).astype(data.dtype) * gamma(ax[channel])
         return value if beta is None else value + beta(ax[channel])
 

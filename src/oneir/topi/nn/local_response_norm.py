@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -33,11 +33,11 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     around = pad_ends(data, pads, pads, const(0, data.dtype), "pad_data")
     window = te.reduce_axis((0, same_dtype(size, data.shape[axis])), "rxs")
 
-    def squares(*ax: Any) -> Any:
+    def squares(*ax: PrimExpr) -> Any:
         value = around(*(index + window.var if d == axis else index for d, index in enumerate(ax)))
         return te.sum(value * value, axis=[window])
 
-    def scale(*ax: Any) -> Any:
+    def scale(*ax: PrimExpr) -> Any:
         mean = ops.divide(const(alpha, data.dtype) * total(*ax), const(size, data.dtype))
         return tir_op.power(const(bias, data.dtype) + mean, const(beta, data.dtype))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import Select, as_int, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -26,13 +26,13 @@ def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: s
     zero = const(0, predictions.dtype)
 
     def of_targets(value: Callable[..., Any]) -> Tensor:
-        def element(*ax: Any) -> Any:
+        def element(*ax: PrimExpr) -> Any:
             target = targets(*ax)
             return Select(ops.not_equal(target, ignore_index), value(target, *ax), zero)
 
         return te.compute(targets.shape, element, name="nll_loss", tag=tag.BROADCAST)
 
-    def loss(target: Any, *ax: Any) -> Any:
+    def loss(target: Any, *ax: PrimExpr) -> Any:
         place = (ax[0], target, *ax[1:]) if ax else (target,)
         return (zero - predictions(*place)) * weights(target)
 

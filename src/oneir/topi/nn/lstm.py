@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -54,14 +54,14 @@ def lstm(
     gates = _gates(Xs, Wi, Wh, Bi, Bh, h_state, hidden, reverse)
 
     def gate(letter: str, act: Callable[[Any], Any], weight: Tensor | None, cell: Callable[..., Any]) -> Tensor:
-        def element(t: Any, b: Any, j: Any) -> Any:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> Any:
             value = gates(t, b, same_dtype(weight_layout.index(letter), hidden), j)
             return act(value if weight is None else value + weight(b, j) * cell(t, b, j))
 
         name = f"{letter.lower()}_gate" if weight is None else f"{letter.lower()}_gate_p"
         return te.compute(shape, element, name=name, tag=tag.INJECTIVE)
 
-    def previous(t: Any, b: Any, j: Any) -> Any:
+    def previous(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> Any:
         return c_state(t - 1, b, j)
 
     i_gate, f_gate = gate("I", f_act, p_i, previous), gate("F", f_act, p_f, previous)
@@ -141,7 +141,7 @@ def _gates(
             shape, lambda t, b, i, j: bare(t, b, i, j) + Bh(i * hidden + j), name="s_h2h_bias", tag=tag.INJECTIVE
         )
 
-    def element(t: Any, b: Any, i: Any, j: Any) -> Any:
+    def element(t: PrimExpr, b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         time = steps - t if reverse else t - 1
         return of_input(time * batch + b, i * hidden + j) + of_state(t, b, i, j)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import te
 from ...ir.dtype import DataType
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
-from ..index import require_axis, shape_text
+from ..index import Axes, require_axis, shape_text
 
 _TUPLE_SUM = comm_reducer(
     lambda x, y: [a + b for a, b in zip(x, y, strict=True)],
@@ -28,7 +28,7 @@ def accumulation_dtype(dtype: DataType) -> str:
 
 
 def check_dtypes(function: str, data: Tensor, **others: Tensor | None) -> None:
-    """Refuses data that is no float, and parameters of another dtype."""
+    """Raises `TypeMismatch` unless the data is of floats, and the parameters have its dtype."""
     if not data.dtype.is_float:
         raise TypeMismatch(f"topi.nn.{function}: expected data of a float dtype, found {data.dtype}")
     for name, tensor in others.items():
@@ -36,7 +36,7 @@ def check_dtypes(function: str, data: Tensor, **others: Tensor | None) -> None:
             raise TypeMismatch(f"topi.nn.{function}: expected {name} of the data's {data.dtype}, found {tensor.dtype}")
 
 
-def normalized_axes(axis: Any, data: Tensor, function: str) -> list[int]:
+def normalized_axes(axis: Axes, data: Tensor, function: str) -> list[int]:
     """The axes normalized over, sorted and each once."""
     given = axis if isinstance(axis, (list, tuple)) else [axis]
     if not given:
@@ -45,7 +45,7 @@ def normalized_axes(axis: Any, data: Tensor, function: str) -> list[int]:
 
 
 def check_parameters(function: str, expected: Sequence[Any], **parameters: Tensor | None) -> None:
-    """Refuses parameters of another shape."""
+    """Raises `ShapeMismatch` for parameters of another shape than expected."""
     for name, tensor in parameters.items():
         if tensor is None:
             continue
@@ -61,7 +61,7 @@ def sums(data: Tensor, axes: list[int], name: str) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(data.dtype)
     reduction = {a: te.reduce_axis((const(0, data.shape[a].dtype), data.shape[a]), name=f"k{a}") for a in axes}
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         rest = iter(ax)
         value = data(*(reduction[d] if d in reduction else next(rest) for d in range(data.ndim))).astype(dtype)
         return _TUPLE_SUM((value, value * value), list(reduction.values()))

@@ -8,7 +8,7 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import ExprOp, as_int, const
+from ...ir.expr import ExprOp, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -53,7 +53,7 @@ def pad(
     before, after = _pads(data, pad_before, pad_after, "pad")
     value = pad_value if isinstance(pad_value, ExprOp) else const(pad_value, data.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         inside, indices = [], []
         for index, extent, b, a in zip(i, data.shape, before, after, strict=True):
             if as_int(b) == 0 and as_int(a) == 0:
@@ -72,7 +72,7 @@ def pad_ends(data: Tensor, before: list[Any], after: list[Any], value: Any, name
     simplify = Analyzer().simplify
     shape = [simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True)]
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         inside, indices = [], []
         for index, extent, b, a in zip(ax, data.shape, before, after, strict=True):
             if as_int(b) != 0:
@@ -96,8 +96,8 @@ def _remapped(data: Tensor, before: list[Any], after: list[Any], remap: Callable
     )
 
 
-def _limit(data: Tensor, before: list[Any], after: list[Any], spare: int, function: str) -> None:
-    """Refuses more padding than the data can be mirrored to: its extent less `spare`."""
+def _check_widths(data: Tensor, before: list[Any], after: list[Any], spare: int, function: str) -> None:
+    """Raises `ShapeMismatch` for more padding than elements to mirror: an extent less `spare`."""
     for dim, extent in enumerate(data.shape):
         known = as_int(extent)
         for pads in (before, after):
@@ -122,9 +122,9 @@ def mirror_pad(
         raise InvalidValue(f'topi.nn.mirror_pad: expected the mode "SYMMETRIC" or "REFLECT", found {mode!r}')
     repeated = int(mode == "SYMMETRIC")
     before, after = _pads(data, pad_before, pad_after, "mirror_pad")
-    _limit(data, before, after, 1 - repeated, "mirror_pad")
+    _check_widths(data, before, after, 1 - repeated, "mirror_pad")
 
-    def remap(index: Any, dim: int) -> Any:
+    def remap(index: PrimExpr, dim: int) -> Any:
         b, extent = before[dim], data.shape[dim]
         if as_int(b) == 0 and as_int(after[dim]) == 0:
             return index
@@ -141,9 +141,9 @@ def reflect_pad(
 ) -> Tensor:
     """`data` with its mirror image around it, the border itself not repeated."""
     before, after = _pads(data, pad_before, pad_after, "reflect_pad")
-    _limit(data, before, after, 1, "reflect_pad")
+    _check_widths(data, before, after, 1, "reflect_pad")
 
-    def remap(index: Any, dim: int) -> Any:
+    def remap(index: PrimExpr, dim: int) -> Any:
         place, extent = index - before[dim], data.shape[dim]
         beyond = tir_op.if_then_else(place >= extent, 2 * extent - 2 - place, place)
         return tir_op.if_then_else(place < 0, -place, beyond)
@@ -158,7 +158,7 @@ def replicate_pad(
     """`data` with its border repeated around it."""
     before, after = _pads(data, pad_before, pad_after, "replicate_pad")
 
-    def remap(index: Any, dim: int) -> Any:
+    def remap(index: PrimExpr, dim: int) -> Any:
         place, extent = index - before[dim], data.shape[dim]
         beyond = tir_op.if_then_else(place >= extent, extent - 1, place)
         return tir_op.if_then_else(place < 0, const(0, place.dtype), beyond)
@@ -173,7 +173,7 @@ def circular_pad(
     """`data` with copies of itself around it."""
     before, after = _pads(data, pad_before, pad_after, "circular_pad")
 
-    def remap(index: Any, dim: int) -> Any:
+    def remap(index: PrimExpr, dim: int) -> Any:
         extent = data.shape[dim]
         return ops.floormod(index - before[dim] + extent, extent)
 

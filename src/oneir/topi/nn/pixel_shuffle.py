@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ..index import shape_text
@@ -28,7 +28,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
             f"{r * r}, the factor squared"
         )
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         *batch, c, h, w = i
         channel = c * r * r + ops.floormod(h, r) * r + ops.floormod(w, r)
         return data(*batch, channel, ops.floordiv(h, r), ops.floordiv(w, r))

@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import Select, as_int, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
-from ..index import ravel, shape_text
+from ..index import Padding, Sizes, ravel, shape_text
 from .pad import pad_ends
 from .pooling import check_pool_type, pooled_axes, quotient, with_value
 from .window import output_extent, per_dimension, same_dtype
@@ -22,9 +22,9 @@ from .window import output_extent, per_dimension, same_dtype
 def pool_grad(
     grads: Tensor,
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
@@ -43,7 +43,14 @@ class _Pooling:
     """Sizes along the pooled axes, and which windows cover an element."""
 
     def __init__(
-        self, grads: Tensor, data: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, axes: list[int]
+        self,
+        grads: Tensor,
+        data: Tensor,
+        kernel: Sizes,
+        stride: Sizes,
+        padding: Padding,
+        ceil_mode: bool,
+        axes: list[int],
     ):
         self.grads, self.data, self.axes = grads, data, axes
         self.extents = [data.shape[a] for a in axes]
@@ -80,9 +87,9 @@ class _Pooling:
         """Where an element of the data lies in the padded data."""
         return [at[a] + h for a, h in zip(self.axes, self.head, strict=True)]
 
-    def around(self, at: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """One of the windows around an element, as an index of the output; for each axis, whether it begins early
-        enough to cover the element, and whether there is such a window.
+    def window_over(self, at: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """One of the windows over an element, as an index of the output; for each axis the condition that it begins
+        early enough to cover the element, and that there is such a window.
         """
         places, covering, existing = [], [], []
         sizes = zip(self.padded_place(at), self.kernel, self.stride, self.windows, self.out, strict=True)
@@ -97,8 +104,8 @@ class _Pooling:
     def sum(self, name: str, value: Callable[..., tuple[Any, Any]]) -> Tensor:
         """For each element the sum over the windows around it, where `value` says so."""
 
-        def element(*ax: Any) -> Any:
-            condition, found = value(ax, *self.around(ax))
+        def element(*ax: PrimExpr) -> Any:
+            condition, found = value(ax, *self.window_over(ax))
             return te.sum(tir_op.if_then_else(condition, found, const(0, self.grads.dtype)), axis=self.windows)
 
         return te.compute(self.data.shape, element, name="T_pool_grad", tag=name)
@@ -122,14 +129,16 @@ def _max_grad(p: _Pooling) -> Tensor:
         source = pad_ends(data, with_value(none, p.axes, p.head), with_value(none, p.axes, p.tail), smallest)
     inner = [te.reduce_axis((const(0, k.dtype), k), name) for name, k in zip(("dh", "dw"), p.kernel, strict=True)]
 
-    def largest(*ax: Any) -> Any:
+    def largest(*ax: PrimExpr) -> Any:
         place = [ax[a] * s + r.var for a, s, r in zip(p.axes, p.stride, inner, strict=True)]
         at = with_value(ax, p.axes, place)
         return _ARGMAX((ravel(at, ravel_shape), source(*at)), inner)
 
     best, _ = te.compute(p.shape, largest, name="maxpool_grad_argmax", tag=tag.COMM_REDUCE_IDX)
 
-    def gradient(at: Any, index: list[Any], covering: list[Any], existing: list[Any]) -> tuple[Any, Any]:
+    def gradient(
+        at: tuple[PrimExpr, ...], index: list[Any], covering: list[Any], existing: list[Any]
+    ) -> tuple[Any, Any]:
         here = ravel(with_value(at, p.axes, p.padded_place(at)), ravel_shape)
         needed = [condition for axis, condition in enumerate(existing) if p.past_the_end(axis)]
         return tir_op.all(*covering, *needed, ops.equal(best(*index), here)), p.grads(*index)
@@ -138,7 +147,9 @@ def _max_grad(p: _Pooling) -> Tensor:
 
 
 def _mean_grad(p: _Pooling, count_include_pad: bool) -> Tensor:
-    def gradient(at: Any, index: list[Any], covering: list[Any], existing: list[Any]) -> tuple[Any, Any]:
+    def gradient(
+        at: tuple[PrimExpr, ...], index: list[Any], covering: list[Any], existing: list[Any]
+    ) -> tuple[Any, Any]:
         count: Any = const(1, "int32")
         for i, a in enumerate(p.axes):
             start = index[a] * p.stride[i] - p.head[i]

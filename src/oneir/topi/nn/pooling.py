@@ -11,12 +11,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import Select, as_int, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import require_ndim
+from ..index import Padding, Sizes, require_ndim
 from .pad import pad_ends
 from .window import output_extent, per_dimension, same_dtype
 
@@ -33,7 +33,7 @@ def pooled_axes(data: Tensor, layout: str, letters: str, function: str) -> list[
 
 
 def check_pool_type(pool_type: str, function: str) -> None:
-    """Refuses a pool type that is neither "max" nor "avg"."""
+    """Raises `InvalidValue` for a pool type other than "max" and "avg"."""
     if pool_type not in ("max", "avg"):
         raise InvalidValue(f'topi.nn.{function}: expected the pool type "max" or "avg", found {pool_type!r}')
 
@@ -54,10 +54,10 @@ def quotient(total: Any, count: Any) -> Any:
 
 def _pool(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool,
     axes: list[int],
@@ -91,7 +91,7 @@ def _pool(
         source = pad_ends(data, with_value(none, axes, head), with_value(none, axes, tail), value)
 
     def over_window(reducer: Callable[..., Any]) -> Callable[..., Any]:
-        def element(*ax: Any) -> Any:
+        def element(*ax: PrimExpr) -> Any:
             place = [ax[a] * s + r.var * d for a, s, r, d in zip(axes, stride, reduction, dilation, strict=True)]
             return reducer(source(*with_value(ax, axes, place)), axis=reduction)
 
@@ -102,7 +102,7 @@ def _pool(
         return te.compute(shape, over_window(te.max), name="pool_max", tag="pool_max", attrs=attrs)
     total = te.compute(shape, over_window(te.sum), name="pool_sum", tag="pool_sum")
 
-    def mean(*ax: Any) -> Any:
+    def mean(*ax: PrimExpr) -> Any:
         elements: Any = const(1, "int32")
         for i, a in enumerate(axes):
             start = ax[a] * stride[i] - head[i]
@@ -123,10 +123,10 @@ def _pool(
 
 def pool1d(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     layout: str = "NCW",
@@ -143,10 +143,10 @@ def pool1d(
 
 def pool2d(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     layout: str = "NCHW",
@@ -159,10 +159,10 @@ def pool2d(
 
 def pool3d(
     data: Tensor,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
+    kernel: Sizes,
+    stride: Sizes,
+    dilation: Sizes,
+    padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
     layout: str = "NCDHW",
@@ -173,7 +173,7 @@ def pool3d(
     return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, axes, count_include_pad, "pool3d")
 
 
-def _adaptive_pool(data: Tensor, output_size: Any, pool_type: str, axes: list[int], function: str) -> Tensor:
+def _adaptive_pool(data: Tensor, output_size: Sizes, pool_type: str, axes: list[int], function: str) -> Tensor:
     """Pooling by as many windows as asked for, which cover all elements as evenly as they can."""
     check_pool_type(pool_type, function)
     in_size = [data.shape[a] for a in axes]
@@ -188,7 +188,7 @@ def _adaptive_pool(data: Tensor, output_size: Any, pool_type: str, axes: list[in
         return begin, [e - b for b, e in zip(begin, end, strict=True)]
 
     def over_window(reducer: Callable[..., Any]) -> Callable[..., Any]:
-        def element(*ax: Any) -> Any:
+        def element(*ax: PrimExpr) -> Any:
             begin, extents = window(ax)
             reduction = [te.reduce_axis((const(0, e.dtype), e), name=f"rv{i}") for i, e in enumerate(extents)]
             place = [b + r.var for b, r in zip(begin, reduction, strict=True)]
@@ -202,7 +202,7 @@ def _adaptive_pool(data: Tensor, output_size: Any, pool_type: str, axes: list[in
         return te.compute(shape, over_window(te.max), name=name, tag=name, attrs=attrs)
     total = te.compute(shape, over_window(te.sum), name="adaptive_pool_sum", tag="adaptive_pool_sum")
 
-    def mean(*ax: Any) -> Any:
+    def mean(*ax: PrimExpr) -> Any:
         elements: Any = const(1, data.dtype)
         for extent in window(ax)[1]:
             elements = elements * extent.astype(data.dtype)
@@ -216,19 +216,19 @@ def _ceil_div(value: Any, divisor: Any) -> Any:
     return Select(ops.equal(ops.floormod(value, divisor), 0), quotient, quotient + 1)
 
 
-def adaptive_pool1d(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCW") -> Tensor:
+def adaptive_pool1d(data: Tensor, output_size: Sizes, pool_type: str, layout: str = "NCW") -> Tensor:
     """Pooling over W to as many elements as asked for; `pool_type` is "max" or "avg"."""
     axes = pooled_axes(data, layout, "W", "adaptive_pool1d")
     return _adaptive_pool(data, output_size, pool_type, axes, "adaptive_pool1d")
 
 
-def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> Tensor:
+def adaptive_pool(data: Tensor, output_size: Sizes, pool_type: str, layout: str = "NCHW") -> Tensor:
     """Pooling over H and W to as many elements as asked for."""
     axes = pooled_axes(data, layout, "HW", "adaptive_pool")
     return _adaptive_pool(data, output_size, pool_type, axes, "adaptive_pool")
 
 
-def adaptive_pool3d(data: Tensor, output_size: Any, pool_type: str, layout: str = "NCDHW") -> Tensor:
+def adaptive_pool3d(data: Tensor, output_size: Sizes, pool_type: str, layout: str = "NCDHW") -> Tensor:
     """Pooling over D, H and W to as many elements as asked for."""
     axes = pooled_axes(data, layout, "DHW", "adaptive_pool3d")
     return _adaptive_pool(data, output_size, pool_type, axes, "adaptive_pool3d")

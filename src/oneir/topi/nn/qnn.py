@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -75,7 +75,7 @@ def _by_channel(
     require_ndim(zero_point, 1, f"nn.{function}", "the zero point")
     axis = require_axis(axis, data.ndim, f"nn.{function}")
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         # One element serves every channel.
         factors = (t(ops.floormod(i[axis], t.shape[0])) for t in (scale, zero_point))
         return rule(data(*i), *factors)

@@ -158,7 +158,7 @@ class _Layer:
     def tile(self, direction: PrimExpr, tile: PrimExpr) -> Stmt:
         """All steps of some sequences in one direction."""
 
-        def row(r: Any) -> PrimExpr:
+        def row(r: PrimExpr) -> PrimExpr:
             return ops.minimum(tile * self.rows + r, self.batch - 1)
 
         def begin(i: int) -> Stmt:
@@ -182,7 +182,7 @@ class _Layer:
     def step(self, t: Var, direction: PrimExpr, row: Callable[[Any], PrimExpr]) -> Stmt:
         """One step of some sequences."""
 
-        def place(r: Any) -> PrimExpr:
+        def place(r: PrimExpr) -> PrimExpr:
             """Where a row is in time."""
             last = self.steps - 1
             if self.own.lengths is not None:
@@ -193,7 +193,7 @@ class _Layer:
             turned = Select(t <= last, last - t, t)
             return turned if all(self.backward) else Select(self.turns(direction), turned, t)
 
-        def running(r: Any) -> PrimExpr | None:
+        def running(r: PrimExpr) -> PrimExpr | None:
             lengths = self.own.lengths
             return None if lengths is None else t < ops.cast(t.dtype, lengths[row(r)])
 
@@ -231,7 +231,7 @@ class _Layer:
         slot = t % 2 if product.source == 0 else 0
 
         def elements(make: Callable[[Any, Any, Any], Stmt]) -> Stmt:
-            def of_gate(r: Any) -> Stmt:
+            def of_gate(r: PrimExpr) -> Stmt:
                 return loop(0, count, lambda g: self.over_lanes(lambda v: make(r, g, v)), "g", ForKind.UNROLLED)
 
             return loop(0, self.rows, of_gate, "r", ForKind.UNROLLED)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import const
+from ...ir.expr import PrimExpr, const
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
 from ..broadcast import multiply
+from ..index import Axes
 from ..reduction import sum as sum_over
 from .moments import accumulation_dtype, check_dtypes, check_parameters, normalized_axes
 
 
-def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> Tensor:
+def rms_norm(data: Tensor, weight: Tensor, axis: Axes, epsilon: float = 1e-5) -> Tensor:
     """data / sqrt(mean of its squares + epsilon) * weight, the mean taken over `axis`, one or several.
 
     `weight` has the extents of these axes. 16-bit floats are computed in float32.
@@ -35,7 +36,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Any, epsilon: float = 1e-5) -> 
         tag=tag.INJECTIVE,
     )
 
-    def element(*ax: Any) -> Any:
+    def element(*ax: PrimExpr) -> Any:
         outer = [index for d, index in enumerate(ax) if d not in axes]
         return factor(*outer) * wide(*ax) * scale(*(ax[a] for a in axes))
 

@@ -16,7 +16,7 @@ from .window import same_dtype
 
 
 def check_lengths(data: Tensor, block_shape: Any, before: Any, after: Any, names: str, function: str) -> None:
-    """Refuses block shapes and lists of paddings or crops of different lengths."""
+    """Raises where block shape, paddings and crops have different lengths, or the data has too few dimensions."""
     count = len(block_shape)
     if len(before) != count or len(after) != count:
         raise InvalidValue(

@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
@@ -30,7 +30,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
                 f"size {b}"
             )
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         place, channel = ops.truncdiv(c, channels), ops.truncmod(c, channels)
         row = ops.truncdiv(place, b) + y * b
         column = ops.truncmod(place, b) + x * b

@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .dilate import dilate
 from .pad import pad
 from .window import padding_of, per_dimension
@@ -19,9 +19,9 @@ from .window import padding_of, per_dimension
 def preprocess(
     data: Tensor,
     kernel: Tensor,
-    strides: Any,
-    padding: Any,
-    output_padding: Any,
+    strides: Sizes,
+    padding: Padding,
+    output_padding: Sizes,
     letters: str,
     function: str,
     kernel_name: str = "kernel_transform",
@@ -56,7 +56,7 @@ def preprocess(
         name="data_pad",
     )
 
-    def turned(o: Any, i: Any, *place: Any) -> Any:
+    def turned(o: PrimExpr, i: PrimExpr, *place: Any) -> Any:
         return kernel(i, o, *(k - 1 - x for k, x in zip(window, place, strict=True)))
 
     return padded, te.compute(
@@ -81,7 +81,7 @@ def correlate(padded: Tensor, kernel: Tensor, groups: Any, dtype: str, letters: 
     dc = te.reduce_axis((0, ops.floordiv(channels, groups)), name="dc")
     reduction = [te.reduce_axis((0, k), name=f"d{letter}") for letter, k in zip(letters, window, strict=True)]
 
-    def element(b: Any, c: Any, *place: Any) -> Any:
+    def element(b: PrimExpr, c: PrimExpr, *place: PrimExpr) -> Any:
         channel, output = dc.var, c
         if as_int(groups) != 1:
             of_group = ops.floordiv(outputs, groups)

@@ -11,6 +11,7 @@ from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ..image.resize import resize2d, resize3d
+from ..index import Shape
 
 
 def upsampling(
@@ -20,7 +21,7 @@ def upsampling(
     layout: str = "NCHW",
     method: str = "nearest_neighbor",
     align_corners: bool = False,
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Images NCHW (also in blocks, NCHW16c) or NHWC, `scale_h` times as high and `scale_w` times as wide.
 
@@ -49,7 +50,7 @@ def upsampling3d(
     layout: str = "NCDHW",
     method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Volumes NCDHW or NDHWC, scaled along depth, height and width; `method` is "nearest_neighbor" or "trilinear".
 
@@ -63,7 +64,7 @@ def upsampling3d(
 
 
 def _sizes(
-    data: Tensor, scales: dict[str, float], layout: str, layouts: tuple[str, str], shape: Any, function: str
+    data: Tensor, scales: dict[str, float], layout: str, layouts: tuple[str, str], shape: Shape | None, function: str
 ) -> list[Any]:
     """The extents of the result; `layouts` are the supported ones, with the channels first and last."""
     if layout != layouts[1] and not layout.startswith(layouts[0]):

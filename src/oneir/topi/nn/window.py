@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
+from ..index import Extent, Padding, Sizes
 
 
 def per_dimension(value: Any, count: int, function: str, what: str) -> list[Any]:
@@ -18,7 +20,7 @@ def per_dimension(value: Any, count: int, function: str, what: str) -> list[Any]
     return values
 
 
-def padding_of(padding: Any, kernel: list[Any], function: str) -> tuple[list[Any], list[Any]]:
+def padding_of(padding: Padding, kernel: Sequence[Extent], function: str) -> tuple[list[Any], list[Any]]:
     """The padding before and after each dimension.
 
     `padding` is one number for all, one for each dimension, those before and then those after, "VALID" (none) or
@@ -47,12 +49,12 @@ def same_dtype(value: Any, like: Any) -> Any:
     return const(value, like.dtype) if isinstance(value, int) else value
 
 
-def dilated(kernel: list[Any], dilation: list[Any]) -> list[Any]:
+def dilated(kernel: Sequence[Extent], dilation: list[Any]) -> list[Any]:
     """The extents that a window spans."""
     return [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
 
 
-def output_extent(extent: Any, window: Any, stride: Any, before: Any, after: Any, function: str) -> Any:
+def output_extent(extent: Any, window: Any, stride: Sizes, before: Any, after: Any, function: str) -> Any:
     """How many windows fit into a padded dimension."""
     spare = Analyzer().simplify(extent - window + before + after)
     known = as_int(spare)

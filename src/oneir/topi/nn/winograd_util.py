@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...ir.expr import Select, const
+from ...ir.expr import PrimExpr, Select, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
@@ -90,7 +90,7 @@ def _product(roots: list[Fraction]) -> list[Fraction]:
 def _constant(matrix: np.ndarray, dtype: str, name: str) -> Tensor:
     rows, columns = matrix.shape
 
-    def element(i: Any, j: Any) -> Any:
+    def element(i: PrimExpr, j: PrimExpr) -> Any:
         value: Any = const(0.0, dtype)
         for row in range(rows):
             for column in range(columns):

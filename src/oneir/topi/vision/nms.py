@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import as_int, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir.stmt import IfThenElse, Stmt, flat_seq
-from ..index import require_int, require_ndim, shape_text
+from ..index import Shape, require_int, require_ndim, shape_text
 from ..indexing import gather
 from ..loops import allocate, for_each, loop, scalar, store
 from ..math import cast
@@ -35,10 +35,10 @@ def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: Any = 0, 
     def body(ins: Any, outs: Any) -> Stmt:
         counts, moved, indices = outs
 
-        def image(i: Any) -> Stmt:
+        def image(i: PrimExpr) -> Stmt:
             found = scalar("found", "int32")
 
-            def box(j: Any) -> Stmt:
+            def box(j: PrimExpr) -> Stmt:
                 valid = ops.greater(ins[0][i, j, score_index], threshold)
                 if which >= 0:
                     valid = ops.logical_and(valid, ops.greater_equal(ins[0][i, j, which], 0))
@@ -46,7 +46,7 @@ def get_valid_counts(data: Tensor, score_threshold: Any = 0, id_index: Any = 0, 
                 move = [copy, store(indices, (i, found[0]), j), store(found, (0,), found[0] + 1)]
                 return IfThenElse(valid, flat_seq(move))
 
-            def rest(j: Any) -> Stmt:
+            def rest(j: PrimExpr) -> Stmt:
                 fill = loop(0, length, lambda k: store(moved, (i, j, k), const(-1, data.dtype)), "k")
                 return flat_seq([fill, store(indices, (i, j), -1)])
 
@@ -77,7 +77,7 @@ def all_class_non_max_suppression(
     iou_threshold: Any,
     score_threshold: Any,
     output_format: str = "onnx",
-    output_shape: Any = None,
+    output_shape: Shape | None = None,
 ) -> list[Tensor]:
     """The boxes that stay for each image and class, of ONNX's NonMaxSuppression or TensorFlow's combined one.
 

@@ -11,6 +11,7 @@ from ...ir.expr import PrimExpr, Select, const
 from ...te.tensor import Tensor
 from ...tir.buffer import Buffer
 from ...tir.stmt import IfThenElse, Stmt, While, flat_seq
+from ..index import Shape
 from ..loops import allocate, for_each, let, loop, scalar, store
 
 
@@ -89,14 +90,14 @@ def run_all_class_nms(
         maximum = most(ins[4:])
         threshold = limit(ins[4 + len(most_inputs) :])
 
-        def row(i: Any) -> Stmt:
+        def row(i: PrimExpr) -> Stmt:
             count, nth, keep = (scalar(name, "int32") for name in ("count", "nth", "keep"))
             image = ops.floordiv(i, classes)
 
             def number(position: Any) -> PrimExpr:
                 return ops.cast("float32", box[image, ops.floordiv(position, 4), ops.floormod(position, 4)])
 
-            def candidate(j: Any) -> Stmt:
+            def candidate(j: PrimExpr) -> Stmt:
                 overlap = calculate_overlap(number, order[i, j] * 4, indices[i, nth[0]] * 4)
                 compare = [
                     IfThenElse(ops.greater(overlap, threshold), store(keep, (0,), 0)),
@@ -134,7 +135,11 @@ def run_all_class_nms(
 
 
 def collect_selected_indices(
-    num_class: Any, selected_indices: Tensor, num_detections: Tensor, row_offsets: Tensor, output_shape: Any = None
+    num_class: Any,
+    selected_indices: Tensor,
+    num_detections: Tensor,
+    row_offsets: Tensor,
+    output_shape: Shape | None = None,
 ) -> Tensor:
     """Rows (image, class, box) of what `run_all_class_nms` selected, one after the other; -1 in what follows.
 
@@ -147,7 +152,7 @@ def collect_selected_indices(
         indices, counts, offsets = ins
         out = outs[0]
 
-        def write(i: Any, j: Any) -> Stmt:
+        def write(i: PrimExpr, j: PrimExpr) -> Stmt:
             entry = (ops.floordiv(i, num_class), ops.floormod(i, num_class), indices[i, j])
             at = offsets[i] + j
             stores = flat_seq([store(out, (at, c), v) for c, v in enumerate(entry)])
@@ -180,12 +185,12 @@ def collect_selected_indices_and_scores(
     def body(ins: Any, outs: Any) -> Stmt:
         indices, scores, counts, offsets = ins
 
-        def write(b: Any, c: Any, j: Any) -> Stmt:
+        def write(b: PrimExpr, c: PrimExpr, j: PrimExpr) -> Stmt:
             row, at = b * classes + c, offsets[b, c] + j
             entry = [store(outs[0], (b, at, 0), c), store(outs[0], (b, at, 1), indices[row, j])]
             return flat_seq([*entry, store(outs[1], (b, at), scores[row, j])])
 
-        def image(b: Any) -> Stmt:
+        def image(b: PrimExpr) -> Stmt:
             fill = loop(
                 0,
                 total,

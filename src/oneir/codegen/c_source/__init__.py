@@ -1,0 +1,6 @@
+"""Code for devices as text in languages of the C family."""
+
+from . import backend as backend  # registers the back ends
+from .dialect import Dialect
+from .emitter import KernelEmitter, source_of
+from .opencl import OPENCL

@@ -1,0 +1,110 @@
+"""Back ends of devices whose code is text: LLVM for the host, a dialect of C for the kernels that it launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ...dlight import ScheduleRule, gpu
+from ...ir.module import IRModule
+from ...ir.transform import Pass
+from ...runtime import llvm
+from ...runtime.error import InvalidValue
+from ...runtime.module import DeferredFunctions, Module, Sources
+from ...runtime.signature import Signature
+from ...target.cpu import resolve
+from ...target.target import Target
+from ...tir.function import PrimFunc
+from ...tir.pipeline import default_gpu_passes
+from ...tir.transform import ExactExtremes, ExactMoments, WideSums
+from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
+from ..backend import Backend, register_backend
+from ..llvm.module import llvm_text
+from .dialect import Dialect
+from .emitter import source_of
+from .launch import Program
+from .opencl import OPENCL
+
+
+class SourceBackend(Backend):
+    """A device that compiles kernels from text.
+
+    The text of a program goes into the host's object, beside the functions that launch its kernels; the device's driver
+    compiles it when one of them is launched first.
+    """
+
+    dialect: ClassVar[Dialect]
+    calls_kernels: ClassVar[bool] = False
+
+    def numeric_passes(self, target: Target) -> list[Pass]:
+        return [ExactExtremes(), ExactMoments(), WideSums()]
+
+    def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        return [gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
+
+    def lowering_passes(self, target: Target) -> list[Pass]:
+        return default_gpu_passes()
+
+    def write(self, mod: IRModule) -> str:
+        host, device = _split(mod)
+        source = source_of(device, self.dialect) if device.functions else ""
+        program = Program.of(device, source) if source else None
+        return llvm_text(host, program)
+
+    def compile(self, text: str, target: Target) -> bytes:
+        return llvm.compile_ir(text, **_host_options(target))
+
+    def show(self, text: str, target: Target, fmt: str) -> str:
+        match fmt:
+            case "" | self.kind:
+                return Program.source_in(text)
+            case "host":
+                return text
+        raise InvalidValue(f'expected the format "{self.kind}" or "host", found {fmt!r}')
+
+    def facts(self, target: Target) -> list[str]:
+        return [*map(str, resolve(_host(target)))]
+
+    def load(
+        self,
+        objects: Sequence[bytes],
+        signatures: dict[str, Signature],
+        sources: Sources | None = None,
+        deferred: DeferredFunctions | None = None,
+    ) -> Module:
+        return Module.from_objects(objects, signatures, sources, deferred)
+
+
+def _split(mod: IRModule) -> tuple[IRModule, IRModule]:
+    """The host's functions, and the kernels."""
+    kernels = {
+        var: func
+        for var, func in mod.functions.items()
+        if isinstance(func, PrimFunc) and func.attrs.get("calling_conv") == KERNEL_LAUNCH
+    }
+    host = {var: func for var, func in mod.functions.items() if var not in kernels}
+    return mod.replace(functions=host), mod.replace(functions=kernels)
+
+
+def _host(target: Target) -> Target:
+    return target.host or Target("llvm")
+
+
+def _host_options(target: Target) -> dict[str, Any]:
+    """What LLVM is told of the host."""
+    triple, processor, features = resolve(_host(target))
+    return {"name": "module", "triple": triple, "cpu": processor, "features": features, "opt_level": 2}
+
+
+class OpenCL(SourceBackend):
+    """Devices with an OpenCL driver."""
+
+    kind: ClassVar[str] = "opencl"
+    dialect: ClassVar[Dialect] = OPENCL
+    formats: ClassVar[Mapping[str, str]] = {
+        "opencl": "OpenCL C of the kernels",
+        "host": "LLVM IR of the host's functions, which launch them",
+    }
+
+
+register_backend(OpenCL())
