@@ -48,6 +48,7 @@ STATEFUL = frozenset(
         "count",
         "local",
         "new_lock",
+        "ConverterTable",
         "_Builders",
         "_Engines",
         "_LlvmLock",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import threading
 import traceback
+import weakref
 
 import numpy as np
 import pytest
 
-from oneir.runtime import Tensor, list_global_func_names, register_func, remove_global_func, tensor
+from oneir.runtime import Tensor, callback, list_global_func_names, register_func, remove_global_func, tensor
 from oneir.runtime.entry import make_entry
 from oneir.runtime.error import NotRegistered, TypeMismatch
 from oneir.runtime.llvm import compile_ir, link
@@ -22,6 +24,22 @@ define i32 @forward(ptr %name, ptr %args, i32 %count, ptr %result) {
   ret i32 %code
 }
 declare i32 @oneir_call_packed(ptr, ptr, i32, ptr)
+"""
+# Fails as a program does in which a callback raised in one thread, and a handler of signals then in the calling one.
+INTERRUPTED = """
+define i32 @interrupted(ptr %name, ptr %args, i32 %count, ptr %result) {
+  %code = call i32 @oneir_call_packed(ptr %name, ptr %args, i32 0, ptr %result)
+  %state = call i32 @PyGILState_Ensure()
+  %kind = load ptr, ptr @PyExc_KeyboardInterrupt
+  call void @PyErr_SetNone(ptr %kind)
+  call void @PyGILState_Release(i32 %state)
+  ret i32 %code
+}
+declare i32 @oneir_call_packed(ptr, ptr, i32, ptr)
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare void @PyErr_SetNone(ptr)
+@PyExc_KeyboardInterrupt = external global ptr
 """
 NAME = ctypes.create_string_buffer(b"tests.callback")
 
@@ -139,3 +157,24 @@ def test_callbacks_nest_and_run_in_many_threads(forward):
     for thread in threads:
         thread.join()
     assert len(results) == 320 and all(results)
+
+
+def test_of_a_handlers_exception_and_a_callbacks_the_handlers_is_raised_and_nothing_stays():
+    class Refusal(Exception):
+        pass
+
+    def refuse():
+        error = Refusal()
+        gone.append(weakref.ref(error))
+        raise error
+
+    gone: list[weakref.ref[Refusal]] = []
+    register(refuse)
+    library = link(compile_ir(INTERRUPTED, name="interrupted"))
+    function = make_entry(
+        library.symbol("interrupted"), Signature("interrupted", ()), library, context=ctypes.addressof(NAME)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        function()
+    gc.collect()
+    assert gone[0]() is None and not callback._stashed

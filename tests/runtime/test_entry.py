@@ -399,6 +399,12 @@ def test_native_words_stand_where_the_arguments_are_right(params, args):
         ([1, 2], TypeMismatch, "expected a tensor, a number, a string or None, found list; make an array of it"),
         (object(), TypeMismatch, "found object"),
         ("\ud800", InvalidValue, "expected text that UTF-8 can encode"),
+        (
+            "half\0lost",
+            InvalidValue,
+            r"expected text without zero characters, which would end it, found 'half\\x00lost'",
+        ),
+        (Text("\0"), InvalidValue, "expected text without zero characters"),
         (1j, TypeMismatch, "found complex"),
         (np.complex64(1), TypeMismatch, "dtype 'complex64' is not supported"),
         (np.zeros(2, complex), TypeMismatch, "dtype 'complex128' is not supported"),

@@ -1,4 +1,4 @@
-"""Short names of boards and devices, and tags."""
+"""Short names of boards and devices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from oneir.target import (
     cuda,
     hexagon,
     intel_graphics,
-    list_tags,
     mali,
     rasp,
-    register_tag,
     riscv_cpu,
     rocm,
     stm32,
-    tag,
 )
 
 
@@ -67,28 +64,6 @@ def test_deprecated_names_say_so():
         assert rasp() == arm_cpu("rasp3b")
     with pytest.warns(DeprecationWarning, match=r"use Target\(\)"):
         assert create("llvm") == Target("llvm")
-
-
-def test_a_tag_stands_for_its_configuration():
-    a100 = Target("nvidia/nvidia-a100")
-    assert a100.tag == "nvidia/nvidia-a100" and a100.export()["tag"] == "nvidia/nvidia-a100"
-    assert (a100.arch, a100.max_shared_memory_per_block, a100.attrs["registers_per_block"]) == ("sm_80", 49152, 65536)
-    assert a100 == Target({**a100.export(), "tag": ""})
-    assert list_tags()["raspberry-pi/4b-aarch64"].host.mcpu == "cortex-a72"
-    assert Target("aws/cpu/c5.9xlarge").attrs["num-cores"] == 18
-    assert Target("apple/m1-gpu").host.mtriple == "arm64-apple-macos"
-
-
-def test_a_registered_tag_is_known(monkeypatch):
-    monkeypatch.setattr(tag, "configs", dict(tag.configs))
-    made = register_tag("mine/box", {"kind": "llvm", "num-cores": 7})
-    assert made == Target("mine/box") == Target("llvm -num-cores=7") and made.tag == "mine/box"
-    with pytest.raises(InvalidValue, match='The tag "mine/box" is taken: it is "llvm -keys=cpu -num-cores=7"'):
-        register_tag("mine/box", {"kind": "c"})
-    assert register_tag("mine/box", {"kind": "c"}, override=True) == Target("c") == list_tags()["mine/box"]
-    with pytest.raises(NotRegistered, match='no target kind "d"'):
-        register_tag("mine/other", {"kind": "d"})
-    assert "mine/other" not in list_tags()
 
 
 @pytest.mark.parametrize(

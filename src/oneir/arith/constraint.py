@@ -32,7 +32,7 @@ def reads_memory(condition: Any) -> bool:
         if type(node).__module__ != e.__name__:
             return True
         if isinstance(node, e.Call):
-            kind = node.op.get_attr("TCallEffectKind") if isinstance(node.op, Op) else None
+            kind = e.TCallEffectKind.of(node.op)
             if kind is None or kind > e.CallEffectKind.Pure:
                 return True
         node.visit_children(pending.append)

@@ -510,7 +510,7 @@ class RewriteSimplifier:
         name = op.name if isinstance(op, Op) else ""
         if name == "tir.if_then_else":
             return self._visit_if_then_else(call)
-        kind = op.get_attr("TCallEffectKind") if isinstance(op, Op) else None
+        kind = e.TCallEffectKind.of(op)
         if kind is None or kind > e.CallEffectKind.ReadState:
             call = call.map_children(self.visit)
             self.effects += 1

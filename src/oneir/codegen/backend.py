@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..dlight.base import ScheduleRule
 from ..ir.module import IRModule
@@ -35,10 +35,10 @@ class Backend(ABC):
     """The kind of target: what `Target.kind.name` is."""
 
     formats: ClassVar[Mapping[str, str]]
-    """The forms in which code can be shown, and what each is. They are the stages of the phase `code`, in order."""
+    """The formats in which code can be shown, with a description each; the stages of the phase `code`, in order."""
 
     calls_kernels: ClassVar[bool] = True
-    """Whether graphs become host functions, which call their kernels without Python; else they are bytecode."""
+    """Whether graphs become host functions, which launch their kernels without Python; else they are bytecode."""
 
     # -- passes --
 
@@ -56,7 +56,7 @@ class Backend(ABC):
 
     @abstractmethod
     def lowering_passes(self, target: Target) -> list[Pass]:
-        """The passes from scheduled kernels to what code is written from (stage `tir`)."""
+        """The passes that lower scheduled kernels to the form that `write` takes (stage `tir`)."""
 
     # -- code --
 
@@ -66,14 +66,14 @@ class Backend(ABC):
 
     @abstractmethod
     def compile(self, text: str, target: Target) -> bytes:
-        """An object: what is kept in caches and files, and loaded by `load`."""
+        """Object code, which `load` takes and caches and files keep. Raises `CompileError` if it cannot be compiled."""
 
     @abstractmethod
     def show(self, text: str, target: Target, fmt: str) -> str:
-        """The text of `write` in one of the `formats`; "" is the first. `InvalidValue` for a format that is none."""
+        """The text of `write` in one of the `formats`; "" is the first. Raises `InvalidValue` for any other."""
 
     def facts(self, target: Target) -> list[str]:
-        """What compiled code depends on besides its module, its passes and the text of the target."""
+        """Further parts of cache keys: what code depends on besides its module, passes and the text of the target."""
         return []
 
     # -- programs --
@@ -86,10 +86,10 @@ class Backend(ABC):
         sources: Sources | None = None,
         deferred: DeferredFunctions | None = None,
     ) -> Module:
-        """The functions of some objects, ready to be called; nothing need be linked before one is asked for.
+        """A runtime module of object code, which may be linked as late as a function is asked for.
 
-        `sources(fmt)` is the text of the code in a format; `deferred` are more functions, which are compiled when one
-        of them is asked for.
+        `signatures` are those of its public functions, by name. `sources(fmt)` is the text of the code in a format.
+        `deferred` are further functions, compiled when one of them is asked for.
         """
 
 
@@ -108,7 +108,7 @@ def register_backend(backend: Backend) -> Backend:
 
 
 def backend_of(target: Target) -> Backend:
-    """The back end for a target; `UnsupportedError` where there is none."""
+    """The back end for a target. Raises `UnsupportedError` if its kind has none."""
     backend = _backends.get(target.kind.name)
     if backend is None:
         kinds = ", ".join(f'"{kind}"' for kind in sorted(_backends))
@@ -116,8 +116,8 @@ def backend_of(target: Target) -> Backend:
     return backend
 
 
-def _backend_or_host(target: Any) -> tuple[Backend, Target]:
-    """The back end for a target, however it is given; the current one or this machine's where it is not."""
+def _backend_or_host(target: str | Mapping[str, object] | Target | None) -> tuple[Backend, Target]:
+    """The back end for a target, and the target; None is the current target or, outside of any, this machine."""
     if target is None:
         target = Target.current(allow_none=True) or "llvm"
     target = target if isinstance(target, Target) else Target(target)
@@ -125,12 +125,12 @@ def _backend_or_host(target: Any) -> tuple[Backend, Target]:
 
 
 @graph_pipeline.graph_passes.provide
-def _graph_passes(target: Any) -> dict[str, list[Pass]]:
+def _graph_passes(target: str | Mapping[str, object] | Target | None) -> dict[str, list[Pass]]:
     backend, target = _backend_or_host(target)
     return backend.graph_passes(target)
 
 
 @tir_pipeline.lowering_passes.provide
-def _lowering_passes(target: Any) -> list[Pass]:
+def _lowering_passes(target: str | Mapping[str, object] | Target | None) -> list[Pass]:
     backend, target = _backend_or_host(target)
     return backend.lowering_passes(target)

@@ -36,7 +36,7 @@ def split(mod: IRModule) -> list[IRModule]:
 
 
 def with_declarations(unit: dict[GlobalVar, BaseFunc], mod: IRModule) -> dict[GlobalVar, BaseFunc]:
-    """Some functions of a module, and declarations of the shared ones that they call."""
+    """Functions of a module, and declarations of the shared functions that they call."""
     callees = _Callees()
     for func in unit.values():
         if isinstance(func, PrimFunc):
@@ -50,7 +50,7 @@ def with_declarations(unit: dict[GlobalVar, BaseFunc], mod: IRModule) -> dict[Gl
 
 
 def merged(units: Sequence[IRModule]) -> IRModule:
-    """The module of which some modules are units."""
+    """The module that consists of the given units, of which there is at least one; the inverse of `split`."""
     functions: dict[GlobalVar, BaseFunc] = {}
     for unit in units:
         for var, func in unit.functions.items():
@@ -60,6 +60,8 @@ def merged(units: Sequence[IRModule]) -> IRModule:
 
 
 class _Callees(Visitor):
+    """Collects the functions that are called, in order."""
+
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[GlobalVar, None] = {}

@@ -1,7 +1,6 @@
-"""Building: from a module of loops to functions that can be called.
+"""Building a module of PrimFuncs: schedule, lower, write code, compile, load.
 
-The work is one line each: lower, write code, compile, load. Compiled code is kept on disk under a digest of the
-module's structure, the target, the options and the compiler itself.
+Compiled code is kept on disk under a digest of the module's structure, the target, the options and the compiler itself.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,15 +32,19 @@ from ..tir.transform.make_packed_api import signature_of
 
 def build(
     mod: PrimFunc | IRModule,
-    target: str | dict[str, Any] | Target | None = None,
+    target: str | Mapping[str, object] | Target | None = None,
     pipeline: str | Pass | None = "default",
 ) -> Module:
-    """Compiles loops to native code.
+    """Compiles PrimFuncs to native code.
 
-    `mod` is a function, called "main" unless its `global_symbol` says otherwise, or a module of functions; those with a
-    `global_symbol` can be called from Python: `built["main"](a, b, c)`.
-    `target` is "llvm" (this machine) unless given or
-    entered as a context. `pipeline` lowers the module: the name of a registered pipeline, or a pass.
+    `mod` is one PrimFunc, called "main" unless it has a `global_symbol`, or a module of them. Functions with a
+    `global_symbol` can be called from Python: `built["main"](a, b, c)`. Without `target`, the current one is taken
+    (`with target:`) or, outside of any, "llvm", which is this machine. `pipeline` lowers the module: the name of a
+    registered pipeline, a pass, or None for a module that is lowered already.
+
+    Raises `TypeMismatch` for anything but a PrimFunc or an IRModule, `UnsupportedError` for a module with other
+    functions and for a target without a back end, `InvalidValue` for a module without public functions or with two of
+    one name, and `CompileError` for a program that cannot be compiled.
     """
     module, target = as_module(mod), as_target(target)
     objects = compile_units(module, target, pipeline)
@@ -51,9 +54,9 @@ def build(
 def compile_units(
     mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None = None
 ) -> list[bytes]:
-    """The objects of a module, from the cache or compiled. `schedule` runs before the pipeline.
+    """The object code of a module, one object a unit, from the cache or compiled. `schedule` runs before the pipeline.
 
-    Code is compiled in a thread of its own, one unit while the next is lowered.
+    A second thread compiles one unit while this one lowers the next.
     """
     units, backend = split(mod), backend_of(target)
     facts = cache_facts(target)
@@ -62,21 +65,23 @@ def compile_units(
     missing = [i for i, data in enumerate(objects) if data is None]
     with ThreadPoolExecutor(1) as pool:
         compiled = [
-            pool.submit(_compile, backend, text, target)
-            for text in _texts([units[i] for i in missing], target, pipeline, schedule)
+            pool.submit(_compile_timed, backend, text, target)
+            for text in _unit_texts([units[i] for i in missing], target, pipeline, schedule)
         ]
         for i, result in zip(missing, compiled, strict=True):
             data, seconds = result.result()
             objects[i] = data
-            _tell("compiling code", seconds)
+            _report_time("compiling code", seconds)
             key = keys[i]
             if key is not None:
                 object_cache.put(key, data)
     return [data for data in objects if data is not None]
 
 
-def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None, schedule: Pass | None) -> Iterator[str]:
-    """The code of each unit as text. Others' passes, and those who watch passes, see the whole module at once."""
+def _unit_texts(
+    units: list[IRModule], target: Target, pipeline: str | Pass | None, schedule: Pass | None
+) -> Iterator[str]:
+    """The code of each unit as text. Pipelines of users, and instruments, get the whole module at once."""
     if not units:
         return
     backend = backend_of(target)
@@ -87,24 +92,24 @@ def _texts(units: list[IRModule], target: Target, pipeline: str | Pass | None, s
         for unit in split(lower(merged(units), target, pipeline, schedule)):
             start = time.perf_counter()
             text = backend.write(unit)
-            _tell("writing code", time.perf_counter() - start)
+            _report_time("writing code", time.perf_counter() - start)
             yield text
 
 
-def _compile(backend: Backend, text: str, target: Target) -> tuple[bytes, float]:
-    """The object, and how many seconds it took."""
+def _compile_timed(backend: Backend, text: str, target: Target) -> tuple[bytes, float]:
+    """The object code, and the seconds that compiling it took."""
     start = time.perf_counter()
     return backend.compile(text, target), time.perf_counter() - start
 
 
-def _tell(stage: str, seconds: float) -> None:
-    """Tells instruments how long something took that is no pass."""
+def _report_time(stage: str, seconds: float) -> None:
+    """Reports to instruments the seconds that a step took which is not a pass."""
     for instrument in PassContext.current().instruments:
         instrument.run_after_stage(stage, seconds)
 
 
 def signatures_of(mod: IRModule) -> dict[str, Signature]:
-    """What the exported functions of a module expect of their arguments."""
+    """The signatures of a module's public functions, by `global_symbol`."""
     return {
         func.attrs["global_symbol"]: signature_of(func)
         for func in mod.functions.values()
@@ -112,8 +117,8 @@ def signatures_of(mod: IRModule) -> dict[str, Signature]:
     }
 
 
-def as_module(mod: Any) -> IRModule:
-    """A function or module as a module whose exported functions all have a `global_symbol`."""
+def as_module(mod: object) -> IRModule:
+    """A PrimFunc or module as a module that can be built; raises what `build` raises for one that cannot."""
     if isinstance(mod, PrimFunc):
         mod = IRModule(
             {
@@ -143,8 +148,8 @@ def as_module(mod: Any) -> IRModule:
     return mod
 
 
-def as_target(target: Any) -> Target:
-    """The target given, else the one entered, else this machine. `UnsupportedError` for one without a back end."""
+def as_target(target: str | Mapping[str, object] | Target | None) -> Target:
+    """The target given, else the current one, else this machine. Raises `UnsupportedError` if it has no back end."""
     if target is None:
         target = Target.current(allow_none=True) or "llvm"
     target = target if isinstance(target, Target) else Target(target)
@@ -155,7 +160,7 @@ def as_target(target: Any) -> Target:
 def lower(
     mod: IRModule, target: Target, pipeline: str | Pass | None = "default", schedule: Pass | None = None
 ) -> IRModule:
-    """The module after its schedules and the pipeline, ready for code generation."""
+    """The module after `schedule` and the pipeline, ready for code generation."""
     passes = get_tir_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     with target:
         mod = mod if schedule is None else schedule(mod)
@@ -163,7 +168,7 @@ def lower(
 
 
 class KernelSources:
-    """The texts behind a built module, made again only when someone asks for them."""
+    """The code of a built module as text: `sources(format)`. It is generated again when it is asked for."""
 
     def __init__(self, mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None = None):
         self.arguments = (mod, target, pipeline, schedule)
@@ -178,9 +183,9 @@ class KernelSources:
 
 
 def cache_facts(target: Target) -> list[str] | None:
-    """What code depends on besides what is compiled; None if nothing may be cached.
+    """What code depends on besides the module and the passes; None if nothing may be cached.
 
-    That is the target, what its back end says of it, the options of passes, and the state of the compiler itself.
+    These are the target, what its back end adds to it, the options of the `PassContext`, and the compiler's own files.
     """
     ctx = PassContext.current()
     if ctx.instruments or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
@@ -192,7 +197,7 @@ def cache_facts(target: Target) -> list[str] | None:
 def _cache_key(
     mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None, facts: list[str] | None
 ) -> str | None:
-    """Where compiled code of this module is kept; None when something about it has no digest."""
+    """The key of this module's code in the cache; None if something that it depends on has no digest."""
     passes = pass_key([_passes_of(pipeline, target), schedule])
     if passes is None or facts is None:
         return None
@@ -201,7 +206,7 @@ def _cache_key(
 
 
 def _passes_of(pipeline: str | Pass | None, target: Target) -> Any:
-    """What a pipeline runs: a name stands for its passes, which whoever registered it may have changed."""
+    """The passes of a pipeline. A name may be registered anew for other passes, so it is no key by itself."""
     if not isinstance(pipeline, str):
         return pipeline
     named = get_tir_pipeline(pipeline)
@@ -209,7 +214,7 @@ def _passes_of(pipeline: str | Pass | None, target: Target) -> Any:
 
 
 def _parameter_names(mod: IRModule) -> str:
-    """The names of parameters, which the messages of refused calls show but equality does not see."""
+    """The names of parameters: error messages contain them, and the structural digest does not."""
     parts = []
     for var, func in mod.functions_items():
         assert isinstance(func, PrimFunc)
@@ -220,7 +225,7 @@ def _parameter_names(mod: IRModule) -> str:
 
 @once
 def _fingerprint() -> str:
-    """A digest of the compiler's own files, so that code compiled by another state of it is not used."""
+    """A digest of names, sizes and times of the compiler's files: code of another version of it is not used."""
     digest = hashlib.blake2b(digest_size=16)
     folders = [str(Path(__file__).parent.parent)]
     while folders:

@@ -23,4 +23,4 @@ def _enable(was_enabled: bool) -> None:
 
 
 no_collection = ProcessSetting(_disable, _enable)
-"""Leaves cycles alone for a while: `with no_collection: ...`."""
+"""Turns the collection of cycles off: `with no_collection: ...`."""

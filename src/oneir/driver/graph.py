@@ -7,7 +7,6 @@ with the kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..codegen.backend import backend_of
 from ..codegen.program.bytecode import emit_bytecode
@@ -26,20 +25,24 @@ from ..target.target import Target
 from . import graph_cache
 from .build import KernelSources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
-from .graph_cache import Compiled, Loops
+from .graph_cache import Compiled, KernelCode
 from .kernels import host_functions, kernels_and_hosts
 from .stages import schedule_passes
 
 
 def build_graph(
     mod: IRModule | BaseFunc,
-    target: Any = None,
-    params: Mapping[str, Any] | None = None,
+    target: str | Mapping[str, object] | Target | None = None,
+    params: Mapping[str, object] | None = None,
     relax_pipeline: str | Pass | None = "default",
     tir_pipeline: str | Pass | None = "default",
     exec_mode: str = "bytecode",
 ) -> Executable:
-    """An executable of a module's graph functions; see `oneir.relax.build`."""
+    """An executable of a module's graph functions; see `oneir.relax.build`.
+
+    Raises `InvalidValue` for another `exec_mode`, `TypeMismatch` for anything but an IRModule or a relax Function,
+    `WellFormedError` for a module that breaks a rule, and `CompileError` for a kernel that cannot be compiled.
+    """
     if exec_mode not in ("bytecode", "compiled"):
         raise InvalidValue(f'exec_mode is "bytecode" or "compiled", found {exec_mode!r}')
     if isinstance(mod, Function):
@@ -66,45 +69,45 @@ def build_graph(
 def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) -> Compiled:
     """The bytecode, the kernels and the host functions of a lowered module.
 
-    Kernels that nobody has scheduled get the default schedules of the target when they are compiled: what the cache has
-    needs none.
+    Kernels without a schedule get the default one of the target just before they are compiled, so kernels that the
+    cache has are not scheduled at all.
     """
     builder = emit_bytecode(lowered, target.get_target_device_type())
     hosts = host_functions(lowered, builder, target)
-    loops, found = None, kernels_and_hosts(lowered, hosts)
+    code, found = None, kernels_and_hosts(lowered, hosts)
     if found is not None:
         mod, public_forms = found.module, found.public_forms
         as_module(merged([mod, public_forms]))
         objects = compile_units(mod, target, pipeline, schedule_passes(target))
         public = signatures_of(public_forms) if found.has_public_forms else {}
-        loops = Loops(objects, signatures_of(mod), public, lambda: (mod, public_forms))
-    return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, loops)
+        code = KernelCode(objects, signatures_of(mod), public, lambda: (mod, public_forms))
+    return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
 
 
 def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:
     """The executable of what a graph compiled to. Public forms of kernels are compiled when asked for."""
-    loops = compiled.loops
-    if loops is None:
+    code = compiled.code
+    if code is None:
         return Executable(compiled.program)
     context = PassContext.current()
 
     def public_forms() -> Sequence[bytes]:
         with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
-            return compile_units(loops.modules()[1], target, pipeline)
+            return compile_units(code.modules()[1], target, pipeline)
 
     def source(fmt: str) -> str:
-        return KernelSources(merged(loops.modules()), target, pipeline, schedule_passes(target))(fmt)
+        return KernelSources(merged(code.modules()), target, pipeline, schedule_passes(target))(fmt)
 
-    deferred = DeferredFunctions(public_forms, loops.public) if loops.public else None
-    library = backend_of(target).load(loops.objects, loops.signatures, source, deferred)
+    deferred = DeferredFunctions(public_forms, code.public) if code.public else None
+    library = backend_of(target).load(code.objects, code.signatures, source, deferred)
     natives = {name: NativeGraph(spec, library) for name, spec in compiled.natives.items()}
     return Executable(compiled.program, library, natives)
 
 
 def lower_graph(
-    mod: IRModule, target: Target, params: Mapping[str, Any] | None, relax_pipeline: str | Pass | None
+    mod: IRModule, target: Target, params: Mapping[str, object] | None, relax_pipeline: str | Pass | None
 ) -> IRModule:
-    """The module after a pipeline, checked before it."""
+    """The module after the pipeline. It is checked first, and `params` are bound to the parameters of "main"."""
     mod = transform.resolve_outputs(mod)
     verify_well_formed(mod)
     if params:

@@ -42,28 +42,28 @@ _LARGEST = object_cache.MAX_BYTES // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Loops:
-    """The compiled loops of a graph."""
+class KernelCode:
+    """The compiled kernels and host functions of a graph."""
 
     objects: Sequence[bytes]
     signatures: dict[str, Signature]
     public: dict[str, Signature]
-    """Of the kernels' public forms, which are compiled when one is asked for."""
+    """Signatures of the kernels' public forms, which are compiled when one is asked for."""
     modules: Callable[[], tuple[IRModule, IRModule]]
     """What the objects and the public forms are compiled from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a graph compiled to. `natives` is how its native functions are called."""
+    """A compiled graph. `natives` says how its native functions are called."""
 
     program: Program
     natives: dict[str, NativeSpec]
-    loops: Loops | None
+    code: KernelCode | None
 
 
-def key_of(mod: IRModule, params: Mapping[Any, Any], target: Target) -> str | None:
-    """Where the graph is kept, compiled through the default pipelines; None when something about it has no digest."""
+def key_of(mod: IRModule, params: Mapping[Any, object], target: Target) -> str | None:
+    """The key of a graph that goes through the default pipelines; None if something in it has no digest."""
     facts, registered = cache_facts(target), _registered(target)
     if facts is None or registered is None:
         return None
@@ -72,7 +72,7 @@ def key_of(mod: IRModule, params: Mapping[Any, Any], target: Target) -> str | No
 
 
 def get(key: str) -> Compiled | None:
-    """What is kept under a key; None where nothing is, or it is damaged."""
+    """The entry of a key; None if there is none, or a damaged one, which is removed."""
     path = object_cache.find(key)
     if path is None:
         return None
@@ -80,35 +80,35 @@ def get(key: str) -> Compiled | None:
         stored = decode(path, checked=None)
         if stored is None:
             raise LibraryError(f"{path} is no compiled graph")
-        return Compiled(stored.program, stored.natives, _decode_loops(stored.library) if stored.library else None)
+        return Compiled(stored.program, stored.natives, _decode_code(stored.library) if stored.library else None)
     except LibraryError:
         object_cache.remove(key)
         return None
 
 
 def put(key: str, compiled: Compiled) -> None:
-    """Keeps a compiled graph, unless it is too large or its loops cannot be saved."""
+    """Keeps a compiled graph, unless it is too large or its kernels cannot be saved as JSON."""
     if not object_cache.holds(0):
         return
     try:
-        library = b"" if compiled.loops is None else _encode_loops(compiled.loops)
+        library = b"" if compiled.code is None else _encode_code(compiled.code)
     except TypeMismatch:
         return
     object_cache.put_file(key, encode(Stored(compiled.program, compiled.natives, library)))
 
 
-def _encode_loops(loops: Loops) -> bytes:
-    modules = zlib.compress(save_json(list(loops.modules())).encode(), 1)
-    signatures = [{name: s.to_json() for name, s in table.items()} for table in (loops.signatures, loops.public)]
-    header = json.dumps([[len(data) for data in loops.objects], *signatures]).encode()
-    content = b"".join([len(header).to_bytes(8, "little"), header, *loops.objects, modules])
+def _encode_code(code: KernelCode) -> bytes:
+    modules = zlib.compress(save_json(list(code.modules())).encode(), 1)
+    signatures = [{name: s.to_json() for name, s in table.items()} for table in (code.signatures, code.public)]
+    header = json.dumps([[len(data) for data in code.objects], *signatures]).encode()
+    content = b"".join([len(header).to_bytes(8, "little"), header, *code.objects, modules])
     return content + checksum(content)
 
 
-def _decode_loops(data: bytes) -> Loops:
+def _decode_code(data: bytes) -> KernelCode:
     content = data[:-32]
     if checksum(content) != data[-32:]:
-        raise LibraryError("the loops of a compiled graph are damaged")
+        raise LibraryError("the code of a compiled graph is damaged")
     start = 8 + int.from_bytes(content[:8], "little")
     sizes, *signatures = json.loads(content[8:start])
     objects = []
@@ -118,36 +118,39 @@ def _decode_loops(data: bytes) -> Loops:
 
     @once
     def modules() -> tuple[IRModule, IRModule]:
-        loops, public_forms = load_json(zlib.decompress(content[start:]).decode())
-        return loops, public_forms
+        kernels, public_forms = load_json(zlib.decompress(content[start:]).decode())
+        return kernels, public_forms
 
     own, public = ({name: Signature.from_json(s) for name, s in table.items()} for table in signatures)
-    return Loops(objects, own, public, modules)
+    return KernelCode(objects, own, public, modules)
 
 
 # -- what is registered --
 
 
 def _registered(target: Target) -> str | None:
-    """What passes are told that is not in the module; None where someone else than this compiler registered code."""
-    told: list[str] = []
+    """What passes depend on outside of the module: their options, and facts of operators.
+
+    None if code of a user is registered, of which there is no digest.
+    """
+    parts: list[str] = []
     for stage in stages(target):
         key = pass_key(stage.passes)
         if key is None:
             return None
-        told.append(key)
+        parts.append(key)
     seen: set[int] = set()
     for name in Op.list_op_names():
         for key, fact in list(Op.get(name).attrs.items()):
             if not _is_own(fact, seen):
                 return None
             if name.startswith("relax.") and isinstance(fact, (int, str, Enum)):
-                told.append(f"{name} {key} {fact!r}")
-    return "\n".join(told)
+                parts.append(f"{name} {key} {fact!r}")
+    return "\n".join(parts)
 
 
-def _is_own(value: Any, seen: set[int]) -> bool:
-    """Whether a value is plain, or code of this compiler that calls no one else's. `seen` are functions looked at."""
+def _is_own(value: object, seen: set[int]) -> bool:
+    """Whether a value is plain data, or code of this compiler only. `seen` are the functions checked before."""
     if isinstance(value, FunctionType):
         if id(value) in seen:
             return True

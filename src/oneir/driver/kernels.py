@@ -1,4 +1,4 @@
-"""The kernels of a lowered graph (stage `kernels`): what of it is compiled to code.
+"""The PrimFuncs of a lowered graph that are compiled to code (stage `kernels`).
 
 A lowered module has graph functions and the TensorIR functions that they call. Graph functions become host functions
 where they can, which call their kernels directly.
@@ -57,8 +57,7 @@ def kernels_and_hosts(mod: IRModule, hosts: Mapping[str, Native]) -> Kernels | N
 
 
 def kernels_of(lowered: IRModule, target: Target) -> IRModule | None:
-    """The module of what a lowered module is compiled from; None where it is calls of the runtime only."""
-    found = kernels_and_hosts(
-        lowered, host_functions(lowered, emit_bytecode(lowered, target.get_target_device_type()), target)
-    )
+    """The PrimFuncs that code is generated for, of a lowered module; None if it only calls the runtime."""
+    builder = emit_bytecode(lowered, target.get_target_device_type())
+    found = kernels_and_hosts(lowered, host_functions(lowered, builder, target))
     return None if found is None else found.module

@@ -35,15 +35,15 @@ from .kernels import kernels_of
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of a compilation: its name, the phase that it belongs to, and what a module is after it."""
+    """One step of a compilation: its name, the phase that it belongs to, and a description of the module after it."""
 
     name: str
     phase: str
     what: str
     passes: Sequence[Pass] = ()
-    """What runs in it."""
+    """The passes that run in it."""
     is_text: bool = False
-    """Whether what it gives is a text and no module."""
+    """Whether its result is text rather than a module."""
 
 
 _GRAPH = {
@@ -73,7 +73,7 @@ def stages(target: Target) -> list[Stage]:
 
 
 def stage_pass(target: Target, name: str) -> Pass:
-    """The pass that takes a module through a stage which runs passes."""
+    """The passes of a stage as one pass, for a stage that runs passes."""
     return Sequential(next(stage.passes for stage in stages(target) if stage.name == name), name=name)
 
 
@@ -88,9 +88,9 @@ def _schedule(target: Target) -> Pass:
 
 
 class Stages:
-    """A module at the stages of compilation for a target; each is made once, when it is first asked for.
+    """A module after each stage of compilation for a target, computed once, when it is first asked for.
 
-    `step` is told what is being done.
+    `step` is called with the name of each stage before it runs.
     """
 
     def __init__(self, module: IRModule, target: str | Target, step: Callable[[str], None] = lambda name: None):
@@ -100,7 +100,10 @@ class Stages:
         self.found = {"imported": module}
 
     def module(self, name: str) -> IRModule:
-        """The module after the passes up to a stage that is no text."""
+        """The module after a stage whose result is a module.
+
+        Raises `UnsupportedError` for a stage of graphs where there is no graph function.
+        """
         if name not in self.found:
             self.found[name] = self._made(self.stages[name])
         return self.found[name]
@@ -139,7 +142,7 @@ class Stages:
         return kernels
 
     def text(self, name: str, function: str | None = None) -> str:
-        """The text of a stage, or of one function at it; `NotRegistered` where there is none of that name."""
+        """The text of a stage, or of one function after it. Raises `NotRegistered` if there is no such function."""
         if name == "program":
             return self._program(function)
         if not self.stages[name].is_text:
@@ -161,7 +164,7 @@ class Stages:
         return as_text(emit_bytecode(module, self.target.get_target_device_type()).program())
 
     def names(self, name: str) -> list[str]:
-        """The names of the functions at a stage."""
+        """The names of the functions after a stage."""
         if name == "program":
             name = "planned"
         module = self.module("kernels") if self.stages[name].is_text else self.module(name)
@@ -172,10 +175,10 @@ _DIRECT = "__direct"
 
 
 def only(module: IRModule, name: str, stage: str) -> IRModule:
-    """The module of one function, and the declarations that it needs.
+    """The module of one function, and the declarations of what it calls.
 
-    It stays a module, since only a module knows the names of functions that are private. Of a kernel that a program
-    calls directly, that form is shown.
+    It is a module, since only a module knows the names of private functions. Of a kernel that a host function calls
+    directly, it is the direct form. Raises `NotRegistered` if there is no such function.
     """
     by_name = {var.name_hint: var for var in module.get_global_vars()}
     var = by_name.get(name + _DIRECT, by_name.get(name))
@@ -186,7 +189,7 @@ def only(module: IRModule, name: str, stage: str) -> IRModule:
 
 
 def _names_text(name: str, names: list[str]) -> str:
-    """What there is, as the end of a message; of many names, those that are alike."""
+    """The end of a message: the names that exist, or of many those that are similar."""
     if len(names) <= _MANY:
         return f"there are {', '.join(names)}"
     alike = difflib.get_close_matches(name, names, n=5)

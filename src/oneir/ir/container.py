@@ -91,3 +91,8 @@ def map_mapping(values: Mapping[Any, Any], f: Callable[[Any], Any]) -> Mapping[A
             out = dict(values) if out is None else out
             out[key] = new
     return values if out is None else out
+
+
+def same_objects(a: Sequence[object], b: Sequence[object]) -> bool:
+    """Whether two sequences hold the identical objects: what a mutator asks to find out that nothing changed."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

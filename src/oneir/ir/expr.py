@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from ..runtime.error import InvalidValue, OneIRError, TypeMismatch
 from . import operators as ops
 from .container import Array
 from .dtype import BOOL, FLOAT32, INT32, INT64, DataType
 from .node import Node, attr, binder, child, derived, meta
+from .op import Fact
 from .span import SequentialSpan, Span
 from .type import PointerType, PrimType, Type
 
@@ -244,6 +245,15 @@ class RelaxExpr(BaseExpr):
                 "normalize it first, with `BlockBuilder.normalize` or by emitting it"
             )
         return info
+
+    def set_struct_info(self, struct_info: Any) -> Self:
+        """States what is known about the value, and returns the expression itself.
+
+        Normalization does so, and passes that make an expression whose struct info they know already. Variables of a
+        graph take it in their constructor.
+        """
+        self.struct_info_ = struct_info
+        return self
 
 
 def as_expr(value: ExprLike) -> PrimExpr:
@@ -617,6 +627,10 @@ class CallEffectKind(IntEnum):
     EmbedInfo = 5
     ControlJump = 6
     Opaque = UpdateState
+
+
+TCallEffectKind: Fact[CallEffectKind] = Fact("TCallEffectKind")
+"""What a call of an operator may do besides giving its value; anything where nothing is stated."""
 
 
 class Call(PrimExpr):

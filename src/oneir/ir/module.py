@@ -31,7 +31,7 @@ class BaseFunc(AttrsHolder, RelaxExpr):
         return self.replace(attrs=DictAttrs(values))
 
 
-expr_to_function: Hook[[Any], BaseFunc] = Hook("expr_to_function", "oneir.relax.expr")
+expr_to_function: Hook[[Any], BaseFunc] = Hook("expr_to_function", "oneir.relax.analysis")
 """The function of a module that a graph expression becomes."""
 
 

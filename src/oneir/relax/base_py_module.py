@@ -1,4 +1,4 @@
-"""BasePyModule: modules in which functions of Python, loops and graphs call one another with PyTorch's tensors.
+"""BasePyModule: modules whose Python functions, PrimFuncs and graph functions call one another with PyTorch's tensors.
 
 @I.ir_module
 class Model(BasePyModule):
@@ -45,7 +45,7 @@ PYTHON = "is_pyfunc"
 class BasePyModule:
     """A module, compiled for a device, whose functions are methods that take and give PyTorch's tensors.
 
-    Functions of loops are called as they are: with their outputs as last arguments; `call_tir` makes these.
+    PrimFuncs are called as they are: with their outputs as last arguments; `call_tir` makes these.
     """
 
     def __init__(self, ir_mod: IRModule, device: Device | None = None, target: str | Target | None = None):
@@ -110,7 +110,7 @@ class BasePyModule:
     # -- calls --
 
     def call_tir(self, tir_func: Any, args: Any, out_sinfo: Any) -> Any:
-        """The outputs that loops, given by name or as they are in the module, write when called with `args`."""
+        """The outputs that a PrimFunc, given by name or as it is in the module, writes when called with `args`."""
         name = tir_func if isinstance(tir_func, str) else getattr(tir_func, "name_hint", None)
         name = name or getattr(tir_func, "__name__", None)
         if name not in self.compiled_tir_funcs:
@@ -155,7 +155,7 @@ class BasePyModule:
         return getattr(self, name) if name in self.relax_func_names else None
 
     def list_functions(self) -> dict[str, list[str]]:
-        """The names of loops, graphs and registered functions that were called."""
+        """The names of the PrimFuncs, graph functions and registered functions that were called."""
         return {"tir": self.tir_func_names, "relax": self.relax_func_names, "extern": list(self.extern_funcs)}
 
     def script(self, **options: Any) -> str:
@@ -221,7 +221,7 @@ def _listed(args: Any) -> list[Any]:
 
 
 def _of_tensors(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A function of loops that takes PyTorch's tensors as well, and writes into them."""
+    """A compiled PrimFunc that takes PyTorch's tensors as well, and writes into them."""
 
     def call(*args: Any) -> Any:
         return function(*[_to_tensor(a, cpu()) for a in args])

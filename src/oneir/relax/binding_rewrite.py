@@ -46,7 +46,7 @@ class _Uses(PyExprVisitor):
 
 
 class _ReplaceBlock(PyExprMutator):
-    """Puts one block in the place of another."""
+    """Replaces one block by another."""
 
     def __init__(self, old: BindingBlock, new: BindingBlock):
         self.old, self.new = old, new
@@ -171,6 +171,6 @@ class DataflowBlockRewrite:
         return self.root_fn
 
     def mutate_irmodule(self, irmodule: IRModule) -> IRModule:
-        """The module with the function as it is now, in the place of the one that the rewrite was made for."""
+        """The module with the function as it is now, instead of the one that the rewrite was made for."""
         functions = {v: self.root_fn if f is self._original else f for v, f in irmodule.functions.items()}
         return irmodule.replace(functions=functions)

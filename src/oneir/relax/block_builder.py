@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
-from ..ir.expr import GlobalVar, as_int
+from ..ir.expr import GlobalVar, PrimExpr, as_int
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_equal
@@ -28,6 +28,7 @@ from ..runtime.error import InvalidValue, NotRegistered, OneIRError, TypeMismatc
 from ..tir.analysis import is_pure_function
 from ..tir.function import PrimFunc
 from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
+from .emit_te import gen_call_tir_inputs, graph_values, key_of
 from .expr import (
     Binding,
     BindingBlock,
@@ -44,12 +45,14 @@ from .expr import (
     as_graph_expr,
     as_struct_info,
 )
+from .global_names import normalize_global_vars
 from .normalize import Normalizer, merge_blocks
+from .op.base import call_tir, call_tir_with_grad
 from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
 
 
 class Names:
-    """Gives each name once: a name that is taken gets the lowest free number behind it."""
+    """Gives each name once: a name that is taken gets the lowest free number as a suffix."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -89,7 +92,7 @@ class FunctionScope:
     def __enter__(self) -> None:
         self.builder._enter_function(self)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         self.builder._exit_function(self, exc_type is not None)
 
 
@@ -102,7 +105,7 @@ class DataflowScope:
     def __enter__(self) -> None:
         self.builder.switch_block(True)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         if exc_type is None:
             self.builder.switch_block(False)
 
@@ -119,7 +122,7 @@ class TestingScope:
         self.builder.begin_scope()
         self.builder.define(self.def_vars)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.builder.end_scope()
 
 
@@ -153,7 +156,12 @@ class _Frame:
 
 
 class BlockBuilder:
-    """Builds functions of a module; `mod` is the module to add to, which stays as it is."""
+    """Builds functions of a module; `mod` is the module to add to, which stays as it is.
+
+    Whatever is emitted is normalized first. So all methods that emit raise what the struct-info rule of an operator
+    raises for arguments that it cannot have (`TypeMismatch`, `InvalidValue`), `NotRegistered` for an operator without
+    such a rule, and `InvalidValue` outside of a function's scope.
+    """
 
     _local: ClassVar[threading.local] = threading.local()
 
@@ -166,7 +174,7 @@ class BlockBuilder:
         self._values: dict[Var, Expr] = {}
         self._functions: list[FunctionScope] = []
         self._known: dict[Hashable, list[GlobalVar]] | None = None
-        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, Any]] = {}
+        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, StructInfo | list[StructInfo]]] = {}
         """The functions that `call_te` made, with the struct info of their results."""
         for var in self.mod.functions:
             self._names.reserve(var.name_hint)
@@ -189,7 +197,9 @@ class BlockBuilder:
     ) -> FunctionScope:
         """The scope of a function. Parameters may be given here or to `emit_func_output`.
 
-        A `private` function cannot be called from outside of the module.
+        A `private` function cannot be called from outside of the module. Raises `InvalidValue` when the scope is
+        entered inside of another function's, and when it is left without `emit_func_output`; `TypeMismatch` for a
+        parameter that is no graph variable.
         """
         return FunctionScope(self, name, params, attrs, private, pure)
 
@@ -245,11 +255,11 @@ class BlockBuilder:
     # -- blocks --
 
     def begin_dataflow_block(self) -> None:
-        """Opens a dataflow block."""
+        """Opens a dataflow block. Raises `InvalidValue` while another block is open."""
         self._begin_block(True)
 
     def begin_binding_block(self) -> None:
-        """Opens a block of bindings."""
+        """Opens a block of bindings. Raises `InvalidValue` while another block is open."""
         self._begin_block(False)
 
     def _begin_block(self, dataflow: bool) -> None:
@@ -261,7 +271,7 @@ class BlockBuilder:
         frame.bindings, frame.dataflow, frame.emitted = [], dataflow, {}
 
     def end_block(self) -> BindingBlock:
-        """Closes the open block and returns it."""
+        """Closes the open block and returns it. Raises `InvalidValue` if none is open."""
         frame = self._open_frame()
         block = (DataflowBlock if frame.dataflow else BindingBlock)(frame.bindings)
         frame.bindings, frame.dataflow = None, False
@@ -318,7 +328,7 @@ class BlockBuilder:
         assert isinstance(binding, VarBinding)
         value = self._normalizer.normalize(binding.value)
         if binding.var.struct_info_ is None:
-            binding.var.struct_info_ = self.struct_info_of(value)
+            binding.var.set_struct_info(self.struct_info_of(value))
         return binding if value is binding.value else binding.replace(value=value)
 
     # -- functions --
@@ -357,7 +367,11 @@ class BlockBuilder:
             raise InvalidValue(f"emit_func_output was not called in the scope of the function `{scope.name}`")
 
     def emit_func_output(self, output: Any, params: Any = None) -> GlobalVar:
-        """Ends the function: it returns `output`. `params` are its parameters, unless the scope was given them."""
+        """Ends the function: it returns `output`. `params` are its parameters, unless the scope was given them.
+
+        Returns the function's variable in the module. Raises `InvalidValue` outside of a function's scope, inside of a
+        dataflow block, when called twice, and for parameters that are given twice.
+        """
         if not self._functions:
             raise InvalidValue("emit_func_output is called in the scope of bb.function(name)")
         scope = self._functions[-1]
@@ -416,10 +430,10 @@ class BlockBuilder:
         if not isinstance(table, dict):
             table = self.mod.functions = dict(table)
         table[var] = func
-        var.struct_info_ = function_struct_info(func)
+        var.set_struct_info(function_struct_info(func))
 
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None:
-        """Replaces a function."""
+        """Replaces a function. Raises `NotRegistered` for one that the module does not have."""
         if gv not in self.mod.functions:
             raise NotRegistered(f"the module has no function `{gv.name_hint}`")
         if self._known is not None:
@@ -446,7 +460,7 @@ class BlockBuilder:
         return self._bind(value, name_hint, DataflowVar if self.current_block_is_dataflow() else Var)
 
     def emit_once(self, expr: Expr) -> Var:
-        """The variable of a value that may stand in several places of what is emitted to one block."""
+        """The variable of a value, which is emitted once to a block, however often it is used there."""
         emitted = self._open_frame().emitted
         known = emitted.get(id(expr))
         if known is None:
@@ -464,14 +478,14 @@ class BlockBuilder:
         """What is known of a normalized value."""
         return self.function_struct_info(value) if isinstance(value, GlobalVar) else value.struct_info
 
-    def _append(self, binding: Any) -> None:
+    def _append(self, binding: Binding) -> None:
         frame = self._open_frame()
         assert frame.bindings is not None
         frame.bindings.append(binding)
         frame.variables.add(binding.var)
         if isinstance(binding, VarBinding):
             self._values[binding.var] = binding.value
-        else:
+        elif isinstance(binding, MatchCast):
             self.define(tir_vars_in_struct_info(binding.struct_info))
 
     def emit_normalized(self, binding: Binding) -> None:
@@ -479,7 +493,10 @@ class BlockBuilder:
         self._append(binding)
 
     def emit_output(self, output: Any, name_hint: str = "") -> Var:
-        """Gives a value of a dataflow block a variable that is seen outside of it."""
+        """Gives a value of a dataflow block a variable that is seen outside of it.
+
+        Raises `InvalidValue` outside of a dataflow block.
+        """
         if not self.current_block_is_dataflow():
             raise InvalidValue("emit_output is called inside of a dataflow block: use `with bb.dataflow()`")
         with deep_recursion:
@@ -487,7 +504,10 @@ class BlockBuilder:
         return self._bind(value, name_hint, Var)
 
     def match_cast(self, value: Expr, struct_info: StructInfo, name_hint: str = "") -> Var:
-        """Asserts struct info of a value; symbolic variables in it that are new take their values from it."""
+        """Asserts struct info of a value; symbolic variables in it that are new take their values from it.
+
+        The assertion is checked when the program runs.
+        """
         value, struct_info = self._normalizer.argument(value), as_struct_info(struct_info)
         dataflow = self.current_block_is_dataflow()
         name = self._names.fresh(name_hint or ("lv" if dataflow else "gv"))
@@ -511,14 +531,11 @@ class BlockBuilder:
     # -- tensor expressions --
 
     def call_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Call:
-        """A call of the loops that a tensor-expression function describes.
+        """A call of the kernel that a tensor-expression function describes.
 
         `func` gets a placeholder for each tensor among the arguments and returns tensors. `primfunc_name_hint` and
-        `primfunc_attrs` say how the loops' function is called and what attributes it has.
+        `primfunc_attrs` are the name and the attributes of the kernel's PrimFunc.
         """
-        from .emit_te import gen_call_tir_inputs, graph_values, key_of
-        from .op import call_tir
-
         name = kwargs.pop("primfunc_name_hint", None) or getattr(func, "__name__", "te_func")
         key = key_of(func, args, kwargs)
         made = None if key is None else self._made.get(key)
@@ -540,8 +557,6 @@ class BlockBuilder:
         **kwargs: Any,
     ) -> Expr:
         """A call as `call_te` makes it, with the name of the registered tensor expression that is its gradient."""
-        from .op import call_tir_with_grad
-
         call = self.call_te(func, *args, **kwargs)
         gvar, values, *tir_vars = call.args
         assert isinstance(gvar, GlobalVar)
@@ -563,16 +578,17 @@ class BlockBuilder:
         return self.mod.clone()
 
     def finalize(self) -> IRModule:
-        """The finished module, its public functions named as their `global_symbol` says."""
-        from .transform import NormalizeGlobalVar
+        """The finished module, its public functions named as their `global_symbol` says.
 
+        Raises `InvalidValue` while a function is not finished, `NotRegistered` for two public functions of one name.
+        """
         if self._functions:
             raise InvalidValue(f"the function `{self._functions[-1].name}` is not finished")
-        return NormalizeGlobalVar()(self.mod.clone())
+        return normalize_global_vars(self.mod.clone())
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:
-    """What is known of a function: its parameters, result and purity. Loops without a result are called for effect."""
+    """What is known of a function: its parameters, result and purity. A PrimFunc without a result is impure."""
     info = getattr(func, "struct_info_", None)
     if info is not None:
         return info
@@ -596,6 +612,6 @@ def _outline(func: BaseFunc) -> Hashable:
     return type(func)
 
 
-def _numbers(extents: Sequence[Any]) -> tuple[int | None, ...]:
+def _numbers(extents: Sequence[PrimExpr]) -> tuple[int | None, ...]:
     """Extents, symbolic ones as None."""
     return tuple([as_int(e) for e in extents])

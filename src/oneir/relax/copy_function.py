@@ -24,7 +24,7 @@ class _Copier(PyExprMutator):
     def visit_expr(self, expr: Expr) -> Expr:
         new = super().visit_expr(expr)
         if new is not expr and new.struct_info_ is None and expr.struct_info_ is not None:
-            new.struct_info_ = self.visit_struct_info(expr.struct_info_)
+            new.set_struct_info(self.visit_struct_info(expr.struct_info_))
         return new
 
     def visit_var_def_(self, var: Var) -> Var:

@@ -5,7 +5,7 @@ A graph function over tensors of struct info becomes a TensorIR function over pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..ir.container import Array
@@ -30,7 +30,10 @@ class TEPlaceholderOp(PlaceholderOp, shared=True):
 
 
 def te_tensor(value: Expr, tir_var_map: Mapping[TirVar, PrimExpr] | None = None, name: str = "rxplaceholder") -> Tensor:
-    """A placeholder for a graph tensor of known shape, its symbolic variables replaced by those of the map."""
+    """A placeholder for a graph tensor of known shape, its symbolic variables replaced by those of the map.
+
+    Raises `TypeMismatch` for anything else.
+    """
     info = value.struct_info
     if not isinstance(info, TensorStructInfo) or info.extents is None:
         raise TypeMismatch(
@@ -41,7 +44,7 @@ def te_tensor(value: Expr, tir_var_map: Mapping[TirVar, PrimExpr] | None = None,
     ).output(0)
 
 
-def _replaced(values: Any, mapping: Mapping[TirVar, PrimExpr]) -> list[PrimExpr]:
+def _replaced(values: Sequence[PrimExpr], mapping: Mapping[TirVar, PrimExpr]) -> list[PrimExpr]:
     return [substitute(v, mapping) for v in values]
 
 
@@ -54,8 +57,8 @@ class _Arguments:
         self.inner: dict[TirVar, PrimExpr] = {}
         self.outer: dict[TirVar, TirVar] = {}
 
-    def rename(self, info: Any) -> None:
-        """Gives each symbolic variable one of the loops' own."""
+    def rename(self, info: StructInfo | PrimExpr) -> None:
+        """Gives each symbolic variable one of the kernel's own."""
         for var in tir_vars_in_struct_info(info):
             if var not in self.inner:
                 new = TirVar(var.name, var.type_annotation)
@@ -136,7 +139,8 @@ def gen_call_tir_inputs(
 ) -> tuple[PrimFunc, list[Expr], list[StructInfo], ShapeExpr | None]:
     """The function, arguments, result and symbolic arguments of the `call_tir` that computes a TE function.
 
-    `primfunc_attrs` are attributes for the function; `primfunc_name_hint` is left for the caller.
+    `primfunc_attrs` are attributes for the function; `primfunc_name_hint` is left for the caller. Raises `TypeMismatch`
+    for an argument that has no tensor expression and for a result that is none.
     """
     func_attrs = kwargs.pop("primfunc_attrs", None)
     kwargs.pop("primfunc_name_hint", None)
@@ -158,16 +162,16 @@ def gen_call_tir_inputs(
     return prim_func, arguments.values, infos, tir_vars
 
 
-def graph_values(args: Any, kwargs: Mapping[str, Any]) -> list[Expr]:
-    """The tensors among the arguments of a TE function, in the order in which its loops take them."""
+def graph_values(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Expr]:
+    """The tensors among the arguments of a TE function, in the order in which its kernel takes them."""
     arguments = _Arguments()
     for value in [*args, *kwargs.values()]:
         arguments.convert(_graph_argument(value))
     return arguments.values
 
 
-def key_of(func: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Hashable | None:
-    """What decides which loops a TE function makes of its arguments, up to names; None if that is not known.
+def key_of(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
+    """A key that is equal where a TE function makes the same kernel, up to names; None if that is not known.
 
     It is for the functions of operators, which compute what they give from their arguments alone, at fixed shapes.
     """

@@ -17,15 +17,17 @@ import numpy as np
 from ..ir.attrs import DictAttrs, as_dict_attrs
 from ..ir.container import Array
 from ..ir.dtype import DataType
-from ..ir.expr import GlobalVar, PrimExpr, RelaxExpr, as_expr
+from ..ir.expr import FloatImm, GlobalVar, PrimExpr, RelaxExpr, as_expr
 from ..ir.expr import IntImm as _IntImm
 from ..ir.expr import StringImm as _TirStringImm
-from ..ir.module import BaseFunc, expr_to_function
+from ..ir.module import BaseFunc
 from ..ir.node import Node, as_array, attr, binder, child, derived, meta
 from ..ir.op import Op
 from ..ir.operators import call_global
 from ..ir.span import SequentialSpan, Span
+from ..runtime.dtype import numpy_dtype
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.hook import Hook
 from ..runtime.tensor import Tensor, tensor
 from .struct_info import (
     FuncStructInfo,
@@ -36,6 +38,7 @@ from .struct_info import (
     TensorStructInfo,
     TupleStructInfo,
     as_extents,
+    make_shape_expr,
     tensor_struct_info_of,
 )
 
@@ -49,75 +52,78 @@ class Id(Node, shared=True):
     name_hint: str
 
 
-def _operator(name: str, *args: Any) -> Any:
-    from . import op
+graph_operator: Hook[..., Expr] = Hook("graph_operator", "oneir.relax.op")
+"""The call of an operator, `graph_operator("add", x, y)`: Python's operators make calls of those of `relax.op`."""
 
-    return getattr(op, name)(*args)
+bind_params: Hook[[Any, Mapping[Any, Any]], Function] = Hook("bind_params", "oneir.relax.transform.bind_params")
+bind_symbolic_vars: Hook[[Any, Mapping[Any, Any]], Function] = Hook(
+    "bind_symbolic_vars", "oneir.relax.transform.bind_symbolic_vars"
+)
 
 
 class ExprWithOp(RelaxExpr):
     """Python's operators over graph expressions; each makes a call of the operator of that name."""
 
     def __add__(self, other: Any) -> Expr:
-        return _operator("add", self, other)
+        return graph_operator("add", self, other)
 
     def __radd__(self, other: Any) -> Expr:
-        return _operator("add", other, self)
+        return graph_operator("add", other, self)
 
     def __sub__(self, other: Any) -> Expr:
-        return _operator("subtract", self, other)
+        return graph_operator("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return _operator("subtract", other, self)
+        return graph_operator("subtract", other, self)
 
     def __mul__(self, other: Any) -> Expr:
-        return _operator("multiply", self, other)
+        return graph_operator("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Expr:
-        return _operator("multiply", other, self)
+        return graph_operator("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return _operator("divide", self, other)
+        return graph_operator("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return _operator("divide", other, self)
+        return graph_operator("divide", other, self)
 
     def __floordiv__(self, other: Any) -> Expr:
-        return _operator("floor_divide", self, other)
+        return graph_operator("floor_divide", self, other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return _operator("floor_divide", other, self)
+        return graph_operator("floor_divide", other, self)
 
     def __mod__(self, other: Any) -> Expr:
-        return _operator("floor_mod", self, other)
+        return graph_operator("floor_mod", self, other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return _operator("floor_mod", other, self)
+        return graph_operator("floor_mod", other, self)
 
     def __pow__(self, other: Any) -> Expr:
-        return _operator("power", self, other)
+        return graph_operator("power", self, other)
 
     def __rpow__(self, other: Any) -> Expr:
-        return _operator("power", other, self)
+        return graph_operator("power", other, self)
 
     def __neg__(self) -> Expr:
-        return _operator("negative", self)
+        return graph_operator("negative", self)
 
     def __lt__(self, other: Any) -> Expr:
-        return _operator("less", self, other)
+        return graph_operator("less", self, other)
 
     def __le__(self, other: Any) -> Expr:
-        return _operator("less_equal", self, other)
+        return graph_operator("less_equal", self, other)
 
     def __gt__(self, other: Any) -> Expr:
-        return _operator("greater", self, other)
+        return graph_operator("greater", self, other)
 
     def __ge__(self, other: Any) -> Expr:
-        return _operator("greater_equal", self, other)
+        return graph_operator("greater_equal", self, other)
 
     def astype(self, dtype: str) -> Expr:
         """The tensor converted to another dtype."""
-        return _operator("astype", self, dtype)
+        return graph_operator("astype", self, dtype)
 
     def __call__(self, *args: Any, attrs: Mapping[str, Any] | None = None) -> Call:
         """A call of a value that is a function."""
@@ -165,7 +171,10 @@ class DataflowVar(Var, shared=True, init=False):
 
 
 def as_struct_info(value: Any) -> StructInfo:
-    """What stands for struct info (such as `R.Tensor` called with its arguments) as struct info."""
+    """What stands for struct info (such as `R.Tensor` called with its arguments) as struct info.
+
+    Raises `TypeMismatch` for anything else.
+    """
     if isinstance(value, StructInfo):
         return value
     convert = getattr(value, "as_struct_info", None)
@@ -304,6 +313,11 @@ class ShapeExpr(ExprWithOp):
         return iter(self.values)
 
 
+@make_shape_expr.provide
+def _shape_expr(extents: Any) -> ShapeExpr:
+    return ShapeExpr(extents)
+
+
 def make_shape(shape: Any) -> ShapeExpr:
     """A shape from a list or tuple of extents."""
     if isinstance(shape, (list, tuple)):
@@ -350,8 +364,6 @@ def as_extent_or_number(value: Any) -> PrimExpr:
     if isinstance(value, int):
         return _IntImm("int64", value)
     if isinstance(value, float):
-        from ..ir.expr import FloatImm
-
         return FloatImm("float64", value)
     return as_expr(value)
 
@@ -486,14 +498,10 @@ class Function(BaseFunc, ExprWithOp):
 
     def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
         """The function with some of its symbolic variables, given by name or object, replaced by values."""
-        from .transform.bind_symbolic_vars import bind_symbolic_vars
-
         return bind_symbolic_vars(self, binding_map)
 
     def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
         """The function with some of its parameters, given by name or object, replaced by values."""
-        from .transform.bind_params import bind_params
-
         return bind_params(self, binding_map)
 
     def __call__(self, *args: Any, attrs: Mapping[str, Any] | None = None) -> Any:
@@ -546,18 +554,15 @@ def const(value: Any, dtype: Any = None) -> Constant:
         if python and dtype is None:
             dtype = {"int64": "int32", "float64": "float32"}.get(str(value.dtype))
     if dtype is not None:
-        value = np.asarray(value).astype(_numpy_dtype(dtype))
+        value = np.asarray(value).astype(numpy_dtype(dtype))
     return Constant(tensor(np.asarray(value)))
 
 
-def _numpy_dtype(dtype: str) -> Any:
-    from ..runtime.dtype import numpy_dtype
-
-    return numpy_dtype(dtype)
-
-
 def as_graph_expr(value: Any) -> Expr:
-    """What stands for a graph value as an expression: numbers become `PrimValue`, lists and tuples tuples."""
+    """What stands for a graph value as an expression: numbers become `PrimValue`, lists and tuples tuples.
+
+    Raises `TypeMismatch` for anything else, tensor expressions for instance.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):
@@ -579,18 +584,11 @@ def as_graph_expr(value: Any) -> Expr:
 
 
 def get_shape_of(expr: Expr) -> Expr:
-    """The shape of a tensor: written out where it is known, else a call that asks for it."""
+    """The shape of a tensor: its extents where they are known, else a call of `shape_of`."""
     info = expr.struct_info
     if not isinstance(info, TensorStructInfo):
         raise TypeMismatch(f"expected a tensor, found `{expr}` with struct info {info}")
-    return info.shape if info.shape is not None else _operator("shape_of", expr)
-
-
-@expr_to_function.provide
-def _function_of(expr: Expr) -> Function:
-    from .analysis import free_vars
-
-    return Function(free_vars(expr), expr)
+    return info.shape if info.shape is not None else graph_operator("shape_of", expr)
 
 
 @call_global.provide

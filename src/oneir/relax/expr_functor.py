@@ -12,21 +12,16 @@ did not change comes back as the identical object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from ..ir.container import same_objects
 from ..ir.expr import GlobalVar, PrimExpr
 from ..ir.module import BaseFunc, IRModule
 from ..ir.op import Op
 from ..ir.structural import structural_equal
 from ..runtime.error import TypeMismatch
-from .analysis.struct_info import (
-    BaseCheckResult,
-    erase_to_well_defined,
-    is_base_of,
-    struct_info_base_check,
-    tir_vars_in_struct_info,
-)
+from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from .block_builder import BlockBuilder
 from .expr import (
     Binding,
@@ -51,7 +46,17 @@ from .expr import (
     VarBinding,
 )
 from .normalize import merge_blocks
-from .struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from .struct_info import (
+    BaseCheckResult,
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    is_base_of,
+    struct_info_base_check,
+)
 
 C = TypeVar("C", bound=type)
 
@@ -121,7 +126,7 @@ class ExprFunctor(_Dispatch):
         return self._handle(block)
 
     def visit_var_def(self, var: Var) -> Any:
-        """Calls the method for the place that defines a variable."""
+        """Calls the method for the definition of a variable."""
         return self.visit_dataflow_var_def_(var) if type(var) is DataflowVar else self.visit_var_def_(var)
 
     def visit_dataflow_var_def_(self, var: Var) -> Any:
@@ -136,7 +141,7 @@ class ExprFunctor(_Dispatch):
 class PyExprVisitor(ExprFunctor):
     """Visits every expression of a graph."""
 
-    def _leaf(self, op: Any) -> None:
+    def _leaf(self, op: Expr) -> None:
         pass
 
     visit_constant_ = visit_var_ = visit_dataflow_var_ = visit_global_var_ = visit_extern_func_ = _leaf
@@ -237,7 +242,7 @@ class PyExprMutator(ExprFunctor):
 
     # -- expressions --
 
-    def _same(self, op: Any) -> Any:
+    def _same(self, op: Expr) -> Expr:
         return op
 
     visit_constant_ = visit_global_var_ = visit_extern_func_ = visit_op_ = visit_string_imm_ = _same
@@ -253,9 +258,9 @@ class PyExprMutator(ExprFunctor):
         """Called for each symbolic extent and number, in expressions and in struct info."""
         return op
 
-    def _values(self, values: Any) -> Any:
+    def _values(self, values: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
         new = [self.visit_prim_expr(v) for v in values]
-        return values if _all_same(new, values) else new
+        return values if same_objects(new, values) else new
 
     def visit_shape_(self, op: ShapeExpr) -> Expr:
         values = self._values(op.values)
@@ -267,7 +272,7 @@ class PyExprMutator(ExprFunctor):
 
     def visit_tuple_(self, op: Tuple) -> Expr:
         fields = [self.visit_expr(f) for f in op.fields]
-        return op if _all_same(fields, op.fields) else Tuple(fields, span=op.span)
+        return op if same_objects(fields, op.fields) else Tuple(fields, span=op.span)
 
     def visit_tuple_getitem_(self, op: TupleGetItem) -> Expr:
         value = self.visit_expr(op.tuple_value)
@@ -277,7 +282,7 @@ class PyExprMutator(ExprFunctor):
         callee = self.visit_expr(op.op)
         args = [self.visit_expr(a) for a in op.args]
         infos = [self.visit_struct_info(s) for s in op.sinfo_args]
-        if callee is op.op and _all_same(args, op.args) and _all_same(infos, op.sinfo_args):
+        if callee is op.op and same_objects(args, op.args) and same_objects(infos, op.sinfo_args):
             return op
         return Call(callee, args, op.attrs, infos, op.span)
 
@@ -299,17 +304,17 @@ class PyExprMutator(ExprFunctor):
         body = self.builder_.normalize_argument(self.visit_expr(op.body))
         rest = self.builder_.end_block()
         blocks = merge_blocks([*blocks, *self.builder_.take_blocks(), rest])
-        return op if _all_same(blocks, op.blocks) and body is op.body else SeqExpr(blocks, body, span=op.span)
+        return op if same_objects(blocks, op.blocks) and body is op.body else SeqExpr(blocks, body, span=op.span)
 
     def visit_function_(self, op: Function) -> Expr:
         params = [self.visit_var_def(p) for p in op.params]
         body = self.visit_with_new_scope(op.body, params)
         ret = self.visit_struct_info(op.ret_struct_info)
-        if _all_same(params, op.params) and body is op.body and ret is op.ret_struct_info:
+        if same_objects(params, op.params) and body is op.body and ret is op.ret_struct_info:
             return op
         return Function(params, body, self._refined(ret, params, body), op.is_pure, op.attrs, op.span)
 
-    def _refined(self, declared: StructInfo, params: Any, body: Expr) -> StructInfo:
+    def _refined(self, declared: StructInfo, params: Sequence[Var], body: Expr) -> StructInfo:
         """What is known of a function's result outside: what was declared, or what the body says where that is more, or
         something else.
         """
@@ -320,12 +325,12 @@ class PyExprMutator(ExprFunctor):
         if not changed and not is_base_of(declared, found):
             return declared
         own = {v for p in params for v in tir_vars_in_struct_info(p.struct_info)}
-        # A local function sees the symbolic variables around it.
-        around = self.builder_.shape_variable if self.builder_.in_block else lambda v: None
-        found = erase_to_well_defined(found, lambda v: v if v in own else around(v), lambda v: None)
+        # A local function sees the symbolic variables of the enclosing scope.
+        outer = self.builder_.shape_variable if self.builder_.in_block else lambda v: None
+        found = erase_to_well_defined(found, lambda v: v if v in own else outer(v), lambda v: None)
         return found if changed or is_base_of(declared, found) else declared
 
-    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:
         """Rewrites the body of a function or branch in a scope of its own."""
         self.builder_.begin_scope(params)
         try:
@@ -355,7 +360,7 @@ class PyExprMutator(ExprFunctor):
         for binding in block.bindings:
             self.visit_binding(binding)
         new = self.builder_.end_block()
-        return block if _all_same(new.bindings, block.bindings) else new
+        return block if same_objects(new.bindings, block.bindings) else new
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         value = self.visit_expr(binding.value)
@@ -409,12 +414,11 @@ class PyExprMutator(ExprFunctor):
             return info if value is info.value else PrimStructInfo(value=value)
         if isinstance(info, TupleStructInfo):
             fields = [self.visit_struct_info(f) for f in info.fields]
-            return info if _all_same(fields, info.fields) else TupleStructInfo(fields)
+            return info if same_objects(fields, info.fields) else TupleStructInfo(fields)
         if isinstance(info, FuncStructInfo) and info.params is not None:
             params, ret = [self.visit_struct_info(p) for p in info.params], self.visit_struct_info(info.ret)
-            return (
-                info if _all_same(params, info.params) and ret is info.ret else FuncStructInfo(params, ret, info.purity)
-            )
+            same = same_objects(params, info.params) and ret is info.ret
+            return info if same else FuncStructInfo(params, ret, info.purity)
         return info
 
     # -- modules --
@@ -434,10 +438,6 @@ class PyExprMutator(ExprFunctor):
         for var, func in functions.items():
             result.update_func(var, func)
         return result
-
-
-def _all_same(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def visitor(visitor_cls: C) -> C:

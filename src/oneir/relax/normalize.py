@@ -7,9 +7,11 @@ The normal form is what all passes are written for: arguments of calls are leave
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..ir.container import same_objects
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc
 from ..ir.op import Op
@@ -22,6 +24,7 @@ from .analysis.struct_info import (
     struct_info_lca,
 )
 from .expr import (
+    Binding,
     BindingBlock,
     Call,
     Constant,
@@ -41,6 +44,7 @@ from .expr import (
     Var,
     VarBinding,
 )
+from .operator_facts import FInferStructInfo
 from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
@@ -54,7 +58,7 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
     """What a call gives."""
     op = call.op
     if isinstance(op, Op):
-        rule = op.attrs.get("FInferStructInfo")
+        rule = FInferStructInfo.of(op)
         if rule is None:
             raise call_error(
                 call, NotRegistered, f"the operator `{op.name}` has no rule that says what a call of it gives"
@@ -117,15 +121,15 @@ class Normalizer:
     def call(self, call: Call) -> Call:
         op = call.op if isinstance(call.op, LEAVES) else self.argument(call.op)
         args = [self.argument(a) for a in call.args]
-        if op is not call.op or any(a is not b for a, b in zip(args, call.args, strict=True)):
+        if op is not call.op or not same_objects(args, call.args):
             call = call.replace(op=op, args=args)
         if call.struct_info_ is None:
-            call.struct_info_ = infer_call(call, self.builder)
+            call.set_struct_info(infer_call(call, self.builder))
         return call
 
     def tuple(self, expr: Tuple) -> Tuple:
         fields = [self.argument(f) for f in expr.fields]
-        if any(a is not b for a, b in zip(fields, expr.fields, strict=True)):
+        if not same_objects(fields, expr.fields):
             return Tuple(fields, span=expr.span)
         if expr.struct_info_ is None:
             expr._derive()
@@ -140,7 +144,7 @@ class Normalizer:
         if expr.struct_info_ is None:
             expr._derive()
         if expr.struct_info_ is None:
-            expr.struct_info_ = ObjectStructInfo()
+            expr.set_struct_info(ObjectStructInfo())
         return expr
 
     def condition(self, expr: If) -> If:
@@ -150,12 +154,11 @@ class Normalizer:
             expr = If(cond, true_branch, false_branch, span=expr.span)
         if expr.struct_info_ is None:
             known = self.builder.well_defined
-            expr.struct_info_ = struct_info_lca(
-                known(true_branch.struct_info), known(false_branch.struct_info), self.builder.analyzer
-            )
+            branches = known(true_branch.struct_info), known(false_branch.struct_info)
+            expr.set_struct_info(struct_info_lca(*branches, self.builder.analyzer))
         return expr
 
-    def scope(self, body: Expr, params: Any = ()) -> SeqExpr:
+    def scope(self, body: Expr, params: Sequence[Var] = ()) -> SeqExpr:
         """A body with bindings of its own, as a sequence."""
         builder = self.builder
         if isinstance(body, SeqExpr) and is_normal(body):
@@ -165,7 +168,7 @@ class Normalizer:
         result = self.flattened(body)
         blocks = builder.end_blocks()
         builder.end_scope()
-        if isinstance(body, SeqExpr) and _same(body.blocks, blocks) and result is body.body:
+        if isinstance(body, SeqExpr) and same_objects(body.blocks, blocks) and result is body.body:
             if body.struct_info_ is None:
                 body._derive()
             return body
@@ -190,10 +193,6 @@ class Normalizer:
         return func if body is func.body else func.replace(body=body)
 
 
-def _same(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-
-
 def merge_blocks(blocks: list[BindingBlock]) -> list[BindingBlock]:
     """The blocks of a sequence in normal form: none is empty, and no two neighbours are of one kind."""
     merged: list[BindingBlock] = []
@@ -207,12 +206,12 @@ def merge_blocks(blocks: list[BindingBlock]) -> list[BindingBlock]:
     return merged
 
 
-def _merged(blocks: Any) -> bool:
+def _merged(blocks: Sequence[BindingBlock]) -> bool:
     kinds = [isinstance(block, DataflowBlock) for block in blocks if block.bindings]
     return len(kinds) == len(blocks) and all(a is not b for a, b in pairwise(kinds))
 
 
-def is_leaf(expr: Any) -> bool:
+def is_leaf(expr: object) -> bool:
     """Whether an expression may be an argument."""
     return isinstance(expr, LEAVES) or (isinstance(expr, Tuple) and all(map(is_leaf, expr.fields)))
 
@@ -224,7 +223,7 @@ def is_normal(body: SeqExpr) -> bool:
     return all(_normal_binding(binding) for block in body.blocks for binding in block.bindings)
 
 
-def _normal_binding(binding: Any) -> bool:
+def _normal_binding(binding: Binding) -> bool:
     value = binding.value
     if binding.var.struct_info_ is None or getattr(value, "struct_info_", None) is None:
         return isinstance(value, (GlobalVar, Op)) and binding.var.struct_info_ is not None

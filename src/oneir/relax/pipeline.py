@@ -1,6 +1,6 @@
 """Pipelines: the passes that take a graph from operators to what a program is made of.
 
-mod = relax.get_pipeline("zero")(mod)   # operators become fused loops
+mod = relax.get_pipeline("zero")(mod)   # operators become fused kernels
 ex = relax.build(mod, relax_pipeline="default")
 """
 
@@ -15,15 +15,16 @@ from ..runtime.error import NotRegistered
 from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
+from .analysis.estimate_memory_usage import with_allocations
 
 
-def library_dispatch_passes(target: Any) -> list[Pass]:
+def library_dispatch_passes(target: Target | None) -> list[Pass]:
     """Operators that a library computes: none on processors, where all code is our own."""
     return []
 
 
-def legalize_passes(target: Any) -> list[Pass]:
-    """Operators become fused loops."""
+def legalize_passes(target: Target | None) -> list[Pass]:
+    """Operators become fused kernels."""
     return [*_to_kernels(), *_fuse_kernels()]
 
 
@@ -51,7 +52,7 @@ def _fuse_kernels() -> list[Pass]:
     ]
 
 
-def dataflow_lower_passes(target: Any) -> list[Pass]:
+def dataflow_lower_passes(target: Target | None) -> list[Pass]:
     """Values of graphs become memory that is written and read."""
     return [
         transform.RewriteDataflowReshape(),
@@ -61,7 +62,14 @@ def dataflow_lower_passes(target: Any) -> list[Pass]:
     ]
 
 
-def finalize_passes(target: Any) -> list[Pass]:
+@with_allocations.provide
+def _with_allocations(mod: IRModule) -> IRModule:
+    for step in [transform.LegalizeOps(), *dataflow_lower_passes(None)]:
+        mod = step(mod)
+    return mod
+
+
+def finalize_passes(target: Target | None) -> list[Pass]:
     """Memory is planned, and what is left becomes calls of the runtime."""
     return [
         transform.StaticPlanBlockMemory(),
@@ -75,7 +83,7 @@ def finalize_passes(target: Any) -> list[Pass]:
 
 
 def zero_pipeline(*, enable_warning: bool = False) -> Pass:
-    """Operators become loops, constants are folded, loops are fused."""
+    """Operators become kernels, constants are folded, kernels are fused."""
     return Sequential(
         [
             transform.LegalizeOps(enable_warning=enable_warning),
@@ -95,11 +103,11 @@ def default_build_pipeline() -> Pass:
 
 
 def static_shape_tuning_pipeline(
-    total_trials: int = 0, target: Any = None, work_dir: str = "tuning_logs", **kwargs: Any
+    total_trials: int = 0, target: Target | None = None, work_dir: str = "tuning_logs", **kwargs: Any
 ) -> Pass:
-    """For graphs of static shapes: operators become fused loops, layers are decomposed for inference.
+    """For graphs of static shapes: operators become fused kernels, layers are decomposed for inference.
 
-    Without trials nothing is searched for, and the loops run as the target's default schedules make them.
+    Without trials there is no search, and kernels get the default schedules of the target.
     """
     if total_trials:
         raise NotRegistered("no search over schedules is available; call it with total_trials=0")
@@ -109,7 +117,7 @@ def static_shape_tuning_pipeline(
     )
 
 
-def generic_stages(target: Any) -> dict[str, list[Pass]]:
+def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
         "legalized": [*library_dispatch_passes(target), *_to_kernels()],
@@ -120,7 +128,7 @@ def generic_stages(target: Any) -> dict[str, list[Pass]]:
     }
 
 
-graph_passes: Hook[[Any], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
+graph_passes: Hook[[Target | None], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
 """The passes over graphs for a target, by stage: those of its back end."""
 
 
@@ -139,7 +147,7 @@ class DefaultPipeline(ModulePass, name="default_pipeline"):
         return mod
 
 
-def get_default_pipeline(target: Any) -> Pass:
+def get_default_pipeline(target: Target | None) -> Pass:
     """All passes for a target, from operators to a program."""
     return DefaultPipeline(target if isinstance(target, Target) or target is None else Target(target))
 
@@ -153,14 +161,17 @@ _pipelines: dict[str, Callable[..., Pass]] = {
 
 
 def get_pipeline(name: str = "zero", **kwargs: Any) -> Pass:
-    """The pipeline of that name, made with the options that it takes."""
+    """The pipeline of that name, made with the options that it takes. Raises `NotRegistered` for an unknown name."""
     if name not in _pipelines:
         raise NotRegistered(f"no pipeline {name!r} is registered; there are {', '.join(sorted(_pipelines))}")
     return _pipelines[name](**kwargs)
 
 
 def register_pipeline(name: str) -> Callable[[Callable[..., Pass]], Callable[..., Pass]]:
-    """A decorator that makes a function, which returns a pass, known as a pipeline."""
+    """A decorator that registers a function, which returns a pass, as a pipeline.
+
+    Raises `NotRegistered` for a name that is taken.
+    """
     if name in _pipelines:
         raise NotRegistered(f"a pipeline {name!r} is registered already")
 

@@ -4,27 +4,34 @@ TensorStructInfo((n, 4), "float32")  # a matrix of n rows, n a symbolic variable
 TensorStructInfo(dtype="float32", ndim=2)  # a matrix of unknown extents
 TupleStructInfo([a, b])
 
-Less may be known than is true: `ObjectStructInfo` is any value at all. What can be asked of struct info (is one a
-special case of another, what do two have in common) stands in `analysis/struct_info.py`.
+Less may be known than is true: `ObjectStructInfo` is any value at all. Whether one is a base of another stands here,
+since `is_base_of` is a method; other queries, which need graph expressions, stand in `analysis/struct_info.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from ..arith import Analyzer
 from ..ir.container import Array
 from ..ir.dtype import DataType
-from ..ir.expr import PrimExpr, Var, as_expr, const
+from ..ir.env_func import EnvFunc
+from ..ir.expr import IntImm, PrimExpr, RelaxExpr, Var, as_expr, const
 from ..ir.global_info import VDevice
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import Span
 from ..ir.structural import structural_equal, structural_hash
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.hook import Hook
+from ..tir.stmt_functor import substitute
 
 if TYPE_CHECKING:
     from ..runtime.tensor import Tensor
-    from .expr import Expr
+
+make_shape_expr: Hook[[Any], RelaxExpr] = Hook("make_shape_expr", "oneir.relax.expr")
+"""Extents as a `ShapeExpr`. The shape of a tensor is an expression, and expressions have struct info."""
 
 VOID = DataType("void")
 
@@ -49,8 +56,6 @@ class StructInfo(Node):
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Whether every value that `derived` describes is described by this as well."""
-        from .analysis.struct_info import is_base_of
-
         return is_base_of(self, derived)
 
 
@@ -63,7 +68,8 @@ class ObjectStructInfo(StructInfo):
 class PrimStructInfo(StructInfo):
     """A number outside of tensors: of a dtype, or of a known value, which may be symbolic.
 
-    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`.
+    `PrimStructInfo("int64")`, `PrimStructInfo(value=n)`. Raises `InvalidValue` for neither, `TypeMismatch` for a value
+    of another dtype.
     """
 
     value: PrimExpr | None = child(defines=True)
@@ -84,7 +90,10 @@ class PrimStructInfo(StructInfo):
 
 
 def as_extent(value: Any) -> PrimExpr:
-    """An extent of a shape: Python integers and int32 constants are int64."""
+    """An extent of a shape: Python integers and int32 constants are int64.
+
+    Raises `TypeMismatch` for what is no integer.
+    """
     if isinstance(value, bool):
         raise TypeMismatch(f"an extent of a shape is an integer, found {value!r}")
     if isinstance(value, str):
@@ -104,7 +113,10 @@ def as_extents(values: Any) -> Array[PrimExpr]:
 
 
 class ShapeStructInfo(StructInfo):
-    """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1)."""
+    """A shape: of known extents, of a known number of dimensions, or neither (`ndim` is -1).
+
+    Raises `TypeMismatch` for an extent that is no integer, `InvalidValue` for an `ndim` that is not theirs.
+    """
 
     values: Array[PrimExpr] | None = child(default=None, defines=True)
     ndim: int = attr(default=-1)
@@ -123,9 +135,10 @@ class TensorStructInfo(StructInfo):
 
     `shape` is None, a `ShapeExpr` (or what makes one), or a variable that holds a shape; `dtype` is "void" when it is
     not known; `ndim` is -1 when it is not known; `vdevice` is where the tensor lies, None when that is left open.
+    Raises `TypeMismatch` for a shape or extent of another kind, `InvalidValue` for an `ndim` that is not the shape's.
     """
 
-    shape: Any = child(defines=True)
+    shape: RelaxExpr | None = child(defines=True)
     dtype: DataType = attr()
     ndim: int = attr(default=-1)
     vdevice: VDevice | None = attr(default=None)
@@ -133,22 +146,18 @@ class TensorStructInfo(StructInfo):
 
     def __init__(
         self,
-        shape: Expr | list[Any] | tuple[Any, ...] | None = None,
+        shape: RelaxExpr | Sequence[Any] | None = None,
         dtype: Any = "float32",
         vdevice: VDevice | str | None = None,
         ndim: int = -1,
         span: Span | None = None,
     ):
-        from .expr import Expr, ShapeExpr
-
-        if shape is not None and not isinstance(shape, Expr):
+        if shape is not None and not isinstance(shape, RelaxExpr):
             if isinstance(shape, (str, int, PrimExpr)):
                 raise TypeMismatch(f"the shape of a tensor is a list or tuple of extents, found {shape!r}")
-            shape = ShapeExpr(shape)
+            shape = make_shape_expr(shape)
         known = -1
-        if isinstance(shape, ShapeExpr):
-            known = len(shape.values)
-        elif shape is not None:
+        if shape is not None:
             info = shape.struct_info
             if not isinstance(info, ShapeStructInfo):
                 raise TypeMismatch(f"the shape of a tensor must be a shape, found `{shape}` with struct info {info}")
@@ -161,15 +170,9 @@ class TensorStructInfo(StructInfo):
 
     @property
     def extents(self) -> Array[PrimExpr] | None:
-        """The extents, where the shape is written out; else None."""
-        from .expr import ShapeExpr
-
-        shape = self.shape
-        if isinstance(shape, ShapeExpr):
-            return shape.values
-        if shape is not None and isinstance(shape.struct_info, ShapeStructInfo):
-            return shape.struct_info.values
-        return None
+        """The extents, where the shape is known; else None."""
+        info = None if self.shape is None else self.shape.struct_info
+        return info.values if isinstance(info, ShapeStructInfo) else None
 
     def get_shape(self) -> Array[PrimExpr] | None:
         """The extents, where the shape is known; else None."""
@@ -215,17 +218,211 @@ class FuncStructInfo(StructInfo):
     ) -> FuncStructInfo:
         """A function of which only the result is known."""
         if isinstance(derive_func, str):
-            from ..ir.env_func import EnvFunc
-
             derive_func = EnvFunc.get(derive_func)
         return FuncStructInfo(None, ret, purity, span, derive_func=derive_func)
 
 
-def symbolic_vars(extents: Any) -> list[Var]:
-    """The extents that are variables by themselves: the places where a symbolic variable gets its value."""
+def symbolic_vars(extents: Iterable[PrimExpr] | None) -> list[Var]:
+    """The extents that are variables by themselves: those from which a symbolic variable gets its value."""
     return [e for e in extents or () if isinstance(e, Var)]
 
 
 def tensor_struct_info_of(tensor: Tensor) -> TensorStructInfo:
     """What is known about a tensor that is there."""
     return TensorStructInfo(tensor.shape, tensor.dtype)
+
+
+# -- symbolic variables --
+
+
+def substitute_struct_info(info: StructInfo, values: Mapping[Var, PrimExpr]) -> StructInfo:
+    """Struct info with symbolic variables replaced."""
+    return substitute(info, values) if values else info
+
+
+def extents_in(info: StructInfo) -> list[PrimExpr]:
+    """All known extents and numbers, in order."""
+    if isinstance(info, TensorStructInfo):
+        return list(info.extents or ())
+    if isinstance(info, ShapeStructInfo):
+        return list(info.values or ())
+    if isinstance(info, PrimStructInfo):
+        return [] if info.value is None else [info.value]
+    if isinstance(info, TupleStructInfo):
+        return [e for field in info.fields for e in extents_in(field)]
+    return []
+
+
+def bind_extents(declared: StructInfo, given: StructInfo, values: dict[Var, PrimExpr]) -> None:
+    """Adds to `values` what the variables in `declared` stand for when its value is as `given` says."""
+    if isinstance(declared, TupleStructInfo) and isinstance(given, TupleStructInfo):
+        for a, b in zip(declared.fields, given.fields, strict=False):
+            bind_extents(a, b, values)
+        return
+    if type(declared) is not type(given):
+        return
+    for a, b in zip(extents_in(declared), extents_in(given), strict=False):
+        if isinstance(a, Var) and a not in values:
+            values[a] = b
+
+
+# -- whether one is a base of another --
+# A symbolic extent is compared by an `arith.Analyzer`: equal means proven equal.
+
+
+class BaseCheckResult(IntEnum):
+    """How far one struct info is from being a base of another."""
+
+    FAIL_L0 = 0
+    """no value is described by both"""
+    FAIL_L1 = 1
+    """some static fact (kind, dtype, number of dimensions) is not known of the second"""
+    FAIL_L2 = 2
+    """some value (an extent) is not known to be equal; it has to be checked at run time"""
+    PASS = 3
+
+
+PASS, FAIL_L0, FAIL_L1, FAIL_L2 = (
+    BaseCheckResult.PASS,
+    BaseCheckResult.FAIL_L0,
+    BaseCheckResult.FAIL_L1,
+    BaseCheckResult.FAIL_L2,
+)
+
+
+def same_extent(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
+    """Whether two extents are known to be equal."""
+    if a is b:
+        return True
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value == b.value
+    return analyzer.can_prove_equal(a, b)
+
+
+def same_extents(a: Sequence[PrimExpr], b: Sequence[PrimExpr], analyzer: Analyzer) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(same_extent(x, y, analyzer) for x, y in zip(a, b, strict=True))
+
+
+def _check_extents(
+    base: Sequence[PrimExpr] | None, derived: Sequence[PrimExpr] | None, analyzer: Analyzer
+) -> BaseCheckResult:
+    if base is None:
+        return PASS
+    if derived is None:
+        return FAIL_L2
+    if len(base) != len(derived):
+        return FAIL_L0
+    result = PASS
+    for a, b in zip(base, derived, strict=True):
+        if same_extent(a, b, analyzer):
+            continue
+        different = (
+            a.value != b.value if isinstance(a, IntImm) and isinstance(b, IntImm) else analyzer.can_prove(a != b)
+        )
+        if different:
+            return FAIL_L0
+        result = FAIL_L2
+    return result
+
+
+def struct_info_base_check(base: StructInfo, derived: StructInfo, analyzer: Analyzer | None = None) -> BaseCheckResult:
+    """Whether every value of `derived` is one of `base`, and if not, how far from it."""
+    return _base_check(base, derived, analyzer or Analyzer())
+
+
+def is_base_of(base: StructInfo, derived: StructInfo, analyzer: Analyzer | None = None) -> bool:
+    """Whether every value of `derived` is known to be one of `base`."""
+    return struct_info_base_check(base, derived, analyzer) is PASS
+
+
+def _base_check(base: StructInfo, derived: StructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    if base is derived or type(base) is ObjectStructInfo:
+        return PASS
+    if type(base) is not type(derived):
+        return FAIL_L1 if type(derived) is ObjectStructInfo else FAIL_L0
+    return _BASE_CHECKS[type(base)](base, derived, analyzer)
+
+
+def _check_prim(base: PrimStructInfo, derived: PrimStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    if base.dtype != derived.dtype:
+        return FAIL_L0
+    if base.value is None:
+        return PASS
+    if derived.value is None:
+        return FAIL_L2
+    return _check_extents([base.value], [derived.value], analyzer)
+
+
+def _check_ndim(base: int, derived: int) -> BaseCheckResult:
+    if base in (-1, derived):
+        return PASS
+    return FAIL_L1 if derived == -1 else FAIL_L0
+
+
+def _check_shape(base: ShapeStructInfo, derived: ShapeStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    result = _check_ndim(base.ndim, derived.ndim)
+    return result if result is not PASS else _check_extents(base.values, derived.values, analyzer)
+
+
+def _check_tensor(base: TensorStructInfo, derived: TensorStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    if base.dtype != VOID and base.dtype != derived.dtype:
+        return FAIL_L1 if derived.dtype == VOID else FAIL_L0
+    result = _check_ndim(base.ndim, derived.ndim)
+    if result is not PASS:
+        return result
+    if base.vdevice is not None and base.vdevice is not derived.vdevice:
+        if derived.vdevice is None:
+            return FAIL_L1
+        if not same_vdevice(base.vdevice, derived.vdevice):
+            return FAIL_L0
+    if base.shape is None or base.shape is derived.shape:
+        return PASS
+    if base.extents is None:  # a variable that holds the shape
+        return FAIL_L2
+    return _check_extents(base.extents, derived.extents, analyzer)
+
+
+def same_vdevice(a: VDevice, b: VDevice) -> bool:
+    """Whether two devices of a program are one."""
+    return (str(a.target), a.vdevice_id, a.memory_scope) == (str(b.target), b.vdevice_id, b.memory_scope)
+
+
+def _check_tuple(base: TupleStructInfo, derived: TupleStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    if len(base.fields) != len(derived.fields):
+        return FAIL_L0
+    return min((_base_check(a, b, analyzer) for a, b in zip(base.fields, derived.fields, strict=True)), default=PASS)
+
+
+def _check_func(base: FuncStructInfo, derived: FuncStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    if base.purity and not derived.purity:
+        return FAIL_L0
+    if base.params is None:
+        if base.derive_func is not None:
+            return PASS if base.derive_func is derived.derive_func else FAIL_L2
+        return _base_check(base.ret, derived.ret, analyzer)
+    if derived.params is None:
+        return FAIL_L1
+    if len(base.params) != len(derived.params):
+        return FAIL_L0
+    # A function that stands for `base` must take at least what `base` takes. The symbolic variables of one are not
+    # those of the other, so they are matched first.
+    values: dict[Var, PrimExpr] = {}
+    for a, b in zip(derived.params, base.params, strict=True):
+        bind_extents(a, b, values)
+    results = [
+        _base_check(substitute_struct_info(a, values), b, analyzer)
+        for a, b in zip(derived.params, base.params, strict=True)
+    ]
+    results.append(_base_check(base.ret, substitute_struct_info(derived.ret, values), analyzer))
+    worst = min(results)
+    return FAIL_L1 if worst is FAIL_L0 and results[-1] is not FAIL_L0 else worst
+
+
+_BASE_CHECKS: dict[type, Callable[..., BaseCheckResult]] = {
+    PrimStructInfo: _check_prim,
+    ShapeStructInfo: _check_shape,
+    TensorStructInfo: _check_tensor,
+    TupleStructInfo: _check_tuple,
+    FuncStructInfo: _check_func,
+}

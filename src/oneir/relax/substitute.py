@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from ..arith import Analyzer
+from ..ir.container import same_objects
 from ..ir.expr import IntImm, PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.visitor import deep_recursion
 from ..tir.stmt_functor import substitute
-from .analysis.struct_info import bind_extents
 from .expr import Expr, Function, Var
 from .expr_functor import PyExprMutator
+from .struct_info import bind_extents
 
 E = TypeVar("E", bound=Expr)
 
@@ -50,7 +51,7 @@ class _Binder(SymbolicMutator):
         params = [self.visit_var_def(p) for p in op.params if p not in self.values]
         body = self.visit_with_new_scope(op.body, params)
         ret = self.visit_struct_info(op.ret_struct_info)
-        same = len(params) == len(op.params) and all(a is b for a, b in zip(params, op.params, strict=True))
+        same = same_objects(params, op.params)
         if same and body is op.body and ret is op.ret_struct_info:
             return op
         return Function(params, body, ret, op.is_pure, op.attrs, op.span)

@@ -1,4 +1,4 @@
-"""Published names; what stands behind them is where it belongs."""
+"""Published names of what is defined in other modules."""
 
 from __future__ import annotations
 

@@ -31,12 +31,14 @@ def build(
     *,
     system_lib: bool | None = None,
 ) -> Executable:
-    """Compiles the graph functions of a module, and the loops that they call.
+    """Compiles the graph functions of a module, and the kernels that they call.
 
     `mod` is a module or a single graph function. `target` is this machine unless given or entered as a context.
-    `params` are values for parameters of `main`, by name. `relax_pipeline` and `tir_pipeline` lower graphs and loops:
+    `params` are values for parameters of `main`, by name. `relax_pipeline` and `tir_pipeline` lower graphs and kernels:
     the name of a registered pipeline, a pass, or None for a module that is lowered already. `exec_mode` is "bytecode"
     or "compiled"; either way a function runs natively where it can, and as bytecode where it must. `system_lib` is
     accepted for scripts that pass it: there is no library to link into here.
+
+    Raises `OneIRError` for a program that cannot be compiled, and says where; `NotRegistered` for an unknown pipeline.
     """
     return build_graph(mod, target, params, relax_pipeline, tir_pipeline, exec_mode)

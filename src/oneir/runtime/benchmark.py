@@ -1,4 +1,4 @@
-"""How long a function takes.
+"""Time evaluators: how long a function takes.
 
 time_evaluator(lib["gemm"], number=100)(a, b, c).mean
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class BenchmarkResult:
 
 
 def time_evaluator(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     number: int = 10,
     repeat: int = 1,
     min_repeat_ms: int = 0,
@@ -49,7 +48,7 @@ def time_evaluator(
     cache_flush_bytes: int = 0,
     f_preproc: str = "",
 ) -> Callable[..., BenchmarkResult]:
-    """A function that calls another and measures it: `repeat` times the mean over `number` calls.
+    """A function that calls another and returns `repeat` means of `number` calls each, in seconds.
 
     With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time for
     `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown` measurements
@@ -63,13 +62,13 @@ def time_evaluator(
         )
     prepare = get_global_func(f_preproc) if f_preproc else None
 
-    def measure(count: int, args: tuple[Any, ...]) -> float:
+    def measure(count: int, args: tuple[object, ...]) -> float:
         start = time.perf_counter()
         for _ in range(count):
             function(*args)
         return time.perf_counter() - start
 
-    def evaluate(*args: Any) -> BenchmarkResult:
+    def evaluate(*args: object) -> BenchmarkResult:
         function(*args)
         count, zeros, results = number, 0, []
         while min_repeat_ms and zeros < limit_zero_time_iterations:

@@ -1,12 +1,12 @@
-"""From native code to Python: how a compiled program calls a registered packed function.
+"""Callbacks: how compiled code calls registered packed functions, which are Python.
 
-Native code calls a C function, known to the linker by its name and to others by `CALLBACKS`,
+It calls a C function, whose address the linker knows, and `CALLBACKS`:
 
     int32_t oneir_call_packed(const char* name, const Value* args, int32_t num_args, Value* result)
 
-from any thread, without the GIL. If the Python function raises, the exception waits under a token until the
-entry through which Python called the program raises it again (`Code.EXCEPTION`). Of the errors of several threads one
-is raised: `void oneir_drop_error(const Value* result)` forgets another.
+from any thread, without the GIL. If the Python function raises, its exception is kept under a token, which the entry
+through which Python called the program gets as an error (`Code.EXCEPTION`) and raises. Of the errors of several threads
+only one is raised: `void oneir_drop_error(const Value* result)` drops another.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _tokens = itertools.count(1)
 
 
 def take_exception(token: int) -> BaseException:
-    """The exception that was stashed under `token`, which it frees."""
+    """Removes and returns the exception that is kept under `token`."""
     return _stashed.pop(token, None) or InternalError(f"No exception waits under the token {token}.")
 
 
 def from_value(value: Value) -> Any:
-    """The Python object for a value. A tensor borrows memory that is valid only until the callback returns."""
+    """A packed value as a Python object. The memory of a tensor is valid only until the callback returns."""
     match value.code:
         case Code.NONE:
             return None
@@ -56,7 +56,7 @@ def from_value(value: Value) -> Any:
 
 
 def store_result(name: str, result: object, value: Value) -> None:
-    """Store what the packed function `name` returned; `TypeMismatch` if compiled code cannot take it."""
+    """Stores the result of the packed function `name`. Raises `TypeMismatch` if compiled code cannot take it."""
     value.flags = 0
     match result:
         case None:

@@ -68,7 +68,7 @@ class Device:
         if self.device_type == _TYPES["cpu"]:
             return self.device_id == 0
         driver = find_driver(self.device_type)
-        return driver is not None and self.device_id < driver.count()
+        return driver is not None and 0 <= self.device_id < driver.count()
 
     def sync(self, stream: object = None) -> None:
         """Wait until the device has done all its work, or all of a stream. A CPU works synchronously: nothing to wait

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import string
 from collections.abc import Callable
+from pathlib import Path
 
 from .error import InvalidValue, TypeMismatch
+from .llvm import LoadedObject
+from .once import once
+from .resident import resident
 
 VERSION = (1, 1)
 """The newest version of DLPack whose capsules we make."""
@@ -155,11 +160,23 @@ def take_capsule(capsule: object) -> tuple[int, bool, Loan]:
     return tensor, read_only, Loan(address, _Deleter(deleter) if deleter else None)
 
 
+@once
+def _code() -> LoadedObject:
+    """The deleters of exported tensors and the destructors of their capsules (dlpack.ll), linked into this process."""
+    fields = {
+        "managed_context": Managed.context.offset,
+        "managed_deleter": Managed.deleter.offset,
+        "versioned_context": ManagedVersioned.context.offset,
+        "versioned_deleter": ManagedVersioned.deleter.offset,
+    }
+    template = Path(__file__).with_name("dlpack.ll").read_text(encoding="utf-8")
+    text = string.Template(template).substitute(fields)
+    return resident("the deleters of exported tensors", lambda: text, text)
+
+
 def make_capsule(tensor: object, record: DLTensor, flags: int, versioned: bool) -> object:
     """A capsule that shares the memory of `tensor`, described by `record`, and keeps the tensor alive."""
-    from .entry_code import library
-
-    native = library()
+    native = _code()
     kind = ManagedVersioned if versioned else Managed
     address = _allocate(ctypes.sizeof(kind))
     if not address:

@@ -87,7 +87,7 @@ def driver_of(device_type: int, device_id: int, name: str) -> Driver:
     if driver is None:
         raise DeviceError(f"{name} cannot be used: there is no driver for devices of this kind")
     count = driver.count()
-    if device_id < count:
+    if 0 <= device_id < count:
         return driver
     if count:
         raise DeviceError(f"there is no {name}: this machine has {count} such device{'s' if count > 1 else ''}")

@@ -63,17 +63,17 @@ def _bind(native: NativeFunction | GraphFunction) -> Callable[..., Any]:
 
 @once
 def _copy_natively() -> None:
-    """From the first compiled function on, machine code copies tensors to arrays, which takes a seventh of the time."""
+    """Has machine code copy tensors to arrays, in a seventh of the time, once there is a compiled function."""
     if table.new_array:
         copy = NativeFunction(b"copy", library().symbol("copy"), _METH_FASTCALL)
         copy_arrays_with(_new_function(ctypes.addressof(copy), copy, None))
 
 
-# The rare ways out of native code ------------------------------------------------------------------------------------
+# What native code calls in rare cases --------------------------------------------------------------------------------
 
 
 def _slow(native: NativeFunction, code: int, payload: int, *args: object) -> Any:
-    """Call again with arguments of the kinds that native code takes."""
+    """Calls again, with the arguments converted to kinds that native code takes."""
     return _bind(native)(*_plain_arguments(native.signature, args))
 
 
@@ -88,7 +88,10 @@ def _plain_arguments(signature: Signature, args: Sequence[object]) -> list[objec
 
 
 def _plain(arg: object) -> object:
-    """`arg` as one of the kinds that native code takes without asking: an exact Tensor, int, float, bool, ..."""
+    """`arg` converted to a kind that native code takes: an exact Tensor, int, float, bool, str, c_void_p, or None.
+
+    Raises `TypeMismatch` or `InvalidValue` for what cannot be converted.
+    """
     match arg:
         case None | bool():
             return arg
@@ -101,6 +104,8 @@ def _plain(arg: object) -> object:
         case float():
             return float(arg)
         case str():
+            if "\0" in arg:
+                raise errors.InvalidValue(f"expected text without zero characters, which would end it, found {arg!r}")
             try:
                 return arg.encode().decode()
             except UnicodeEncodeError as error:
@@ -124,7 +129,7 @@ def _plain(arg: object) -> object:
 
 
 def _plain_scalar(scalar: Any) -> object:
-    """A NumPy scalar, which ml_dtypes may have made."""
+    """A NumPy scalar, perhaps of a dtype of ml_dtypes, as a Python number."""
     name = dtype_name(scalar.dtype)
     if name == "bool":
         return bool(scalar)
@@ -132,7 +137,10 @@ def _plain_scalar(scalar: Any) -> object:
 
 
 def _learn_exchange(kind: type) -> bool:
-    """Let native code itself ask tensors of this type for their DLTensor; False if it knew or the type has no way."""
+    """Lets native code convert tensors of this type from now on, through DLPack's C exchange table.
+
+    False if it does so already, if the table is full, or if the type has no such table.
+    """
     exchange = exchange_table(kind)
     if not exchange:
         return False
@@ -161,7 +169,7 @@ _CLASSES: dict[str, type[errors.OneIRError]] = {
 
 
 def _fail(native: NativeFunction, code: int, payload: int, *args: object) -> Any:
-    """Raise what native code reported."""
+    """Raises the error that native code returned."""
     if code == Code.EXCEPTION:
         raise take_exception(payload)
     if code != Code.FAILURE:

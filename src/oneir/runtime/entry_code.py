@@ -1,9 +1,8 @@
 """The machine code behind every compiled function's Python entry: entry.ll, and graph_entry.ll for graphs, completed,
 compiled and linked.
 
-What they have to know of the process comes in three ways: numbers (places inside Python's, ctypes' and NumPy's
-objects) are written into its text; Python's C API and type objects are linked by name; Python objects and tables of
-ours stand in `table`.
+It depends on the process in three ways: offsets of fields in objects of Python, ctypes and NumPy are written into its
+text; Python's C API and type objects are linked by name; other Python objects, and tables, are in `table`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import llvm
-from .dlpack import Managed, ManagedVersioned
 from .dtype import dlpack_dtype
+from .error import OneIRError
 from .once import once
+from .packed import Code
 from .resident import resident
 from .tensor import ALIGNMENT, Record, Tensor, empty
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from .signature import Signature
 
 MAX_EXCHANGES = 16
-"""How many types of tensors that offer DLPack's C exchange table native code can know."""
+"""The number of types with DLPack's C exchange table that native code can convert by itself."""
 
-_FIXED_COUNT = 16  # calls of up to so many arguments need no allocation
-_FIXED_OBJECTS = 32  # calls of graphs with so many arguments and results, neither
+_FIXED_COUNT = 16  # calls of up to so many arguments allocate no memory
+_FIXED_OBJECTS = 32  # nor do calls of graphs with so many arguments and results
 _FIXED_NDIM = 8  # NumPy arrays of more dimensions take the slow way
 _LARGE_BYTES = 1 << 20  # from which on NumPy's memory is better: it asks for large pages
 _DTYPE_COUNT = 24  # of NumPy's built-in dtypes
@@ -58,13 +58,13 @@ class NativeFunction(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """What a graph makes for each call: a tensor like another one, of so many bytes; large ones, by a function."""
+    """How a graph makes a tensor for each call: like `tensor`, in new memory of `nbytes`; large ones, by `make`."""
 
     _fields_ = (("tensor", ctypes.py_object), ("nbytes", ctypes.c_int64), ("make", ctypes.py_object))
 
 
 class Frame(ctypes.Structure):
-    """What a graph makes for certain numbers of its plan: models of its results, and then of its arena."""
+    """What a graph makes where its plan computes certain numbers: models of its results, then that of its arena."""
 
     _fields_ = (("numbers", ctypes.c_void_p), ("models", ctypes.c_void_p))
     keep_alive: object
@@ -97,13 +97,14 @@ class GraphFunction(ctypes.Structure):
 
 
 class _Table(ctypes.Structure):
-    """Python objects that native code compares with or calls (null where unknown yet), and what it looks up."""
+    """Python objects that native code compares with or calls (null until they are known), and its look-up tables."""
 
     _fields_ = (
         ("Tensor", ctypes.py_object),
         ("Record", ctypes.py_object),
         ("ndarray", ctypes.py_object),
         ("c_void_p", ctypes.py_object),
+        ("OneIRError", ctypes.py_object),
         ("new_array", ctypes.c_void_p),
         ("slow", ctypes.py_object),
         ("fail", ctypes.py_object),
@@ -133,7 +134,7 @@ def library() -> LoadedObject:
 
 def _fill_table() -> None:
     table.Tensor, table.Record = Tensor, Record
-    table.c_void_p = ctypes.c_void_p
+    table.c_void_p, table.OneIRError = ctypes.c_void_p, OneIRError
     if _array_layout_is_known():
         table.ndarray = np.ndarray
         table.new_array = _array_maker()
@@ -174,17 +175,17 @@ def _text(template: str, numbers: dict[str, int]) -> str:
 
 
 def _numbers() -> dict[str, int]:
-    """The numbers that entry.ll leaves open."""
+    """The values of the names in entry.ll and graph_entry.ll."""
     cell = ctypes.c_int64()
     sample = empty((0,))
     numbers = {
-        "type_offset": _place_of(id(object), object()),
-        "data_offset": _place_of(ctypes.addressof(cell), cell),
-        "tensor_slot": _place_of(id(sample._record), sample),
-        "tensor_owner": _place_of(id(sample._owner), sample),
-        "tensor_layout": _place_of(id(sample._layout), sample),
-        "tensor_dtype_name": _place_of(id(sample._dtype), sample),
-        "tensor_device_object": _place_of(id(sample._device), sample),
+        "type_offset": _offset_of(id(object), object()),
+        "data_offset": _offset_of(ctypes.addressof(cell), cell),
+        "tensor_slot": _offset_of(id(sample._record), sample),
+        "tensor_owner": _offset_of(id(sample._owner), sample),
+        "tensor_layout": _offset_of(id(sample._layout), sample),
+        "tensor_dtype_name": _offset_of(id(sample._dtype), sample),
+        "tensor_device_object": _offset_of(id(sample._device), sample),
         "tensor_dtype": Record.dtype_code.offset,
         "record_size": ctypes.sizeof(Record),
         "alignment": ALIGNMENT,
@@ -201,11 +202,8 @@ def _numbers() -> dict[str, int]:
         "fixed_ndim": _FIXED_NDIM,
         "dtype_count": _DTYPE_COUNT,
         "device_cpu": 1,
+        "exception_code": int(Code.EXCEPTION),
         "foreign_order": ord(">" if sys.byteorder == "little" else "<"),
-        "managed_context": Managed.context.offset,
-        "managed_deleter": Managed.deleter.offset,
-        "versioned_context": ManagedVersioned.context.offset,
-        "versioned_deleter": ManagedVersioned.deleter.offset,
         "record_function": NativeFunction.function.offset,
         "record_context": NativeFunction.context.offset,
         "table_numpy_dtypes": _Table.numpy_dtypes.offset,
@@ -218,14 +216,14 @@ def _numbers() -> dict[str, int]:
     return numbers | _array_numbers()
 
 
-def _place_of(word: int, obj: object) -> int:
-    """The offset within a Python object at which the address `word` stands."""
+def _offset_of(word: int, obj: object) -> int:
+    """The offset in a Python object of the field that holds the address `word`."""
     count = type(obj).__basicsize__ // 8
     return 8 * list((ctypes.c_uint64 * count).from_address(id(obj))).index(word)
 
 
 def _array_numbers() -> dict[str, int]:
-    """PyArrayObject and PyArray_Descr as NumPy's ndarraytypes.h has them, in every release since 1.7."""
+    """Offsets in PyArrayObject and PyArray_Descr, as NumPy's ndarraytypes.h declares them since release 1.7."""
     head = object.__basicsize__
     return {
         "array_data": head,
@@ -241,7 +239,7 @@ def _array_numbers() -> dict[str, int]:
 
 
 def _array_layout_is_known() -> bool:
-    """Whether an array looks as `_array_numbers` says. If not, arrays go the slow way, which asks NumPy."""
+    """Whether the fields of an array are where `_array_numbers` says. If not, Python converts arrays (`slow`)."""
     at = _array_numbers()
     array = np.zeros((2, 3, 5), ">i2")[:, ::2]
     writeable = array.copy()

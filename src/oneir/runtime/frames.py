@@ -1,4 +1,4 @@
-"""Who evaluates Python's frames.
+"""The evaluator of Python's frames (PEP 523).
 
 The interpreter calls Python functions from Python functions without using the C stack, so walks over trees may be as
 deep as the trees. A program may put another evaluator in its place (PEP 523), which needs some of the C stack for each
@@ -17,7 +17,7 @@ from .once import once
 
 @once
 def _functions() -> tuple[Callable[[], int], Callable[[int | None], None], int] | None:
-    """What tells the evaluator, what changes it, and the interpreter's own; None for other Pythons than CPython."""
+    """Functions that get and set the evaluator, and the interpreter's own one; None unless this is CPython."""
     if sys.implementation.name != "cpython":
         return None
     api = ctypes.pythonapi

@@ -1,6 +1,6 @@
-; The way from Python into a compiled graph: a METH_FASTCALL function that makes what native code wants beside the user's
-; arguments (results, an arena, the table of constants), calls it as Python would, and returns the results. Compiled with
-; entry.ll, whose abbreviations it uses; vm/native.py fills the record that is `self`.
+; The way from Python into a compiled graph: a METH_FASTCALL function that makes what native code wants beside the
+; user's arguments (results, an arena, the table of constants), calls it as Python would, and returns the results.
+; Compiled with entry.ll, whose abbreviations and form it has; vm/native.py fills the record that is `self`.
 ;
 ; Where sizes depend on the arguments, a second function, the plan, computes numbers first. What to make for the numbers
 ; of the last call is kept as a Frame; only other numbers ask Python for another one.
@@ -8,8 +8,11 @@
 ; All of this runs with the GIL, which `call` gives up while native code runs. `objects` holds a reference to everything
 ; behind the user's arguments, and is given up as a whole at the end, however the call ends.
 
-; call_graph(self, args, count): what Python calls.
+; PyObject *call_graph(PyObject *self, PyObject **args, int64_t count)
+; What Python calls. `self` is a GraphFunction (entry_code.py), whose fields are named here.
 define ptr @call_graph(ptr %self, ptr %args, i64 %count) {
+; record = data of self; numbers = frame = NULL;
+; if (count == params) goto space;
 start:
   %fixed = alloca [$fixed_objects x ptr], align 16
   %numbers.at = alloca ptr, align 8
@@ -22,29 +25,39 @@ start:
   %right = icmp eq i64 %count, %params
   br i1 %right, label %space, label %wrong.count
 
+; return recover(*args);  // which raises
 wrong.count:
   %recover.early = load ptr, %record + $graph_recover
   %recovered.early = call ptr @PyObject_Vectorcall(ptr %recover.early, ptr %args, i64 %count, ptr null)
   ret ptr %recovered.early
 
-space:                                                       ; arguments, results, arena, table
+; total = count + outputs + 2;  // arguments, results, arena, table of constants
+; if (total <= $fixed_objects) { block = NULL; objects = fixed; goto fill; }
+space:
   %last = add i64 %count, %outputs
   %total = add i64 %last, 2
   %size = mul i64 %total, 8
   %few = icmp ule i64 %total, $fixed_objects
   br i1 %few, label %fill, label %allocate
 
+; block = objects = PyMem_RawMalloc(total * sizeof(PyObject *));
+; if (objects != NULL) goto fill;
 allocate:
   %memory = call ptr @PyMem_RawMalloc(i64 %size)
   %exhausted = icmp eq ptr %memory, null
   br i1 %exhausted, label %out.of.memory, label %fill
 
+; return PyErr_NoMemory();
 out.of.memory:
   %no.result = call ptr @PyErr_NoMemory()
   ret ptr null
 
+; // `block` is what to free at the end.
+; memset(objects, 0, total * sizeof(PyObject *)); memcpy(objects, args, count * sizeof(PyObject *));
+; behind = &objects[count];
+; if (plan == NULL) goto same.frame;
 fill:
-  %block = phi ptr [ null, %space ], [ %memory, %allocate ]  ; what to free
+  %block = phi ptr [ null, %space ], [ %memory, %allocate ]
   %objects = phi ptr [ %fixed, %space ], [ %memory, %allocate ]
   call void @llvm.memset.p0.i64(ptr %objects, i8 0, i64 %size, i1 false)
   %args.size = mul i64 %count, 8
@@ -54,7 +67,9 @@ fill:
   %unplanned = icmp eq ptr %plan, null
   br i1 %unplanned, label %same.frame, label %ask
 
-; The plan's numbers, and the frame for them.
+; // The plan's numbers, and the frame for them.
+; numbers = make_tensor(&record->numbers);
+; if (numbers == NULL) { value = NULL; goto finish; }
 ask:
   %numbers.model = getelementptr i8, ptr %record, i64 $graph_numbers
   %numbers = call ptr @make_tensor(ptr %numbers.model)
@@ -62,20 +77,35 @@ ask:
   %no.numbers = icmp eq ptr %numbers, null
   br i1 %no.numbers, label %finish, label %call.plan
 
+; behind[0] = numbers; planned = call(plan, objects, count + 1); behind[0] = NULL;
+; if (planned != NULL) goto compare;
 call.plan:
   store ptr %numbers, ptr %behind
   %with.numbers = add i64 %count, 1
   %planned = call ptr @call(ptr %plan, ptr %objects, i64 %with.numbers)
   store ptr null, ptr %behind
   %unfit = icmp eq ptr %planned, null
-  br i1 %unfit, label %recover, label %compare
+  br i1 %unfit, label %refused, label %compare
 
-recover:                                                     ; the message is to speak of the function that was called
+; // The plan checks the arguments. The message is to speak of the function that was called, so who composes it is asked
+; // again; what else was raised meanwhile (an interrupt, an error of an argument's own methods) is the call's answer.
+; if (!PyErr_ExceptionMatches(OneIRError)) { value = NULL; goto finish; }
+refused:
+  %OneIRError = table OneIRError
+  %explicable = call i32 @PyErr_ExceptionMatches(ptr %OneIRError)
+  %is.explicable = icmp ne i32 %explicable, 0
+  br i1 %is.explicable, label %recover, label %finish
+
+; PyErr_Clear(); value = recover(*args); goto finish;
+recover:
   call void @PyErr_Clear()
   %recover.function = load ptr, %record + $graph_recover
   %recovered = call ptr @PyObject_Vectorcall(ptr %recover.function, ptr %args, i64 %count, ptr null)
   br label %finish
 
+; Py_DECREF(planned);
+; // Nothing between this comparison and the reference that same.frame takes lets another thread replace the frame.
+; if (memcmp((*frame)->numbers, data of numbers, numbers_size) == 0) goto same.frame;
 compare:
   call void @Py_DecRef(ptr %planned)
   %known.cell = load ptr, %record + $graph_frame
@@ -90,6 +120,9 @@ compare:
   %same = icmp eq i32 %difference, 0
   br i1 %same, label %same.frame, label %other.frame
 
+; frame = make_frame(numbers);  // which keeps it as the last one, too
+; if (frame == NULL) { value = NULL; goto finish; }
+; goto make;
 other.frame:
   %make.frame = load ptr, %record + $graph_make_frame
   %new.frame = call ptr @PyObject_Vectorcall(ptr %make.frame, ptr %numbers.at, i64 1, ptr null)
@@ -97,20 +130,23 @@ other.frame:
   %no.frame = icmp eq ptr %new.frame, null
   br i1 %no.frame, label %finish, label %make
 
-same.frame:                                                  ; another thread may replace it while this one makes objects
+; // Another thread may replace the last frame while this one makes objects, so a reference is taken.
+; frame = Py_NewRef(the last frame);
+same.frame:
   %frame.cell = load ptr, %record + $graph_frame
   %last.frame = load ptr, %frame.cell + 0
   call void @Py_IncRef(ptr %last.frame)
   store ptr %last.frame, ptr %frame.at
   br label %make
 
-; Results.
+; models = data of frame->models;
 make:
   %frame.object = load ptr, ptr %frame.at
   %frame = load ptr, %frame.object + $data_offset
   %models = load ptr, %frame + $frame_models
   br label %each
 
+; for (i = 0; i != outputs; i++) {  // after it, &models[outputs] is the model of the arena
 each:
   %i = phi i64 [ 0, %make ], [ %i.next, %made ]
   %all = icmp eq i64 %i, %outputs
@@ -118,6 +154,8 @@ each:
   %model.at = getelementptr i8, ptr %models, i64 %offset
   br i1 %all, label %arena, label %one
 
+;   behind[i] = make_tensor(&models[i]);
+;   if (behind[i] == NULL) { value = NULL; goto finish; }
 one:
   %output = call ptr @make_tensor(ptr %model.at)
   %output.at = getelementptr ptr, ptr %behind, i64 %i
@@ -125,11 +163,14 @@ one:
   %no.output = icmp eq ptr %output, null
   br i1 %no.output, label %finish, label %made
 
+; }
 made:
   %i.next = add nuw i64 %i, 1
   br label %each
 
-; An arena that no call uses, if it is large enough; else a new one.
+; // An arena that no call uses, if it is large enough; else a new one.
+; idle = PyList_Size(arenas);
+; if (idle < 1) goto new.arena;
 arena:
   %arena.at = getelementptr ptr, ptr %objects, i64 %last
   %arenas = load ptr, %record + $graph_arenas
@@ -137,6 +178,8 @@ arena:
   %none = icmp slt i64 %idle, 1
   br i1 %none, label %new.arena, label %take
 
+; objects[last] = kept = Py_NewRef(PyList_GetItem(arenas, idle - 1));
+; if (PyList_SetSlice(arenas, idle - 1, idle, NULL) != 0) { value = NULL; goto finish; }
 take:
   %top = sub i64 %idle, 1
   %kept = call ptr @PyList_GetItem(ptr %arenas, i64 %top)
@@ -146,6 +189,7 @@ take:
   %not.taken = icmp ne i32 %taken, 0
   br i1 %not.taken, label %finish, label %measure
 
+; if (kept->shape[0] >= models[outputs].nbytes) goto table;
 measure:
   %kept.structure = load ptr, %kept + $tensor_slot
   %kept.record = load ptr, %kept.structure + $data_offset
@@ -155,18 +199,22 @@ measure:
   %fits = icmp sge i64 %kept.size, %wanted
   br i1 %fits, label %table, label %too.small
 
+; objects[last] = NULL; Py_DECREF(kept);
 too.small:
   store ptr null, ptr %arena.at
   call void @Py_DecRef(ptr %kept)
   br label %new.arena
 
+; objects[last] = make_tensor(&models[outputs]);
+; if (objects[last] == NULL) { value = NULL; goto finish; }
 new.arena:
   %fresh = call ptr @make_tensor(ptr %model.at)
   store ptr %fresh, ptr %arena.at
   %no.arena = icmp eq ptr %fresh, null
   br i1 %no.arena, label %finish, label %table
 
-; The table of constants; None once a constant was replaced.
+; // The table of constants; None once a constant was replaced.
+; if (*table == None) goto new.table;
 table:
   %table.at = getelementptr ptr, ptr %arena.at, i64 1
   %cell = load ptr, %record + $graph_table
@@ -174,11 +222,14 @@ table:
   %stale = icmp eq ptr %current, @_Py_NoneStruct
   br i1 %stale, label %new.table, label %same.table
 
+; objects[last + 1] = Py_NewRef(*table); goto run;
 same.table:
   call void @Py_IncRef(ptr %current)
   store ptr %current, ptr %table.at
   br label %run
 
+; objects[last + 1] = make_table();
+; if (objects[last + 1] == NULL) { value = NULL; goto finish; }
 new.table:
   %make.table = load ptr, %record + $graph_make_table
   %made.table = call ptr @PyObject_Vectorcall(ptr %make.table, ptr %objects, i64 0, ptr null)
@@ -186,12 +237,16 @@ new.table:
   %no.table = icmp eq ptr %made.table, null
   br i1 %no.table, label %finish, label %run
 
+; ran = call(run, objects, total);
+; if (ran == NULL) { value = NULL; goto finish; }  // the arena goes with the other objects
 run:
   %run.function = load ptr, %record + $graph_run
   %ran = call ptr @call(ptr %run.function, ptr %objects, i64 %total)
   %failed = icmp eq ptr %ran, null
   br i1 %failed, label %finish, label %give.back
 
+; Py_DECREF(ran);
+; if (PyList_Append(arenas, objects[last]) != 0) { value = NULL; goto finish; }
 give.back:
   call void @Py_DecRef(ptr %ran)
   %used = load ptr, ptr %arena.at
@@ -199,41 +254,49 @@ give.back:
   %not.appended = icmp ne i32 %appended, 0
   br i1 %not.appended, label %finish, label %answer
 
-; One result, or what Python makes of all of them.
+; // One result, or what Python makes of all of them.
+; if (single < 0) goto compose;
 answer:
   %single = load i64, %record + $graph_single
   %is.single = icmp sge i64 %single, 0
   br i1 %is.single, label %return.one, label %compose
 
+; value = Py_NewRef(behind[single]); goto finish;
 return.one:
   %result.at = getelementptr ptr, ptr %behind, i64 %single
   %result = load ptr, ptr %result.at
   call void @Py_IncRef(ptr %result)
   br label %finish
 
+; value = compose(*objects[0 : last]);
 compose:
   %compose.function = load ptr, %record + $graph_compose
   %composed = call ptr @PyObject_Vectorcall(ptr %compose.function, ptr %objects, i64 %last, ptr null)
   br label %finish
 
+; // The arguments are the caller's; all behind them goes. A slot that was not reached is NULL, which Py_DecRef takes.
 finish:
-  %value = phi ptr [ null, %ask ], [ %recovered, %recover ], [ null, %other.frame ], [ null, %one ], [ null, %take ],
-                   [ null, %new.arena ], [ null, %new.table ], [ null, %run ], [ null, %give.back ],
-                   [ %result, %return.one ], [ %composed, %compose ]
+  %value = phi ptr [ null, %ask ], [ null, %refused ], [ %recovered, %recover ], [ null, %other.frame ],
+                   [ null, %one ], [ null, %take ], [ null, %new.arena ], [ null, %new.table ], [ null, %run ],
+                   [ null, %give.back ], [ %result, %return.one ], [ %composed, %compose ]
   br label %release
 
+; for (j = count; j != total; j++)
 release:
   %j = phi i64 [ %count, %finish ], [ %j.next, %release.one ]
   %released = icmp eq i64 %j, %total
   br i1 %released, label %leave, label %release.one
 
+;   Py_XDECREF(objects[j]);
 release.one:
   %object.at = getelementptr ptr, ptr %objects, i64 %j
   %object = load ptr, ptr %object.at
-  call void @Py_DecRef(ptr %object)                          ; which takes null as well
+  call void @Py_DecRef(ptr %object)
   %j.next = add nuw i64 %j, 1
   br label %release
 
+; Py_XDECREF(numbers); Py_XDECREF(frame); PyMem_RawFree(block);
+; return value;
 leave:
   %old.numbers = load ptr, ptr %numbers.at
   call void @Py_DecRef(ptr %old.numbers)
@@ -243,19 +306,24 @@ leave:
   ret ptr %value
 }
 
-; A new tensor like that of a model, or null and an exception. Its memory is a bytearray, which Python does not clear;
+; PyObject *make_tensor(Model *model)
+; A new tensor like that of a model, or NULL and an exception. Its memory is a bytearray, which Python does not clear;
 ; large ones are made by Python.
 define internal ptr @make_tensor(ptr %model) {
+; if (nbytes <= $large_bytes) goto here;
 start:
   %nbytes = load i64, %model + $model_nbytes
   %large = icmp ugt i64 %nbytes, $large_bytes
   br i1 %large, label %by.python, label %here
 
+; return make();
 by.python:
   %make = load ptr, %model + $model_make
   %made = call ptr @PyObject_Vectorcall(ptr %make, ptr null, i64 0, ptr null)
   ret ptr %made
 
+; memory = PyByteArray_FromStringAndSize(NULL, nbytes + ALIGNMENT);
+; if (memory == NULL) { structure = NULL; goto fail; }
 here:
   %Tensor = table Tensor
   %Record = table Record
@@ -264,22 +332,33 @@ here:
   %no.memory = icmp eq ptr %memory, null
   br i1 %no.memory, label %fail, label %structure.for
 
+; structure = Record();
+; if (structure == NULL) goto fail;
 structure.for:
   %structure = call ptr @PyObject_Vectorcall(ptr %Record, ptr null, i64 0, ptr null)
   %no.structure = icmp eq ptr %structure, null
   br i1 %no.structure, label %fail, label %tensor.for
 
+; tensor = PyType_GenericAlloc(Tensor, 0);
+; if (tensor != NULL) goto fill;
 tensor.for:
   %tensor = call ptr @PyType_GenericAlloc(ptr %Tensor, i64 0)
   %no.tensor = icmp eq ptr %tensor, null
   br i1 %no.tensor, label %fail, label %fill
 
+; Py_XDECREF(structure); Py_XDECREF(memory); return NULL;
 fail:
   %unused = phi ptr [ null, %here ], [ null, %structure.for ], [ %structure, %tensor.for ]
   call void @Py_DecRef(ptr %unused)
   call void @Py_DecRef(ptr %memory)
   ret ptr null
 
+; // The references to `structure` and `memory` become the tensor's.
+; *data of structure = *data of model->tensor->_record;
+; data of structure->data = PyByteArray_AsString(memory), rounded up to a multiple of ALIGNMENT;
+; tensor->_record = structure; tensor->_owner = memory;
+; tensor->{_layout, _dtype, _device} = Py_NewRef(those of model->tensor);
+; return tensor;
 fill:
   %like = load ptr, %model + $model_tensor
   %like.structure = load ptr, %like + $tensor_slot
@@ -312,5 +391,6 @@ declare i64 @PyList_Size(ptr)
 declare ptr @PyList_GetItem(ptr, i64)
 declare i32 @PyList_SetSlice(ptr, i64, i64, ptr)
 declare i32 @PyList_Append(ptr, ptr)
+declare i32 @PyErr_ExceptionMatches(ptr)
 declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)

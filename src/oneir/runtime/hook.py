@@ -1,4 +1,4 @@
-"""Hooks: functions that one package calls and a package further down the list of layers provides.
+"""Hooks: functions that a package calls and a package above it in the layers provides.
 
 same_expr: Hook[[Any, Any], bool] = Hook("same_expr", "oneir.ir.structural")
 
@@ -29,13 +29,13 @@ class Hook(Generic[P, T]):
         self._function: Callable[P, T] | None = None
 
     def provide(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Says what the hook calls from now on; a decorator."""
+        """A decorator: sets the function that the hook calls."""
         self._function = function
         return function
 
     @property
     def is_provided(self) -> bool:
-        """Whether there is something to call."""
+        """Whether a function has been provided."""
         return self._function is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:

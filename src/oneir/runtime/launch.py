@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 from . import callback as callback  # what the native code calls
 from .device import Device
@@ -91,8 +92,8 @@ def _free(device_type: int, device_id: int, address: int) -> None:
         driver_of(device_type, device_id, str(Device(device_type, device_id))).free(device_id, address)
 
 
-def _address(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return address
 

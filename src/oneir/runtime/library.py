@@ -1,8 +1,8 @@
-"""Files of compiled functions: shared libraries, object files and archives, written and read.
+"""Files of compiled functions: writing and reading shared libraries, object files and archives.
 
-All carry the signatures of the functions and a checksum over everything; a file that is damaged is refused before any
-of it is given to a loader. A shared library reaches the runtime (worker threads, callbacks, memory) through a table of
-addresses that is filled when it is loaded, so that linking it needs no library of ours.
+All contain the signatures of the functions and a checksum of everything else, which is compared before any of it is
+given to a loader. A shared library calls the runtime (`symbols.py`) through a table of addresses that is filled when it
+is loaded, so linking it needs no other library.
 """
 
 from __future__ import annotations
@@ -22,38 +22,42 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from . import llvm
 from .error import LibraryError
 from .object_file import host_machine, read_symbols
 from .signature import Signature
+from .symbols import RUNTIME_FUNCTIONS
 
 _FORMAT = 3
 _TRAILER = b"oneir-checksum-1:"
 _SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")
-_SIGNATURES = {
-    "oneir_parallel_for": ("i32", ("ptr", "ptr", "i64", "i32")),
-    "oneir_call_packed": ("i32", ("ptr", "ptr", "i32", "ptr")),
-    "oneir_drop_error": ("void", ("ptr",)),
-    "oneir_alloc_workspace": ("ptr", ("i64", "i64")),
-    "oneir_free_workspace": ("void", ("ptr",)),
-    "oneir_poll_signals": ("i32", ()),
-    "oneir_launch_kernel": ("i32", ("ptr", "i32", "ptr", "i32", "ptr")),
-    "oneir_alloc_device_memory": ("ptr", ("i32", "i32", "i64")),
-    "oneir_free_device_memory": ("void", ("i32", "i32", "ptr")),
-}
-
 
 Linker = Callable[[str, list[str]], object]
 """Makes a shared library (the first argument) out of object files."""
 
 
+class Linked(Protocol):
+    """Code linked into this process, which stays loaded as long as this object lives."""
+
+    def symbol(self, name: str) -> int:
+        """The address of a symbol. Raises `LibraryError` if there is none of that name."""
+        ...
+
+
+Loaded = tuple[Callable[[], Linked], dict[str, Signature], Sequence[bytes]]
+"""What links the code of a file, the signatures of its functions, and its object code, if the file contains any."""
+
+
 def library_bytes(
     path: Path, objects: Sequence[bytes], signatures: dict[str, Signature], linker: Linker | None = None
 ) -> bytes:
-    """The file of a shared library, an object file or an archive, as the ending of `path` says."""
+    """The content of a shared library, an object file or an archive, by the suffix of `path`.
+
+    Raises `LibraryError` if the linker fails.
+    """
     machine = read_symbols(objects[0], "the module").machine
     metadata = json.dumps(
         {
@@ -92,10 +96,11 @@ def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
-    """What links the code of a library, the signatures of its functions, and its object code if it holds any as such.
+def load(path: Path, data: bytes) -> Loaded:
+    """The arguments of a `Module`: what links the code, signatures, and the object code, if the file contains any.
 
-    `data` is what `library_bytes` gave, and what the file at `path` begins with.
+    `data` is what `library_bytes` returned; the file at `path` begins with it. Raises `LibraryError` for a file that is
+    damaged, for another machine, or not of that kind.
     """
     content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
     if trailer[: len(_TRAILER)] != _TRAILER:
@@ -112,7 +117,7 @@ def load(path: Path, data: bytes) -> tuple[Callable[[], Any], dict[str, Signatur
 
 
 def checksum(content: bytes | memoryview) -> bytes:
-    """32 bytes that tell if others have changed."""
+    """A checksum of 32 bytes."""
     return hashlib.blake2b(content, digest_size=32).digest()
 
 
@@ -155,7 +160,7 @@ def _archive(objects: Sequence[bytes], metadata: str) -> bytes:
     return out.getvalue()
 
 
-def _load_archive(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
+def _load_archive(path: Path, content: bytes) -> Loaded:
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             files = {member.name: archive.extractfile(member) for member in archive.getmembers() if member.isfile()}
@@ -174,7 +179,7 @@ _DRIVERS = ("cc", "gcc", "clang")
 
 
 def find_linker() -> str | None:
-    """The program that makes shared libraries out of object files here; None when the machine has none."""
+    """The path of this machine's linker, or compiler driver; None if it has none."""
     return next(filter(None, map(shutil.which, (*_DRIVERS, "ld", "ld.lld"))), None)
 
 
@@ -210,18 +215,19 @@ def _shared_library(objects: Sequence[bytes], metadata: str, linker: Linker) -> 
 
 
 def _stub_ir(metadata: str) -> str:
-    """The signatures as data, and functions that jump where the table says."""
+    """The metadata as a global, and the runtime's functions as calls through a table of addresses."""
     data = metadata.encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
     lines = [
         f'@oneir_library_metadata = constant [{len(data)} x i8] c"{text}"',
-        f"@oneir_library_table = global [{len(_SIGNATURES)} x ptr] zeroinitializer",
+        f"@oneir_library_table = global [{len(RUNTIME_FUNCTIONS)} x ptr] zeroinitializer",
     ]
-    for i, (name, (result, parameters)) in enumerate(_SIGNATURES.items()):
-        declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(parameters))
+    for i, (name, function) in enumerate(RUNTIME_FUNCTIONS.items()):
+        result = function.result
+        declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(function.parameters))
         lines.append(
             f"define hidden {result} @{name}({declared}) {{\n"
-            f"  %slot = getelementptr [{len(_SIGNATURES)} x ptr], ptr @oneir_library_table, i64 0, i64 {i}\n"
+            f"  %slot = getelementptr [{len(RUNTIME_FUNCTIONS)} x ptr], ptr @oneir_library_table, i64 0, i64 {i}\n"
             f"  %function = load ptr, ptr %slot\n"
             + (
                 f"  call void %function({declared})\n  ret void\n}}"
@@ -233,7 +239,7 @@ def _stub_ir(metadata: str) -> str:
 
 
 class _SharedLibrary:
-    """A shared library, loaded as long as this lives; its functions keep it alive."""
+    """A shared library, which is unloaded when this object dies; its functions keep it alive."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -251,20 +257,18 @@ class _SharedLibrary:
             raise LibraryError(f"{self.path} has no symbol {name!r}; export it again") from None
 
 
-def _load_shared(path: Path, content: bytes) -> tuple[Callable[[], Any], dict[str, Signature], Sequence[bytes]]:
-    from .module import RUNTIME_SYMBOLS
-
+def _load_shared(path: Path, content: bytes) -> Loaded:
     shared = _SharedLibrary(path)
     try:
         metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))
         signatures = _read_metadata(path, metadata)
-        table = (ctypes.c_void_p * len(_SIGNATURES)).in_dll(shared.library, "oneir_library_table")
+        table = (ctypes.c_void_p * len(RUNTIME_FUNCTIONS)).in_dll(shared.library, "oneir_library_table")
     except ValueError as error:
         raise LibraryError(f"{path} is not a library that export_library wrote: {error}") from error
 
     def link() -> _SharedLibrary:
-        for i, name in enumerate(_SIGNATURES):
-            table[i] = RUNTIME_SYMBOLS[name]()
+        for i, function in enumerate(RUNTIME_FUNCTIONS.values()):
+            table[i] = function.address()
         return shared
 
     return link, signatures, ()

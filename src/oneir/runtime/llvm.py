@@ -1,4 +1,4 @@
-"""LLVM at arm's length: text of LLVM IR in, object code out, and object code linked into this process.
+"""The interface to LLVM: compiles LLVM IR text to object code, and links object code into this process.
 
     data = compile_ir("define i32 @next(i32 %x) { ... }", name="demo")
     loaded = link(data)
@@ -39,7 +39,7 @@ Passes = Literal["default", "kernel", "minimal", "none"]
 
 
 class _LlvmLock:
-    """Who holds it may call LLVM: `with _lock: ...`. Programs that died meanwhile are freed by whoever lets it go."""
+    """The lock of all calls of LLVM: `with _lock: ...`. Releasing it frees the programs that died meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -86,7 +86,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _in_llvm(function: Callable[P, T]) -> Callable[P, T]:
-    """Calls a function under the lock, under which its objects die as well."""
+    """A decorator: calls the function under the lock, under which its local objects die as well."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -97,7 +97,7 @@ def _in_llvm(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _once_in_llvm(make: Callable[P, T]) -> Once[P, T]:
-    """Like `once`, under the lock: these functions are called by those that have it and by those that have not."""
+    """Like `once`, under LLVM's lock, since callers may hold it already."""
     return Once(make, _lock)
 
 
@@ -326,7 +326,7 @@ def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
 
 
 class _PassBuilders:
-    """Hands out LLVM's builders of pass pipelines, each for a few modules: what one leaves behind, 1.5 KB, stays."""
+    """LLVM's builders of pass pipelines, each used for several modules, since each one leaks 1.5 KB."""
 
     MODULES = 16
 
@@ -479,7 +479,7 @@ def _load(
 
 
 class _Engines:
-    """Hands out LLVM's code engines, each for a few programs, with which it dies.
+    """LLVM's code engines, each used for several programs; it dies with the last of them.
 
     An engine keeps about 9 KB for each program that it has ever held, and takes 108 KB and 0.13 ms itself.
     """

@@ -1,4 +1,4 @@
-"""Compiled modules: functions by name, how long they take, and files of them.
+"""Compiled modules: functions by name, their time evaluators, and the files that hold them.
 
 lib = load_module("gemm.so")
 lib["gemm"](a, b, c)
@@ -11,56 +11,45 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from . import callback, launch, llvm, pool, signals, workspace
+from . import llvm
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, NotRegistered, TypeMismatch
+from .library import Linked, library_bytes, load, write_file
 from .object import Object
 from .once import new_lock
 from .signature import Signature
+from .vm.executable import Executable as GraphExecutable
+from .vm.file import decode
+from .vm.native import NativeGraph
 
 SYMBOL_PREFIX = "__oneir_"
 """What the symbol of a function in object code starts with."""
 
-# What object code refers to by name; importing these modules has made it known to the linker.
-RUNTIME_SYMBOLS = {
-    "oneir_parallel_for": pool.parallel_for_address,
-    **{name: partial(int, address) for name, address in callback.CALLBACKS.items()},
-    "oneir_alloc_workspace": partial(workspace.workspace_address, "oneir_alloc_workspace"),
-    "oneir_free_workspace": partial(workspace.workspace_address, "oneir_free_workspace"),
-    "oneir_launch_kernel": launch.launch_address,
-    **{name: partial(int, address) for name, address in launch.CALLBACKS.items()},
-    "oneir_poll_signals": partial(signals.signals_address, "oneir_poll_signals"),
-}
-
-
-class Linked(Protocol):
-    """Code in memory: says where a symbol is, and stays as long as it is referred to."""
-
-    def symbol(self, name: str) -> int:
-        """The address of a symbol."""
-        ...
-
 
 Sources = Callable[[str], str]
-"""Gives the text behind the code in a format; "" is the usual one."""
+"""Returns the text of the code in a format; "" is the default one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredFunctions:
-    """Functions that are compiled when one of them is first asked for, or all are exported."""
+    """Functions that are compiled when one of them is first asked for, or when the module is exported."""
+
+    # `objects` compiles them.
 
     objects: Callable[[], Sequence[bytes]]
     signatures: Mapping[str, Signature]
 
 
 class Module(Object):
-    """Functions by name.
+    """Compiled functions by name.
 
-    `module["f"]` is the function; calling the module calls its entry function: the only one, or "main".
+    `module["f"]` is a function; calling the module calls its entry function: the only one, or "main". Functions take
+    tensors of any library, numbers, strings and None, without copying them, and raise `TypeMismatch`, `ShapeMismatch`
+    or `InvalidValue` for arguments that do not meet their signature.
     """
 
     def __init__(
@@ -87,9 +76,10 @@ class Module(Object):
         sources: Sources | None = None,
         deferred: DeferredFunctions | None = None,
     ) -> Module:
-        """A module of object code; it is linked when a function is first asked for.
+        """A module of object code, which is linked when a function is first asked for.
 
-        `sources(format)` gives the text behind the code, for `inspect_source`.
+        `signatures` are those of its public functions, by name. `sources(format)` returns the text of the code, for
+        `inspect_source`.
         """
         return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources, deferred)
 
@@ -102,7 +92,7 @@ class Module(Object):
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """What each function expects of its arguments, by its name."""
+        """The signature of each function, by its name."""
         return self._signatures
 
     @property
@@ -118,7 +108,10 @@ class Module(Object):
         return self.get_function(self.entry_name)
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """The function of that name. Of `query_imports` there is nothing to tell: modules import no others."""
+        """The function of that name. `query_imports` has no effect, since modules import no others.
+
+        Raises `NotRegistered` if there is none, `LibraryError` if the module cannot be linked.
+        """
         function = self._functions.get(name)
         if function is None:
             signature = self._signatures.get(name)
@@ -134,7 +127,7 @@ class Module(Object):
         return function
 
     def _complete(self) -> Sequence[bytes]:
-        """The objects of all functions, which are linked anew if some were not compiled before."""
+        """The objects of all functions; compiles those that were deferred, after which all are linked again."""
         if self._deferred is not None:
             objects = self._objects = (*self._objects, *self._deferred.objects())
             self._link, self._linked = (lambda: llvm.link(*objects, what="a compiled module")), None
@@ -146,7 +139,9 @@ class Module(Object):
         """The module itself: what was compiled can be called at once."""
         return self
 
-    def jit(self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any) -> Module:
+    def jit(
+        self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
+    ) -> Module:
         """The module itself: its code is in memory, and linked when a function is first asked for."""
         return self
 
@@ -160,7 +155,7 @@ class Module(Object):
     def __contains__(self, name: object) -> bool:
         return name in self._signatures
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.entry_func(*args)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -187,7 +182,7 @@ class Module(Object):
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that calls one of the module's and measures it; the options are those of `time_evaluator`."""
+        """A function that calls one of the module's and returns its times in seconds (`benchmark.time_evaluator`)."""
         return time_evaluator(
             self.get_function(func_name),
             number,
@@ -203,30 +198,34 @@ class Module(Object):
     # -- texts and files --
 
     def inspect_source(self, fmt: str = "") -> str:
-        """The text behind the code: "ll" (LLVM IR, optimized) unless `fmt` asks for "asm" or "ll-unoptimized"."""
+        """The text of the code. `fmt` is "ll" (optimized LLVM IR, the default), "ll-unoptimized" or "asm".
+
+        Raises `LibraryError` for a module that was loaded from a file, `InvalidValue` for another format.
+        """
         if self._sources is None:
             raise LibraryError("a module loaded from a file has no source text; inspect the one that was exported")
         return self._sources(fmt)
 
     get_source = inspect_source
 
-    def export_library(self, file_name: str | Path, fcompile: Any = None, **kwargs: Any) -> str:
+    def export_library(
+        self, file_name: str | Path, fcompile: Callable[..., object] | None = None, **kwargs: object
+    ) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
 
         A name that ends in .so, .dylib or .dll makes a shared library, where the machine has a linker; .o or .obj makes
         an object file, if the module is one; any other name, or no linker, an archive of object code.
         `fcompile(path, object_files, **kwargs)` is called in place of the machine's linker. Returns the path written.
-        """
-        from .library import write_file
 
+        Raises `LibraryError` if the file cannot be written or the linker fails, and for a module that was loaded from a
+        shared library.
+        """
         path = Path(file_name)
         write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
         return str(path)
 
-    def library_bytes(self, path: Path, fcompile: Any = None, **kwargs: Any) -> bytes:
-        """What `export_library` writes to a file at `path`."""
-        from .library import library_bytes
-
+    def library_bytes(self, path: Path, fcompile: Callable[..., object] | None = None, **kwargs: object) -> bytes:
+        """The content of the file that `export_library` writes to `path`; raises as it does."""
         if not self._objects:
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
@@ -235,22 +234,26 @@ class Module(Object):
 
 
 Executable = Module
-"""What `compile` returns: a module, ready to be called."""
+"""The published name of what `compile` returns for PrimFuncs."""
 
 
 def load_module(path: str | Path, fmt: str = "") -> Any:
-    """The module, or the executable of a graph, in a file that `export_library` wrote.
+    """The module, or the executable of a graph, in a file that `export_library` wrote; `fmt` has no effect.
 
-    Damaged, foreign and other files are a `LibraryError`.
+    Raises `LibraryError` for a file that is damaged, for another machine, or not of that kind.
     """
-    from .vm.file import read_executable
-
-    return read_executable(Path(path)) or _read_module(Path(path))
+    path = Path(path)
+    stored = decode(path)
+    if stored is None:
+        return _read_module(path)
+    if not stored.library:
+        return GraphExecutable(stored.program)
+    library = Module(*load(path, stored.library))
+    natives = {name: NativeGraph(spec, library) for name, spec in stored.natives.items()}
+    return GraphExecutable(stored.program, library, natives)
 
 
 def _read_module(path: Path) -> Module:
-    from .library import load
-
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -261,7 +264,7 @@ def _read_module(path: Path) -> Module:
 def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Module:
     """The module in an object file that `export_library` wrote; it can be exported again, into a shared library.
 
-    `LibraryError` for a file that is damaged or foreign, or that lacks one of `func_names`.
+    Raises `LibraryError` for a file that is damaged or for another machine, or that lacks one of `func_names`.
     """
     module = _read_module(Path(path))
     if missing := [name for name in func_names if name not in module]:
@@ -270,5 +273,5 @@ def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Mod
 
 
 def enabled(target: str) -> bool:
-    """Whether code for a target can be run in this process."""
+    """Whether code for a target, such as "llvm", can run in this process."""
     return target.split()[0] in ("llvm", "cpu")

@@ -7,11 +7,11 @@
         put(key, data)
 
 Entries are files, named by key, in `ONEIR_CACHE_DIR` or the user's cache directory; `ONEIR_CACHE_DIR=""` turns the
-cache off. A cache is never a reason to fail: what cannot be read or written is a miss. Writers make files in the
-folder `writing` and move them in one step, so readers see whole entries; each carries a checksum, and a damaged one is
-removed. What a writer that was killed left in the folder goes an hour later, when any process first uses the cache.
-When all entries together exceed `MAX_BYTES`, those unused for longest go. `find` and `put_file` are for entries that
-are mapped into memory, which carry checksums of their own.
+cache off. The cache raises no errors: what cannot be read is a miss, and what cannot be written is not kept. Writers
+make files in the folder `writing` and move them in one step, so readers see whole entries; each has a checksum, and a
+damaged one is removed. What a killed writer left in the folder is removed an hour later, when a process first uses the
+cache. When all entries together exceed `MAX_BYTES`, the least recently used are removed. `find` and `put_file` are for
+entries that are mapped into memory, which have checksums of their own.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def remove(key: str) -> None:
 
 
 def holds(nbytes: int) -> bool:
-    """Whether an entry of that size may be kept: the cache is on, and the entry takes no more than a quarter of it."""
+    """Whether an entry of that many bytes may be kept: the cache is on, and that is no more than a quarter of it."""
     return cache_dir() is not None and nbytes <= MAX_BYTES // 4
 
 
@@ -149,7 +149,7 @@ def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def evict(directory: Path, max_bytes: int | None = None) -> None:
-    """Remove the entries unused for longest until the rest fits, with room to grow."""
+    """Removes the least recently used entries until the rest fits, with room to grow."""
     limit = MAX_BYTES if max_bytes is None else max_bytes
     entries = []
     try:

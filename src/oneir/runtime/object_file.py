@@ -1,7 +1,7 @@
 """Reading relocatable object files: which symbols one defines, and which it needs from elsewhere.
 
-LLVM's loader trusts its input, so every object passes through `read_symbols` first. It knows the two formats that are
-ever loaded into a process: ELF (everywhere but macOS; LLVM's JIT uses it on Windows too) and Mach-O.
+LLVM's loader does not validate its input, so `read_symbols` does. It reads the two formats that are loaded into a
+process: Mach-O on macOS, and ELF everywhere else (LLVM's JIT uses it on Windows, too).
 
     symbols = read_symbols(data)
     symbols.defined, symbols.undefined
@@ -30,9 +30,9 @@ _MACHINE_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class ObjectSymbols(NamedTuple):
-    """What an object file offers and needs; names as a C programmer would write them.
+    """The symbols that an object file defines and needs, by their names in C.
 
-    `hidden` are the symbols that it offers only to objects that it is linked with.
+    `hidden` ones are visible only to objects that it is linked with.
     """
 
     machine: str

@@ -1,4 +1,4 @@
-"""What a process makes once and shares, safely for threads and for the children of `fork`.
+"""Objects that a process makes once and shares, safely for threads and for children of `fork`.
 
     @once
     def pool() -> LoadedObject:      # made by the first thread that asks, while others wait
@@ -60,10 +60,10 @@ class Once(Generic[P, T]):
     `lock` is held meanwhile: one of its own, or one that the function's callers may hold already.
     """
 
-    def __init__(self, make: Callable[P, T], lock: AbstractContextManager[Any] | None = None) -> None:
+    def __init__(self, make: Callable[P, T], lock: AbstractContextManager[object] | None = None) -> None:
         functools.update_wrapper(self, make)
         self._make = make
-        self._made: dict[tuple[Any, ...], T] = {}
+        self._made: dict[tuple[object, ...], T] = {}
         self._lock = lock or new_lock()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -75,7 +75,7 @@ class Once(Generic[P, T]):
                     self._made[args] = self._make(*args, **kwargs)
         return self._made[args]
 
-    def made(self, *args: Any) -> bool:
+    def made(self, *args: object) -> bool:
         """Whether the function has returned for these arguments."""
         return args in self._made
 
@@ -132,6 +132,6 @@ class ProcessSetting(Generic[T]):
 
 
 class _Depth(threading.local):
-    """How often the running thread has entered a setting without leaving it."""
+    """How many times the current thread has entered a setting and not left it."""
 
     depth = 0

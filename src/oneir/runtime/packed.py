@@ -4,8 +4,8 @@ A compiled function is native code of the type
 
     int32_t f(void* context, const Value* args, int32_t num_args, Value* result)
 
-It returns 0, or something else and says in `*result` what went wrong: `Code.FAILURE` with the address of a `Failure`,
-whose two texts are static, or `Code.EXCEPTION` with the token of a Python exception that a callback raised.
+It returns 0, or another status and in `*result` an error: `Code.FAILURE` with the address of a static `Failure`, or
+`Code.EXCEPTION` with the token of a Python exception that a callback raised.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ class Value(ctypes.Structure):
 
 
 class Failure(ctypes.Structure):
-    """What compiled code has to say when it refuses: the name of a Python exception, such as `ValueError`, and why."""
+    """The error of a compiled function: the name of a Python exception, such as `ValueError`, and a message."""
 
     _fields_ = (("kind", ctypes.c_char_p), ("message", ctypes.c_char_p))

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ _ALIGNMENT = 8
 _LONGEST_HEADER = 100_000_000
 
 
-def save_param_dict(params: Mapping[str, Any]) -> bytes:
+def save_param_dict(params: Mapping[str, object]) -> bytes:
     """Named tensors, or arrays, as bytes. The order of the names is kept."""
     header, items, position = {}, [], 0
     for name, value in params.items():
@@ -62,7 +61,7 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     return b"".join([len(text).to_bytes(8, "little"), text, *items])
 
 
-def save_param_dict_to_file(params: Mapping[str, Any], path: str | Path) -> None:
+def save_param_dict_to_file(params: Mapping[str, object], path: str | Path) -> None:
     """Writes named tensors, or arrays, to a file."""
     Path(path).write_bytes(save_param_dict(params))
 
@@ -91,7 +90,7 @@ def load_param_dict_from_file(path: str | Path) -> dict[str, Tensor]:
         raise InvalidValue(f"{path}: {error}") from None
 
 
-def _read(name: str, entry: Any, items: memoryview) -> Tensor:
+def _read(name: str, entry: object, items: memoryview) -> Tensor:
     match entry:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if code in _DTYPES:
             pass

@@ -7,24 +7,28 @@
 ;
 ;   - The caller owns the pool while @busy is 1. Whoever finds it busy, a nested loop included, runs its loop alone.
 ;   - [0, extent) is cut into one range a participant. A participant takes pieces of its own range, half of what is left
-;     each time, and then pieces of the others' ranges. So memory stays with the thread that used it last, yet the caller
-;     never waits for a worker that has not begun: it does that worker's share itself.
-;   - The first pieces are small, and no piece is to take more than 0.1 s: between them the main thread looks for signals,
-;     which end the loop when Python's handler raises (signals.py).
+;     each time, and then pieces of the others' ranges. So memory stays with the thread that used it last, yet the
+;     caller never waits for a worker that has not begun: it does that worker's share itself.
+;   - The first pieces are small, and no piece is to take more than 0.1 s: between them the main thread looks for
+;     signals, which end the loop when Python's handler raises (signals.py).
 ;   - A worker must pass the gate before it looks at @region, and the caller writes @region only when nobody is inside:
 ;       gate = asleep << 31 | free places << 16 | workers inside
-;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is inside.
+;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is
+;     inside.
 ;   - @epoch counts the regions. Workers watch it: spinning for a short while after each region, then asleep on it.
-;   - A worker that wakes on the caller's processor moves to another one: there it could only take turns with the caller,
-;     and a scheduler wakes threads where they ran before.
+;   - A worker that wakes on the caller's processor moves to another one: there it could only take turns with the
+;     caller, and a scheduler wakes threads where they ran before.
 ;   - Where other threads want the processors too, a worker may lose its own in the middle of a piece, for milliseconds,
 ;     while its caller waits. The caller estimates from its own pieces how long the loop would have taken alone. What it
 ;     lost against that, twice, is for how long the next loops run alone, so that loops which do not profit from workers
 ;     take at most half as long again as without.
 ;
 ; pool.py appends what differs between machines:
-;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause, @processor, @leave_processor,
-;   @get_fp_mode, @set_fp_mode (rounding and denormals), @worker_stack_bytes, @detached, @blocked_signals, @sig_setmask.
+;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause, @processor,
+;   @leave_processor, @get_fp_mode, @set_fp_mode (rounding and denormals), @worker_stack_bytes, @detached,
+;   @blocked_signals, @sig_setmask.
+;
+; Above each block stands in C what it does, with its labels and names.
 
 ; Mutable words lie on cache lines of their own (128 bytes: processors fetch lines in pairs).
 @busy     = internal global [32 x i32] zeroinitializer, align 128
@@ -61,6 +65,7 @@ declare i64 @oneir_coarse_time()
 
 ; Settings -------------------------------------------------------------------------------------------------------------
 
+; void oneir_pool_configure(int32_t new_size, int64_t new_spin_ns): size = min(new_size, 256); spin_ns = new_spin_ns;
 define void @oneir_pool_configure(i32 %size, i64 %spin_ns) {
   %capped = call i32 @llvm.smin.i32(i32 %size, i32 256)
   store atomic i32 %capped, ptr @size monotonic, align 4
@@ -68,11 +73,7 @@ define void @oneir_pool_configure(i32 %size, i64 %spin_ns) {
   ret void
 }
 
-define i32 @oneir_pool_size() {
-  %size = load atomic i32, ptr @size monotonic, align 4
-  ret i32 %size
-}
-
+; void oneir_pool_after_fork(void): started = sleepers = gate = busy = 0;
 ; In a child of fork: the workers stayed with the parent, and a region that was running has lost them.
 define void @oneir_pool_after_fork() {
   store atomic i32 0, ptr @started monotonic, align 4
@@ -85,13 +86,18 @@ define void @oneir_pool_after_fork() {
 ; The loop -------------------------------------------------------------------------------------------------------------
 
 define i32 @oneir_parallel_for(ptr %body, ptr %env, i64 %extent, i32 %max_threads) {
+; if (extent >= 1) goto count;
 entry:
   %empty = icmp slt i64 %extent, 1
   br i1 %empty, label %nothing, label %count
 
+; return 0;
 nothing:
   ret i32 0
 
+; wanted = min(max_threads < 1 ? size : max_threads, 256, extent);
+; least = first_piece(extent); first = 0;
+; if (wanted < 2) goto alone;
 count:
   %size = load atomic i32, ptr @size monotonic, align 4
   %default = icmp slt i32 %max_threads, 1
@@ -104,13 +110,20 @@ count:
   %single = icmp slt i32 %wanted, 2
   br i1 %single, label %alone, label %doubt
 
-doubt: ; a sixteenth at a time runs alone, until no doubt is left: a long loop must not run alone for a short one's loss
+; // After a region that lost time (see judge), a sixteenth at a time runs alone, until no doubt is left: a long loop
+; // must not run alone for a short one's loss.
+; for (first = 0, limit = least; alone_ns > 0;) {  // after it, `look`
+doubt:
   %first = phi i64 [ 0, %count ], [ %stop.timed, %on ]
   %limit = phi i64 [ %least, %count ], [ %limit.next, %on ]
   %doubt.ns = load atomic i64, ptr @alone_ns monotonic, align 8
   %doubtful = icmp sgt i64 %doubt.ns, 0
   br i1 %doubtful, label %timed, label %look
 
+;   stop = first + min(max(extent / 16, 1), limit, extent - first);
+;   before = now(); result = body(env, first, stop); spent = now() - before;
+;   limit = next_limit(limit, spent); alone_ns -= spent;
+;   if (result != 0) return result;
 timed:
   %sixteenth = lshr i64 %extent, 4
   %large = call i64 @llvm.smax.i64(i64 %sixteenth, i64 1)
@@ -128,44 +141,65 @@ timed:
   %well = icmp eq i32 %result.timed, 0
   br i1 %well, label %on, label %over
 
+;   if (stop == extent) return result;
+;   first = stop;
+; }
 on:
   %finished = icmp eq i64 %stop.timed, %extent
   br i1 %finished, label %over, label %doubt
 
+; return result;
 over:
   ret i32 %result.timed
 
-look: ; read before writing, so that callers who lose do not take the cache line from the one who runs
+; // Read before writing, so that callers who lose do not take the cache line from the one who runs.
+; if (busy != 0) goto alone;
+look:
   %seen = load atomic i32, ptr @busy monotonic, align 4
   %free = icmp eq i32 %seen, 0
   br i1 %free, label %take, label %alone
 
+; if (!compare_exchange(&busy, 0, 1)) goto alone;  // acquire: what the last owner wrote is seen
+; goto staff;
 take:
   %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %taken = extractvalue { i32, i1 } %pair, 1
   br i1 %taken, label %staff, label %alone
 
+; return run_alone(body, env, first, extent);
 alone:
   %begin.alone = phi i64 [ 0, %count ], [ %first, %look ], [ %first, %take ], [ %first, %give.up ]
   %result.alone = tail call i32 @run_alone(ptr %body, ptr %env, i64 %begin.alone, i64 %extent)
   ret i32 %result.alone
 
-staff: ; workers are started when first wanted
+; helpers = wanted - 1;  // workers are started when first wanted
+; if (started >= helpers) goto publish;
+staff:
   %helpers = sub i32 %wanted, 1
   %present = load atomic i32, ptr @started monotonic, align 4
   %enough = icmp sge i32 %present, %helpers
   br i1 %enough, label %publish, label %hire
 
+; start_workers(helpers);
+; if (started >= 1) goto publish;
 hire:
   call void @start_workers(i32 %helpers)
   %hired = load atomic i32, ptr @started monotonic, align 4
   %none = icmp slt i32 %hired, 1
   br i1 %none, label %give.up, label %publish
 
-give.up: ; no thread can be created
+; busy = 0; goto alone;  // no thread can be created
+give.up:
   store atomic i32 0, ptr @busy release, align 4
   br label %alone
 
+; t.publish = now(); places = min(helpers, workers);
+; fill_region(body, env, first, extent, places + 1);
+; gate = places << 16;  // release: who enters sees the region
+; epoch++;
+; // Both sequentially consistent, as in `drowsy`: either this sees the sleeper, or the sleeper sees the new epoch.
+; asleep = sleepers; lacking = places - (workers - asleep);
+; if (lacking <= 0) { t.start = t.publish; goto run; }
 publish:
   %workers = phi i32 [ %present, %staff ], [ %hired, %hire ]
   %t.publish = call i64 @now()
@@ -181,11 +215,17 @@ publish:
   %must.wake = icmp sgt i32 %lacking, 0
   br i1 %must.wake, label %wake, label %run
 
+; wake_up(&epoch, lacking); t.start = now();
 wake:
   call void @wake_up(ptr @epoch, i32 %lacking)
   %t.woken = call i64 @now()
   br label %run
 
+; own = participate(0); t.stop = now();
+; join();
+; judge(t.publish, t.start, t.stop, own, extent - first);
+; result = region.result; busy = 0;  // release: the next owner may write the region
+; return result;
 run:
   %t.start = phi i64 [ %t.publish, %publish ], [ %t.woken, %wake ]
   %own = call i64 @participate(i64 0)
@@ -199,22 +239,30 @@ run:
   ret i32 %result
 }
 
+; int32_t run_alone(body, void *env, int64_t first, int64_t extent)
 ; A loop in its caller; in pieces, if that is the thread that handles signals.
 define internal i32 @run_alone(ptr %body, ptr %env, i64 %first, i64 %extent) {
+; if (oneir_is_main_thread()) goto begin;
 entry:
   %interruptible = call i1 @oneir_is_main_thread()
   br i1 %interruptible, label %begin, label %whole
 
+; return body(env, first, extent);
 whole:
   %result.whole = tail call i32 %body(ptr %env, i64 %first, i64 %extent)
   ret i32 %result.whole
 
+; from = first; limit = first_piece(extent - first); since = oneir_coarse_time();
 begin:
   %count = sub i64 %extent, %first
   %least = call i64 @first_piece(i64 %count)
   %t.begin = call i64 @oneir_coarse_time()
   br label %piece
 
+; for (;;) {
+;   to = from + min(extent - from, limit);
+;   result = body(env, from, to);
+;   if (result != 0 || to == extent) return result;
 piece:
   %from = phi i64 [ %first, %begin ], [ %to, %go.on ]
   %limit = phi i64 [ %least, %begin ], [ %limit.next, %go.on ]
@@ -228,22 +276,28 @@ piece:
   %stop = or i1 %failed, %finished
   br i1 %stop, label %done, label %poll
 
+;   now = oneir_coarse_time(); raised = oneir_poll_signals_at(now);
+;   if (raised != 0) return raised;
 poll:
   %now = call i64 @oneir_coarse_time()
   %raised = call i32 @oneir_poll_signals_at(i64 %now)
   %interrupted = icmp ne i32 %raised, 0
   br i1 %interrupted, label %done, label %go.on
 
+;   limit = next_limit(limit, now - since); since = now; from = to;
+; }
 go.on:
   %spent = sub i64 %now, %since
   %limit.next = call i64 @next_limit(i64 %limit, i64 %spent)
   br label %piece
 
+; return value;
 done:
   %value = phi i32 [ %result, %piece ], [ %raised, %poll ]
   ret i32 %value
 }
 
+; int64_t first_piece(int64_t count): return max(count / 512, 1);
 ; How many iterations to run first, of so many, when nothing is known of the time that they take.
 define internal i64 @first_piece(i64 %count) {
   %part = lshr i64 %count, 9
@@ -251,7 +305,9 @@ define internal i64 @first_piece(i64 %count) {
   ret i64 %some
 }
 
-; How many to run at most after a piece of `limit` took so many nanoseconds.
+; int64_t next_limit(int64_t limit, int64_t spent)
+;   return spent < 8 ms && limit < 2^58 ? limit * 16 : spent > 128 ms ? max(limit / 2, 1) : limit;
+; How many iterations to run at most after a piece of `limit` took `spent` nanoseconds.
 define internal i64 @next_limit(i64 %limit, i64 %spent) {
   %short = icmp slt i64 %spent, 8000000
   %small = icmp ult i64 %limit, 288230376151711744 ; 2^58
@@ -265,7 +321,13 @@ define internal i64 @next_limit(i64 %limit, i64 %spent) {
   ret i64 %next
 }
 
+; void fill_region(body, void *env, int64_t first, int64_t last, int32_t participants)
+; Plain stores: the caller owns the region, and opens the gate, which publishes it, afterwards.
 define internal void @fill_region(ptr %body, ptr %env, i64 %first, i64 %last, i32 %participants) {
+; share = (last - first) / participants; rest = (last - first) % participants;
+; caller.processor = processor();
+; region = {body, env, piece: max(share / 16, 1), mode: get_fp_mode(), ranges: participants, result: 0};
+; begin = first;
 entry:
   %n = zext i32 %participants to i64
   %extent = sub i64 %last, %first
@@ -289,7 +351,11 @@ entry:
   store i32 0, ptr %result.at
   br label %loop
 
-loop: ; the first `rest` ranges are one longer
+; for (i = 0; i < participants; i++) {
+;   end = begin + share + (i < rest);  // the first `rest` ranges are one longer
+;   ranges[i] = {begin, end}; begin = end;
+; }
+loop:
   %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]
   %begin = phi i64 [ %first, %entry ], [ %end, %loop ]
   %longer = icmp ult i64 %i, %rest
@@ -304,12 +370,19 @@ loop: ; the first `rest` ranges are one longer
   %more = icmp ult i64 %i.next, %n
   br i1 %more, label %loop, label %done
 
+; return;
 done:
   ret void
 }
 
+; void judge(int64_t published, int64_t start, int64_t stop, int64_t own, int64_t extent)
 ; What a region lost against running alone, going by the time its caller took for `own` of `extent` iterations, decides
 ; how long to run alone now. At most 20 ms at once, so that one bad moment does not last.
+;
+; took = now() - published;
+; alone = (stop - start) * extent / own;  // nothing of its own: infinite, or nan, and so no loss
+; twice = 2 * (took - alone);
+; if (!(twice > 0)) return;
 define internal void @judge(i64 %published, i64 %start, i64 %stop, i64 %own, i64 %extent) {
   %now = call i64 @now()
   %took = sub i64 %now, %published
@@ -319,23 +392,28 @@ define internal void @judge(i64 %published, i64 %start, i64 %stop, i64 %own, i64
   %own.real = sitofp i64 %own to double
   %extent.real = sitofp i64 %extent to double
   %all = fmul double %busy.real, %extent.real
-  %alone = fdiv double %all, %own.real ; nothing of its own: infinite, or nan, and so no loss
+  %alone = fdiv double %all, %own.real
   %loss = fsub double %took.real, %alone
   %twice = fmul double %loss, 2.0
   %some = fcmp ogt double %twice, 0.0
   br i1 %some, label %lost, label %done
+; alone_ns = min(twice, 20 ms);
 lost:
   %large = fcmp ogt double %twice, 2.0e7
   %capped = select i1 %large, double 2.0e7, double %twice
   %ns = fptosi double %capped to i64
   store atomic i64 %ns, ptr @alone_ns monotonic, align 8
   br label %done
+; return;
 done:
   ret void
 }
 
-; Run pieces of the region, own range first, until none is left or a body has failed; the number of iterations run.
+; int64_t participate(int64_t home)
+; Runs pieces of the region, own range first, until none is left or a body has failed; the number of iterations run.
 define internal i64 @participate(i64 %home) {
+; limit = max(piece / 32, 1);  // `piece` is a sixteenth of the own range
+; run = 0; since = oneir_coarse_time();
 entry:
   %body = load ptr, ptr @region
   %env.at = getelementptr %Region, ptr @region, i32 0, i32 1
@@ -351,6 +429,8 @@ entry:
   %t.first = call i64 @oneir_coarse_time()
   br label %next.range
 
+; for (visited = 0; visited < n; visited++) {
+;   range = &ranges[(home + visited) % n];
 next.range:
   %visited = phi i64 [ 0, %entry ], [ %visited.next, %exhausted ]
   %run.range = phi i64 [ 0, %entry ], [ %run, %exhausted ]
@@ -363,6 +443,8 @@ next.range:
   %end = load i64, ptr %end.at
   br label %next.piece
 
+;   for (;;) {
+;     if (region.result != 0) return run;  // somebody has failed
 next.piece:
   %run = phi i64 [ %run.range, %next.range ], [ %run.next, %measure ]
   %limit = phi i64 [ %limit.range, %next.range ], [ %limit.next, %measure ]
@@ -371,12 +453,18 @@ next.piece:
   %go = icmp eq i32 %failed.before, 0
   br i1 %go, label %claim, label %done
 
+;     begin = range->next; left = range->end - begin;
+;     if (left <= 0) break;  // goto exhausted
 claim:
   %begin = load atomic i64, ptr %range monotonic, align 8
   %left = sub i64 %end, %begin
   %any = icmp sgt i64 %left, 0
   br i1 %any, label %try, label %exhausted
 
+;     take = min(max((left + 1) / 2, piece), limit, left);
+;     stop = begin + take;
+;     // Relaxed: the range is only a ticket. What the iterations read and write is ordered by the gate.
+;     if (!compare_exchange(&range->next, begin, stop)) goto claim;
 try:
   %left.up = add i64 %left, 1
   %half = lshr i64 %left.up, 1
@@ -388,71 +476,98 @@ try:
   %won = extractvalue { i64, i1 } %pair, 1
   br i1 %won, label %work, label %claim
 
+;     result = body(env, begin, stop); run += take;
+;     if (result != 0) goto failed;
 work:
   %result = call i32 %body(ptr %env, i64 %begin, i64 %stop)
   %run.next = add i64 %run, %take
   %good = icmp eq i32 %result, 0
   br i1 %good, label %poll, label %failed
 
+;     now = oneir_coarse_time(); raised = oneir_poll_signals_at(now);
+;     if (raised != 0) goto failed;
 poll:
   %now = call i64 @oneir_coarse_time()
   %raised = call i32 @oneir_poll_signals_at(i64 %now)
   %quiet = icmp eq i32 %raised, 0
   br i1 %quiet, label %measure, label %failed
 
+;     limit = next_limit(limit, now - since); since = now;
+;   }
 measure:
   %spent = sub i64 %now, %since
   %limit.next = call i64 @next_limit(i64 %limit, i64 %spent)
   br label %next.piece
 
-failed: ; the first failure is the region's
+;   // goto failed: the first failure is the region's
+;   compare_exchange(&region.result, 0, result or raised); return run;
+failed:
   %failure = phi i32 [ %result, %work ], [ %raised, %poll ]
   %kept = cmpxchg ptr %result.at, i32 0, i32 %failure monotonic monotonic
   br label %done
 
+; }
 exhausted:
   %visited.next = add i64 %visited, 1
   %more = icmp ult i64 %visited.next, %n
   br i1 %more, label %next.range, label %done
 
+; return run;
 done:
   ret i64 %run
 }
 
-; Close the gate and wait for the workers inside: spinning first, then asleep, which also frees this processor for them.
+; void join(void)
+; Closes the gate and waits for the workers inside: spinning first, then asleep, which also frees this processor for
+; them.
 define internal void @join() {
+; gate &= 65535;  // no free places, and nobody asleep
+; if (spin(&gate, 65535, 0, true, now())) goto done;
 entry:
   %before = atomicrmw and ptr @gate, i32 65535 acq_rel
   %since = call i64 @now()
   %gone.spinning = call i1 @spin(ptr @gate, i32 65535, i32 0, i1 true, i64 %since)
   br i1 %gone.spinning, label %done, label %sleep
 
+; do {
+;   old = fetch_or(&gate, 1 << 31);  // whoever leaves last is to wake the caller
+;   if ((old & 65535) == 0) goto done;
 sleep:
   %old = atomicrmw or ptr @gate, i32 -2147483648 acq_rel
   %inside = and i32 %old, 65535
   %gone = icmp eq i32 %inside, 0
   br i1 %gone, label %done, label %wait
 
+;   wait_on(&gate, old | 1 << 31);  // returns at once if the gate has changed
+; } while (true);
 wait:
   %word = or i32 %old, -2147483648
   call void @wait_on(ptr @gate, i32 %word)
   br label %sleep
 
-done: ; nobody is inside and nobody can come in: the word is the caller's again
+; gate;  // acquire: what the workers wrote is seen
+; gate = 0;  // nobody is inside and nobody can come in: the word is the caller's again
+done:
   %last = load atomic i32, ptr @gate acquire, align 4
   store atomic i32 0, ptr @gate monotonic, align 4
   ret void
 }
 
-; Spin until (word & mask) == value, or != value; false when the time for spinning, which began at `since`, is over first.
+; bool spin(int32_t *word, int32_t mask, int32_t value, bool until.equal, int64_t since)
+; Spins until (*word & mask) == value, or != value; false when the time for spinning, which began at `since`, is over
+; first.
 define internal i1 @spin(ptr %word, i32 %mask, i32 %value, i1 %until.equal, i64 %since) {
+; budget = spin_ns;
 entry:
   %budget = load atomic i64, ptr @spin_ns monotonic, align 8
   br label %round
 
-round: ; the clock is read once in 16 looks
+; do {
+round:
   br label %look
 
+;   for (i = 0; i < 16; i++) {  // the clock is read once in 16 looks
+;     if (((*word & mask) == value) == until.equal) return true;  // acquire
 look:
   %i = phi i32 [ 0, %round ], [ %i.next, %wait ]
   %now.word = load atomic i32, ptr %word acquire, align 4
@@ -461,32 +576,44 @@ look:
   %met = icmp eq i1 %equal, %until.equal
   br i1 %met, label %yes, label %wait
 
+;     pause();
+;   }
 wait:
   call void @pause()
   %i.next = add i32 %i, 1
   %again = icmp ult i32 %i.next, 16
   br i1 %again, label %look, label %clock
 
+;   if (now() - since >= budget) return false;
 clock:
   %now = call i64 @now()
   %spent = sub i64 %now, %since
   %over = icmp sge i64 %spent, %budget
   br i1 %over, label %no, label %yield
 
-yield: ; the one waited for may want this very processor
+;   sched_yield();  // the one waited for may want this very processor
+; } while (true);
+yield:
   %o0 = call i32 @sched_yield()
   br label %round
 
+; return true;
 yes:
   ret i1 true
 
+; return false;
 no:
   ret i1 false
 }
 
 ; Workers --------------------------------------------------------------------------------------------------------------
 
+; void start_workers(int32_t wanted)
+; Called by the owner of the pool only.
 define internal void @start_workers(i32 %wanted) {
+; attributes = {stack size: worker_stack_bytes, detached};
+; // Signals are for the program's own threads. A thread inherits the mask of its creator.
+; pthread_sigmask(SIG_SETMASK, &blocked_signals, &signals);
 entry:
   %attributes = alloca [128 x i8], align 16
   %thread = alloca [2 x i64], align 16
@@ -496,18 +623,20 @@ entry:
   %i1 = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 %stack)
   %detached = load i32, ptr @detached
   %i2 = call i32 @pthread_attr_setdetachstate(ptr %attributes, i32 %detached)
-  ; Signals are for the program's own threads. A thread inherits the mask of its creator.
   %how = load i32, ptr @sig_setmask
   %i3 = call i32 @pthread_sigmask(i32 %how, ptr @blocked_signals, ptr %signals)
   %present = load atomic i32, ptr @started monotonic, align 4
   br label %loop
 
+; for (count = started; count < wanted; count++) {
 loop:
   %count = phi i32 [ %present, %entry ], [ %next, %counted ]
   %more = icmp slt i32 %count, %wanted
   br i1 %more, label %create, label %done
 
-create: ; a worker's number, and so its range, counts from 1: the caller is 0
+;   // A worker's number, and so its range, counts from 1: the caller is 0.
+;   if (pthread_create(&thread, &attributes, worker, (void *)(count + 1)) != 0) break;
+create:
   %next = add i32 %count, 1
   %number = zext i32 %next to i64
   %argument = inttoptr i64 %number to ptr
@@ -515,37 +644,50 @@ create: ; a worker's number, and so its range, counts from 1: the caller is 0
   %created = icmp eq i32 %failed, 0
   br i1 %created, label %counted, label %done
 
+;   started = count + 1;
+; }
 counted:
   store atomic i32 %next, ptr @started monotonic, align 4
   br label %loop
 
+; pthread_sigmask(SIG_SETMASK, &signals, NULL); pthread_attr_destroy(&attributes);
 done:
   %i4 = call i32 @pthread_sigmask(i32 %how, ptr %signals, ptr null)
   %i5 = call i32 @pthread_attr_destroy(ptr %attributes)
   ret void
 }
 
+; void *worker(void *number): what a worker's thread runs; it never ends.
 define internal ptr @worker(ptr %number) {
+; own = (int64_t)number; since = now();
+; goto new.epoch;  // the region that it was started for is being published
 entry:
   %own = ptrtoint ptr %number to i64
   %t.born = call i64 @now()
   br label %new.epoch ; the region that it was started for is being published
 
-idle: ; the time for spinning begins when there was work, so that who is not needed sleeps, however many regions there are
+; // The time for spinning begins when there was work, so that who is not needed sleeps, however many regions there are.
+; if (spin(&epoch, -1, epoch.seen, false, since)) goto new.epoch;
+idle:
   %since.idle = phi i64 [ %since, %knock ], [ %t.left, %leave ], [ %t.left, %wake.caller ]
   %changed.spinning = call i1 @spin(ptr @epoch, i32 -1, i32 %epoch, i1 false, i64 %since.idle)
   br i1 %changed.spinning, label %new.epoch, label %drowsy
 
-drowsy: ; the caller adds to @epoch before it reads @sleepers: either it sees this one, or the wait below returns at once
+; // The caller adds to `epoch` before it reads `sleepers`: either it sees this one, or the wait below returns at once.
+; sleepers++;
+drowsy:
   %o0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
   br label %sleep
 
+; do wait_on(&epoch, epoch.seen); while (epoch == epoch.seen);
 sleep:
   call void @wait_on(ptr @epoch, i32 %epoch)
   %looked = load atomic i32, ptr @epoch seq_cst, align 4
   %changed = icmp ne i32 %looked, %epoch
   br i1 %changed, label %awake, label %sleep
 
+; sleepers--; since = now(); here = processor();
+; if (here != caller.processor || here < 0) goto new.epoch;
 awake:
   %o1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
   %t.awake = call i64 @now()
@@ -556,15 +698,19 @@ awake:
   %in.the.way = and i1 %same, %known
   br i1 %in.the.way, label %move, label %new.epoch
 
-move: ; even when the region is over, or the next would find it here again
+; leave_processor(here);  // even when the region is over, or the next would find it here again
+move:
   call void @leave_processor(i32 %here)
   br label %new.epoch
 
+; epoch.seen = epoch;  // acquire: the gate that was opened before is seen
 new.epoch:
   %since = phi i64 [ %t.born, %entry ], [ %since.idle, %idle ], [ %t.awake, %awake ], [ %t.awake, %move ]
   %epoch = load atomic i32, ptr @epoch acquire, align 4
   br label %knock
 
+; state = gate; places = state >> 16 & 32767;
+; if (places == 0) goto idle;
 knock:
   %state = load atomic i32, ptr @gate monotonic, align 4
   %places.high = lshr i32 %state, 16
@@ -572,12 +718,16 @@ knock:
   %full = icmp eq i32 %places, 0
   br i1 %full, label %idle, label %enter
 
-enter: ; one place less, one worker more
-  %inside = sub i32 %state, 65535
+; // One place less, one worker more. Acquire: the region is seen.
+; if (!compare_exchange(&gate, state, state - (1 << 16) + 1)) goto knock;
+enter:
+  %inside = sub i32 %state, 65535 ; 65536 - 1
   %pair = cmpxchg ptr @gate, i32 %state, i32 %inside acquire monotonic
   %entered = extractvalue { i32, i1 } %pair, 1
   br i1 %entered, label %work, label %knock
 
+; set_fp_mode(region.mode);
+; participate(own % region.ranges);
 work:
   %mode.at = getelementptr %Region, ptr @region, i32 0, i32 3
   %mode = load i64, ptr %mode.at
@@ -589,12 +739,16 @@ work:
   %o2 = call i64 @participate(i64 %home)
   br label %leave
 
-leave: ; what this worker wrote is visible to the caller that sees it gone
+; since = now();
+; left = fetch_sub(&gate, 1);  // release: what this worker wrote is seen by the caller that sees it gone
+; if (left != (1 << 31 | 1)) goto idle;  // others are inside, or the caller does not sleep
+leave:
   %t.left = call i64 @now()
   %left = atomicrmw sub ptr @gate, i32 1 acq_rel
   %caller.sleeps = icmp eq i32 %left, -2147483647
   br i1 %caller.sleeps, label %wake.caller, label %idle
 
+; wake_up(&gate, 1); goto idle;
 wake.caller:
   call void @wake_up(ptr @gate, i32 1)
   br label %idle

@@ -251,10 +251,10 @@ _size: int | None = None
 
 
 def num_threads() -> int:
-    """How many threads a parallel loop uses, its caller included.
+    """The number of threads of a parallel loop, its caller included.
 
-    What `set_num_threads` chose; else `OMP_NUM_THREADS`; else the processors that this process may use: those in its
-    affinity mask, and no more than its control group pays for.
+    This is the number given to `set_num_threads`; else that of `OMP_NUM_THREADS`; else the number of processors that
+    this process may use, by its affinity mask and the quota of its control group.
     """
     global _size
     with _lock:
@@ -264,7 +264,10 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Choose how many threads parallel loops use, from the next loop on; 1 to 256."""
+    """Sets the number of threads of parallel loops, from the next loop on.
+
+    Raises `InvalidValue` unless it is an integer from 1 to 256.
+    """
     global _size
     if not isinstance(count, int) or not 1 <= count <= MAX_THREADS:
         raise InvalidValue(f"The number of threads must be an integer from 1 to {MAX_THREADS}; found {count!r}.")
@@ -290,9 +293,9 @@ def _processors() -> int:
 
 
 def cgroup_cpu_limit(root: Path) -> float:
-    """How many processors' worth of time the control group of this process may use; infinite when it is not limited.
+    """The quota of the control group of this process, in processors; infinite if there is none.
 
-    `root` is where /proc and /sys/fs/cgroup are. Every group from the process's own up to the root may set a limit.
+    `root` is the folder of proc and sys/fs/cgroup. Every group from the process's own up to the root may set a quota.
     """
     limit = math.inf
     for line in _read(root / "proc/self/cgroup").splitlines():

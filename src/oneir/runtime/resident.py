@@ -1,4 +1,4 @@
-"""Native code of the runtime itself: compiled once per machine, linked once per process, never freed.
+"""Native code of the runtime itself: compiled once per machine (cached), linked once per process, never freed.
 
     @once
     def _allocator() -> LoadedObject:
@@ -19,7 +19,10 @@ _retain = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythona
 
 
 def resident(name: str, text: Callable[[], str], *key: str | bytes) -> llvm.LoadedObject:
-    """The code of the LLVM IR that `text` gives, which `key` stands for in the cache. Call it once, by `once`."""
+    """Compiles, or finds in the cache, and links the LLVM IR that `text` returns; `key` must determine that text.
+
+    Call it once only, by `once`.
+    """
     place = object_cache.cache_key(name, *key, llvm.host_triple(), llvm.host_cpu(), llvm.host_features())
     code = object_cache.get(place)
     if code is None:

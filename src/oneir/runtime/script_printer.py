@@ -1,4 +1,4 @@
-"""What prints itself as TVMScript, and the options for it.
+"""`Scriptable`: printing as TVMScript, and its options.
 
     print(node.script(show_meta=True))
     node.show()
@@ -72,7 +72,7 @@ show_script: Hook[..., None] = Hook("show_script", "oneir.script.printer")
 
 
 class Scriptable:
-    """A mixin for what has a text in TVMScript."""
+    """A mixin of classes whose objects print as TVMScript."""
 
     __slots__ = ()
 

@@ -80,7 +80,8 @@ define i32 @oneir_poll_signals() {
   ret i32 %raised
 }
 
-; The same for who has read the clock.
+; The same for who has read the clock: if 0.2 s have passed since the last look, and this is the main thread,
+; last.look = now, and return PyErr_CheckSignals(), under the GIL; else return 0.
 define i32 @oneir_poll_signals_at(i64 %now) {
   %last = load atomic i64, ptr @last.look monotonic, align 8
   %passed = sub i64 %now, %last

@@ -1,7 +1,7 @@
-"""What a compiled function expects of its arguments, and the explanation of a call that does not meet it.
+"""Signatures: the parameters of compiled functions, and error messages for arguments that do not match them.
 
-Compiled code itself checks every call, and quickly. Only when it has refused one does `explain` look at the arguments
-again, slowly, to say which of them is wrong, in what way, and what the caller can do.
+Compiled code checks the arguments of every call. Only if it returns an error does `explain` compare them with the
+signature again, to say which of them is wrong, in what way, and what the caller can do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Extent = int | str | None
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of a compiled function; None means that anything will do."""
+    """A parameter of a compiled function; a field that is None is not checked."""
 
     name: str
     kind: Literal["tensor", "int", "float", "bool", "handle"] = "tensor"
@@ -56,12 +56,12 @@ class Signature:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
     def to_json(self) -> list[Any]:
-        """The signature as lists, numbers and texts."""
+        """The signature as JSON values."""
         return [self.name, [list(astuple(param)) for param in self.params]]
 
     @staticmethod
     def from_json(data: Any) -> Signature:
-        """The signature out of what `to_json` gave."""
+        """The inverse of `to_json`."""
         name, params = data
         values: list[list[Any]] = [[tuple(v) if isinstance(v, list) else v for v in p] for p in params]
         return Signature(name, tuple(Param(*v) for v in values))
@@ -74,9 +74,9 @@ class Signature:
 
 
 def explain(signature: Signature, args: Sequence[object]) -> OneIRError | None:
-    """The error for the first argument that does not meet the signature, or None if all do.
+    """The error for the first argument that does not match the signature; None if all do.
 
-    `args` are as compiled code sees them: tensors of any library, numbers, None, text, pointers.
+    `args` are what users passed: tensors of any library, numbers, None, strings, pointers.
     """
     expected, found = len(signature.params), len(args)
     if found < expected:
@@ -222,7 +222,7 @@ def _text(extent: Extent) -> str:
 
 
 def _where(extents: tuple[Extent, ...], known: dict[str, int]) -> str:
-    """The values of the symbols in `extents`, as an addition to a message."""
+    """The values of the symbols in `extents`, as a part of a message."""
     names: dict[str, int] = {}
     for extent in extents:
         if isinstance(extent, str):
@@ -239,7 +239,7 @@ _DIVISIONS = {ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
 
 
 def extent_value(extent: Extent, known: Mapping[str, int]) -> int | None:
-    """The value of an extent, or None where it depends on what is not known, or on more than plain arithmetic."""
+    """The value of an extent; None if it depends on unknown symbols, or on more than plain arithmetic."""
     if not isinstance(extent, str):
         return extent
     try:

@@ -1,4 +1,4 @@
-"""Classes of users that take the place of published ones."""
+"""`derived_object`: the published decorator of classes that derive from a published class."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ALIGNMENT = 128
 """Bytes to which the memory of every tensor made here is aligned."""
 
 Copy = Callable[["Tensor", np.dtype], "np.ndarray | None"]
-"""Makes an array of a tensor; None of one that is not simple."""
+"""Copies a tensor to an array; returns None for one that is on a device, strided, or large."""
 
 _copy: Copy | None = None
 
@@ -37,19 +37,19 @@ _HOST_TYPES = frozenset([1, 3, 11, 13])
 
 
 class Record(DLTensor):
-    """The DLTensor of a `Tensor`, and flags that the entry of compiled functions passes on."""
+    """The DLTensor of a `Tensor`, and the flags of its packed value."""
 
     _fields_ = (("flags", ctypes.c_int32),)
 
 
 def copy_arrays_with(copy: Copy | None) -> None:
-    """Let machine code copy what simple tensors hold, once there is any."""
+    """Sets the machine code that copies simple tensors to arrays."""
     global _copy
     _copy = copy
 
 
 class _Memory:
-    """Memory as NumPy can look at it; keeps the tensor alive as long as an array does."""
+    """The array interface of a tensor's memory; arrays over it keep the tensor alive."""
 
     __slots__ = ("__array_interface__", "tensor")
 
@@ -85,7 +85,7 @@ def _layout(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> _Layout:
 class Tensor(Object):
     """A dense array of one dtype on one device. Made by `tensor`, `empty` and `from_dlpack`."""
 
-    # The entry of compiled functions finds `_record` by its place: see entry.py.
+    # The entry of compiled functions finds `_record` by its offset: see entry_code.py.
     __slots__ = ("__weakref__", "_device", "_dtype", "_layout", "_owner", "_record")
 
     def __init__(
@@ -373,7 +373,11 @@ def empty(
     device: Device | str | None = None,
     mem_scope: str | None = None,
 ) -> Tensor:
-    """A tensor with arbitrary contents. Raises `DeviceError` if this process cannot reach the device."""
+    """An uninitialized tensor, whose memory is aligned to `ALIGNMENT` bytes.
+
+    Raises `TypeMismatch` for an unknown dtype or for no shape, `ShapeMismatch` for a negative extent, `DeviceError` if
+    this process has no access to the device or `mem_scope` is not "global".
+    """
     shape = _checked_shape(shape)
     dtype = dtype_name(dtype)
     where = _checked_device(device, mem_scope)
@@ -388,7 +392,10 @@ def empty(
 
 
 def tensor(arr: object, device: Device | str | None = None, mem_scope: str | None = None) -> Tensor:
-    """A new tensor with the values and the dtype of `arr`: an array or tensor of any library, a list, a number."""
+    """A new tensor with the values, shape and dtype of `arr`: an array or tensor of any library, a list, a number.
+
+    Raises `TypeMismatch` for what is no array of a known dtype, and as `empty` does for the device.
+    """
     array = arr._readable() if isinstance(arr, Tensor) else as_array(arr)
     return empty(array.shape, dtype_name(array.dtype), device, mem_scope).copyfrom(array)
 

@@ -1,39 +1,25 @@
-"""Questions about LLVM and the CPUs that it knows, under their published names.
+"""Queries of LLVM and of the CPUs that it knows, under their published names.
 
     llvm_get_system_cpu()  # "znver3"
     target_has_features("avx2", Target("llvm -mcpu=znver3"))  # True
 
-A target may be left out of a question: then the current one is meant or, outside of any, this machine.
+Where `target` is None, the current target is meant or, outside of any, this machine.
 """
 
 from __future__ import annotations
 
 import platform
-import re
-import subprocess
-import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..runtime import llvm
-from ..runtime.error import CompileError, InvalidValue, NotRegistered
+from ..runtime.error import CompileError, NotRegistered
 from ..runtime.hook import Hook
-from ..runtime.once import once
-from .cpu import architecture, cpu_info, enabled_features, resolve
+from .cpu import all_enabled_features, cpu_info, enabled_features, processors_and_features, resolve
 from .kinds import suggestion
 from .target import Target
-
-# LLVM ends the process over features that contradict the mode or the width of a processor, or each other. It is not
-# asked about those that can.
-_CONTRADICTORY = {
-    "x86_64": r"\d+bit(-mode)?",
-    "x86": r"\d+bit(-mode)?",
-    "arm": r"noarm|thumb-mode",
-    "riscv64": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
-    "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
-}
 
 build: Hook[..., Any] = Hook("build", "oneir.driver")
 """Compiles a module for a target to a runtime module: `build(mod, target, pipeline)`."""
@@ -42,16 +28,16 @@ _intrinsics: dict[int, str] = {}
 
 
 def build_module(mod: Any, target: Target | str) -> Any:
-    """Compile an `IRModule` of lowered functions for `target` to a runtime module."""
+    """Compiles an `IRModule` of PrimFuncs for `target` to a runtime module; raises as `oneir.build` does."""
     return build(mod, Target(target))
 
 
 def target_has_features(cpu_features: str | Sequence[str], target: Target | str | None = None) -> bool:
-    """Whether code for `target` may use all the given LLVM features. `NotRegistered` for one that does not exist."""
+    """Whether code for `target` may use all the given LLVM features. Raises `NotRegistered` for an unknown one."""
     target = _or_host(target)
     names = [cpu_features] if isinstance(cpu_features, str) else list(cpu_features)
     triple = resolve(target)[0]
-    known = _processors_and_features(triple)[1]
+    known = processors_and_features(triple)[1]
     for name in names:
         if name not in known:
             raise NotRegistered(f'LLVM has no feature "{name}" for {triple}.{suggestion(name, known)}')
@@ -65,14 +51,12 @@ def llvm_cpu_has_features(cpu_features: str | Sequence[str], target: Target | st
 
 def llvm_get_cpu_features(target: Target | str | None = None) -> list[str]:
     """All LLVM features that code for `target` may use, sorted."""
-    target = _or_host(target)
-    known = _processors_and_features(resolve(target)[0])[1]
-    return sorted(enabled_features(target, known))
+    return sorted(all_enabled_features(_or_host(target)))
 
 
 def llvm_get_cpu_archlist(target: Target | str | None = None) -> list[str]:
     """The names that `-mcpu` can have for the triple of `target`."""
-    return list(_processors_and_features(resolve(_or_host(target))[0])[0])
+    return list(processors_and_features(resolve(_or_host(target))[0])[0])
 
 
 def llvm_get_vector_width(target: Target | str | None = None) -> int:
@@ -96,7 +80,7 @@ def llvm_get_system_cpu() -> str:
 
 
 def llvm_get_system_x86_vendor() -> str:
-    """Who made this machine's x86 processor: `"intel"`, `"amd"`, or `"unknown"`, also where it is no x86."""
+    """The vendor of this machine's processor: `"intel"`, `"amd"`, or `"unknown"`, also if it is not an x86."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else platform.processor()
     vendors = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}
@@ -104,7 +88,7 @@ def llvm_get_system_x86_vendor() -> str:
 
 
 def llvm_version_major(allow_none: bool = False) -> int | None:
-    """The major version of LLVM. Where there is none: None if `allow_none`, else an `ImportError`."""
+    """The major version of LLVM. Without llvmlite, None if `allow_none`; else raises `ImportError`."""
     try:
         return int(llvm.llvm_version().partition(".")[0])
     except ImportError:
@@ -114,7 +98,7 @@ def llvm_version_major(allow_none: bool = False) -> int | None:
 
 
 def llvm_lookup_intrinsic_id(name: str) -> int:
-    """A number that stands for the LLVM intrinsic `name`, such as `llvm.exp.f32`; the same in every process.
+    """An id of the LLVM intrinsic `name`, such as `llvm.exp.f32`; the same in every process.
 
     Raises `NotRegistered` for a name that LLVM does not know.
     """
@@ -130,7 +114,10 @@ def llvm_lookup_intrinsic_id(name: str) -> int:
 
 
 def llvm_get_intrinsic_name(intrin_id: int) -> str:
-    """The name of the intrinsic with a number that `llvm_lookup_intrinsic_id` gave in this process."""
+    """The name of the intrinsic with an id that `llvm_lookup_intrinsic_id` returned in this process.
+
+    Raises `NotRegistered` for any other number.
+    """
     if intrin_id not in _intrinsics:
         raise NotRegistered(f"No intrinsic has the number {intrin_id}; numbers come from llvm_lookup_intrinsic_id.")
     return _intrinsics[intrin_id]
@@ -138,22 +125,3 @@ def llvm_get_intrinsic_name(intrin_id: int) -> str:
 
 def _or_host(target: Target | str | None) -> Target:
     return Target.canon_target(target) or Target.current() or Target("llvm")
-
-
-@once
-def _processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The processors, and then the features, that LLVM has for a triple."""
-    # LLVM gives its lists to nobody but prints them on the standard error of a process, when asked for a CPU "help".
-    script = f"from {llvm.__name__} import optimize; optimize('', name='help', triple={triple!r}, cpu='help')"
-    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    if asked.returncode:
-        raise InvalidValue(f"LLVM has no target for the triple {triple!r}; it has {', '.join(llvm_get_targets())}.")
-    processors, _, features = asked.stderr.partition("Available features")
-    entry = re.compile(r"^  (\S+) +- ", re.MULTILINE)
-    arch = architecture(triple)
-    names = [name for name in entry.findall(features) if not re.fullmatch(_CONTRADICTORY.get(arch, ""), name)]
-    if arch in ("x86_64", "x86"):
-        # Those that even the first of them seems to have are hints of speed, about which LLVM does not tell.
-        hints = enabled_features(Target("llvm -mtriple=i386-linux-gnu -mcpu=i386"), names)
-        names = [name for name in names if name not in hints]
-    return tuple(entry.findall(processors)), tuple(names)

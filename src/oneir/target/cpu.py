@@ -1,4 +1,4 @@
-"""CPU targets in the terms of schedules and of code generation: vector registers, caches, cores, and LLVM's own names.
+"""CPU targets: vector registers, caches and cores for schedules; triple, processor and features for LLVM.
 
 cpu_info(Target("llvm -mcpu=znver3")).vector_bytes  # 32
 resolve(Target("llvm"))  # ("x86_64-unknown-linux-gnu", "znver3", "+avx2,...") on such a machine
@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..runtime import llvm
 from ..runtime.error import InvalidValue
 from ..runtime.once import once
 from ..runtime.pool import num_threads
-from .target import Target
+
+if TYPE_CHECKING:
+    from .target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class CPUInfo:
-    """What schedules ask of a CPU. Caches as one core sees them."""
+    """The properties of a CPU that schedules depend on. Sizes of caches are those that one core can use."""
 
     arch: str
     """`x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `wasm`, or another first word of LLVM's triple."""
@@ -60,11 +65,23 @@ _CACHES = tuple(
 )
 
 
-def resolve(target: Target) -> tuple[str, str, str]:
-    """The triple, CPU and feature string that LLVM is to be given for `target`, of kind `llvm` or `c`.
+# LLVM ends the process over features that contradict the mode or the width of a processor, or each other. It is not
+# asked about those that can.
+_CONTRADICTORY = {
+    "x86_64": r"\d+bit(-mode)?",
+    "x86": r"\d+bit(-mode)?",
+    "arm": r"noarm|thumb-mode",
+    "riscv64": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+    "riscv32": r"\d+bit|rv.*\d\d|[eq]|(x|experimental-|zc|zilsd|zvl).*|z.*inx.*",
+}
 
-    Without `-mtriple` and `-mcpu`, those of this machine, with all its features. A triple without a CPU means a generic
-    one, and a CPU without a triple this machine's system. `-mattr` is appended.
+
+def resolve(target: Target) -> tuple[str, str, str]:
+    """The triple, CPU and feature string of LLVM for `target`, of kind `llvm` or `c`.
+
+    Without `-mtriple` and `-mcpu`, they are those of this machine, with all its features. A triple without a CPU means
+    a generic one, and a CPU without a triple this machine's system. `-mattr` is appended. Raises `InvalidValue` for a
+    target of another kind, and for the triple of a GPU.
     """
     if target.kind.name not in ("llvm", "c"):
         raise InvalidValue(f'Only targets of kind llvm and c describe a CPU that LLVM knows; found "{target}".')
@@ -80,7 +97,7 @@ def resolve(target: Target) -> tuple[str, str, str]:
 
 
 def architecture(triple: str) -> str:
-    """The architecture that a triple names, under one name each (see `CPUInfo.arch`)."""
+    """The canonical name of a triple's architecture; see `CPUInfo.arch`."""
     first = triple.partition("-")[0].lower()
     if re.fullmatch(r"i[3-6]86", first):
         return "x86"
@@ -119,10 +136,37 @@ def _enabled(triple: str, cpu: str, features: str, abi: str, names: tuple[str, .
     return frozenset(name for number, name in enumerate(names, 1) if number not in lacking)
 
 
-def cpu_info(target: Target) -> CPUInfo:
-    """The facts about the CPU of `target`: measured where it is this machine, else those usual for its `-mcpu`.
+@once
+def processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the processors, and then of the features, that LLVM has for a triple.
 
-    `-num-cores` and `-vector-width` (in bits) are taken as given. Raises `InvalidValue` for a target that is no CPU.
+    Raises `InvalidValue` for a triple for which this LLVM generates no code.
+    """
+    # LLVM gives its lists to nobody but prints them on the standard error of a process, when asked for a CPU "help".
+    script = f"from {llvm.__name__} import optimize; optimize('', name='help', triple={triple!r}, cpu='help')"
+    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    if asked.returncode:
+        raise InvalidValue(f"LLVM has no target for the triple {triple!r}; it has {', '.join(llvm.target_names())}.")
+    processors, _, features = asked.stderr.partition("Available features")
+    entry = re.compile(r"^  (\S+) +- ", re.MULTILINE)
+    arch = architecture(triple)
+    names = [name for name in entry.findall(features) if not re.fullmatch(_CONTRADICTORY.get(arch, ""), name)]
+    if arch in ("x86_64", "x86"):
+        # Those that even the first of them seems to have are hints of speed, about which LLVM does not tell.
+        hints = _enabled("i386-linux-gnu", "i386", "", "", tuple(names))
+        names = [name for name in names if name not in hints]
+    return tuple(entry.findall(processors)), tuple(names)
+
+
+def all_enabled_features(target: Target) -> frozenset[str]:
+    """All LLVM features that the code for `target` may use."""
+    return enabled_features(target, processors_and_features(resolve(target)[0])[1])
+
+
+def cpu_info(target: Target) -> CPUInfo:
+    """The properties of the CPU of `target`: measured if it is this machine, else the usual ones of its `-mcpu`.
+
+    `-num-cores` and `-vector-width` (in bits) override them. Raises `InvalidValue` for a target that is no CPU.
     """
     arch = architecture(resolve(target)[0])
     width, registers, has_fma = _vectors(target, arch)
@@ -140,7 +184,10 @@ def cpu_info(target: Target) -> CPUInfo:
 
 
 def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
-    """The threads of parallel loops and the bytes of three levels of caches: what neither target nor processor says."""
+    """The number of threads of parallel loops, and the bytes of three levels of data caches.
+
+    Code depends on them, though neither the text of a target nor the name of its processor determines them.
+    """
     triple, cpu, _ = resolve(target)
     here = triple == llvm.host_triple() and cpu == llvm.host_cpu()
     usual = next(sizes for pattern, sizes in _CACHES if pattern.fullmatch(cpu))
@@ -149,7 +196,7 @@ def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
 
 
 def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
-    """Bytes of a vector register, how many there are, and whether a multiply and add is one instruction."""
+    """The bytes of a vector register, the number of vector registers, and whether there is a fused multiply-add."""
     if arch in ("x86_64", "x86"):
         has = enabled_features(target, ("sse2", "avx", "fma", "avx512f", "avx512vl"))
         few = 16 if arch == "x86_64" else 8

@@ -43,12 +43,12 @@ class TargetKind:
     def __str__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (kind, (self.name,))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """` Did you mean "..."?`, with the nearest of the `known` names, or nothing when none is near."""
+    """` Did you mean "..."?`, with the nearest of the `known` names; "" if none is near."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=1)
@@ -56,7 +56,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def kind(name: str) -> TargetKind:
-    """The kind called `name`; `NotRegistered` when there is none."""
+    """The kind called `name`. Raises `NotRegistered` if there is none."""
     if name not in KINDS:
         raise NotRegistered(f'There is no target kind "{name}".{suggestion(name, KINDS)} Kinds: {", ".join(KINDS)}.')
     return KINDS[name]

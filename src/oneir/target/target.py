@@ -1,4 +1,4 @@
-"""What a machine is, as far as the compiler must know: `Target`, and short names for common boards and devices.
+"""`Target`, the description of a machine to compile for, and constructors for common boards and devices.
 
 target = Target("llvm -mcpu=znver3 -num-cores=4")
 with target:
@@ -18,17 +18,21 @@ from typing import Any
 from ..ir.container import Array
 from ..ir.global_info import make_target
 from ..ir.json import register_json_type
+from ..runtime.device import Device
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.object import Object
-from . import boards, tag
+from . import boards
+from .cpu import all_enabled_features
+from .device_config import config_of_device
 from .kinds import KINDS, OptionType, TargetKind, kind, suggestion
+from .tag_configs import configs
 from .text import join_list, parse_options, print_option, split_list
 
 _entered: ContextVar[tuple[Target, ...]] = ContextVar("oneir_targets", default=())
 
 
 class TargetFeatures:
-    """What the processor of a target can do: `target.features.has_avx2`, `.has_dotprod`, as LLVM knows it.
+    """The features of a target's processor, by LLVM's names: `target.features.has_avx2`, `.has_dotprod`.
 
     An attribute `has_x` is True or False for the LLVM feature `x` (with `_` for `-`) of an `llvm` target; for the other
     kinds, of which LLVM is not asked, it is None.
@@ -47,11 +51,9 @@ class TargetFeatures:
             raise AttributeError(f"Features are named has_x, for instance has_avx2; found {name}.")
         if self.target.kind.name != "llvm":
             return None
-        from .codegen import llvm_get_cpu_features
-
         feature = name.removeprefix("has_")
         feature = self._PUBLISHED.get(feature, feature)
-        enabled = llvm_get_cpu_features(self.target)
+        enabled = all_enabled_features(self.target)
         return any(spelling in enabled for spelling in (feature, feature.replace("_", "-"), feature.replace("_", ".")))
 
 
@@ -73,7 +75,9 @@ class Target(Object):
     tag: str
     keys: Array[str]
 
-    def __init__(self, target: Target | str | Mapping[str, Any], host: Target | str | Mapping[str, Any] | None = None):
+    def __init__(
+        self, target: Target | str | Mapping[str, Any], host: Target | str | Mapping[str, object] | None = None
+    ):
         if isinstance(target, Target):
             fields = (target.kind, target.keys, target._attrs, target.host, target.tag)
         else:
@@ -106,7 +110,7 @@ class Target(Object):
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (Target, (self.export(),))
 
     def __str__(self) -> str:
@@ -119,7 +123,7 @@ class Target(Object):
         return str(self)
 
     def pass_key(self) -> str:
-        """What tells the target apart where it is an option of a pass."""
+        """The part of a cache key for a target that is an option of a pass."""
         return str(self)
 
     def __enter__(self) -> Target:
@@ -129,16 +133,16 @@ class Target(Object):
     def __exit__(self, *_: object) -> None:
         _entered.set(_entered.get()[:-1])
 
-    def export(self) -> dict[str, Any]:
-        """The target as a dictionary of plain values, from which `Target` makes it again."""
-        config: dict[str, Any] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
+    def export(self) -> dict[str, object]:
+        """The target as a dictionary of JSON values, which `Target` takes."""
+        config: dict[str, object] = {"kind": self.kind.name, "tag": self.tag, "keys": list(self.keys)}
         config.update((name, _export_value(value)) for name, value in self._attrs.items())
         if self.host is not None:
             config["host"] = self.host.export()
         return config
 
-    def with_host(self, host: Target | str | Mapping[str, Any]) -> Target:
-        """The same target, driven by `host`."""
+    def with_host(self, host: Target | str | Mapping[str, object]) -> Target:
+        """The same target with another host."""
         return Target(self, host)
 
     def without_host(self) -> Target:
@@ -148,37 +152,42 @@ class Target(Object):
         return Target({name: value for name, value in self.export().items() if name != "host"})
 
     @staticmethod
-    def from_device(device: Any) -> Target:
-        """The target of a device of this machine: `"cpu"`, `"cuda:0"`, or a `Device`."""
-        from .detect_target import detect_target_from_device
+    def from_device(device: Device | str) -> Target:
+        """The target of a device of this machine: `"cpu"`, `"cuda:0"`, or a `Device`.
 
-        return detect_target_from_device(device)
+        Raises `DeviceError` for a device that is not there, or of a kind that cannot be queried.
+        """
+        return Target(config_of_device(device))
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The target of the innermost `with target:`. Outside of any, None, or `InvalidValue` if not `allow_none`."""
+        """The target of the innermost `with target:`, or None outside of any.
+
+        Raises `InvalidValue` instead of returning None if not `allow_none`.
+        """
         entered = _entered.get()
         if not entered and not allow_none:
             raise InvalidValue('No target is set here. Set one, for instance: with oneir.target.Target("llvm"): ...')
         return entered[-1] if entered else None
 
     @staticmethod
-    def target_or_current(target: Target | str | Mapping[str, Any] | None) -> Target:
-        """`target` as a `Target`, or the current one in place of None; `InvalidValue` if there is none either."""
+    def target_or_current(target: Target | str | Mapping[str, object] | None) -> Target:
+        """`target` as a `Target`; for None, the current one. Raises `InvalidValue` if there is none."""
         found = Target.current(allow_none=False) if target is None else Target.canon_target(target)
         assert found is not None
         return found
 
     @staticmethod
-    def canon_target(target: Target | str | Mapping[str, Any] | None) -> Target | None:
+    def canon_target(target: Target | str | Mapping[str, object] | None) -> Target | None:
         """`target` as a `Target`; None stays None."""
         return target if target is None or isinstance(target, Target) else Target(target)
 
     @staticmethod
     def canon_target_and_host(
-        target: Target | str | Mapping[str, Any] | None, target_host: Target | str | Mapping[str, Any] | None = None
+        target: Target | str | Mapping[str, object] | None,
+        target_host: Target | str | Mapping[str, object] | None = None,
     ) -> tuple[Target | None, Target | None]:
-        """The target with its host set, and that host; a host without a target is an `InvalidValue`."""
+        """The target with its host set, and that host. Raises `InvalidValue` for a host without a target."""
         if target is None:
             if target_host is not None:
                 raise InvalidValue("A host was given without a target; give both, or neither.")
@@ -198,7 +207,7 @@ class Target(Object):
 
     @property
     def features(self) -> TargetFeatures:
-        """What the processor can do."""
+        """The features of the processor."""
         return TargetFeatures(self)
 
     def get_target_device_type(self) -> int:
@@ -305,8 +314,8 @@ class Target(Object):
 _Fields = tuple[TargetKind, Array[str], Mapping[str, Any], Target | None, str]
 
 
-def _to_config(target: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The dictionary that a user's target stands for, and the tag it came from."""
+def _to_config(target: str | Mapping[str, object]) -> tuple[dict[str, Any], str]:
+    """The configuration of a target given as text or as a dictionary, and the tag that was given, or ""."""
     if isinstance(target, Mapping):
         if not isinstance(target.get("kind"), str):
             raise InvalidValue(f'The target {dict(target)!r} names no kind; expected {{"kind": "llvm", ...}}.')
@@ -315,12 +324,12 @@ def _to_config(target: str | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         raise TypeMismatch(
             f"A target is a string, a dictionary or a Target; found {type(target).__name__}: {target!r}."
         )
-    if target in tag.configs:
-        return dict(tag.configs[target]), target
+    if target in configs:
+        return dict(configs[target]), target
     config = parse_options(target)
     name = config["kind"]
     if name not in KINDS:
-        known = [*KINDS, *tag.configs]
+        known = [*KINDS, *configs]
         raise NotRegistered(
             f'There is no target kind or tag "{name}".{suggestion(name, known)} Kinds: {", ".join(KINDS)}; '
             "for the tags, see oneir.target.list_tags()."
@@ -382,20 +391,20 @@ def _convert(value: Any, wanted: OptionType, owner: str, option: str) -> Any:
     raise TypeMismatch(f'The option "{option}" of a {owner} target is of type {wanted}; found {value!r}.')
 
 
-def _print_value(value: Any) -> str:
+def _print_value(value: object) -> str:
     if isinstance(value, Array):
         return join_list(map(str, value))
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _export_value(value: Any) -> Any:
+def _export_value(value: object) -> object:
     if isinstance(value, Array):
         return [_export_value(element) for element in value]
     return value.export() if isinstance(value, Target) else value
 
 
 def _assemble(start: str, given: Sequence[str], options: str | Sequence[str] | None) -> Target:
-    """The target of a kind with `given` options and those of the caller that are not among them."""
+    """The target of `start` with the options `given`, and those of `options` that are not among them."""
     more = options.split() if isinstance(options, str) else list(options or ())
     return Target(" ".join([start, *given, *(option for option in more if option not in given)]))
 
@@ -490,7 +499,7 @@ def hexagon(
         modern = int(version[1:3]) >= 68
         for name, use in (("hvx-qfloat", modern if use_qfloat is None else use_qfloat), ("hvx-ieee-fp", use_ieee_fp)):
             features.append(f"{'+' if use else '-'}{name}")
-    config: dict[str, Any] = {
+    config: dict[str, object] = {
         "kind": "hexagon",
         "mtriple": "hexagon",
         "mcpu": f"hexagon{version}",
@@ -503,7 +512,7 @@ def hexagon(
     return Target(config)
 
 
-def create(target: Target | str | Mapping[str, Any]) -> Target:
+def create(target: Target | str | Mapping[str, object]) -> Target:
     """Deprecated: use `Target(target)`."""
     warnings.warn("create() is deprecated; use Target().", DeprecationWarning, stacklevel=2)
     return Target(target)

@@ -97,8 +97,12 @@ class IndexMap(Node):
         return Array(_simplify(_SubstituteIndices(values)(f), {}) for f in self.final_indices)
 
     def map_shape(self, shape: Any) -> Array[PrimExpr]:
-        """The shape of the final layout for a given initial shape."""
+        """The shape of the final layout for a given initial shape.
+
+        Raises `InvalidValue` where an index of the final layout has no bounds, as a product of two symbolic extents.
+        """
         from ..arith import Analyzer
+        from ..arith.int_set import is_infinite
 
         shape = expr_array(shape)
         analyzer = Analyzer()
@@ -112,6 +116,8 @@ class IndexMap(Node):
         out: list[PrimExpr] = []
         for index in final:
             bounds: Any = analyzer.int_set(index, _intervals(dom_map))
+            if is_infinite(bounds.min_value) or is_infinite(bounds.max_value):
+                raise InvalidValue(f"the extent of the index {index} over the shape {shape} cannot be bounded")
             out.append(analyzer.simplify(bounds.max_value - bounds.min_value + 1))
         return Array(out)
 

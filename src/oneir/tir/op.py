@@ -14,8 +14,20 @@ import numpy as np
 
 from ..ir import operators as ops
 from ..ir.dtype import BOOL, HANDLE, VOID, DataType
-from ..ir.expr import Call, CallEffectKind, FloatImm, IntImm, PrimExpr, Select, StringImm, Var, as_expr, const
-from ..ir.op import Op
+from ..ir.expr import (
+    Call,
+    CallEffectKind,
+    FloatImm,
+    IntImm,
+    PrimExpr,
+    Select,
+    StringImm,
+    TCallEffectKind,
+    Var,
+    as_expr,
+    const,
+)
+from ..ir.op import Fact, Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
 from .buffer import Buffer
@@ -29,6 +41,10 @@ PURE, READ, UPDATE, OPAQUE = (
 )
 
 
+TVectorizable: Fact[bool] = Fact("TVectorizable")
+"""Whether a call of vectors is a vector of calls, of an operator that has no `reference`."""
+
+
 def register(
     name: str,
     effect: CallEffectKind = PURE,
@@ -39,15 +55,15 @@ def register(
     """Registers the operator "tir." + name with its effect and its NumPy reference."""
     if reference is not None:
         facts["reference"] = reference
-    return Op.register(f"tir.{name}", num_inputs=num_inputs, TCallEffectKind=effect, **facts)
+    op = Op.register(f"tir.{name}", num_inputs=num_inputs, **facts)
+    TCallEffectKind.set(op, effect)
+    return op
 
 
 def effect_of(call: Call) -> CallEffectKind:
     """What a call may do besides giving its value; calls of the module's functions may do anything."""
-    if isinstance(call.op, Op):
-        kind = call.op.get_attr("TCallEffectKind")
-        return OPAQUE if kind is None else kind
-    return OPAQUE
+    kind = TCallEffectKind.of(call.op)
+    return OPAQUE if kind is None else kind
 
 
 # -- elementwise mathematics --
@@ -431,7 +447,7 @@ def clz(x: Any, span: Any = None) -> PrimExpr:
     return Call("int32", "tir.clz", [x], span=span)
 
 
-register("reinterpret", PURE, num_inputs=1, TVectorizable=True)
+TVectorizable.set(register("reinterpret", PURE, num_inputs=1), True)
 
 
 def reinterpret(dtype: str, value: Any, span: Any = None) -> PrimExpr:
@@ -506,7 +522,7 @@ def nan(dtype: str, span: Any = None) -> PrimExpr:
 # -- choice and truth --
 
 register("if_then_else", PURE, num_inputs=3)
-register("likely", CallEffectKind.ExprAnnotation, num_inputs=1, TVectorizable=True)
+TVectorizable.set(register("likely", CallEffectKind.ExprAnnotation, num_inputs=1), True)
 register("vscale", PURE, num_inputs=0)
 register("undef", READ, num_inputs=0)
 register("assume", CallEffectKind.EmbedInfo, num_inputs=1)
@@ -596,7 +612,7 @@ def break_loop(span: Any = None) -> PrimExpr:
 register("call_extern", OPAQUE, script_dtype_first=True)
 register("call_pure_extern", PURE, script_dtype_first=True)
 register("call_llvm_intrin", OPAQUE, script_dtype_first=True)
-register("call_llvm_pure_intrin", PURE, script_dtype_first=True, TVectorizable=True)
+TVectorizable.set(register("call_llvm_pure_intrin", PURE, script_dtype_first=True), True)
 for _name in ("tvm_call_packed", "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered"):
     register(_name, OPAQUE, script_name=_name.removeprefix("tvm_"))
 

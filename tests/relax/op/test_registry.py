@@ -12,7 +12,8 @@ from op_testing import infer, tensor, var
 from oneir import relax
 from oneir.ir.op import Op
 from oneir.relax import op
-from oneir.relax.op.registry import Operator, OpPattern, with_inlined_scalars
+from oneir.relax.op.registry import Operator, with_inlined_scalars
+from oneir.relax.operator_facts import OpPattern
 from oneir.runtime.error import OneIRError, TypeMismatch
 from oneir.runtime.object import ShapeTuple
 from oneir.runtime.tensor import tensor as runtime_tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oneir import IRModule, relax, te, tir, topi
-from oneir.relax.op.registry import OpPattern
+from oneir.relax.operator_facts import OpPattern
 from oneir.relax.transform import AnnotateTIROpPattern
 from oneir.script import tir as T
 

@@ -8,7 +8,7 @@ import pytest
 import oneir
 from oneir import relax
 from oneir.ir.op import Op
-from oneir.relax.op.registry import MixedPrecisionPolicy
+from oneir.relax.operator_facts import MixedPrecisionPolicy
 from oneir.relax.transform import ToMixedPrecision
 from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I

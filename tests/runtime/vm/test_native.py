@@ -147,3 +147,27 @@ def test_unfit_arguments_where_sizes_are_known():
         f(np.zeros((2, 3), "float32"), np.zeros((3, 2), "float32"))
     with pytest.raises(error.TypeMismatch, match="missing `x1`"):
         f(np.zeros((2, 3), "float32"))
+
+
+class Interrupting:
+    """A tensor whose export is interrupted the first time."""
+
+    def __init__(self, array: np.ndarray, interrupt: BaseException):
+        self.array, self.interrupts = array, [interrupt]
+
+    def __dlpack__(self, **kwargs: Any) -> object:
+        if self.interrupts:
+            raise self.interrupts.pop()
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), MemoryError("none left")], ids=repr)
+def test_what_interrupts_the_plan_of_a_graph_comes_out_of_the_call(dynamic, interrupt):
+    argument = Interrupting(rows(2), interrupt)
+    with pytest.raises(type(interrupt)) as caught:
+        dynamic(argument)
+    assert caught.value is interrupt
+    np.testing.assert_allclose(dynamic(argument).numpy(), softmax_of_squares(rows(2)), rtol=1e-5)

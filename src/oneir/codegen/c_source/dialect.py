@@ -1,8 +1,8 @@
 """What differs between the languages of the C family: names of types, qualifiers, thread indices, barriers.
 
 The emitter (`emitter.py`) writes statements and arithmetic, which are the same in all of them, and asks a dialect for
-the rest. What none of the languages defines as OneIR does (division by zero, shifts beyond the width, conversions out of
-range; see docs/architecture.md) is a function of the prelude, written here once for all dialects.
+the rest. What none of the languages defines as OneIR does (division by zero, shifts beyond the width, conversions out
+of range; see docs/architecture.md) is a function of the prelude, written here once for all dialects.
 """
 
 from __future__ import annotations
@@ -125,6 +125,10 @@ class Dialect(ABC):
     @abstractmethod
     def half_functions(self) -> dict[str, str]:
         """The functions `oneir_bits_of_f16`, which rounds a float32 to half precision, and `oneir_f16_of_bits`."""
+
+    def c_function(self, symbol: str) -> str:
+        """The name that a function of the C library has here."""
+        return symbol
 
     def type_name(self, dtype: DataType) -> str:
         """A scalar type in a register."""

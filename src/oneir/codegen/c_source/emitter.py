@@ -54,63 +54,11 @@ _FORMULA = "llvm.FLowerIntrinsic"
 _BITWISE = {"tir.bitwise_and": "&", "tir.bitwise_or": "|", "tir.bitwise_xor": "^"}
 _RESERVED = frozenset(
     [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "half",
-        "uchar",
-        "ushort",
-        "uint",
-        "ulong",
-        "kernel",
-        "global",
-        "local",
-        "private",
-        "constant",
-        "true",
-        "false",
-        "template",
-        "class",
-        "new",
-        "delete",
-        "this",
-        "operator",
-        "barrier",
-        "min",
-        "max",
-        "main",
+        *("auto", "barrier", "bool", "break", "case", "char", "class", "const", "constant", "continue", "default"),
+        *("delete", "do", "double", "else", "enum", "extern", "false", "float", "for", "global", "goto", "half", "if"),
+        *("inline", "int", "kernel", "local", "long", "main", "max", "min", "new", "operator", "private", "register"),
+        *("restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "true"),
+        *("typedef", "uchar", "uint", "ulong", "union", "unsigned", "ushort", "void", "volatile", "while"),
     ]
 )
 
@@ -462,6 +410,8 @@ class KernelEmitter:
 
     def expr_BinaryOpExpr(self, node: Any) -> Lanes:
         dtype, sign = node.dtype, _OPERATORS[type(node)]
+        if dtype.element == "float16":
+            return [self.round_to_half(f"{a} {sign} {b}") for a, b in self.pairs(node)]
         if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or (dtype.bits >= 32 and self.counts(node)):
             return [f"({a} {sign} {b})" for a, b in self.pairs(node)]
         kind = self.dialect.type_name(dtype)
@@ -471,9 +421,11 @@ class KernelEmitter:
     def division(self, node: Any) -> Lanes:
         dtype = node.dtype
         if dtype.is_float:
-            if isinstance(node, e.Div):
-                return [f"({a} / {b})" for a, b in self.pairs(node)]
-            return [self.call_helper("mod", dtype, pair) for pair in self.pairs(node)]
+            if not isinstance(node, e.Div):
+                return [self.call_helper("mod", dtype, pair) for pair in self.pairs(node)]
+            if dtype.element == "float16":
+                return [self.round_to_half(f"{a} / {b}") for a, b in self.pairs(node)]
+            return [f"({a} / {b})" for a, b in self.pairs(node)]
         quotient = isinstance(node, (e.Div, e.FloorDiv))
         floored = isinstance(node, (e.FloorDiv, e.FloorMod)) and dtype.code == "int"
         divisor = _constant(node.b)
@@ -655,7 +607,8 @@ class KernelEmitter:
 
     def extern(self, node: e.Call) -> Lanes:
         symbol, *args = node.args
-        return [f"{getattr(symbol, 'value', symbol)}({joined(map(self.argument, args))})"]
+        function = self.dialect.c_function(str(getattr(symbol, "value", symbol)))
+        return [f"{function}({joined(map(self.argument, args))})"]
 
     def argument(self, node: Any) -> str:
         """An argument of a function of the device's language."""

@@ -8,6 +8,14 @@ from ...ir.dtype import DataType
 from ...runtime.error import CompileError
 from .dialect import Dialect, joined
 
+_FLOAT_FUNCTIONS = frozenset(
+    f"{name}f"
+    for name in (
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp"),
+        *("exp10", "exp2", "expm1", "fabs", "floor", "fma", "fmod", "hypot", "ldexp", "log", "log10", "log1p", "log2"),
+        *("nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
+    )
+)
 _VECTOR_LANES = (2, 4, 8, 16)
 
 
@@ -106,6 +114,10 @@ inline float oneir_f16_of_bits(ushort bits) {
   return vload_half(0, (half*)&bits);
 }""",
         }
+
+    def c_function(self, symbol: str) -> str:
+        # Functions are overloaded: those of float32 have no letter at their end.
+        return symbol.removesuffix("f") if symbol in _FLOAT_FUNCTIONS else symbol
 
     def math(self, name: str, dtype: DataType) -> str:
         return {"roundeven": "rint", "nearbyint": "rint"}.get(name, name)

@@ -1,4 +1,4 @@
-"""Expressions as LLVM instructions."""
+"""Expressions as LLVM instructions. A value is the text of an LLVM operand: `%v12`, `-1`, `@const.0`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FLOAT = {e.Add: "fadd contract", e.Sub: "fsub contract", e.Mul: "fmul contract"
 _COMPARE = {e.EQ: "eq", e.NE: "ne", e.LT: "lt", e.LE: "le", e.GT: "gt", e.GE: "ge"}
 
 
-class _FindsAccess(Visitor):
-    """Whether an expression reads memory or calls something: it must not be evaluated where it would not be."""
+class _EffectFinder(Visitor):
+    """Finds reads of memory and calls with effects, which must not be evaluated speculatively."""
 
     found = False
 
@@ -28,7 +28,7 @@ class _FindsAccess(Visitor):
         self.found = True
 
     def visit_Call(self, node: e.Call) -> None:
-        if isinstance(node.op, Op) and node.op.get_attr("TCallEffectKind") in (
+        if isinstance(node.op, Op) and e.TCallEffectKind.of(node.op) in (
             e.CallEffectKind.Pure,
             e.CallEffectKind.ExprAnnotation,
         ):
@@ -38,15 +38,15 @@ class _FindsAccess(Visitor):
             self.found = True
 
 
-def reads_memory(expr: e.PrimExpr) -> bool:
-    """Whether evaluating the expression could go wrong or cost where its value is not wanted."""
-    finder = _FindsAccess()
+def must_not_speculate(expr: e.PrimExpr) -> bool:
+    """Whether an expression reads memory or has effects, so that it must not be evaluated speculatively."""
+    finder = _EffectFinder()
     finder.visit(expr)
     return finder.found
 
 
 class ExprEmitter:
-    """Emits expressions into `self.w`; `lookup` says where the value of a variable is."""
+    """Emits the instructions of expressions into `self.w`."""
 
     w: FunctionWriter
     _handlers: ClassVar[dict[type, Any]] = {}
@@ -74,11 +74,11 @@ class ExprEmitter:
         return handler(self, node)
 
     def index(self, node: Any) -> str:
-        """The LLVM value of an index as i64 (or a vector of them).
+        """The LLVM value of an index, as i64 or a vector of i64.
 
-        Arithmetic over loop variables and shapes does not overflow where it addresses memory; arithmetic on data may.
+        In an index, arithmetic over loop variables and shapes is taken not to overflow (`nsw`); that on data wraps.
         """
-        outer, self.in_index = self.in_index, self.counts(node)
+        outer, self.in_index = self.in_index, self.is_index_arithmetic(node)
         value = self.expr(node)
         self.in_index = outer
         if node.dtype.bits == 64:
@@ -89,18 +89,18 @@ class ExprEmitter:
         wide = with_lanes("i64", node.dtype)
         return self.w.pure(f"{extend} {register_type(node.dtype)} {value} to {wide}")
 
-    def counts(self, node: Any) -> bool:
-        """Whether an expression is arithmetic over loop variables, shapes and constants alone."""
+    def is_index_arithmetic(self, node: Any) -> bool:
+        """Whether an expression is arithmetic over loop variables, shapes and constants only."""
         kind = type(node)
         if kind is e.IntImm:
             return True
         if isinstance(node, e.Var):
             return node not in self.data_variables
         if kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max):
-            return self.counts(node.a) and self.counts(node.b)
+            return self.is_index_arithmetic(node.a) and self.is_index_arithmetic(node.b)
         if kind is e.Ramp:
-            return self.counts(node.base) and self.counts(node.stride)
-        return kind in (e.Broadcast, e.Cast) and self.counts(node.value)
+            return self.is_index_arithmetic(node.base) and self.is_index_arithmetic(node.stride)
+        return kind in (e.Broadcast, e.Cast) and self.is_index_arithmetic(node.value)
 
     in_index = False
     data_variables: set[e.Var]
@@ -125,11 +125,11 @@ class ExprEmitter:
         a, b = self.expr(node.a), self.expr(node.b)
         return self.binary(type(node), node.dtype, a, b)
 
-    def binary(self, kind: type, dtype: DataType, a: str, b: str, freedom: str = "") -> str:
-        """a + b, a - b or a * b; a / b and a % b of floats. `freedom`: what LLVM may do besides, as "reassoc "."""
+    def binary(self, kind: type, dtype: DataType, a: str, b: str, fast_flags: str = "") -> str:
+        """a + b, a - b or a * b; a / b and a % b of floats. `fast_flags` are fast-math flags, such as "reassoc "."""
         llvm_type = register_type(dtype)
         if dtype.is_float:
-            return self.w.pure(f"{_FLOAT[kind]} {freedom}{llvm_type} {a}, {b}")
+            return self.w.pure(f"{_FLOAT[kind]} {fast_flags}{llvm_type} {a}, {b}")
         flags = " nsw" if self.in_index and dtype.code == "int" else ""
         return self.w.pure(f"{_INTEGER[kind]}{flags} {llvm_type} {a}, {b}")
 
@@ -147,7 +147,7 @@ class ExprEmitter:
     expr_Div = expr_Mod = expr_FloorDiv = expr_FloorMod = _division
 
     def _divide(self, node: Any, a: str, b: str) -> tuple[Any, Any]:
-        """Thunks for the truncated quotient and remainder, defined for every divisor."""
+        """Functions that emit the truncated quotient and remainder, both defined for every divisor."""
         w, dtype, llvm_type = self.w, node.dtype, register_type(node.dtype)
         signed = dtype.code == "int"
         div, rem = ("sdiv", "srem") if signed else ("udiv", "urem")
@@ -180,7 +180,7 @@ class ExprEmitter:
         return quotient, remainder
 
     def _floored(self, dtype: DataType, wants_quotient: bool, b: str, quotient: Any, remainder: Any) -> str:
-        """Floor division from truncated division: one less where the remainder's sign is not the divisor's."""
+        """Floor division from truncated division: one less where remainder and divisor differ in sign."""
         w, llvm_type = self.w, register_type(dtype)
         zero = "0" if dtype.is_scalar else "zeroinitializer"
         condition = register_type(BOOL.with_lanes(dtype.lanes, dtype.scalable))
@@ -236,7 +236,7 @@ class ExprEmitter:
         is_and = isinstance(node, e.And)
         a = self.expr(node.a)
         llvm_type = register_type(node.dtype)
-        if not node.dtype.is_scalar or not reads_memory(node.b):
+        if not node.dtype.is_scalar or not must_not_speculate(node.b):
             return self.w.pure(f"{'and' if is_and else 'or'} {llvm_type} {a}, {self.expr(node.b)}")
         return self.choose(
             a,
@@ -254,14 +254,14 @@ class ExprEmitter:
         return self.select(node.condition, self.expr(node.true_value), self.expr(node.false_value), node.dtype)
 
     def select(self, condition: e.PrimExpr, t: str, f: str, dtype: DataType) -> str:
-        """One of two values, both there already."""
+        """One of two values that are both computed already: a `select`."""
         llvm_type = register_type(dtype)
         return self.w.pure(
             f"select {register_type(condition.dtype)} {self.expr(condition)}, {llvm_type} {t}, {llvm_type} {f}"
         )
 
     def choose(self, condition: str, then: Any, other: Any, dtype: DataType) -> str:
-        """One of two values, only the chosen one computed."""
+        """One of two values, of which only the chosen one is computed: branches and a `phi`."""
         w = self.w
         then_label, else_label, end = w.label("then"), w.label("else"), w.label("chosen")
         w.branch(condition, then_label, else_label)
@@ -280,7 +280,7 @@ class ExprEmitter:
         return self.cast(self.expr(node.value), node.value.dtype, node.dtype)
 
     def cast(self, value: str, source: DataType, target: DataType) -> str:
-        """A value converted to another dtype, as docs/architecture.md defines it."""
+        """A value converted to another dtype; docs/architecture.md defines conversions out of range."""
         w, from_type, to_type = self.w, register_type(source), register_type(target)
         if source is target:
             return value
@@ -372,7 +372,7 @@ class ExprEmitter:
         return self.vector_of(node.dtype, picked)
 
     def lane(self, value: str, dtype: DataType, i: int) -> str:
-        """One lane of a vector; a scalar is its own only lane."""
+        """One lane of a vector; of a scalar, the scalar."""
         return value if dtype.is_scalar else self.w.pure(f"extractelement {register_type(dtype)} {value}, i64 {i}")
 
     def vector_of(self, dtype: DataType, lanes: list[str]) -> str:
@@ -471,13 +471,13 @@ class ExprEmitter:
         )
 
     def from_memory(self, value: str, dtype: DataType) -> str:
-        """A value as it lies in memory, as it stands in a register."""
+        """A loaded value as a register holds it: int4 and bool take a byte in memory."""
         if memory_type(dtype) == register_type(dtype):
             return value
         return self.w.pure(f"trunc {memory_type(dtype)} {value} to {register_type(dtype)}")
 
     def to_memory(self, value: str, dtype: DataType) -> str:
-        """A value in a register, as it lies in memory."""
+        """A value in a register as it is stored; the inverse of `from_memory`."""
         if memory_type(dtype) == register_type(dtype):
             return value
         return self.w.pure(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
@@ -488,19 +488,19 @@ class ExprEmitter:
         outer, self.in_index = self.in_index, False
         value = self.expr(node.value)
         self.in_index = outer
-        if not self.counts(node.value):
+        if not self.is_index_arithmetic(node.value):
             self.data_variables.add(node.var)
         self.define(node.var, value)
         return self.expr(node.body)
 
 
 def where(node: Any) -> str:
-    """Where in the user's source a node comes from, for the end of a message."""
+    """The end of a message: the place in the user's source that a node comes from, if it is known."""
     return f" (at {node.span})" if getattr(node, "span", None) is not None else ""
 
 
 def text_argument(call: e.Call) -> str:
-    """The text that a call has as its first argument: the name of a function, or of a kind of memory."""
+    """The text that is a call's first argument: the name of a function, or of a kind of memory."""
     first = call.args[0] if call.args else None
     if not isinstance(first, e.StringImm):
         raise CompileError(f"expected a text as the first argument, found {first}: {call}{where(call)}")
@@ -515,7 +515,7 @@ def _constant(node: Any) -> Any:
 
 
 def is_contiguous(index: Any) -> TypeGuard[e.Ramp]:
-    """Whether a vector of indices counts up by one."""
+    """Whether a vector of indices is a ramp of stride 1."""
     return isinstance(index, e.Ramp) and isinstance(index.stride, e.IntImm) and index.stride.value == 1
 
 
@@ -525,5 +525,5 @@ def alignment(dtype: DataType) -> int:
 
 
 def with_pointer_suffix(dtype: DataType) -> str:
-    """How an intrinsic's name says a vector of pointers."""
+    """The suffix of an intrinsic's name for a vector of pointers."""
     return f"{'nx' if dtype.scalable else ''}v{dtype.lanes}p0"

@@ -1,8 +1,8 @@
 """Functions as LLVM functions: parameters, the bodies of parallel loops, packed calls, errors.
 
-A parallel loop's body becomes a function of its own. What it uses from around it is found while it is emitted; each
-such value becomes a parameter, passed through a structure on the caller's stack. Pointers that alias nothing stay
-marked so.
+A parallel loop's body becomes a function of its own. The values of the enclosing function that it uses (captures) are
+found while it is emitted; they become its parameters, passed through a structure on the caller's stack. Pointers that
+alias nothing keep `noalias`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ERROR_CODE = 64
 _COPY = ("llvm.memcpy.p0.p0.i64", "void", "ptr, ptr, i64, i1 immarg")
 
 PACKED = 1
-"""The calling convention of functions that are called from outside."""
+"""The `calling_conv` of packed functions, which are called from outside of the module."""
 
 DEPTH = e.Var("depth", "int32")
-"""How many calls within the module a function stands in, which keeps endless recursion from the end of the stack."""
+"""The depth of calls within the module, an int32; beyond `MAX_DEPTH` a call fails before the stack overflows."""
 MAX_DEPTH = 1000
 
 
 class FunctionEmitter(StmtEmitter):
-    """Emits one LLVM function. An inner one, for a scope outlined from `outer`, captures what it uses of it."""
+    """Emits one LLVM function. One for a scope outlined from `outer` captures the values that it uses of it."""
 
     def __init__(self, module: ModuleText, symbols: IRModule, name: str, outer: FunctionEmitter | None = None):
         self.w = FunctionWriter(module)
@@ -46,12 +46,12 @@ class FunctionEmitter(StmtEmitter):
         self.captured: dict[e.Var, str] = {}
         self.loops = []
         self.bindings = {}
-        self.turning = set()
+        self.loop_carried = set()
         self.workspaces = []
         self.data_variables = outer.data_variables if outer else set()
         self.own_memory = outer.own_memory if outer else set()
         self.unaliased: set[e.Var] = outer.unaliased if outer else set()
-        self.any_order = outer.any_order if outer else False
+        self.reassociate = outer.reassociate if outer else False
         self.restrict: bool = outer.restrict if outer else False
         self.captures_unaliased = False
         self.result = "%result"
@@ -86,7 +86,7 @@ class FunctionEmitter(StmtEmitter):
         w.emit("ret i32 -1")
 
     def check_depth(self) -> None:
-        """Fails, at the start of a function, where calls within the module are too deep."""
+        """Emits the check of the call depth at the start of a function."""
         w = self.w
         too_deep, fine = w.label("deep"), w.label("fine")
         w.branch(w.value(f"icmp ugt i32 {self.lookup(DEPTH)}, {MAX_DEPTH}"), too_deep, fine, likely=False)
@@ -115,7 +115,7 @@ class FunctionEmitter(StmtEmitter):
         return [f"{register_type(var.dtype)} {self._facts(var)}{inner.values[var]}" for var in inner.captured]
 
     def _facts(self, var: e.Var) -> str:
-        """What LLVM may assume of a pointer."""
+        """The parameter attributes of a pointer."""
         noalias = "noalias " if var in self.unaliased or var in self.own_memory else ""
         return f"{noalias}align {MEMORY_ALIGNMENT} " if var in self.own_memory else noalias
 
@@ -146,7 +146,7 @@ class FunctionEmitter(StmtEmitter):
         self.propagate(w.value(f"call i32 {function}(ptr @{symbol}, ptr {environment}, i64 {count}, i32 0)"))
 
     def lookup_value(self, value: str, dtype: DataType) -> str:
-        """Captures a value of the outer function that no variable holds."""
+        """Captures a value of the outer function that is not bound to a variable."""
         assert self.outer is not None
         var = e.Var("value", dtype)
         self.outer.define(var, value)
@@ -202,7 +202,7 @@ done:
         return address
 
     def finish(self, linkage: str, symbol: str, parameters: list[str]) -> None:
-        """Closes the function and gives its text to the module."""
+        """Ends the function and adds its text to the module."""
         w = self.w
         if w.reachable:
             w.emit("ret i32 0")
@@ -242,7 +242,7 @@ done:
         return "poison" if node.dtype == "void" else self._payload(self.result, node.dtype)
 
     def _payload(self, value: str, dtype: DataType) -> str:
-        """What a packed value holds."""
+        """The payload of a packed value, as a value of `dtype`."""
         payload = self.w.pure(f"getelementptr i8, ptr {value}, i64 8")
         wide = DataType("float64" if dtype.is_float else "handle" if dtype.is_handle else "int64")
         return self.cast(self.w.value(f"load {register_type(wide)}, ptr {payload}, align 8"), wide, dtype)

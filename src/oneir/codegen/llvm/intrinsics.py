@@ -1,7 +1,6 @@
 """Calls as LLVM instructions: mathematics that LLVM has, bits, addresses, C functions.
 
-Operators that lowering turns into arithmetic (exp and its kin) do not arrive here; one that arrives and is not known is
-an error that names it.
+Operators that lowering turns into arithmetic, such as exp, do not arrive here; an unknown one is a `CompileError`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ...ir.dtype import BOOL, INT32, DataType
 from ...ir.op import Op
 from ...runtime.error import CompileError
 from ...tir.expr import BufferLoad
-from .expr import ExprEmitter, reads_memory, text_argument, where
+from .expr import ExprEmitter, must_not_speculate, text_argument, where
 from .types import literal, memory_scalar, register_type, suffix
 
 _UNARY = {
@@ -35,7 +34,7 @@ _SYMBOL = re.compile(r"[\w$.]+", re.ASCII)
 
 
 class CallEmitter(ExprEmitter):
-    """Emits calls; what a name means is found in `_CALLS`."""
+    """Emits calls; `_CALLS` maps an operator's name to its method."""
 
     def expr_Call(self, node: e.Call) -> str:
         if not isinstance(node.op, Op):
@@ -69,7 +68,10 @@ class CallEmitter(ExprEmitter):
         raise NotImplementedError
 
     def propagate(self, code: str, error: str | None = None) -> None:
-        """Leaves the function when a call has failed; `error` is where the call has put its error, if elsewhere."""
+        """Returns from the function if the status `code` of a call is not 0.
+
+        `error` points to the callee's error, if that is not in the function's own result.
+        """
         raise NotImplementedError
 
     def arguments(self, node: e.Call) -> list[str]:
@@ -126,7 +128,7 @@ class CallEmitter(ExprEmitter):
         return self.w.pure(f"xor {register_type(node.dtype)} {self.expr(node.args[0])}, {ones}")
 
     def shift(self, node: e.Call) -> str:
-        """A shift that is defined for every count: beyond the width nothing but the sign remains."""
+        """A shift that is defined for every count: by the width or more, the result is 0 or -1, by the sign."""
         w, dtype, llvm_type = self.w, node.dtype, register_type(node.dtype)
         a, count = self.arguments(node)
         left, signed = node.op.name == "tir.shift_left", dtype.code == "int"
@@ -162,7 +164,7 @@ class CallEmitter(ExprEmitter):
         return self.w.pure(f"bitcast {from_type} {value} to {to_type}")
 
     def vector_half(self, node: e.Call) -> str:
-        """vectorlow, vectorhigh and vectorcombine: lanes taken from the operands laid end to end."""
+        """vectorlow, vectorhigh and vectorcombine: lanes of the concatenated operands."""
         values = self.arguments(node)[-2:] if node.op.name.endswith("combine") else [self.expr(node.args[-1])]
         source = node.args[-1].dtype
         first = source.lanes // 2 if node.op.name.endswith("high") else 0
@@ -175,7 +177,7 @@ class CallEmitter(ExprEmitter):
 
     def if_then_else(self, node: e.Call) -> str:
         condition, t, f = node.args
-        if not condition.dtype.is_scalar or not (reads_memory(t) or reads_memory(f)):
+        if not condition.dtype.is_scalar or not (must_not_speculate(t) or must_not_speculate(f)):
             return self.select(condition, self.expr(t), self.expr(f), node.dtype)
         return self.choose(self.expr(condition), lambda: self.expr(t), lambda: self.expr(f), node.dtype)
 

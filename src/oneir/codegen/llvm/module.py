@@ -12,13 +12,16 @@ from .writer import Kernels, ModuleText
 
 
 def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
-    """The LLVM IR of every function of a lowered module.
+    """The LLVM IR of a lowered module, as text. `kernels` are those that its functions launch on a device, if any.
 
-    A function with a `global_symbol` is visible under that name, a shared one to the other objects of its module, the
-    rest only inside. Every function takes, after
-    its own parameters, the address of a result value in which it describes an error, and returns 0 when there was
-    none; functions that were given a calling convention have this parameter already. Those that are not packed also
-    take how deep they are called. `kernels` are what the functions launch on a device, if they do.
+    Linkage: a function with a `global_symbol` is external under that name; a shared one (`codegen/units.py`) is hidden,
+    so other objects of the module may call it; all others are internal.
+
+    Calling convention: every function returns an i32, 0 where there was no error. After its own parameters it takes a
+    pointer to a packed value, into which it writes the error; functions with a `calling_conv` have this parameter
+    already. Functions that are not packed also take the depth of the call, an i32.
+
+    Raises `CompileError` for what lowering should have replaced, and for operators that LLVM cannot express.
     """
     module = ModuleText(kernels)
     with deep_recursion:
@@ -31,12 +34,13 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
 
 
 def _declare(module: ModuleText, symbol: str, func: PrimFunc) -> None:
-    """A function that another object defines. The last parameter is the result's address, and the depth follows it."""
+    """Declares a function that another object defines; its parameters are as in `llvm_text`."""
     types = [register_type(var.dtype) for var in func.params]
     module.declare(symbol, "i32", ", ".join([*types, *([] if "calling_conv" in func.attrs else ["ptr"]), "i32"]))
 
 
 def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> None:
+    """Writes the definition of a function."""
     emitter = FunctionEmitter(module, mod, symbol)
     emitter.restrict = bool(func.attrs.get("tir.noalias", False))
     convention = func.attrs.get("calling_conv")

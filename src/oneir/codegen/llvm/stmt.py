@@ -33,28 +33,29 @@ from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter, is_on_host
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
-SHORT, LONG = 16, 128
-"""Steps of a loop that accumulates up to which it may be unrolled, and from which on LLVM does not do it."""
-ENOUGH_BYTES = 128
-"""Bytes of a vector that a loop accumulates, beyond which the loop is not unrolled."""
+MIN_ROLLED, MAX_ROLLED = 16, 128
+"""Extents of a reduction loop: up to the first it may be unrolled, beyond the second LLVM does not unroll it."""
+MAX_UNROLLED_BYTES = 128
+"""Bytes of an accumulator beyond which its loop is not unrolled."""
 MEMORY_ALIGNMENT = 64
 """Bytes to which allocated memory is aligned."""
 
 
 class StmtEmitter(CallEmitter):
-    """Emits statements in order; `loops` holds, innermost last, where `continue` and `break` go."""
+    """Emits statements. `loops` holds the labels for `continue` and `break` of the enclosing loops, innermost last."""
 
     loops: list[tuple[str, str]]
     device_id: e.PrimExpr
-    any_order: bool
-    """Whether the statement is the update of a reduction."""
+    """The device that kernels are launched on."""
+    reassociate: bool
+    """Whether the statement is the update of a reduction, whose additions may be reassociated."""
     bindings: dict[e.Var, e.PrimExpr]
-    """What variables are bound to."""
-    turning: set[e.Var]
-    """Variables of loops that come back to elements which they change."""
+    """The values of variables that `LetStmt`s bind."""
+    loop_carried: set[e.Var]
+    """Variables of loops with a dependence between iterations that LLVM does not see; see `hidden_dependences`."""
     _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
-    def stmt(self, node: Any) -> None:
+    def stmt(self, node: Stmt) -> None:
         """Emits one statement; nothing when it cannot be reached."""
         if not self.w.reachable:
             return
@@ -78,7 +79,7 @@ class StmtEmitter(CallEmitter):
         raise NotImplementedError
 
     def fail(self, kind: str, message: str) -> None:
-        """Leaves the function with an error."""
+        """Returns from the function with an error: the name of its class, such as `ValueError`, and a message."""
         raise NotImplementedError
 
     # -- sequence and scope --
@@ -101,10 +102,10 @@ class StmtEmitter(CallEmitter):
         self.expr(value)
 
     def stmt_LetStmt(self, node: LetStmt) -> None:
-        if not self.counts(node.value):
+        if not self.is_index_arithmetic(node.value):
             self.data_variables.add(node.var)
         # What a reduction of several values adds up has a name before it is stored.
-        value = self.updated(node.value) if self.any_order else self.expr(node.value)
+        value = self.updated(node.value) if self.reassociate else self.expr(node.value)
         self.define(node.var, value)
         self.bindings[node.var] = node.value
         if not is_workspace(node.value):
@@ -117,7 +118,7 @@ class StmtEmitter(CallEmitter):
         self.workspaces.pop()
 
     workspaces: list[str]
-    """The calls by which the statement being emitted gives memory of the runtime back if it leaves the function."""
+    """The calls that free workspaces, if the statement being emitted returns from the function."""
 
     def stmt_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "compute_scope":
@@ -132,16 +133,16 @@ class StmtEmitter(CallEmitter):
             self.stmt(node.body)
             self.device_id = outer
         elif node.attr_key == REDUCTION_UPDATE:
-            outer, self.any_order = self.any_order, True
+            outer, self.reassociate = self.reassociate, True
             self.stmt(node.body)
-            self.any_order = outer
+            self.reassociate = outer
         else:
             if node.attr_key == "pragma_import_llvm":
                 self.import_llvm(node)
             self.stmt(node.body)
 
     def import_llvm(self, node: AttrStmt) -> None:
-        """Takes a module of LLVM IR along, given as its text."""
+        """Links a module of LLVM IR, given as text, into this one."""
         text = getattr(node.value, "value", None)
         if not isinstance(text, str):
             raise CompileError(f"pragma_import_llvm expects LLVM IR as text, found {node.value}{where(node)}")
@@ -198,10 +199,10 @@ class StmtEmitter(CallEmitter):
     def stmt_BufferStore(self, node: BufferStore) -> None:
         w, dtype = self.w, node.value.dtype
         index = self.flat_index(node)
-        value = self.to_memory(self.accumulated(node) if self.any_order else self.expr(node.value), dtype)
+        value = self.to_memory(self.accumulated(node) if self.reassociate else self.expr(node.value), dtype)
         llvm_type, align = memory_type(dtype), alignment(node.buffer.dtype)
         if index.dtype.is_scalar:
-            self.turning |= self.turned(node, index)
+            self.loop_carried |= self.hidden_dependences(node, index)
             w.emit(f"store {llvm_type} {value}, ptr {self.element_address(node.buffer, index)}, align {align}")
             return
         mask = None if node.predicate is None else self.expr(node.predicate)
@@ -218,14 +219,14 @@ class StmtEmitter(CallEmitter):
             return
         self._scatter(node, index, value, mask)
 
-    def turned(self, node: BufferStore, index: e.PrimExpr) -> set[e.Var]:
-        """The variables over which an update may come back to an element: those in quotients, remainders and such.
+    def hidden_dependences(self, node: BufferStore, index: e.PrimExpr) -> set[e.Var]:
+        """The loop variables over which an update may access one element more than once: those in a non-linear index.
 
         for i in range(24):
             C[i % 4] = C[i % 4] + A[i]
 
-        LLVM (22.1, where there are scatters) takes a load and a store at one address that is no linear function of the
-        loop for independent of other iterations, and loses what lanes that meet in an element add to it.
+        LLVM 22.1 vectorizes such a loop with scatters where the processor has them: it takes a load and a store at one
+        non-linear address for independent of other iterations, so of lanes with equal indices only one is stored.
         """
         found: set[e.Var] = set()
         pending: list[tuple[Any, bool]] = [(index, False)]
@@ -244,20 +245,20 @@ class StmtEmitter(CallEmitter):
                 variables: list[Any] = []
                 post_order_visit(part, lambda n, into=variables: into.append(n) if n.is_variable else None)
                 pending += [(variable, True) for variable in variables]
-        return found if found and self.changes(node.value, node.buffer.data) else set()
+        return found if found and self.depends_on(node.value, node.buffer.data) else set()
 
-    def changes(self, value: e.PrimExpr, data: e.Var) -> bool:
-        """Whether a value, or what a variable in it is bound to, is loaded from `data`."""
+    def depends_on(self, value: e.PrimExpr, data: e.Var) -> bool:
+        """Whether a value is computed from a load of `data`, also through variables that are bound to one."""
         if reads(value, data):
             return True
         bound: list[e.PrimExpr] = []
         post_order_visit(
             value, lambda n: bound.append(self.bindings[n]) if n.is_variable and n in self.bindings else None
         )
-        return any(self.changes(v, data) for v in bound)
+        return any(self.depends_on(v, data) for v in bound)
 
     def accumulated(self, node: BufferStore) -> str:
-        """The value of an update of a reduction."""
+        """The value that a reduction's update stores."""
         value = node.value
         total = value.a if isinstance(value, (e.Add, e.Mul, e.Max, e.Min)) else None
         if not isinstance(total, BufferLoad) or total.buffer is not node.buffer:
@@ -267,7 +268,7 @@ class StmtEmitter(CallEmitter):
         return self.updated(value)
 
     def updated(self, value: Any) -> str:
-        """A scalar that is updated in any order: LLVM may make vectors of sums and products, and knows extremes."""
+        """The updated value of a scalar accumulator. Sums and products may be reassociated, so LLVM vectorizes them."""
         dtype = value.dtype
         kinds = (e.Add, e.Mul, e.Max, e.Min)
         if not (dtype.is_float and dtype.is_scalar and isinstance(value, kinds) and isinstance(value.a, BufferLoad)):
@@ -282,7 +283,7 @@ class StmtEmitter(CallEmitter):
         return self.w.pure(f"call nsz {llvm_type} {function}({llvm_type} {a}, {llvm_type} {b})")
 
     def _scatter(self, node: BufferStore, index: e.PrimExpr, value: str, mask: str | None) -> None:
-        """Stores to a vector of indices; where two lanes meet, the later one stays."""
+        """Stores to a vector of indices; of lanes with equal indices, the last one is stored."""
         w, dtype = self.w, node.value.dtype
         pointers, align = self.addresses(node.buffer, index), alignment(node.buffer.dtype)
         if dtype.scalable or mask is not None:
@@ -327,12 +328,15 @@ class StmtEmitter(CallEmitter):
             raise CompileError(
                 f"the loop over `{node.loop_var.name}` is bound to a thread; the CPU has none{where(node)}"
             )
-        outer, self.in_index = self.in_index, self.counts(node.min) and self.counts(node.extent)
+        outer, self.in_index = (
+            self.in_index,
+            self.is_index_arithmetic(node.min) and self.is_index_arithmetic(node.extent),
+        )
         begin = self.expr(node.min)
         end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
         self.in_index = outer
         nonempty = isinstance(node.extent, e.IntImm) and node.extent.value > 0
-        self.loop(node.loop_var, begin, end, node.body, nonempty, adds_up(node))
+        self.loop(node.loop_var, begin, end, node.body, nonempty, keep_rolled(node))
 
     def _loop_end(self, node: For, begin: str) -> str:
         if isinstance(node.min, e.IntImm) and isinstance(node.extent, e.IntImm):
@@ -340,7 +344,10 @@ class StmtEmitter(CallEmitter):
         return self.binary(e.Add, node.loop_var.dtype, begin, self.expr(node.extent))
 
     def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, rolled: bool = False) -> None:
-        """A counted loop, tested at its end; before, too, unless it is known to run. `rolled` ones stay loops."""
+        """A counted loop over [begin, end), tested at its end, and before it unless `nonempty`.
+
+        With `rolled`, LLVM does not unroll it.
+        """
         w, llvm_type = self.w, register_type(var.dtype)
         sign = "s" if var.dtype.code == "int" else "u"
         head, step, done = w.label("loop"), w.label("step"), w.label("done")
@@ -361,7 +368,7 @@ class StmtEmitter(CallEmitter):
         w.start(step)
         w.emit(f"{following} = add n{sign}w {llvm_type} {counter}, 1")
         again = w.value(f"icmp {sign}lt {llvm_type} {following}, {end}")
-        hint = w.module.one_by_one() if var in self.turning else w.module.rolled() if rolled else ""
+        hint = w.module.no_vectorize() if var in self.loop_carried else w.module.no_unroll() if rolled else ""
         w.emit(f"br i1 {again}, label %{head}, label %{done}{hint}")
         w.start(done)
 
@@ -380,23 +387,23 @@ class StmtEmitter(CallEmitter):
         w.start(done)
 
 
-def adds_up(loop: For) -> bool:
-    """Whether a loop accumulates so many values that vectors of them are worth more than no loop.
+def keep_rolled(loop: For) -> bool:
+    """Whether a reduction loop is to stay a loop, so that LLVM vectorizes it.
 
-    LLVM unrolls loops of known length that are not long before it makes vectors, and finds none afterwards. Those that
-    are long are left to it, as it has several sums at a time only where it may unroll.
+    LLVM fully unrolls loops of small constant extent before it vectorizes, and then finds no vectors. Longer loops are
+    left to it: it interleaves several accumulators only where it may unroll.
 
-    One that accumulates a vector of several registers is unrolled enough: where a step reads 2 KiB, a processor no
-    longer fetches ahead.
+    A loop whose accumulator is a vector of several registers is not unrolled further: where an iteration reads 2 KiB,
+    the processor stops prefetching.
     """
     body, extent = loop.body, loop.extent
     if not (isinstance(body, AttrStmt) and body.attr_key == REDUCTION_UPDATE and isinstance(extent, e.IntImm)):
         return False
-    if isinstance(body.body, BufferStore) and body.body.value.dtype.itemsize > ENOUGH_BYTES:
+    if isinstance(body.body, BufferStore) and body.body.value.dtype.itemsize > MAX_UNROLLED_BYTES:
         return True
-    return SHORT < extent.value <= LONG
+    return MIN_ROLLED < extent.value <= MAX_ROLLED
 
 
-def is_workspace(value: Any) -> TypeGuard[e.Call]:
-    """Whether an expression takes memory from the runtime."""
+def is_workspace(value: object) -> TypeGuard[e.Call]:
+    """Whether an expression allocates a workspace."""
     return isinstance(value, e.Call) and isinstance(value.op, Op) and value.op.name == "tir.TVMBackendAllocWorkspace"

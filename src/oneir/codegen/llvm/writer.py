@@ -1,8 +1,7 @@
-"""Writing the text of one LLVM function: names, blocks, and values that need not be computed twice.
+"""Writing the text of LLVM functions: names, blocks, and value numbering.
 
-Pure instructions are numbered by their text: the same operation on the same operands is written once in each scope in
-which its value is available. Scopes follow the structure of loops and branches, so what is found is always dominated by
-its definition.
+A pure instruction is written once in each scope in which its value is available: a second one of the same text gets the
+name of the first. Scopes follow loops and branches, so a definition dominates all its uses.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ class ModuleText:
         self._errors: dict[tuple[str, str], str] = {}
 
     def number(self) -> int:
-        """A number that no other name of the module has."""
+        """A number that is unique in the module."""
         self._count += 1
         return self._count
 
     def declare(self, name: str, result: str, parameters: str, attributes: str = "") -> str:
-        """An external function; declared once. Gives the name to call it by."""
+        """Declares an external function, unless it is declared already; returns the name to call it by."""
         self.declarations.setdefault(name, f"declare {result} @{name}({parameters}) {attributes}".rstrip())
         return f"@{name}"
 
@@ -75,17 +74,17 @@ class ModuleText:
             self.globals.append(f"{found} = private unnamed_addr constant {{ ptr, ptr }} {fields}")
         return found
 
-    def rolled(self) -> str:
-        """What the last branch of a loop says so that LLVM does not unroll it, but may make vectors of it."""
+    def no_unroll(self) -> str:
+        """The metadata of a loop's back edge that keeps LLVM from unrolling it; LLVM may vectorize it."""
         return self._loop("!2")
 
-    def one_by_one(self) -> str:
-        """What the last branch of a loop says so that LLVM makes no vectors of its iterations."""
+    def no_vectorize(self) -> str:
+        """The metadata of a loop's back edge that keeps LLVM from vectorizing it."""
         return self._loop("!3")
 
-    def _loop(self, wish: str) -> str:
+    def _loop(self, hint: str) -> str:
         number = len(self.metadata)
-        self.metadata.append(f"!{number} = distinct !{{!{number}, {wish}}}")
+        self.metadata.append(f"!{number} = distinct !{{!{number}, {hint}}}")
         return f", !llvm.loop !{number}"
 
     def text(self) -> str:

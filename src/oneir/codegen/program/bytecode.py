@@ -1,6 +1,6 @@
 """Lowered graph functions as bytecode of the virtual machine.
 
-Every binding becomes an instruction or none; every variable is a register. What `oneir.runtime.vm` executes.
+Every binding becomes an instruction or none; every variable is a register. `oneir.runtime.vm` executes the result.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from ...tir.transform.make_packed_api import _extent as extent_text
 
 
 class ProgramBuilder(ExecBuilder):
-    """A builder of programs that knows the constants of graphs."""
+    """A builder of programs that maps constants of graphs to constants of the program."""
 
     def __init__(self) -> None:
         super().__init__()
         self._of_graph: dict[int, int] = {}
 
     def constant(self, expr: Constant) -> int:
-        """A graph's constant as an argument. It has its name, unless another tensor has that already."""
+        """A graph's constant as an operand. It keeps its name, unless another tensor has that name already."""
         word = self._of_graph.get(id(expr.data))
         if word is None:
             name = expr.name if expr.name not in self._constant_names else None
@@ -59,12 +59,12 @@ class ProgramBuilder(ExecBuilder):
         return word
 
     def place_of_constant(self, expr: Constant) -> int:
-        """Where in the program a graph's constant is."""
+        """The index of a graph's constant in the program."""
         return Arg.from_word(self.constant(expr)).value
 
 
 def emit_bytecode(mod: IRModule, device_type: int = 1) -> ProgramBuilder:
-    """The builder with all graph functions of a lowered module; its kernels are declared by their symbols.
+    """A builder with all graph functions of a lowered module, which declares its kernels by their symbols.
 
     Functions expect tensors on devices of `device_type`, as DLPack numbers them, unless their struct info says another.
     """
@@ -82,12 +82,12 @@ def emit_bytecode(mod: IRModule, device_type: int = 1) -> ProgramBuilder:
 
 
 def symbol_of(var: GlobalVar, func: Any) -> str:
-    """Under which name the program has a function."""
+    """The name of a function in the program."""
     return func.attrs.get("global_symbol", var.name_hint)
 
 
 def cost_of(func: PrimFunc) -> Cost | None:
-    """Operations and bytes of one call, for loops whose extents are known; none for the arithmetic of shapes."""
+    """Floating-point operations and bytes of one call; None where extents are unknown, and for shape functions."""
     if func.attrs.get("tir.is_host_func"):
         return Cost()
     size = estimate_tir_bytes(func)
@@ -100,14 +100,14 @@ def cost_of(func: PrimFunc) -> Cost | None:
 
 
 def signature_of_graph(name: str, func: Function, device_type: int = 1) -> Signature:
-    """What a graph function expects of its arguments."""
+    """The signature of a graph function; see `emit_bytecode`."""
     infos = [param.struct_info for param in func.params]
     pairs = zip(names_of_params(func), infos, strict=True)
     return Signature(name, tuple(_param(n, info, device_type) for n, info in pairs))
 
 
 def names_of_params(func: Function) -> list[str]:
-    """The names that parameters are called by: their own, made unique as in print."""
+    """The names of parameters in signatures: their own, made unique as the printer does."""
     names: dict[str, None] = {}
     repeats = Counter[str]()
     for param in func.params:

@@ -1,14 +1,14 @@
 """Lowered graph functions as native functions: one call runs the whole graph.
 
-A function of the bytecode's kind is followed instruction by instruction, and what each does is written as TensorIR:
-kernels are called directly, with pointers into one arena; shapes are numbers in registers; functions of the runtime are
-called back; branches are branches. What comes out is an ordinary TensorIR function
+Each instruction of a lowered function is translated to TensorIR: kernels are called directly, with pointers into one
+arena; shapes are scalars; functions of the runtime are packed calls; branches are branches. The result is a PrimFunc
 
     main(x, w, ..., out, arena, constants)
 
 over the graph's arguments, its results, memory for everything between, and a table of the addresses of its constants.
-Where extents are symbolic, `main__plan(x, w, ..., plan)` says first how large results and arena are. A graph that
-handles objects (closures, tensors that runtime functions return) has no native form; the virtual machine executes it.
+Where extents are symbolic, a second one, `main__plan(x, w, ..., plan)`, computes the extents of the results and the
+bytes of the arena first. A graph with objects (closures, tensors that runtime functions return) has no native form; the
+virtual machine executes its bytecode.
 """
 
 from __future__ import annotations
@@ -62,23 +62,28 @@ ALIGNMENT = 64
 
 
 class NotNative(Exception):
-    """The function does something that only the virtual machine can do; says what."""
+    """The function does something that only the virtual machine can do; the message says what."""
 
 
 @dataclass(slots=True)
 class _Storage:
-    """A range of the arena, or memory that becomes a result; that of a branch's result is where the branches meet."""
+    """A range of the arena, or the memory of a result."""
 
     size: PrimExpr
+    """In bytes."""
     base: PrimExpr | None = None
+    """The offset in the arena, in bytes, once it is known."""
     result: Buffer | None = None
+    """The result whose memory it is."""
     tensors: int = 0
-    meets: _Storage | None = None
+    """How many tensors lie in it."""
+    merged_into: _Storage | None = None
+    """The storage of an `If`'s value, for one of a branch's value: both branches write to the same memory."""
 
 
 @dataclass(slots=True)
 class _Tensor:
-    """A tensor while the graph runs."""
+    """A tensor of the graph: in a storage, an argument (`buffer`, `param`) or a constant, each by its position."""
 
     shape: Sequence[PrimExpr]
     dtype: DataType
@@ -91,7 +96,7 @@ class _Tensor:
 
 @dataclass(slots=True)
 class _Branch:
-    """One of two ways: what it computes, its steps, its storages."""
+    """A branch of an `If`: its value, its statements, its storages."""
 
     value: _Value
     steps: list[Callable[[], Stmt]]
@@ -122,12 +127,15 @@ def native_form(mod: IRModule, name: str, func: Function, constants: Callable[[C
 
 
 def direct_name(kernel: GlobalVar) -> str:
-    """How the form of a kernel is called that native code calls."""
+    """The name of a kernel's direct form, over pointers and scalars, which native code calls."""
     return f"{kernel.name_hint}__direct"
 
 
 def kernel_params(func: PrimFunc) -> list[TirVar]:
-    """The symbolic extents that a kernel reads off its arguments, and takes as numbers when it is called directly."""
+    """The symbolic extents of a kernel's buffers that are no parameters: further parameters of its direct form.
+
+    Raises `NotNative` for a buffer with strides or an offset.
+    """
     known, extra = set(func.params), dict[TirVar, None]()
     for buffer in func.buffer_map.values():
         compact = not buffer.strides and isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0
@@ -140,13 +148,14 @@ def kernel_params(func: PrimFunc) -> list[TirVar]:
 
 
 def pointer_to(buffer: Buffer, written: bool) -> PrimExpr:
-    """The address of a parameter's memory. Passed by its variable, it counts as written by whom it is passed to."""
+    """The address of a parameter's memory. A buffer whose variable itself is passed counts as written."""
     return buffer.data if written else handle_add_byte_offset(buffer.data, const(0, "int64"))
 
 
 def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> tuple[IRModule, IRModule]:
-    """The module in which each of some kernels is a shared function over pointers and numbers, and their public forms,
-    which check the arguments and call those.
+    """The module with the direct forms of some kernels in their place, and a module of their public forms.
+
+    Direct forms are shared functions over pointers and scalars; public forms check their arguments and call those.
     """
     functions: dict[GlobalVar, BaseFunc] = {}
     public_forms: dict[GlobalVar, BaseFunc] = {}
@@ -167,12 +176,12 @@ def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> tuple[IRModul
         public_forms[GlobalVar(func.attrs["global_symbol"])] = public.with_body(
             Evaluate(TirCall("void", direct, arguments))
         )
-    native = _with_one_name_each(mod.replace(functions=functions))
+    native = _with_unique_global_vars(mod.replace(functions=functions))
     return native, IRModule(with_declarations(public_forms, native))
 
 
-def _with_one_name_each(mod: IRModule) -> IRModule:
-    """The module in which all uses of a function's name are one object."""
+def _with_unique_global_vars(mod: IRModule) -> IRModule:
+    """The module with one `GlobalVar` object for each name."""
     by_name = {var.name_hint: var for var in mod.functions}
 
     class Names(Mapper):
@@ -184,7 +193,9 @@ def _with_one_name_each(mod: IRModule) -> IRModule:
 
 
 class _Translator:
-    """Follows a function once, to learn what its values are, and then writes each step with everything in its place."""
+    """Translates a function in two passes: the first finds the values, their storages and the order of statements;
+    then storages are placed in the arena, and the second (`steps`) writes the statements.
+    """
 
     def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]):
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
@@ -223,7 +234,7 @@ class _Translator:
         return PrimFunc(params, body, attrs={"global_symbol": name})
 
     def plan_function(self, name: str, exprs: list[PrimExpr]) -> PrimFunc:
-        """Stores what depends on the arguments' extents: those of the results, and the size of the arena."""
+        """The PrimFunc that stores the expressions of the plan, as int64, into its last argument."""
         target = decl_buffer((len(exprs),), "int64", "plan")
         stores = [BufferStore(target, e.astype("int64"), [const(i, "int64")]) for i, e in enumerate(exprs)]
         return renew_defs(self.function(name, [*self.inputs, target], SeqStmt(stores)))
@@ -273,16 +284,16 @@ class _Translator:
         return len(self.results) - 1
 
     def place(self, storages: Sequence[Any], start: PrimExpr) -> PrimExpr:
-        """Gives each storage its place in the arena from a start on; returns where they end.
+        """Places storages in the arena, from byte `start` on; returns the byte behind the last one.
 
-        Of two branches one runs, so their storages share their place.
+        Only one of two branches runs, so the storages of both begin at the same byte.
         """
         end = start
         for storage in storages:
             if isinstance(storage, tuple):
                 first, second = (self.place(branch, end) for branch in storage)
                 end = self.analyzer.simplify(ops.maximum(first, second))
-            elif storage.result is None and storage.meets is None:
+            elif storage.result is None and storage.merged_into is None:
                 storage.base = end
                 rounded = ops.floordiv(storage.size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
                 end = self.analyzer.simplify(end + rounded)
@@ -295,8 +306,8 @@ class _Translator:
             return reinterpret("handle", address)
         storage = tensor.storage
         if storage is not None:
-            while storage.meets is not None:
-                storage = storage.meets
+            while storage.merged_into is not None:
+                storage = storage.merged_into
             if storage.result is not None:
                 return storage.result.data
             assert storage.base is not None
@@ -307,7 +318,7 @@ class _Translator:
     # -- values --
 
     def sequence(self, seq: SeqExpr) -> _Value:
-        """The value of a sequence, whose bindings are followed first."""
+        """Translates the bindings of a sequence; returns its value."""
         for block in seq.blocks:
             for binding in block.bindings:
                 self.binding = binding.var
@@ -354,7 +365,7 @@ class _Translator:
     # -- branches --
 
     def condition(self, expr: If) -> _Value:
-        """What the branch that is taken computes, wherever each of them has it."""
+        """The value of an `If`: both branches write it to the same memory."""
         chosen = self.value(expr.cond)
         steps, storages, slots = self.steps, self.storages, self.slots
         branches: list[_Branch] = []
@@ -363,7 +374,7 @@ class _Translator:
             branches.append(_Branch(self.sequence(seq), self.steps, self.storages))
         self.steps, self.storages, self.slots = steps, storages, slots
         first, second = branches
-        met = self.meet(first, first.value, second, second.value)
+        merged_value = self.merge(first, first.value, second, second.value)
         self.storages.append((first.storages, second.storages))
 
         def step() -> Stmt:
@@ -375,35 +386,40 @@ class _Translator:
             return LetStmt(flag.data, self.pointer(chosen, False), taken)
 
         self.steps.append(step)
-        return met
+        return merged_value
 
-    def meet(self, first: _Branch, one: _Value, second: _Branch, other: _Value) -> _Value:
-        """One value for what two branches compute."""
+    def merge(self, first: _Branch, one: _Value, second: _Branch, other: _Value) -> _Value:
+        """One value for the values of two branches, which are merged into one storage or copied to it."""
         if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-            return tuple(self.meet(first, a, second, b) for a, b in zip(one, other, strict=True))
+            return tuple(self.merge(first, a, second, b) for a, b in zip(one, other, strict=True))
         if not isinstance(one, _Tensor) or not isinstance(other, _Tensor):
             raise NotNative("branches give something else than tensors")
         if one.dtype != other.dtype or not self.same_shape(one.shape, other.shape):
             raise NotNative("branches give tensors of different shapes or dtypes")
         size = self.analyzer.simplify(_product(one.shape) * one.dtype.itemsize)
         storage = _Storage(size, tensors=1)
-        met = _Tensor(one.shape, one.dtype, storage)
+        merged_value = _Tensor(one.shape, one.dtype, storage)
         for branch, tensor in ((first, one), (second, other)):
             own = tensor.storage
-            if own is not None and own.meets is None and own.tensors == 1 and any(own is s for s in branch.storages):
-                own.meets = storage
+            if (
+                own is not None
+                and own.merged_into is None
+                and own.tensors == 1
+                and any(own is s for s in branch.storages)
+            ):
+                own.merged_into = storage
                 storage.size = self.analyzer.simplify(ops.maximum(storage.size, own.size))
             else:
-                branch.steps.append(lambda tensor=tensor: self.copy(tensor, met))
+                branch.steps.append(lambda tensor=tensor: self.copy(tensor, merged_value))
         self.storages.append(storage)
-        return met
+        return merged_value
 
     def same_shape(self, one: Sequence[PrimExpr], other: Sequence[PrimExpr]) -> bool:
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(self.analyzer.can_prove_equal(a, b) for a, b in pairs)
 
     def copy(self, source: _Tensor, target: _Tensor) -> Stmt:
-        """Copies a compact tensor."""
+        """A loop that copies a compact tensor."""
         count = _product(source.shape)
         read, write = (decl_buffer((count,), source.dtype, name) for name in ("source", "target"))
         element = TirVar("element", "int64")
@@ -463,18 +479,21 @@ class _Translator:
         self.steps.append(step)
 
     def host_function(self, func: PrimFunc, args: list[_Value]) -> PrimExpr | None:
-        """Computes symbolic extents out of known ones, in the heap or as a result, as expressions."""
+        """A function that computes symbolic extents from known ones.
+
+        Returns its result, or else puts what it stores in the shape heap into `slots`, as expressions.
+        """
         result = func.body.value if isinstance(func.body, Evaluate) else None
         if isinstance(result, TirCall) and isinstance(result.op, Op) and result.op.name == "tir.ret":
             return self.analyzer.simplify(substitute(result.args[0], dict(zip(func.params, args, strict=True))))
         stores = func.body.seq if isinstance(func.body, SeqStmt) else [func.body]
-        load = _Loads(self.slots)
+        load = _HeapLoads(self.slots)
         for store in stores:
             assert isinstance(store, BufferStore)
             self.slots[_int(store.indices[0])] = self.analyzer.simplify(load(store.value))
 
     def runtime_function(self, call: Call) -> None:
-        """A function of the runtime that writes its results into its arguments."""
+        """Calls a function of the runtime that writes its results to its arguments."""
         assert isinstance(call.op, ExternFunc)
         if self.binding in self.used:
             raise NotNative(f"the runtime function `{call.op.global_symbol}` returns an object")
@@ -588,7 +607,7 @@ class _Translator:
         return list(self.tensor(args[0]).shape)
 
     def _check_tensor(self, args: Sequence[Expr]) -> None:
-        """The arguments of a native function are checked when it is called; of other tensors all is known."""
+        """Checks nothing at run time: a native function checks its arguments, and all is known of other tensors."""
         tensor, ndim = self.tensor(args[0]), _int(self.value(args[1]))
         dtypes = [self.value(a) for a in args[2:-1]]
         if ndim not in (-1, len(tensor.shape)) or any(d not in ("void", tensor.dtype) for d in dtypes):
@@ -615,21 +634,21 @@ class _Translator:
 
 
 class _Plan:
-    """The numbers that depend on extents: an integer as it is, anything else by its place in the plan."""
+    """Collects the expressions that the plan function computes."""
 
     def __init__(self) -> None:
         self.exprs: list[PrimExpr] = []
 
     def place(self, expr: PrimExpr) -> Any:
-        """An integer, or `[place]`."""
+        """An integer itself; of another expression `[index]`, where the plan function stores its value."""
         if isinstance(expr, IntImm):
             return expr.value
         self.exprs.append(expr)
         return [len(self.exprs) - 1]
 
 
-class _Loads(Mapper):
-    """An expression over the shape heap with what its slots hold."""
+class _HeapLoads(Mapper):
+    """Replaces loads of the shape heap by the values of its slots."""
 
     def __init__(self, slots: dict[int, PrimExpr]):
         super().__init__()
@@ -640,7 +659,7 @@ class _Loads(Mapper):
 
 
 def _used(seq: SeqExpr) -> set[Var]:
-    """The variables of a sequence that something reads; to end a value's life is not to read it."""
+    """The variables of a sequence that are read; `kill_object` does not read its argument."""
     used = set(free_vars(seq.body))
     for block in seq.blocks:
         for binding in block.bindings:

@@ -1,5 +1,6 @@
-"""What passes ask of graphs."""
+"""Analyses of graphs: queries that passes are built on, and those that users call."""
 
+from ..struct_info import BaseCheckResult, struct_info_base_check
 from .bindings import get_var2val, name_to_binding, udchain
 from .compile_time import computable_at_compile_time
 from .estimate_memory_usage import estimate_memory_usage
@@ -10,13 +11,11 @@ from .recursion import detect_recursion
 from .remove_unused import remove_all_unused
 from .reshape_pattern import has_reshape_pattern
 from .struct_info import (
-    BaseCheckResult,
     collect_non_negative_expressions,
     definable_tir_vars_in_struct_info,
     derive_call_ret_struct_info,
     erase_to_well_defined,
     get_static_type,
-    struct_info_base_check,
     struct_info_lca,
     tir_vars_in_struct_info,
 )

@@ -20,6 +20,7 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
+from ..operator_facts import MayReturnArgument, ViewsArgument
 from ..struct_info import StructInfo, TupleStructInfo
 from .variables import all_vars, free_vars
 
@@ -30,7 +31,7 @@ UNKNOWN = -1
 def live_ranges(block: DataflowBlock) -> dict[Var, tuple[int, int]]:
     """For each variable, the bindings from its definition to its last use: their positions in the block.
 
-    -1 is a definition before the block; the number of bindings is a use behind it, which every variable has that is
+    -1 is a definition before the block; the number of bindings is a use after it, which every variable has that is
     seen outside. Taking a field of a tuple is no use of the tuple.
     """
     ranges: dict[Var, tuple[int, int]] = {}
@@ -94,9 +95,9 @@ class Aliases:
     def _of_call(self, call: Call, bound: Var) -> set[int]:
         if not isinstance(call.op, Op):
             return self._anything(call.args, bound)
-        if call.op.get_attr("MayReturnArgument"):
+        if MayReturnArgument.of(call.op):
             return self._anything(call.args[1:], bound)
-        if call.op.get_attr("ViewsArgument"):
+        if ViewsArgument.of(call.op):
             return self._of(call.args[0], bound)
         return {self._fresh(call.sinfo_args[0] if call.sinfo_args else bound.struct_info)}
 

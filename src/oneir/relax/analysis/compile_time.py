@@ -37,7 +37,7 @@ class _CompileTime(PyExprVisitor):
 def computable_at_compile_time(func: Function) -> Array[Var]:
     """The variables whose values are known once the weights are, in the order of their definition.
 
-    The weights are the parameters behind the first `num_input`, an attribute of the function; without it, only values
+    The weights are the parameters after the first `num_input`, an attribute of the function; without it, only values
     made from constants are known.
     """
     found = _CompileTime()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...ir.expr import IntImm, PrimExpr
 from ...ir.module import IRModule
+from ...runtime.hook import Hook
 from ..expr import Function
 from ..struct_info import TensorStructInfo
 from .memory_plan import ALLOC_TENSOR, MemoryPlan, plan_memory
 
 GIB = 1 << 30
+
+with_allocations: Hook[[IRModule], IRModule] = Hook("with_allocations", "oneir.relax.pipeline")
+"""The module with its operators lowered as far as to calls that allocate their results."""
 
 
 def estimate_memory_usage(mod: IRModule | Function) -> str:
@@ -21,32 +22,12 @@ def estimate_memory_usage(mod: IRModule | Function) -> str:
     given as expressions.
     """
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-    module = _with_allocations(module)
+    module = with_allocations(module)
     lines = ["Memory usage estimation:"]
     for var, func in module.functions_items():
         if isinstance(func, Function) and not func.attrs.get("Primitive"):
             lines += _of_function(var.name_hint, func, plan_memory(func, module))
     return "\n".join(lines)
-
-
-def _with_allocations(mod: IRModule) -> IRModule:
-    """The module with explicit allocations."""
-    passes: list[Callable[[IRModule], IRModule]] = _lowering()
-    for transform in passes:
-        mod = transform(mod)
-    return mod
-
-
-def _lowering() -> list[Any]:
-    from .. import transform
-
-    return [
-        transform.LegalizeOps(),
-        transform.RewriteDataflowReshape(),
-        transform.ToNonDataflow(),
-        transform.RemovePurityChecking(),
-        transform.CallTIRRewrite(),
-    ]
 
 
 def _of_function(name: str, func: Function, plan: MemoryPlan) -> list[str]:

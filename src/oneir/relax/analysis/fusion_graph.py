@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..op.registry import OpPattern
+from ..operator_facts import OpPattern
 
 ELEMENTWISE, BROADCAST, INJECTIVE = OpPattern.ELEMENTWISE, OpPattern.BROADCAST, OpPattern.INJECTIVE
 REDUCE, FUSABLE, OPAQUE = OpPattern.COMM_REDUCE, OpPattern.OUT_EWISE_FUSABLE, OpPattern.OPAQUE

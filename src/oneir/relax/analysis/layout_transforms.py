@@ -1,4 +1,4 @@
-"""In which layouts loops would walk their buffers in order, if their outputs had given ones."""
+"""In which layouts a PrimFunc would access its buffers in order, if its outputs had given ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from ...arith.iter_affine_map import detect_iter_map
 from ...arith.iter_map import IterMapLevel, IterSplitExpr, IterSumExpr
+from ...ir.container import same_objects
 from ...ir.expr import PrimExpr, Range, Var
 from ...ir.visitor import Visitor
 from ...runtime.error import InvalidValue, TypeMismatch
@@ -134,7 +135,7 @@ class _Accesses(Visitor):
         layout = self._layout(indices)
         if buffer in self.layouts:
             known = self.layouts[buffer]
-            same = layout is not None and known is not None and all(a is b for a, b in zip(layout, known, strict=True))
+            same = layout is not None and known is not None and same_objects(layout, known)
             layout = layout if same else None
         self.layouts[buffer] = layout
 

@@ -1,7 +1,7 @@
-"""Do some loops compute what those of a pattern do?
+"""Whether a loop nest computes what that of a pattern does.
 
-A pattern is a TensorIR function of one loop nest. Its parameters behind the buffers are numbers that the loops may have
-in their place; in sums and products with one of these the other operand alone matches as well.
+A pattern is a TensorIR function of one loop nest. Its parameters after the buffers stand for numbers in the
+matched loop nest; in sums and products with one of these the other operand alone matches as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, For
 
 
 class MatchResult(Object):
-    """What a pattern has matched: the values of its numbers, and the buffer in the place of each of its buffers."""
+    """What a pattern has matched: the values of its numbers, and the buffer that each of its buffers stands for."""
 
     def __init__(self, pattern: PrimFunc, symbol_values: Sequence[PrimExpr], matched_buffers: Sequence[Buffer]):
         self.pattern, self.symbol_values, self.matched_buffers = pattern, list(symbol_values), list(matched_buffers)

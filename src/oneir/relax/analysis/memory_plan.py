@@ -16,6 +16,7 @@ from typing import Any
 
 from ...arith import Analyzer, ConstIntBound
 from ...ir.expr import GlobalVar, IntImm, PrimExpr, const
+from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_digest
@@ -183,10 +184,10 @@ class _Names:
         self.parent[self.root(a)] = self.root(b)
 
 
-def _late_variables(bindings: Sequence[Binding]) -> set[Any]:
+def _late_variables(bindings: Sequence[Binding]) -> set[Var | TirVar]:
     """Symbolic variables that casts bind on the way: the arena, allocated at the start, cannot depend on them."""
-    seen: set[Any] = set()
-    late: set[Any] = set()
+    seen: set[Var | TirVar] = set()
+    late: set[Var | TirVar] = set()
     for binding in bindings:
         if isinstance(binding, MatchCast):
             late.update(v for v in tir_vars_in_struct_info(binding.struct_info) if v not in seen)
@@ -199,7 +200,7 @@ class _Planner:
     def __init__(self, mod: IRModule, bounds: dict[str, int]):
         self.mod, self.bounds = mod, bounds
         self.analyzer = Analyzer()
-        self.bound_vars: set[Any] = set()
+        self.bound_vars: set[Var | TirVar] = set()
 
     def plan(self, seq: SeqExpr) -> MemoryPlan:
         names, ends = _Names(), dict[Var, int]()

@@ -7,14 +7,13 @@ injective; what has reduction axes reduces, and multiplies and sums are what ele
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Var
 from ...ir.visitor import Visitor, post_order_visit
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ..op.registry import OpPattern
+from ..operator_facts import OpPattern
 
 
 def op_pattern_of(func: PrimFunc) -> OpPattern:
@@ -131,8 +130,8 @@ def _is_value(expr: PrimExpr, value: int) -> bool:
     return isinstance(expr, IntImm) and expr.value == value
 
 
-def _variables(expr: PrimExpr) -> set[Any]:
-    found: set[Any] = set()
+def _variables(expr: PrimExpr) -> set[Var]:
+    found: set[Var] = set()
     post_order_visit(expr, lambda node: found.add(node) if isinstance(node, Var) else None)
     return found
 
@@ -145,11 +144,11 @@ def _is_injective(store: BufferStore, load: BufferLoad) -> bool:
     return all(_index_variables(index) <= written | symbolic for index in load.indices)
 
 
-def _index_variables(index: PrimExpr) -> set[Any]:
+def _index_variables(index: PrimExpr) -> set[Var]:
     """The variables of an index; a load in it counts by its own indices."""
     if isinstance(index, Var):
         return {index}
-    found: set[Any] = set()
+    found: set[Var] = set()
 
     class Indices(Visitor):
         def visit_Var(self, var: Var) -> None:
@@ -177,5 +176,5 @@ def _without_cast(expr: PrimExpr) -> PrimExpr:
     return expr.value if isinstance(expr, Cast) else expr
 
 
-def _reduces_whole_axes(indices: Sequence[PrimExpr], reduced: set[Any]) -> bool:
+def _reduces_whole_axes(indices: Sequence[PrimExpr], reduced: set[Var]) -> bool:
     return all(isinstance(i, Var) or not (_variables(i) & reduced) for i in indices)

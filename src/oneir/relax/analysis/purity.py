@@ -7,13 +7,14 @@ from ...ir.op import Op
 from ...ir.visitor import deep_recursion
 from ..expr import Call, Expr, Function, Var
 from ..expr_functor import PyExprVisitor
+from ..operator_facts import FPurity
 from ..struct_info import FuncStructInfo
 
 
 def is_impure_call(call: Call) -> bool:
     """Whether a call may have a side effect. So may that of a value of which it is not known what it is."""
     if isinstance(call.op, Op):
-        return not call.op.get_attr("FPurity")
+        return not FPurity.of(call.op)
     info = getattr(call.op, "struct_info_", None)
     return not (isinstance(info, FuncStructInfo) and info.purity)
 

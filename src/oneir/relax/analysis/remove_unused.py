@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from ...ir.container import same_objects
 from ...ir.visitor import deep_recursion
 from ..expr import Binding, BindingBlock, Expr, Function, If, MatchCast, SeqExpr, VarBinding
 from .purity import contains_impure_call
@@ -28,13 +29,13 @@ class Liveness:
         self.used.update(free_vars(seq.body))
         blocks = [self.block(block) for block in reversed(seq.blocks)]
         blocks = [block for block in reversed(blocks) if block.bindings]
-        return seq if _same(blocks, seq.blocks) else SeqExpr(blocks, seq.body, span=seq.span)
+        return seq if same_objects(blocks, seq.blocks) else SeqExpr(blocks, seq.body, span=seq.span)
 
     def block(self, block: BindingBlock) -> BindingBlock:
         """A block without unused bindings."""
         bindings = [new for b in reversed(block.bindings) if (new := self._binding(b)) is not None]
         bindings.reverse()
-        return block if _same(bindings, block.bindings) else block.replace(bindings=bindings)
+        return block if same_objects(bindings, block.bindings) else block.replace(bindings=bindings)
 
     def function(self, func: Function) -> Function:
         """A function without unused bindings."""
@@ -61,18 +62,13 @@ class Liveness:
             true_branch, false_branch = self.sequence(value.true_branch), self.sequence(value.false_branch)
             self.used.update(free_vars(value.cond))
             new = value.replace(true_branch=true_branch, false_branch=false_branch)
-            new.struct_info_ = value.struct_info_
-            return new
+            return new.set_struct_info(value.struct_info_)
         if isinstance(value, Function):
             return self.function(value)
         if isinstance(value, SeqExpr):
             return self.sequence(value)
         self.used.update(free_vars(value))
         return value
-
-
-def _same(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def remove_all_unused(func: E) -> E:

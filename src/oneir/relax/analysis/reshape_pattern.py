@@ -1,7 +1,8 @@
-"""Whether loops only give a tensor another shape."""
+"""Whether a PrimFunc only gives a tensor another shape."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...arith import Analyzer, IterMapLevel, detect_iter_map
@@ -12,7 +13,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a function copies its first buffer to its last one, each element to its place in row-major order."""
+    """Whether a function copies its first buffer to its last one, each element to its index in row-major order."""
     if len(func.params) < 2:
         return False
     source, target = func.buffer_map.get(func.params[0]), func.buffer_map.get(func.params[-1])
@@ -62,25 +63,25 @@ def _only_block(stmt: Any) -> Block | None:
             return block
 
 
-def _product(extents: Any) -> PrimExpr:
+def _product(extents: Sequence[PrimExpr]) -> PrimExpr:
     result = const(1, "int64")
     for extent in extents:
         result = result * extent.astype("int64")
     return result
 
 
-def _flat(indices: Any, shape: Any) -> PrimExpr:
-    """The place of an element in row-major order."""
+def _flat(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr]) -> PrimExpr:
+    """The row-major index of an element."""
     result = const(0, "int64")
     for index, extent in zip(indices, shape, strict=True):
         result = result * extent.astype("int64") + index.astype("int64")
     return result
 
 
-def _are_digits(indices: Any, shape: Any, flat: PrimExpr, analyzer: Analyzer) -> bool:
-    """Whether indices are the digits of a place in row-major order, each written as a quotient's remainder.
+def _are_digits(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], flat: PrimExpr, analyzer: Analyzer) -> bool:
+    """Whether indices are the digits of a row-major index, each written as a quotient's remainder.
 
-    With symbolic extents this can be seen where the place that they make together cannot be simplified.
+    With symbolic extents this can be seen where the index that they make together cannot be simplified.
     """
     stride: PrimExpr = const(1, "int64")
     for position in reversed(range(len(shape))):

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...ir.container import Array
 from ...ir.expr import GlobalVar
+from ...ir.module import expr_to_function
 from ...ir.visitor import deep_recursion
-from ..expr import Binding, Call, Expr, MatchCast, ShapeExpr, Var, VarBinding
+from ..expr import Binding, Call, Expr, Function, MatchCast, ShapeExpr, Var, VarBinding
 from ..expr_functor import PyExprVisitor
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -82,6 +83,12 @@ def free_vars(expr: Expr) -> Array[Var]:
     """The variables that an expression uses and does not define, in the order of their first use."""
     found = _collect(expr)
     return Array(var for var in found.used if var not in found.bound)
+
+
+@expr_to_function.provide
+def _as_function(expr: Expr) -> Function:
+    """A function of an expression, its free variables the parameters."""
+    return Function(free_vars(expr), expr)
 
 
 def used_vars(binding: Binding) -> Array[Var]:

@@ -3,7 +3,7 @@
 Each variable is defined once, before its uses, and used where it is seen: a `DataflowVar` only in its block. Values are
 in normal form: what a call, a tuple or a condition takes is a variable, a constant or a tuple of these. Dataflow blocks
 and pure functions do nothing but compute. What is known of each value is known, and is true as far as that can be
-proven. Functions that are called exist, and loops get the arguments that they take.
+proven. Functions that are called exist, and kernels get the arguments that they take.
 """
 
 from __future__ import annotations
@@ -41,16 +41,19 @@ from ..expr import (
     VarBinding,
 )
 from ..normalize import infer_call, is_leaf
-from ..struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .loop_arguments import check_loop_arguments
-from .purity import find_impure_call, is_impure_call
-from .struct_info import (
+from ..struct_info import (
     BaseCheckResult,
-    callee_name,
-    definable_tir_vars_in_struct_info,
+    FuncStructInfo,
+    ObjectStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
     is_base_of,
     struct_info_base_check,
 )
+from .kernel_arguments import check_kernel_arguments
+from .purity import find_impure_call, is_impure_call
+from .struct_info import callee_name, definable_tir_vars_in_struct_info
 from .symbolic_vars import symbolic_vars_used
 from .variables import shape_variables
 
@@ -113,7 +116,7 @@ class _Checker:
         self.function(func)
 
     def function(self, func: Function) -> None:
-        """A function, of the module or local. A local one sees variables around it, but no symbolic ones."""
+        """A function, of the module or local. A local one sees the variables around it, but no symbolic ones."""
         outer = self.in_dataflow, self.symbols
         self.in_dataflow, self.symbols = False, _Scope()
         force_pure = bool(func.attrs.get("relax.force_pure"))
@@ -287,7 +290,7 @@ class _Checker:
             return
         if self.in_dataflow and is_impure_call(call):
             raise self.fail(f"`{callee_name(call.op)}` may have a side effect, but is called in a dataflow block", call)
-        if self.mod is not None and (problem := check_loop_arguments(call, self.mod, self.builder.analyzer)):
+        if self.mod is not None and (problem := check_kernel_arguments(call, self.mod, self.builder.analyzer)):
             raise self.fail(problem, call)
         self._inferred(call)
 
@@ -304,7 +307,7 @@ class _Checker:
     # -- struct info --
 
     def known_struct_info(self, expr: Any, what: str) -> None:
-        """The struct info of an expression must be there, and speak of what is known here."""
+        """The struct info of an expression must be known, and refer only to what is known here."""
         if not self.check_struct_info:
             return
         info = getattr(expr, "struct_info_", None)
@@ -314,7 +317,7 @@ class _Checker:
             raise self.fail(f"the struct info of {what} is missing; normalize the program with a BlockBuilder", expr)
 
     def struct_info(self, info: StructInfo, what: str) -> None:
-        """Struct info may speak only of variables that are known."""
+        """Struct info may refer only to variables that are known."""
         if isinstance(info, FuncStructInfo):
             # A function's symbolic variables are its own.
             outer, self.symbols = self.symbols, _Scope()

@@ -6,11 +6,12 @@ mod = FuseOpsByPattern([("mine.matmul", pattern, parts)])(mod)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...arith import Analyzer
 from ...ir.attrs import DictAttrs
+from ...ir.expr import PrimExpr
 from ...runtime.error import UnsupportedError
 from ..dpl.pattern import DFPattern, GlobalVarPattern, TuplePattern, is_const, is_op, is_tuple_get_item, wildcard
 from ..expr import Call, Constant, Expr
@@ -138,7 +139,7 @@ def make_layer_norm_pattern() -> tuple[DFPattern, Parts]:
 
 
 def make_rms_norm_pattern() -> tuple[DFPattern, Parts]:
-    """A call of loops with two tensors, as root-mean-square normalization is. Parts: gv, inp, rms_norm (the call)."""
+    """A `call_tir` with two tensors, as root-mean-square normalization is. Parts: gv, inp, rms_norm (the call)."""
     gv, inp = GlobalVarPattern(), wildcard()
     call = is_op("relax.call_tir")(gv, TuplePattern([inp, wildcard()]))
     return call, {"gv": gv, "inp": inp, "rms_norm": call}
@@ -199,7 +200,7 @@ class _Operand:
         return found[self.raw]
 
 
-def _extents(expr: Expr) -> list[Any] | None:
+def _extents(expr: Expr) -> list[PrimExpr] | None:
     info = expr.struct_info
     extents = info.extents if isinstance(info, TensorStructInfo) else None
     return None if extents is None else list(extents)
@@ -216,7 +217,7 @@ def _axes(call: Expr, ndim: int) -> list[int]:
     return list(range(ndim))[::-1] if axes is None else [int(axis) % ndim for axis in axes]
 
 
-def _same(a: list[Any] | None, b: list[Any]) -> bool:
+def _same(a: Sequence[PrimExpr | int] | None, b: Sequence[PrimExpr | int]) -> bool:
     analyzer = Analyzer()
     return a is not None and len(a) == len(b) and all(map(analyzer.can_prove_equal, a, b))
 

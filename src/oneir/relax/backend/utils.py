@@ -1,4 +1,4 @@
-"""Questions that checks of patterns ask."""
+"""What checks of matched patterns look at."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...arith import Analyzer
+from ...ir.expr import PrimExpr
 from ...runtime.error import InvalidValue
-from ..analysis.struct_info import same_extents
 from ..analysis.variables import post_order_visit
 from ..expr import Binding, Call, Expr, Var
-from ..struct_info import ShapeStructInfo, TensorStructInfo
-from .context import PatternContext, Use
+from ..struct_info import ShapeStructInfo, TensorStructInfo, same_extents
+from .context import PatternContext, Use, match_block
 from .matcher import ExprMatcher
 from .pattern import DFConstraint, DFPattern, SameShapeConstraint
 
@@ -50,12 +50,12 @@ class _Uses:
         used = self.used.get(consumer, ())
         if producer not in used or (use.only and len(self.users[producer]) != 1):
             return False
-        if use.place == -1:
+        if use.argument == -1:
             return True
-        if use.place < len(used) and used[use.place] is producer:
+        if use.argument < len(used) and used[use.argument] is producer:
             return True
         value = self.values[consumer]
-        return isinstance(value, Call) and use.place < len(value.args) and value.args[use.place] is producer
+        return isinstance(value, Call) and use.argument < len(value.args) and value.args[use.argument] is producer
 
 
 def _variables(value: Expr) -> list[Var]:
@@ -166,7 +166,7 @@ class BlockMatcher:
         known = self.fits.get(key)
         if known is None:
             matcher = ExprMatcher(self.uses.values)
-            known = self.fits[key] = any(True for _ in matcher.ways(pattern, var))
+            known = self.fits[key] = any(True for _ in matcher.matches(pattern, var))
         return known
 
 
@@ -195,8 +195,15 @@ def _holds(constraint: SameShapeConstraint, found: Mapping[DFPattern, Var]) -> b
     return first is not None and all(s is not None and same_extents(first, s, analyzer) for s in shapes)
 
 
-def _extents(var: Var) -> Sequence[object] | None:
+def _extents(var: Var) -> Sequence[PrimExpr] | None:
     info = var.struct_info_
     if isinstance(info, TensorStructInfo):
         return info.extents
     return info.values if isinstance(info, ShapeStructInfo) else None
+
+
+@match_block.provide
+def _match_block(
+    context: PatternContext, bindings: Sequence[Binding], start_hint: Var | None, must_include_hint: bool
+) -> dict[DFPattern, Var] | None:
+    return BlockMatcher(context, bindings).match(start_hint, must_include_hint)

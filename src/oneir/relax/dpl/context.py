@@ -1,4 +1,4 @@
-"""PatternContext: patterns that are connected by what uses what, and matched to a dataflow block as a whole.
+"""PatternContext: patterns connected by uses, matched together to the variables of a dataflow block.
 
 with PatternContext() as ctx:
     x = wildcard()
@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.error import InvalidValue
+from ...runtime.hook import Hook
 from ...runtime.object import Object
 from ..expr import DataflowBlock, Var
 
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from .pattern import DFConstraint, DFPattern
 
 
+match_block: Hook[..., Any] = Hook("match_block", "oneir.relax.dpl.block_matcher")
+"""What `PatternContext.match_dfb` returns, of a context, bindings, and its other arguments."""
+
+
 class Use(NamedTuple):
-    """How one pattern is used by another: by it alone, and at which place (-1: at any)."""
+    """How one pattern is used by another: by it alone, and as which argument (-1: any)."""
 
     only: bool
-    place: int
+    argument: int
 
 
 class _Stack(threading.local):
@@ -38,24 +43,24 @@ _stack = _Stack()
 class PatternContext(Object):
     """Collects the constraints between the patterns that are made in its `with`.
 
-    An `incremental` one starts with those of the context around it.
+    An `incremental` one starts with those of the enclosing context.
     """
 
     def __init__(self, incremental: bool = False):
         self.edges: dict[DFPattern, dict[DFPattern, list[Use]]] = {}
         self.constraints: list[DFConstraint] = []
         if incremental:
-            around = PatternContext.current()
-            if around is None:
+            outer = PatternContext.current()
+            if outer is None:
                 raise InvalidValue("an incremental PatternContext is made inside of another one's `with`")
-            self.edges = {p: {c: list(uses) for c, uses in users.items()} for p, users in around.edges.items()}
-            self.constraints = list(around.constraints)
+            self.edges = {p: {c: list(uses) for c, uses in users.items()} for p, users in outer.edges.items()}
+            self.constraints = list(outer.constraints)
 
     def __enter__(self) -> PatternContext:
         _stack.contexts.append(self)
         return self
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         _stack.contexts.pop()
 
     @staticmethod
@@ -76,8 +81,6 @@ class PatternContext(Object):
 
         A match in which `start_hint` takes part is preferred; with `must_include_hint` there is no other.
         """
-        from .block_matcher import BlockMatcher
-
         if must_include_hint and start_hint is None:
             raise InvalidValue("must_include_hint needs a start_hint")
-        return BlockMatcher(self, dfb.bindings).match(start_hint, must_include_hint)
+        return match_block(self, dfb.bindings, start_hint, must_include_hint)

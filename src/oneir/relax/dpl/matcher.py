@@ -15,7 +15,6 @@ from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.op import Op
 from ...ir.structural import structural_equal
-from ..analysis.struct_info import bind_extents, is_base_of, same_extents, substitute_struct_info
 from ..expr import (
     Call,
     Constant,
@@ -30,7 +29,8 @@ from ..expr import (
     Var,
 )
 from ..op.binary import divide, multiply
-from ..struct_info import TensorStructInfo
+from ..operator_facts import Commutative
+from ..struct_info import TensorStructInfo, bind_extents, is_base_of, same_extents, substitute_struct_info
 from .pattern import (
     AndPattern,
     AttrPattern,
@@ -53,17 +53,19 @@ from .pattern import (
     UnorderedTuplePattern,
     VarPattern,
     WildcardPattern,
+    match_pattern,
 )
 
-Ways = Generator[None, None, None]
+Matches = Generator[None, None, None]
 
 MULTIPLY, DIVIDE = multiply.op, divide.op
 
 
+@match_pattern.provide
 def match_expr(pattern: DFPattern, expr: Expr, values: Mapping[Var, Expr]) -> dict[DFPattern, Expr] | None:
     """What the parts of a pattern match, the innermost first; None if it does not match."""
     matcher = ExprMatcher(values)
-    for _ in matcher.ways(pattern, expr):
+    for _ in matcher.matches(pattern, expr):
         return dict(matcher.found)
     return None
 
@@ -89,132 +91,132 @@ class ExprMatcher:
             else:
                 return expr
 
-    def ways(self, pattern: DFPattern, expr: Any) -> Ways:
+    def matches(self, pattern: DFPattern, expr: Any) -> Matches:
         """Yields for each way in which `expr` matches."""
         expr = self.value(expr)
         if pattern in self.found:
             if self.found[pattern] is expr:
                 yield
             return
-        for _ in _WAYS[type(pattern)](self, pattern, expr):
+        for _ in _MATCHERS[type(pattern)](self, pattern, expr):
             self.found[pattern] = expr
             try:
                 yield
             finally:
                 del self.found[pattern]
 
-    def all_of(self, patterns: Sequence[DFPattern], exprs: Sequence[Any], first: int = 0) -> Ways:
+    def all_of(self, patterns: Sequence[DFPattern], exprs: Sequence[Any], first: int = 0) -> Matches:
         """Yields for each way in which the expressions, from `first` on, match their patterns."""
         if first == len(patterns):
             yield
             return
-        for _ in self.ways(patterns[first], exprs[first]):
+        for _ in self.matches(patterns[first], exprs[first]):
             yield from self.all_of(patterns, exprs, first + 1)
 
-    def any_order(self, patterns: Sequence[DFPattern], exprs: Sequence[Any], first: int = 0) -> Ways:
+    def any_order(self, patterns: Sequence[DFPattern], exprs: Sequence[Any], first: int = 0) -> Matches:
         """As `all_of`, with the expressions in any order."""
         if first == len(patterns):
             yield
             return
         for i, expr in enumerate(exprs):
-            for _ in self.ways(patterns[first], expr):
+            for _ in self.matches(patterns[first], expr):
                 yield from self.any_order(patterns, [*exprs[:i], *exprs[i + 1 :]], first + 1)
 
     # -- what matches by itself --
 
-    def expr(self, pattern: ExprPattern, expr: Any) -> Ways:
+    def expr(self, pattern: ExprPattern, expr: Any) -> Matches:
         wanted = pattern.expr
         if wanted is expr or (type(wanted) is type(expr) and structural_equal(wanted, expr)):
             yield
 
-    def var(self, pattern: VarPattern, expr: Any) -> Ways:
+    def var(self, pattern: VarPattern, expr: Any) -> Matches:
         if isinstance(expr, Var) and pattern.name in ("", expr.name):
             yield
 
-    def dataflow_var(self, pattern: DataflowVarPattern, expr: Any) -> Ways:
+    def dataflow_var(self, pattern: DataflowVarPattern, expr: Any) -> Matches:
         if isinstance(expr, DataflowVar) and pattern.name in ("", expr.name):
             yield
 
-    def global_var(self, pattern: GlobalVarPattern, expr: Any) -> Ways:
+    def global_var(self, pattern: GlobalVarPattern, expr: Any) -> Matches:
         if isinstance(expr, GlobalVar) and pattern.name in expr.name_hint:
             yield
 
-    def extern_func(self, pattern: ExternFuncPattern, expr: Any) -> Ways:
+    def extern_func(self, pattern: ExternFuncPattern, expr: Any) -> Matches:
         if isinstance(expr, ExternFunc) and pattern.global_symbol in ("", expr.global_symbol):
             yield
 
-    def constant(self, pattern: ConstantPattern, expr: Any) -> Ways:
+    def constant(self, pattern: ConstantPattern, expr: Any) -> Matches:
         if isinstance(expr, Constant):
             yield
 
-    def wildcard(self, pattern: WildcardPattern, expr: Any) -> Ways:
+    def wildcard(self, pattern: WildcardPattern, expr: Any) -> Matches:
         yield
 
-    def shape_values(self, pattern: PrimArrPattern, expr: Any) -> Ways:
+    def shape_values(self, pattern: PrimArrPattern, expr: Any) -> Matches:
         if isinstance(expr, ShapeExpr) and same_extents(pattern.fields, expr.values, Analyzer()):
             yield
 
     # -- what has parts --
 
-    def call(self, pattern: CallPattern, expr: Any) -> Ways:
+    def call(self, pattern: CallPattern, expr: Any) -> Matches:
         if not isinstance(expr, Call):
             return
         called = False
-        for _ in self.ways(pattern.op, expr.op):
+        for _ in self.matches(pattern.op, expr.op):
             called = True
             yield from self.arguments(pattern, expr)
         if not called and expr.op in (MULTIPLY, DIVIDE):
             for other in _reassociated(pattern, expr.op):
-                yield from self.ways(other, expr)
+                yield from self.matches(other, expr)
 
-    def arguments(self, pattern: CallPattern, call: Call) -> Ways:
+    def arguments(self, pattern: CallPattern, call: Call) -> Matches:
         wanted, args = pattern.args, call.args
         if len(wanted) == len(args):
             yield from self.all_of(wanted, args)
-            if len(args) == 2 and isinstance(call.op, Op) and call.op.get_attr("Commutative"):
+            if len(args) == 2 and Commutative.of(call.op):
                 yield from self.all_of(wanted, args[::-1])
         elif pattern.varg_default_wildcard and len(wanted) < len(args):
             yield from self.all_of(wanted, args)
 
-    def function(self, pattern: FunctionPattern, expr: Any) -> Ways:
+    def function(self, pattern: FunctionPattern, expr: Any) -> Matches:
         if isinstance(expr, Function) and len(expr.params) == len(pattern.params):
             for _ in self.all_of(pattern.params, expr.params):
-                yield from self.ways(pattern.body, expr.body)
+                yield from self.matches(pattern.body, expr.body)
 
-    def tuple(self, pattern: TuplePattern, expr: Any) -> Ways:
+    def tuple(self, pattern: TuplePattern, expr: Any) -> Matches:
         if isinstance(expr, Tuple) and len(expr.fields) == len(pattern.fields):
             yield from self.all_of(pattern.fields, expr.fields)
 
-    def unordered_tuple(self, pattern: UnorderedTuplePattern, expr: Any) -> Ways:
+    def unordered_tuple(self, pattern: UnorderedTuplePattern, expr: Any) -> Matches:
         if isinstance(expr, Tuple) and len(expr.fields) == len(pattern.fields):
             yield from self.any_order(pattern.fields, expr.fields)
 
-    def tuple_get_item(self, pattern: TupleGetItemPattern, expr: Any) -> Ways:
+    def tuple_get_item(self, pattern: TupleGetItemPattern, expr: Any) -> Matches:
         if isinstance(expr, TupleGetItem) and pattern.index in (-1, expr.index):
-            yield from self.ways(pattern.tuple, expr.tuple_value)
+            yield from self.matches(pattern.tuple, expr.tuple_value)
 
     # -- what is made of other patterns --
 
-    def either(self, pattern: OrPattern, expr: Any) -> Ways:
-        yield from self.ways(pattern.left, expr)
-        yield from self.ways(pattern.right, expr)
+    def either(self, pattern: OrPattern, expr: Any) -> Matches:
+        yield from self.matches(pattern.left, expr)
+        yield from self.matches(pattern.right, expr)
 
-    def both(self, pattern: AndPattern, expr: Any) -> Ways:
-        for _ in self.ways(pattern.left, expr):
-            yield from self.ways(pattern.right, expr)
+    def both(self, pattern: AndPattern, expr: Any) -> Matches:
+        for _ in self.matches(pattern.left, expr):
+            yield from self.matches(pattern.right, expr)
 
-    def unlike(self, pattern: NotPattern, expr: Any) -> Ways:
-        rejected = self.ways(pattern.reject, expr)
+    def unlike(self, pattern: NotPattern, expr: Any) -> Matches:
+        rejected = self.matches(pattern.reject, expr)
         matches = any(True for _ in rejected)
         rejected.close()
         if not matches:
             yield
 
-    def struct_info(self, pattern: StructInfoPattern, expr: Any) -> Ways:
+    def struct_info(self, pattern: StructInfoPattern, expr: Any) -> Matches:
         known = getattr(expr, "struct_info_", None)
         if known is None:
             return
-        for _ in self.ways(pattern.pattern, expr):
+        for _ in self.matches(pattern.pattern, expr):
             outside = self.symbols
             symbols = dict(outside)
             bind_extents(pattern.struct_info, known, symbols)
@@ -225,23 +227,23 @@ class ExprMatcher:
                 finally:
                     self.symbols = outside
 
-    def dtype(self, pattern: DataTypePattern, expr: Any) -> Ways:
+    def dtype(self, pattern: DataTypePattern, expr: Any) -> Matches:
         info = getattr(expr, "struct_info_", None)
         if isinstance(info, TensorStructInfo) and info.dtype == pattern.dtype:
-            yield from self.ways(pattern.pattern, expr)
+            yield from self.matches(pattern.pattern, expr)
 
-    def shape(self, pattern: ShapePattern, expr: Any) -> Ways:
+    def shape(self, pattern: ShapePattern, expr: Any) -> Matches:
         info = getattr(expr, "struct_info_", None)
         extents = info.extents if isinstance(info, TensorStructInfo) else None
         if extents is not None and same_extents(pattern.shape, extents, Analyzer()):
-            yield from self.ways(pattern.pattern, expr)
+            yield from self.matches(pattern.pattern, expr)
 
-    def attrs(self, pattern: AttrPattern, expr: Any) -> Ways:
+    def attrs(self, pattern: AttrPattern, expr: Any) -> Matches:
         if isinstance(expr, (Op, Call, Function)) and all(
             key in expr.attrs and structural_equal(plain_value(value), plain_value(expr.attrs[key]))
             for key, value in pattern.attrs.items()
         ):
-            yield from self.ways(pattern.pattern, expr)
+            yield from self.matches(pattern.pattern, expr)
 
 
 def _reassociated(pattern: CallPattern, op: Op) -> Iterator[CallPattern]:
@@ -269,7 +271,7 @@ def _is_call_of(pattern: DFPattern, op: Op) -> TypeGuard[CallPattern]:
     )
 
 
-_WAYS: dict[type[DFPattern], Callable[[ExprMatcher, Any, Any], Ways]] = {
+_MATCHERS: dict[type[DFPattern], Callable[[ExprMatcher, Any, Any], Matches]] = {
     ExprPattern: ExprMatcher.expr,
     VarPattern: ExprMatcher.var,
     DataflowVarPattern: ExprMatcher.dataflow_var,

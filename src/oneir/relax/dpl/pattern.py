@@ -21,11 +21,17 @@ from ...ir.expr import IntImm, PrimExpr
 from ...ir.node import Node, as_array, attr, child, node_classes
 from ...ir.op import Op
 from ...runtime.error import InvalidValue, TypeMismatch
+from ...runtime.hook import Hook
 from ..expr import Expr, Var, as_struct_info
 from ..struct_info import StructInfo, as_extents
 from .context import PatternContext, Use
 
 C = TypeVar("C", bound=type)
+
+match_pattern: Hook[[Any, Expr, Mapping[Var, Expr]], dict[Any, Expr] | None] = Hook(
+    "match_pattern", "oneir.relax.dpl.matcher"
+)
+"""The expression that each part of a pattern matches; None if the pattern does not match."""
 
 
 def register_df_node(type_key: Any = None) -> Any:
@@ -85,9 +91,7 @@ class DFPattern(Node):
         self, expr: Expr, var2val: Mapping[Var, Expr] | None = None
     ) -> dict[DFPattern, Expr] | None:
         """The expression that each part of the pattern matches; None if the pattern does not match."""
-        from .matcher import match_expr
-
-        return match_expr(self, expr, var2val or {})
+        return match_pattern(self, expr, var2val or {})
 
     def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
         """Asks that `other` uses what matches, as its argument `index` unless that is -1."""
@@ -182,7 +186,7 @@ class CallPattern(DFPattern):
     """A call of what `op` matches with arguments that match `args`.
 
     With `varg_default_wildcard` there may be more arguments than `args`. With `add_constraint`, each of `args` is used
-    by the call, for the `PatternContext` around. The arguments of commutative operators match in either order.
+    by the call, for the enclosing `PatternContext`. The arguments of commutative operators match in either order.
     """
 
     op: DFPattern = child()
@@ -358,7 +362,7 @@ class AttrPattern(DFPattern):
 
 
 class DFConstraint(Node):
-    """Base of what is asked of several patterns at once."""
+    """Base of constraints between several patterns."""
 
 
 class SameShapeConstraint(DFConstraint):
@@ -492,7 +496,7 @@ def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
 
 
 def is_shape(shape: Sequence[Any]) -> PrimArrPattern:
-    """A shape with these extents. `pattern.has_shape(shape)` speaks of the shape of a tensor."""
+    """A shape with these extents. `pattern.has_shape(shape)` matches a tensor of that shape."""
     if not isinstance(shape, (list, tuple)):
         raise InvalidValue(f"is_shape expects a list or tuple of extents, found {shape!r}")
     return PrimArrPattern(shape)
@@ -507,7 +511,7 @@ def _packed_arguments(args: Sequence[DFPattern] | DFPattern | None) -> DFPattern
 def is_call_tir(
     func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None, tir_vars: DFPattern | None = None
 ) -> CallPattern:
-    """A `call_tir` of the loops of that name; with any arguments if `args` is None."""
+    """A `call_tir` of the PrimFunc of that name; with any arguments if `args` is None."""
     rest = () if tir_vars is None else (tir_vars,)
     return is_op("relax.call_tir")(GlobalVarPattern(func_name), _packed_arguments(args), *rest, add_constraint=False)
 

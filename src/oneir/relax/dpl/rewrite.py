@@ -26,8 +26,9 @@ from .block_matcher import BlockMatcher
 from .context import PatternContext
 from .matcher import ExprMatcher, match_expr
 from .pattern import DFPattern, OrPattern, TuplePattern
+from .rewrite_blocks import called_subroutines, rewrite_function, rewrite_module
+from .rewrite_module import Found, rewriter_parts
 
-Found = dict[DFPattern, Expr]
 Rewrite = Callable[[Any, Found], Expr | None]
 """What becomes of an expression, knowing what the parts of the pattern match; the expression itself, or None, to keep
 it."""
@@ -57,9 +58,9 @@ class PatternMatchingRewriter(Pass):
         Both have one signature. Symbolic variables in it stand for what they match. Further functions, private ones,
         may be called by the replacement.
         """
-        from .rewrite_module import rewriter_of_module
-
-        return rewriter_of_module(mod)
+        parts = rewriter_parts(mod)
+        rewriter = PatternMatchingRewriter.from_pattern(parts.pattern, parts.rewrite)
+        return ModuleRewriter(rewriter, parts.subroutines)
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         """What some of the variables are to be bound to instead. The bindings have no side effects."""
@@ -71,8 +72,6 @@ class PatternMatchingRewriter(Pass):
             return super().__call__(obj)
         if not isinstance(obj, Expr):
             raise TypeMismatch(f"a rewriter is applied to a module or a graph expression, found {type(obj).__name__}")
-        from .rewrite_blocks import called_subroutines, rewrite_function
-
         with deep_recursion:
             if isinstance(obj, Function):
                 func = obj
@@ -89,30 +88,28 @@ class PatternMatchingRewriter(Pass):
         return result if func is obj else result.body
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        from .rewrite_blocks import rewrite_module
-
         return rewrite_module(self, mod)
 
     def __or__(self, other: PatternMatchingRewriter) -> PatternMatchingRewriter:
         return OrRewriter(self, other)
 
 
-def _from_pattern(pattern: DFPattern, func: Rewrite, around: tuple[DFPattern, ...]) -> PatternMatchingRewriter:
+def _from_pattern(pattern: DFPattern, func: Rewrite, enclosing: tuple[DFPattern, ...]) -> PatternMatchingRewriter:
     if isinstance(pattern, OrPattern):
-        around = (*around, pattern)
-        return OrRewriter(_from_pattern(pattern.left, func, around), _from_pattern(pattern.right, func, around))
+        enclosing = (*enclosing, pattern)
+        return OrRewriter(_from_pattern(pattern.left, func, enclosing), _from_pattern(pattern.right, func, enclosing))
     if isinstance(pattern, TuplePattern):
-        implicit = TupleRewriter(pattern.fields, func, (*around, pattern))
-        return OrRewriter(ExprPatternRewriter(pattern, func, around), implicit)
-    return ExprPatternRewriter(pattern, func, around)
+        implicit = TupleRewriter(pattern.fields, func, (*enclosing, pattern))
+        return OrRewriter(ExprPatternRewriter(pattern, func, enclosing), implicit)
+    return ExprPatternRewriter(pattern, func, enclosing)
 
 
 class ExprPatternRewriter(PatternMatchingRewriter):
-    """Replaces expressions that match one pattern. `around` are patterns that count as matched with it."""
+    """Replaces expressions that match one pattern. `enclosing` are patterns that count as matched with it."""
 
     pattern: DFPattern
     func: Rewrite
-    around: Sequence[DFPattern] = ()
+    enclosing: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         replaced: dict[Var, Expr] = {}
@@ -129,7 +126,7 @@ class ExprPatternRewriter(PatternMatchingRewriter):
         found = match_expr(self.pattern, expr, values)
         if found is None:
             return None
-        for pattern in self.around:
+        for pattern in self.enclosing:
             found[pattern] = ExprMatcher(values).value(expr)
         new = self.func(expr, found)
         return None if new is expr else new
@@ -160,6 +157,20 @@ class _Element:
         self.users: set[Var] = set()
 
 
+class ModuleRewriter(PatternMatchingRewriter):
+    """A rewriter whose replacements may call functions of the module that it was written as."""
+
+    rewriter: PatternMatchingRewriter
+    functions: Mapping[GlobalVar, BaseFunc]
+
+    @property
+    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
+        return self.functions
+
+    def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
+        return self.rewriter.rewrites(bindings)
+
+
 class TupleRewriter(PatternMatchingRewriter):
     """Replaces two or three values of a block that match the fields of a tuple, whether or not there is a tuple.
 
@@ -170,7 +181,7 @@ class TupleRewriter(PatternMatchingRewriter):
 
     patterns: Sequence[DFPattern]
     func: Rewrite
-    around: Sequence[DFPattern] = ()
+    enclosing: Sequence[DFPattern] = ()
 
     def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
         if len(self.patterns) > self.MAX_FIELDS:
@@ -225,7 +236,7 @@ class TupleRewriter(PatternMatchingRewriter):
         if any(all(user is not e for e in found.values()) for element in chosen for user in element.users):
             return None
         whole = Tuple([element.value for element in chosen])
-        for pattern in self.around:
+        for pattern in self.enclosing:
             found[pattern] = whole
         new = self.func(whole, found)
         if new is None or new is whole:

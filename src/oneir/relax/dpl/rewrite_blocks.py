@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ...ir.container import same_objects
 from ...ir.expr import GlobalVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.structural import structural_equal
 from ...runtime.error import InvalidValue
 from ..analysis import all_global_vars, free_vars, remove_all_unused
 from ..analysis.purity import is_impure_call
-from ..analysis.struct_info import BaseCheckResult, struct_info_base_check
 from ..block_builder import Names
 from ..expr import (
     Binding,
@@ -29,7 +29,10 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from ..normalize import is_leaf, merge_blocks
-from .rewrite import PatternMatchingRewriter
+from ..struct_info import BaseCheckResult, struct_info_base_check
+
+if TYPE_CHECKING:
+    from .rewrite import PatternMatchingRewriter
 
 MAX_ROUNDS = 1000
 
@@ -59,9 +62,7 @@ def rewrite_module(rewriter: PatternMatchingRewriter, mod: IRModule) -> IRModule
 def _renamed(var: GlobalVar, name: str) -> GlobalVar:
     if name == var.name_hint:
         return var
-    new = GlobalVar(name)
-    new.struct_info_ = var.struct_info_
-    return new
+    return GlobalVar(name).set_struct_info(var.struct_info_)
 
 
 class _Rename(PyExprMutator):
@@ -103,7 +104,8 @@ def rewrite_function(rewriter: PatternMatchingRewriter, func: Function) -> Funct
 
 
 def _cleaned(func: Function) -> Function:
-    """A function without what rewriting leaves behind."""
+    """A function without the redundant bindings that rewriting leaves."""
+    # Not at the top: `relax.transform` imports passes that are written with patterns.
     from ..transform.canonicalize_bindings import canonicalize_bindings
     from ..transform.eliminate_common_subexpr import eliminate_common_subexpr
 
@@ -132,7 +134,7 @@ class _Blocks(PyExprMutator):
         return op if new is bound else self._unbound(new, bound)
 
     def _unbound(self, seq: SeqExpr, bound: SeqExpr) -> SeqExpr:
-        """A body with its value where it belongs: behind the blocks."""
+        """A body with its value after the blocks, where it belongs."""
         *blocks, last = seq.blocks
         binding = last.bindings[-1]
         if binding.var is not seq.body or not is_leaf(binding.value):
@@ -172,7 +174,7 @@ class _Blocks(PyExprMutator):
         return self._emitted(new, self._rewritten(new.bindings))
 
     def _rewritten(self, bindings: Sequence[Binding]) -> Sequence[Binding]:
-        """The bindings after rewriting, each behind those that it needs."""
+        """The bindings after rewriting, each after those that it uses."""
         replaced = self.rewriter.rewrites(bindings) if bindings else {}
         if not replaced:
             return bindings
@@ -188,9 +190,7 @@ class _Blocks(PyExprMutator):
             else:
                 self.builder_.emit_normalized(binding)
         new = self.builder_.end_block()
-        same = len(new.bindings) == len(block.bindings) and all(
-            a is b for a, b in zip(new.bindings, block.bindings, strict=True)
-        )
+        same = same_objects(new.bindings, block.bindings)
         return block if same else new
 
     def _emit_replaced(self, binding: Binding) -> None:
@@ -208,10 +208,10 @@ class _Blocks(PyExprMutator):
 
 
 def _sorted(bindings: Sequence[Binding]) -> list[Binding]:
-    """The bindings with each that uses a later one moved behind that one, no further than needed."""
+    """The bindings in an order in which each is after those that it uses; what is in order stays."""
     result: list[Binding] = []
-    later: set[Any] = {b.var for b in bindings}
-    waiting: dict[Binding, set[Any]] = {}
+    later: set[Var] = {b.var for b in bindings}
+    waiting: dict[Binding, set[Var]] = {}
 
     def add(binding: Binding) -> None:
         result.append(binding)

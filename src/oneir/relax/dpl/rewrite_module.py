@@ -1,9 +1,9 @@
-"""A rewriter from two functions: what to look for and what to put in its place."""
+"""The parts of a rewriter that is written as two functions: the pattern and what replaces it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
@@ -11,10 +11,8 @@ from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
-from ..analysis.struct_info import bind_extents
 from ..copy_function import copy_with_new_vars
 from ..expr import (
-    Binding,
     BindingBlock,
     Call,
     Constant,
@@ -32,6 +30,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..struct_info import bind_extents
 from ..substitute import bind
 from .pattern import (
     CallPattern,
@@ -43,11 +42,26 @@ from .pattern import (
     TuplePattern,
     WildcardPattern,
 )
-from .rewrite import Found, PatternMatchingRewriter
+
+Found = dict[DFPattern, Expr]
+"""The expression that each part of a pattern matches."""
 
 
-def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
-    """The rewriter that replaces what the function `pattern` computes by the function `replacement`."""
+class RewriterParts(NamedTuple):
+    """A rewriter written as a module: the pattern, what replaces it, and the functions that replacements may call."""
+
+    pattern: DFPattern
+    rewrite: Callable[[Expr, Found], Expr]
+    subroutines: Mapping[GlobalVar, BaseFunc]
+
+
+def rewriter_parts(mod: IRModule) -> RewriterParts:
+    """The parts of the rewriter that replaces what the function `pattern` computes by the function `replacement`.
+
+    Raises `InvalidValue` for a further public function and for two functions of different signatures, `NotRegistered`
+    where one of the two is missing, `TypeMismatch` for what no pattern can be made of.
+    """
+    # Not at the top: `relax.transform` imports passes that are written with patterns.
     from ..transform.to_non_dataflow import to_non_dataflow
 
     pattern, replacement = _function(mod, "pattern"), _function(mod, "replacement")
@@ -72,21 +86,7 @@ def rewriter_of_module(mod: IRModule) -> PatternMatchingRewriter:
     def rewrite(expr: Expr, found: Found) -> Expr:
         return _instance(body, [found[w] for w in wildcards])
 
-    return ModuleRewriter(PatternMatchingRewriter.from_pattern(top, rewrite), subroutines)
-
-
-class ModuleRewriter(PatternMatchingRewriter):
-    """A rewriter whose replacements may call functions of the module that it was written as."""
-
-    rewriter: PatternMatchingRewriter
-    functions: Mapping[GlobalVar, BaseFunc]
-
-    @property
-    def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
-        return self.functions
-
-    def rewrites(self, bindings: Sequence[Binding]) -> dict[Var, Expr]:
-        return self.rewriter.rewrites(bindings)
+    return RewriterParts(top, rewrite, subroutines)
 
 
 def _function(mod: IRModule, name: str) -> Function:
@@ -131,7 +131,7 @@ class _Patterns:
                 self.known[binding.var] = value
         self.top = self.of(func.body.body)
 
-    def of(self, expr: Any) -> DFPattern:
+    def of(self, expr: object) -> DFPattern:
         """The pattern of an expression of the function."""
         if isinstance(expr, Var):
             return self.known[expr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...ir.module import IRModule
@@ -26,3 +27,9 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Tensor]]]:
             func = func.without_attr(PARAMS)
         functions[gvar] = func
     return (mod.replace(functions=functions) if detached else mod), detached
+
+
+def attach_params(mod: IRModule, params: Sequence[Tensor], name: str = "main") -> IRModule:
+    """The module with the values of the last parameters of one of its functions as an attribute of that."""
+    gvar = mod.get_global_var(name)
+    return mod.replace(functions={**mod.functions, gvar: mod[gvar].with_attr(PARAMS, list(params))})

@@ -1,16 +1,87 @@
-"""Recurrent layers of importers: one product for what the input makes of gates, the rest a loop over time."""
+"""Recurrent layers of importers: one product computes what the input makes of gates, a loop over time the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...topi.nn.recurrent import Cell, lanes_of
+from ...ir.expr import PrimExpr
+from ...ir.expr import const as number
+from ...topi.nn.recurrent import Cell, Product, Values, lanes_of
 from ...topi.nn.recurrent import recurrent as te_recurrent
 from .. import op
 from ..block_builder import BlockBuilder
 from ..expr import Expr, ShapeExpr, TupleGetItem, const
 from ..struct_info import TensorStructInfo
+
+Activation = Callable[[PrimExpr], PrimExpr]
+
+
+def rnn_cell(activation: Activation) -> Cell:
+    """One step of a plain recurrent layer."""
+
+    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        return {0: activation(gates[0] + sums[0])}
+
+    return Cell(1, 1, 1, [Product(0, 1, 0, follow)])
+
+
+def gru_cell(gate: Activation, candidate: Activation, order: str, reset_after_product: bool = True) -> Cell:
+    """One step of gated recurrent units: `order` is that of the gates, "r" (reset), "u" (update) and "n" (new state).
+
+    The reset multiplies the product of the hidden state, or the hidden state before it is multiplied. Vectors: the
+    hidden state; for the latter also the update, and what is multiplied, whose gate must be the last.
+    """
+    update_at, reset_at, new_at = (order.index(letter) for letter in "urn")
+
+    def kept(update: PrimExpr, new: PrimExpr, hidden: PrimExpr) -> PrimExpr:
+        return (number(1, new.dtype) - update) * new + update * hidden
+
+    def whole(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        update, reset = (gate(gates[i] + sums[i]) for i in (update_at, reset_at))
+        new = candidate(gates[new_at] + reset * (sums[new_at] + parameters[0] if parameters else sums[new_at]))
+        return {0: kept(update, new, vectors[0])}
+
+    def first(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        update, reset = (gate(gates[i] + sums[i]) for i in (update_at, reset_at))
+        return {1: update, 2: reset * vectors[0]}
+
+    def last(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        return {0: kept(vectors[1], candidate(gates[0] + sums[0]), vectors[0])}
+
+    if reset_after_product:
+        return Cell(3, 1, 1, [Product(0, 3, 0, whole)])
+    return Cell(3, 1, 3, [Product(0, 2, 0, first), Product(2, 3, 2, last)])
+
+
+def lstm_cell(
+    gate: Activation,
+    candidate: Activation,
+    output: Activation,
+    order: str,
+    *,
+    coupled: bool = False,
+    peepholes: bool = False,
+) -> Cell:
+    """One step of long short-term memory: `order` is that of the gates, "i" (input), "f" (forget), "c" (cell) and "o".
+
+    Vectors are the hidden state and the cell. With `coupled` gates, what enters is forgotten; with `peepholes`, input,
+    output and forget gate also see the cell, by a parameter each, in this order.
+    """
+
+    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
+        entering, forgetting, new, leaving = (gates[i] + sums[i] for i in map(order.index, "ifco"))
+        cell = vectors[1]
+        if peepholes:
+            entering, forgetting = entering + parameters[0] * cell, forgetting + parameters[2] * cell
+        entering = gate(entering)
+        forgetting = number(1, cell.dtype) - entering if coupled else gate(forgetting)
+        cell = forgetting * cell + entering * candidate(new)
+        if peepholes:
+            leaving = leaving + parameters[1] * cell
+        return {1: cell, 0: gate(leaving) * output(cell)}
+
+    return Cell(4, 2, 2, [Product(0, 4, 0, follow)])
 
 
 def recurrent_layer(

@@ -4,6 +4,7 @@ from ...runtime.vm.builtins import render as render_object
 from ...runtime.vm.builtins import run_assert as relax_assert_op
 from ...runtime.vm.builtins import run_print as relax_print
 from ...runtime.vm.builtins import shape_to_tensor as relax_shape_to_tensor
+from ..expr import Expr, graph_operator
 from . import builtin, decomposition, grad, image, memory, nn, vision, vm
 from .base import (
     assert_op,
@@ -132,3 +133,8 @@ from .unary import (
     tanh,
     trunc,
 )
+
+
+@graph_operator.provide
+def _call_by_name(name: str, *args: object) -> Expr:
+    return globals()[name](*args)

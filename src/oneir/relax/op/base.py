@@ -1,24 +1,29 @@
-"""Operators that call: loops, functions of the runtime, closures."""
+"""Operators that call: kernels, functions of the runtime, closures."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.expr import GlobalVar
+from ...ir.expr import GlobalVar, IntImm
+from ...ir.global_info import VDevice
 from ...runtime.device import device
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
-from ..normalize import from_sinfo_args
-from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
+from ..normalize import from_sinfo_args, infer_call
+from ..operator_facts import FImpureForm, MayReturnArgument
+from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
-from .inference import fail, returns_nothing, returns_object, same_as_input, tensor_argument
+from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
 from .registry import operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
-def result_struct_info(call: Call, builder: Any) -> StructInfo:
+
+def result_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     """The call gives what its `sinfo_args` say."""
     return from_sinfo_args(call)
 
@@ -66,11 +71,11 @@ def _symbolic_arguments(tir_vars: Any) -> ShapeExpr | None:
 
 @operator("relax.call_tir")
 def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any, tir_vars: Any = None, *, dtype: Any = None) -> Call:
-    """The result that the loops `gvar` write when called with `args` and freshly made outputs.
+    """The result that the PrimFunc `gvar` writes when called with `args` and newly allocated outputs.
 
     `out_sinfo` is the struct info of the output, or a list of several outputs', which makes the result a tuple.
-    `tir_vars` are integers passed after the tensors. In the place of `gvar` a text calls a function of the runtime
-    (`call_dps_packed`); a shape in the place of `out_sinfo` needs `dtype`.
+    `tir_vars` are integers passed after the tensors. A text instead of `gvar` calls a function of the
+    runtime (`call_dps_packed`); a shape instead of `out_sinfo` needs `dtype`.
     """
     if isinstance(gvar, (str, ExternFunc)):
         return call_dps_packed(gvar, args, output_struct_info(out_sinfo, dtype))
@@ -92,7 +97,7 @@ def call_tir_with_grad(
     te_grad_kwargs: Any = None,
     tir_vars: Any = None,
 ) -> Call:
-    """As `call_tir`, of loops whose gradient is the registered tensor expression `te_grad_name`."""
+    """As `call_tir`, of a PrimFunc whose gradient is the registered tensor expression `te_grad_name`."""
     values = [gvar, as_arguments(args), _symbolic_arguments(tir_vars)]
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs or {})}
     return Call(call_tir_with_grad.op, [v for v in values if v is not None], attrs, [output_struct_info(out_sinfo)])
@@ -105,7 +110,7 @@ call_tir_with_grad.struct_info(result_struct_info)
 def call_tir_inplace(
     gvar: GlobalVar, args: Any, inplace_indices: int | list[int], out_sinfo: Any, tir_vars: Any = None
 ) -> Call:
-    """As `call_tir`, of loops that write some outputs into arguments.
+    """As `call_tir`, of a PrimFunc that writes some outputs into arguments.
 
     `inplace_indices` has, for each output, the position of the argument that it is written to, or -1 for a new tensor.
     Nothing may use such an argument afterwards.
@@ -151,13 +156,11 @@ def call_pure_packed(func: str | Expr, *args: Any, sinfo_args: Any = None) -> Ca
     return Call(call_pure_packed.op, [callee, *map(as_graph_expr, args)], sinfo_args=sinfo_args)
 
 
-def _derived(call: Call, builder: Any) -> StructInfo:
-    from ..normalize import infer_call
-
+def _derived(call: Call, builder: BlockBuilder) -> StructInfo:
     return infer_call(Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span), builder)
 
 
-call_pure_packed.op.set_attr("MayReturnArgument", True)
+MayReturnArgument.set(call_pure_packed.op, True)
 call_pure_packed.struct_info(_derived)
 
 
@@ -166,7 +169,7 @@ def _packed_call(call: Call) -> Call:
     return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
 
 
-call_pure_packed.op.set_attr("FImpureForm", _packed_call)
+FImpureForm.set(call_pure_packed.op, _packed_call)
 
 
 @operator("relax.call_inplace_packed")
@@ -179,7 +182,7 @@ def call_inplace_packed(func: str | Expr, *args: Any, inplace_indices: int | lis
 
 
 call_inplace_packed.struct_info(_derived)
-call_inplace_packed.op.set_attr("FImpureForm", _packed_call)
+FImpureForm.set(call_inplace_packed.op, _packed_call)
 
 
 @operator("relax.invoke_pure_closure")
@@ -207,7 +210,7 @@ def invoke_closure(closure: Expr, args: Any, sinfo_args: Any) -> Call:
 
 
 invoke_closure.struct_info(result_struct_info)
-invoke_pure_closure.op.set_attr("FImpureForm", lambda call: call.replace(op=invoke_closure.op))
+FImpureForm.set(invoke_pure_closure.op, lambda call: call.replace(op=invoke_closure.op))
 
 
 @operator("relax.call_builtin_with_ctx", pure=False)
@@ -246,9 +249,7 @@ def assert_op(condition: Any, format_args: Any = None, format: Any = "") -> Call
 
 
 @assert_op.struct_info
-def _assert_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ..struct_info import PrimStructInfo
-
+def _assert_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = call.args[0].struct_info
     dtype = info.dtype if isinstance(info, (PrimStructInfo, TensorStructInfo)) else None
     tensor_of_many = isinstance(info, TensorStructInfo) and info.ndim not in (0, -1)
@@ -264,9 +265,7 @@ def shape_of(expr: Expr) -> Call:
 
 
 @shape_of.struct_info
-def _shape_of_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ..struct_info import ShapeStructInfo
-
+def _shape_of_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return ShapeStructInfo(info.extents, -1 if info.extents is not None else info.ndim)
 
@@ -278,10 +277,7 @@ def tensor_to_shape(expr: Expr) -> Call:
 
 
 @tensor_to_shape.struct_info
-def _tensor_to_shape_struct_info(call: Call, builder: Any) -> StructInfo:
-    from ...ir.expr import IntImm
-    from ..struct_info import ShapeStructInfo
-
+def _tensor_to_shape_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     if info.ndim not in (1, -1) or not (info.dtype == VOID or info.dtype.is_int):
         raise fail(call, f"expected a one-dimensional tensor of integers, found {info}", TypeMismatch)
@@ -300,9 +296,7 @@ def shape_to_tensor(expr: Expr) -> Call:
 
 
 @shape_to_tensor.struct_info
-def _shape_to_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
-    from .inference import shape_argument
-
+def _shape_to_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = shape_argument(call, 0)
     return TensorStructInfo([info.ndim], "int64") if info.ndim >= 0 else TensorStructInfo(None, "int64", ndim=1)
 
@@ -319,8 +313,6 @@ def to_vdevice(data: Expr, dst_vdevice: Any) -> Call:
 @operator("relax.hint_on_device")
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
     """The tensor itself, with the hint that it lies on a device."""
-    from ...ir.global_info import VDevice
-
     if not isinstance(dst_vdevice, VDevice):
         given = device(dst_vdevice)
         kind = "llvm" if given.type == "cpu" else given.type
@@ -328,7 +320,7 @@ def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -
     return hint_on_device.call(data, dst_vdevice=dst_vdevice)
 
 
-def _on_vdevice(call: Call, builder: Any) -> StructInfo:
+def _on_vdevice(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TensorStructInfo(info.shape, info.dtype, call.attrs["dst_vdevice"], info.ndim)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import te, topi
 from ..expr import Call, Constant, Expr
+from ..operator_facts import Commutative, FFastMath, OpPattern, SupportsInplace
 from . import reference as numerics
 from .infer_layout import broadcast_layouts
 from .inference import broadcast, only
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _binary(
@@ -63,10 +67,10 @@ maximum = _binary("maximum", "The larger of x1 and x2; NaN if either is NaN.", n
 minimum = _binary("minimum", "The smaller of x1 and x2; NaN if either is NaN.", np.minimum, topi.minimum)
 
 for _commutative in (add, multiply):
-    _commutative.op.set_attr("Commutative", True)
+    Commutative.set(_commutative.op, True)
 
 for _elementwise in (add, subtract, multiply, divide):
-    _elementwise.op.set_attr("SupportsInplace", True)
+    SupportsInplace.set(_elementwise.op, True)
 
 
 def te_fast_power_const(x: te.Tensor, y: te.Tensor) -> te.Tensor:
@@ -74,7 +78,7 @@ def te_fast_power_const(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     return topi.fast_exp(topi.multiply(topi.log(x), y))
 
 
-def _fast_power(builder: Any, call: Call) -> Expr:
+def _fast_power(builder: BlockBuilder, call: Call) -> Expr:
     """One exponent for all that is no whole number: of others, negative numbers and 0 have to be told apart."""
     exponent = call.args[1]
     if not isinstance(exponent, Constant) or exponent.data.shape or float(exponent.data.numpy()).is_integer():
@@ -82,7 +86,7 @@ def _fast_power(builder: Any, call: Call) -> Expr:
     return builder.call_te(te_fast_power_const, *call.args)
 
 
-power.op.set_attr("FFastMath", _fast_power)
+FFastMath.set(power.op, _fast_power)
 
 equal = _binary("equal", "x1 == x2", np.equal, topi.equal, "bool")
 not_equal = _binary("not_equal", "x1 != x2", np.not_equal, topi.not_equal, "bool")

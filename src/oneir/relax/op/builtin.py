@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.error import TypeMismatch
 from ..expr import Call, DataTypeImm, Expr, ShapeExpr, StringImm
+from ..operator_facts import TAllocator
 from ..struct_info import StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, same_as_input
 from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.builtin.alloc_tensor")
@@ -22,7 +26,7 @@ def alloc_tensor(shape: Any, dtype: Any, runtime_device_index: Any, storage_scop
 
 
 @alloc_tensor.struct_info
-def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
+def _alloc_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     shape, dtype = call.args[0], call.args[1]
     if not isinstance(shape, ShapeExpr):
         raise fail(call, f"the shape must be written out, as R.shape([2, 3]), found `{shape}`", TypeMismatch)
@@ -31,7 +35,7 @@ def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(shape, dtype.value)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.builtin.stop_lift_params")

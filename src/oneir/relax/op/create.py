@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import topi
+from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.dtype import DataType
 from ...ir.expr import FloatImm, IntImm, PrimExpr
@@ -18,11 +19,15 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ...te import Tensor
 from ...tir import op as tir_op
 from ..expr import Call, Expr, ShapeExpr, const
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import number_value, shape_value
 from .inference import fail, shape_argument, tensor_argument
-from .registry import Operator, OpPattern, inlined, operator
+from .registry import Operator, inlined, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def prim_argument(call: Call, index: int, name: str) -> PrimExpr:
@@ -59,7 +64,7 @@ full.follow_precision()
 
 
 @full.struct_info
-def _full_struct_info(call: Call, builder: Any) -> StructInfo:
+def _full_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     shape_argument(call, 0)
     fill = _scalar_argument(call)
     dtype = call.attrs["dtype"]
@@ -83,7 +88,7 @@ full_like.follow_precision()
 
 
 @full_like.struct_info
-def _full_like_struct_info(call: Call, builder: Any) -> StructInfo:
+def _full_like_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     _scalar_argument(call)
     return _like(call, tensor_argument(call, 0))
 
@@ -106,7 +111,7 @@ def _shape_of(call: Call) -> Expr:
     return ShapeExpr(info.extents)
 
 
-def _legalize_full(builder: Any, call: Call) -> Expr:
+def _legalize_full(builder: BlockBuilder, call: Call) -> Expr:
     value = inlined(call.args[1])
     return builder.call_te(te_full, _shape_of(call), call.struct_info.dtype, value, primfunc_name_hint="full")
 
@@ -118,7 +123,7 @@ full_like.legalize_as(_legalize_full)
 def _constant(name: str, value: float) -> tuple[Operator[..., Expr], Operator[..., Expr]]:
     """The operators `name`, of a shape and a dtype, and `name`_like, of a tensor."""
 
-    def legalize(builder: Any, call: Call) -> Expr:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         dtype = call.struct_info.dtype
         return builder.call_te(te_full, _shape_of(call), dtype, value, primfunc_name_hint=name)
 
@@ -130,7 +135,7 @@ def _constant(name: str, value: float) -> tuple[Operator[..., Expr], Operator[..
     def like(x: Expr, dtype: str | None = None) -> Expr:
         return made_like.call(x, dtype=as_dtype(dtype))
 
-    def struct_info(call: Call, builder: Any) -> StructInfo:
+    def struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         shape_argument(call, 0)
         return TensorStructInfo(call.args[0], call.attrs["dtype"])
 
@@ -168,7 +173,7 @@ eye.follow_precision()
 
 
 @eye.struct_info
-def _eye_struct_info(call: Call, builder: Any) -> StructInfo:
+def _eye_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     rows, columns, _ = (prim_argument(call, i, name) for i, name in enumerate(("n", "m", "k")))
     return TensorStructInfo([rows, columns], call.attrs["dtype"])
 
@@ -187,7 +192,7 @@ eye_like.follow_precision()
 
 
 @eye_like.struct_info
-def _eye_like_struct_info(call: Call, builder: Any) -> StructInfo:
+def _eye_like_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     if info.ndim not in (2, -1):
         raise fail(call, f"expected a matrix, found a tensor of {info.ndim} dimensions")
@@ -200,7 +205,7 @@ eye_like.reference(lambda x, k, dtype: np.eye(x.shape[0], x.shape[1], k, dtype=n
 
 
 @eye_like.legalize_as
-def _legalize_eye_like(builder: Any, call: Call) -> Expr:
+def _legalize_eye_like(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(te_eye, _shape_of(call), call.args[1], call.struct_info.dtype, primfunc_name_hint="eye_like")
 
 
@@ -213,7 +218,7 @@ def _triangle(name: str, doc: str, upper: bool, reference: Callable[..., np.ndar
     def function(x: Expr, k: Any = 0) -> Expr:
         return made.call(x, number_value(k))
 
-    def struct_info(call: Call, builder: Any) -> StructInfo:
+    def struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         info = tensor_argument(call, 0)
         if info.ndim in (0, 1):
             raise fail(call, f"expected a tensor of at least two dimensions, found {info.ndim}")
@@ -262,12 +267,12 @@ arange.follow_precision()
 
 
 @arange.struct_info
-def _arange_struct_info(call: Call, builder: Any) -> StructInfo:
+def _arange_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     start, end, step = (prim_argument(call, i, name) for i, name in enumerate(("start", "end", "step")))
     return TensorStructInfo([_count(call, start, end, step, builder.analyzer)], call.attrs["dtype"])
 
 
-def _count(call: Call, start: PrimExpr, end: PrimExpr, step: PrimExpr, analyzer: Any) -> PrimExpr:
+def _count(call: Call, start: PrimExpr, end: PrimExpr, step: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     """How many elements a range has."""
     constants = _constants(start, end, step)
     if constants is not None:
@@ -293,7 +298,7 @@ arange.reference(lambda start, end, step, dtype: np.arange(start, end, step).ast
 
 
 @arange.legalize_as
-def _legalize_arange(builder: Any, call: Call) -> Expr:
+def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
     values = [prim_argument(call, i, "bound") for i in range(3)]
     constants = _constants(*values)
     dtype = call.attrs["dtype"]
@@ -310,7 +315,7 @@ def hamming_window(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype
 
 
 @hamming_window.struct_info
-def _hamming_window_struct_info(call: Call, builder: Any) -> StructInfo:
+def _hamming_window_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     dtype = call.attrs["dtype"]
     if not dtype.is_float:
         raise fail(call, f"expected a dtype of floats, found {dtype}", TypeMismatch)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ... import topi
 from ...ir.dtype import DataType
 from ..expr import Call, Constant, Expr, const
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
 from .infer_layout import keep_layout
 from .inference import tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
-def _in_dtype(call: Call, builder: Any) -> StructInfo:
+def _in_dtype(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TensorStructInfo(info.shape, call.attrs["dtype"], info.vdevice, info.ndim)
 
 
-def _legalize_cast(builder: Any, call: Call) -> Expr:
+def _legalize_cast(builder: BlockBuilder, call: Call) -> Expr:
     value, dtype = call.args[0], call.attrs["dtype"]
     if isinstance(value, Constant) and not value.data.shape:
         return const(numerics.converted(value.data.numpy(), dtype), dtype)

@@ -5,10 +5,11 @@ Each is a rule `rule(call, builder) -> expr`, which may emit bindings; the call 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...ir.expr import Var as TirVar
 from ..expr import Call, Constant, Expr, MatchCast, ShapeExpr, Tuple, TupleGetItem, Var, const
+from ..operator_facts import FDecompose, FDecomposeForTraining
 from ..struct_info import ShapeStructInfo
 from .base import call_pure_packed, tensor_to_shape
 from .binary import add, divide, multiply, subtract
@@ -18,6 +19,9 @@ from .manipulate import expand_dims
 from .nn.normalization import batch_norm, dropout, layer_norm
 from .statistical import mean, variance
 from .unary import sqrt
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _scalar(call: Call, value: float) -> Constant:
@@ -34,7 +38,7 @@ def _normalized(call: Call, center: Expr, spread: Expr, gamma: Expr, beta: Expr)
     return add(out, beta) if call.attrs["center"] else out
 
 
-def _batch_norm(call: Call, builder: Any) -> Expr:
+def _batch_norm(call: Call, builder: BlockBuilder) -> Expr:
     _, gamma, beta, moving_mean, moving_var = call.args
     ndim = tensor_argument(call, 0).ndim
     if ndim < 0:
@@ -44,7 +48,7 @@ def _batch_norm(call: Call, builder: Any) -> Expr:
     return Tuple([_normalized(call, *vectors), moving_mean, moving_var])
 
 
-def _batch_norm_for_training(call: Call, builder: Any) -> Expr:
+def _batch_norm_for_training(call: Call, builder: BlockBuilder) -> Expr:
     """Normalization by the moments of the data, with the moving ones following them."""
     data, gamma, beta, *moving = call.args
     ndim = tensor_argument(call, 0).ndim
@@ -59,13 +63,13 @@ def _batch_norm_for_training(call: Call, builder: Any) -> Expr:
     return Tuple([TupleGetItem(normalized, 0), *updated])
 
 
-def _layer_norm(call: Call, builder: Any) -> Expr:
+def _layer_norm(call: Call, builder: BlockBuilder) -> Expr:
     data, gamma, beta = call.args
     axes = call.attrs["axes"]
     return _normalized(call, mean(data, axes, True), variance(data, axes, True), gamma, beta)
 
 
-def _tensor_to_shape(call: Call, builder: Any) -> Expr:
+def _tensor_to_shape(call: Call, builder: BlockBuilder) -> Expr:
     """The shape that a function of the runtime reads, with a symbolic variable for each extent."""
     info = call.struct_info
     if info.ndim < 0:
@@ -76,13 +80,13 @@ def _tensor_to_shape(call: Call, builder: Any) -> Expr:
     return ShapeExpr(extents)
 
 
-def _dropout(call: Call, builder: Any) -> Expr:
+def _dropout(call: Call, builder: BlockBuilder) -> Expr:
     """The data, of which nothing is dropped."""
     return Tuple([call.args[0], ones_like(call.args[0])])
 
 
-batch_norm.op.set_attr("FDecompose", _batch_norm)
-dropout.op.set_attr("FDecompose", _dropout)
-batch_norm.op.set_attr("FDecomposeForTraining", _batch_norm_for_training)
-layer_norm.op.set_attr("FDecomposeForTraining", _layer_norm)
-tensor_to_shape.op.set_attr("FDecompose", _tensor_to_shape)
+FDecompose.set(batch_norm.op, _batch_norm)
+FDecompose.set(dropout.op, _dropout)
+FDecomposeForTraining.set(batch_norm.op, _batch_norm_for_training)
+FDecomposeForTraining.set(layer_norm.op, _layer_norm)
+FDecompose.set(tensor_to_shape.op, _tensor_to_shape)

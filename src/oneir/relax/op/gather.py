@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ...ir import operators as ops
 from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Constant, Expr, Tuple
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
 from .inference import (
@@ -23,7 +24,10 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import of_shape, tuple_fields, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") -> None:
@@ -32,8 +36,10 @@ def check_integers(call: Call, info: TensorStructInfo, what: str = "indices") ->
         raise fail(call, f"argument {what} must be a tensor of integers, found dtype {info.dtype}", TypeMismatch)
 
 
-def check_inside(call: Call, data: TensorStructInfo, indices: TensorStructInfo, axis: int, builder: Any) -> None:
-    """An error if indices are known to reach behind the data along another axis than theirs."""
+def check_inside(
+    call: Call, data: TensorStructInfo, indices: TensorStructInfo, axis: int, builder: BlockBuilder
+) -> None:
+    """An error if indices are known to exceed the data along another axis than theirs."""
     for i, (extent, taken) in enumerate(zip(data.extents or (), indices.extents or (), strict=False)):
         if i != axis and builder.analyzer.can_prove(ops.less(extent, taken)):
             raise fail(
@@ -50,7 +56,7 @@ def gather_elements(data: Expr, indices: Expr, axis: int = 0) -> Expr:
 
 
 @gather_elements.struct_info
-def _gather_elements_struct_info(call: Call, builder: Any) -> StructInfo:
+def _gather_elements_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, indices = tensor_argument(call, 0, "data"), tensor_argument(call, 1, "indices")
     check_integers(call, indices)
     axis = call.attrs["axis"] if info.ndim == -1 else normalize_axis(call, call.attrs["axis"], info.ndim)
@@ -90,7 +96,7 @@ def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0) -> Expr:
 
 
 @gather_nd.struct_info
-def _gather_nd_struct_info(call: Call, builder: Any) -> StructInfo:
+def _gather_nd_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, indices = tensor_argument(call, 0, "data"), tensor_argument(call, 1, "indices")
     batch = call.attrs["batch_dims"]
     check_integers(call, indices)
@@ -137,7 +143,7 @@ def index_tensor(data: Expr, indices: Any) -> Expr:
 
 
 @index_tensor.struct_info
-def _index_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
+def _index_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, indices = tensor_argument(call, 0, "data"), tensors_of_tuple(call, 1)
     if not indices:
         raise fail(call, "expected at least one index tensor, found none")
@@ -153,7 +159,7 @@ def _index_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
     return of_shape(info, [*common, *info.extents[len(indices) :]])
 
 
-def indexed_extents(call: Call, indices: list[TensorStructInfo], builder: Any) -> list[PrimExpr] | None:
+def indexed_extents(call: Call, indices: list[TensorStructInfo], builder: BlockBuilder) -> list[PrimExpr] | None:
     """The shape that index tensors broadcast to; None if it is not known."""
     common: list[PrimExpr] | None = []
     for index in indices:
@@ -167,11 +173,11 @@ index_tensor.reference(lambda data, indices: data[tuple(indices)])
 
 
 @index_tensor.legalize_as
-def _legalize_index_tensor(builder: Any, call: Call) -> Expr:
+def _legalize_index_tensor(builder: BlockBuilder, call: Call) -> Expr:
     indices = tuple_fields(builder, call.args[1])
     from_front = all(isinstance(i, Constant) and (i.data.numpy() >= 0).all() for i in indices)
-    loops = topi.adv_index if from_front else topi.index_tensor
-    return builder.call_te(loops, call.args[0], indices, primfunc_name_hint="index_tensor")
+    te_function = topi.adv_index if from_front else topi.index_tensor
+    return builder.call_te(te_function, call.args[0], indices, primfunc_name_hint="index_tensor")
 
 
 @operator("relax.meshgrid", pattern=OpPattern.INJECTIVE)
@@ -183,7 +189,7 @@ def meshgrid(tensors: Any, indexing: str | None = "ij") -> Expr:
 
 
 @meshgrid.struct_info
-def _meshgrid_struct_info(call: Call, builder: Any) -> StructInfo:
+def _meshgrid_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos = tensors_of_tuple(call)
     if not infos:
         raise fail(call, "expected at least one vector, found none")
@@ -203,10 +209,10 @@ meshgrid.reference(lambda tensors, indexing: list(np.meshgrid(*tensors, indexing
 
 
 @meshgrid.legalize_as
-def _legalize_meshgrid(builder: Any, call: Call) -> Expr:
+def _legalize_meshgrid(builder: BlockBuilder, call: Call) -> Expr:
     fields, indexing = tuple_fields(builder, call.args[0]), call.attrs["indexing"] or "ij"
     made = builder.call_te(topi.meshgrid, fields, indexing, primfunc_name_hint="meshgrid")
-    # What loops give alone is no tuple.
+    # A kernel of one output gives a tensor, not a tuple of one.
     return Tuple([made]) if len(fields) == 1 else made
 
 
@@ -221,7 +227,7 @@ def one_hot(indices: Expr, on_value: Any, off_value: Any, depth: int, axis: int 
 
 
 @one_hot.struct_info
-def _one_hot_struct_info(call: Call, builder: Any) -> StructInfo:
+def _one_hot_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0, "indices")
     check_integers(call, info)
     on, off = (call.args[i].struct_info for i in (1, 2))
@@ -244,7 +250,7 @@ def _one_hot_reference(indices: np.ndarray, on_value: Any, off_value: Any, depth
 
 
 @one_hot.legalize_as
-def _legalize_one_hot(builder: Any, call: Call) -> Expr:
+def _legalize_one_hot(builder: BlockBuilder, call: Call) -> Expr:
     indices, on, off = call.args
     axis = call.attrs["axis"] % (indices.struct_info.ndim + 1)
     dtype = call.struct_info.dtype

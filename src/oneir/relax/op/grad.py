@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ...tir.buffer import decl_buffer
 from ...tir.stmt import Stmt, flat_seq
 from ...topi.loops import for_each, loop, store
 from ..expr import Call, Expr, Var
+from ..operator_facts import StructInfoRule
 from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
@@ -24,6 +25,9 @@ from .inference import fail, normalize_axis, tensor_argument
 from .nn.layout import complete_padding, per_dimension
 from .registry import Operator, operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
+
 
 def _marker(name: str, doc: str, variables_only: bool) -> Operator[[Expr], Expr]:
     """An operator that gives its argument and tells `Gradient` something."""
@@ -31,7 +35,7 @@ def _marker(name: str, doc: str, variables_only: bool) -> Operator[[Expr], Expr]
     def function(input: Expr) -> Expr:
         return made.call(input)
 
-    def struct_info(call: Call, builder: Any) -> StructInfo:
+    def struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         if variables_only and not isinstance(call.args[0], Var):
             raise fail(call, f"the argument must be a variable, found `{call.args[0]}`", TypeMismatch)
         return call.args[0].struct_info
@@ -54,8 +58,8 @@ start_checkpoint = _marker(
 end_checkpoint = _marker("end_checkpoint", "The value itself, where a piece begun by `start_checkpoint` ends.", True)
 
 
-def _like(index: int) -> Callable[[Call, Any], StructInfo]:
-    def rule(call: Call, builder: Any) -> StructInfo:
+def _like(index: int) -> StructInfoRule:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         info = tensor_argument(call, index)
         return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
 
@@ -147,7 +151,7 @@ def te_nll_loss_backward_no_weight(
 
 
 @nll_loss_backward.legalize_as
-def _legalize_nll_loss_backward(builder: Any, call: Call) -> Expr:
+def _legalize_nll_loss_backward(builder: BlockBuilder, call: Call) -> Expr:
     attrs = (call.attrs["reduction"], call.attrs["ignore_index"])
     if len(call.args) == 3:
         return builder.call_te(te_nll_loss_backward_no_weight, *call.args, *attrs)
@@ -210,7 +214,7 @@ def _pool_backward(kind: str) -> Operator[..., Call]:
             out_layout=out_layout or layout,
         )
 
-    def legalize(builder: Any, call: Call) -> Expr:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs = call.attrs
         if any(d != 1 for d in attrs["dilation"]):
             return call
@@ -250,7 +254,7 @@ def take_backward(output_grad: Expr, x: Expr, indices: Expr, axis: int | None = 
 
 
 @take_backward.struct_info
-def _take_backward_struct_info(call: Call, builder: Any) -> StructInfo:
+def _take_backward_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axis = tensor_argument(call, 1, "x"), call.attrs["axis"]
     check_integers(call, tensor_argument(call, 2, "indices"))
     if axis is not None and info.ndim != -1:

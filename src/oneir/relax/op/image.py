@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +12,17 @@ from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue
 from ...topi.image.cubic import cubic_weights
 from ..expr import Call, Expr, ShapeExpr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import shape_value
 from .infer_layout import window_layouts
 from .inference import fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.image.resize2d", pattern=OpPattern.OUT_EWISE_FUSABLE)
@@ -73,7 +77,7 @@ resize2d.infer_layout(window_layouts("layout"))
 
 
 @resize2d.struct_info
-def _resize2d_struct_info(call: Call, builder: Any) -> StructInfo:
+def _resize2d_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, size = tensor_argument(call, 0, "data"), shape_argument(call, 1)
     if size.ndim not in (2, -1):
         raise fail(call, f"the size must be a height and a width, found {size.ndim} extents")
@@ -89,7 +93,7 @@ def _resize2d_struct_info(call: Call, builder: Any) -> StructInfo:
 
 
 @resize2d.legalize_as
-def _legalize_resize2d(builder: Any, call: Call) -> Expr:
+def _legalize_resize2d(builder: BlockBuilder, call: Call) -> Expr:
     attrs, size = call.attrs, shape_argument(call, 1).values
     if size is None:
         raise fail(call, f"the size `{call.args[1]}` is not known; cast it with match_cast")

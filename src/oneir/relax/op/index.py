@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,17 @@ from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir import op as tir_op
 from ...topi.slicing import slice_length
 from ..expr import Call, Expr, PrimValue, Tuple
+from ..operator_facts import FDataDependent, OpPattern
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer
 from .base import tensor_to_shape
 from .infer_layout import slice_layout
 from .inference import fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.take", pattern=OpPattern.INJECTIVE)
@@ -38,7 +42,7 @@ take.follow_precision()
 
 
 @take.struct_info
-def _take_struct_info(call: Call, builder: Any) -> StructInfo:
+def _take_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, indices, axis = tensor_argument(call, 0), tensor_or_number(call, 1), call.attrs["axis"]
     if indices.dtype != VOID and not indices.dtype.is_int:
         raise fail(call, f"the indices must be integers, found dtype {indices.dtype}", TypeMismatch)
@@ -138,7 +142,7 @@ strided_slice.infer_layout(slice_layout)
 
 
 @strided_slice.struct_info
-def _strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
+def _strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     axes, begin, end, strides = _slice_bounds(call)
     known = None if axes is None else [as_int(a) for a in axes]
@@ -173,7 +177,7 @@ def _strided_slice_reference(
 
 
 @strided_slice.legalize_as
-def _legalize_strided_slice(builder: Any, call: Call) -> Expr:
+def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     axes, begin, end, strides = _slice_bounds(call)
     if axes is None or begin is None or end is None or strides is None:
         raise fail(call, "axes, begin, end and strides must be written out; use dynamic_strided_slice for tensors")
@@ -200,7 +204,7 @@ dynamic_strided_slice.follow_precision()
 
 
 @dynamic_strided_slice.struct_info
-def _dynamic_strided_slice_struct_info(call: Call, builder: Any) -> StructInfo:
+def _dynamic_strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     for i, name in enumerate(("begin", "end", "strides"), 1):
         bounds = tensor_argument(call, i, name)
@@ -240,11 +244,11 @@ def shape_func(data: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Te
     return te.compute((begin.shape[0],), length, name="T_shape_func_strided_slice_dynamic")
 
 
-dynamic_strided_slice.op.set_attr("FDataDependent", True)
+FDataDependent.set(dynamic_strided_slice.op, True)
 
 
 @dynamic_strided_slice.legalize_as
-def _legalize_dynamic_strided_slice(builder: Any, call: Call) -> Expr:
+def _legalize_dynamic_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
     shape = builder.emit(tensor_to_shape(builder.emit(builder.call_te(shape_func, *call.args))))
     extents = [Var("s", "int64") for _ in range(tensor_argument(call, 0).ndim)]
     builder.match_cast(shape, ShapeStructInfo(extents))

@@ -1,4 +1,4 @@
-"""How operators take tensors in other layouts: what `ConvertLayout` asks of them.
+"""How operators take tensors in other layouts: the rules that `ConvertLayout` uses.
 
 A layout names the dimensions that a tensor had, A, B, C, ..., in the order in which they now stand: "ACDB" is an image
 that was NCHW and is NHWC. In "ABCD4b" the second dimension is split: B counts groups of 4, and b runs within one. The
@@ -128,7 +128,7 @@ def can_convert(source: str, target: str, shape: Any) -> bool:
 # -- rules --
 
 
-def refuse_desired(call: Call, desired: Mapping[str, Sequence[str]]) -> None:
+def check_not_desired(call: Call, desired: Mapping[str, Sequence[str]]) -> None:
     """An error where a layout is desired of an operator that follows those of its arguments."""
     if call.op.name in desired:
         raise fail(call, "follows the layouts of its arguments, so none can be desired of it; leave it out")
@@ -148,7 +148,7 @@ def layout_of(call: Call, layouts: Layouts, split: bool = True) -> str:
 
 def keep_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """Elementwise: the result has the layout of the first argument."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     layout = layout_of(call, layouts)
     return LayoutChoice([layout], layout, dict(call.attrs))
 
@@ -161,7 +161,7 @@ def _followed(layout: str, ndim: int) -> str:
 
 def broadcast_layouts(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """Binary: both arguments take the layout of the one of fewer dimensions, the first of two alike."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     infos = [a.struct_info for a in call.args]
     for i, info in enumerate(infos):
         if isinstance(info, PrimStructInfo) or (isinstance(info, TensorStructInfo) and info.ndim == 0):
@@ -184,7 +184,7 @@ def broadcast_layouts(call: Call, desired: Mapping[str, Sequence[str]], layouts:
 
 def same_layouts(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """All arguments, tensors of one shape, take the layout of the first."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     layout = layout_of(call, layouts)
     return LayoutChoice([layout] * len(call.args), layout, dict(call.attrs))
 
@@ -196,7 +196,7 @@ def move_axes(*names: str, outputs: Callable[[str, Call], NestedLayout] | None =
     """
 
     def rule(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
-        refuse_desired(call, desired)
+        check_not_desired(call, desired)
         ndim = _tensor(call).ndim
         axes = {n: call.attrs[n] for n in names}
         listed = {n: [a] if isinstance(a, int) else list(a) for n, a in axes.items()}
@@ -274,7 +274,7 @@ def _choice(call: Call, data: str, output: str, attrs: Mapping[str, str]) -> Lay
 
 def reduce_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """Reductions: the axes are found where they went; what remains of the layout is renamed."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     ndim, axis, keepdims = _tensor(call).ndim, call.attrs["axis"], call.attrs["keepdims"]
     reduced = range(ndim) if axis is None else [a % ndim for a in axis]
     layout = layout_of(call, layouts)
@@ -296,7 +296,7 @@ def _without(layout: str, removed: Sequence[int]) -> str:
 
 def permute_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """A transposition takes any layout, and gives the initial one."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     ndim, layout = _tensor(call).ndim, layout_of(call, layouts, split=False)
     order = range(ndim)[::-1] if call.attrs["axes"] is None else [a % ndim for a in call.attrs["axes"]]
     axes = [layout.index(LETTERS[a]) for a in order]
@@ -305,7 +305,7 @@ def permute_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: La
 
 def expand_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """New dimensions stay where they are made; the others follow."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     ndim, layout = _tensor(call).ndim, layout_of(call, layouts, split=False)
     count = ndim + len(call.attrs["axis"])
     new = {a % count for a in call.attrs["axis"]}
@@ -316,7 +316,7 @@ def expand_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Lay
 
 def squeeze_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """The dimensions that go are found where they went."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     info, layout, axis = _tensor(call), layout_of(call, layouts, split=False), call.attrs["axis"]
     if axis is None and info.extents is None:
         return LayoutChoice([initial(info.ndim)], initial_of(call.struct_info), dict(call.attrs))
@@ -331,7 +331,7 @@ def squeeze_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: La
 
 def concat_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """All parts take the layout of the first."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     parts, axis = layouts.of(call.args[0]), call.attrs["axis"] or 0
     info = call.args[0].struct_info
     assert isinstance(info, TupleStructInfo)
@@ -346,7 +346,7 @@ def concat_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Lay
 
 def stack_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """All parts take the layout of the first; the new dimension stays where it is made."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     parts = layouts.of(call.args[0])
     info = call.args[0].struct_info
     assert isinstance(info, TupleStructInfo)
@@ -363,7 +363,7 @@ def stack_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layo
 
 def split_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """All parts have the layout of the whole, if they can."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     ndim, layout, result = _tensor(call).ndim, layout_of(call, layouts), call.struct_info
     parts = list(result.fields) if isinstance(result, TupleStructInfo) else [result]
     if is_packed(layout) and (
@@ -377,7 +377,7 @@ def split_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layo
 
 def slice_layout(call: Call, desired: Mapping[str, Sequence[str]], layouts: Layouts) -> LayoutChoice:
     """The axes of a slice, its second argument, are found where they went."""
-    refuse_desired(call, desired)
+    check_not_desired(call, desired)
     ndim, layout, axes = _tensor(call).ndim, layout_of(call, layouts, split=False), call.args[1]
     fields = axes.fields if isinstance(axes, Tuple) else [axes]
     numbers = [f.value.value for f in fields if isinstance(f, PrimValue) and isinstance(f.value, IntImm)]

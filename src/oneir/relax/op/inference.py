@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...arith import Analyzer
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, PrimExpr, as_int
+from ...ir.global_info import VDevice
 from ...runtime.error import InvalidValue, OneIRError, TypeMismatch
-from ..analysis.struct_info import call_error, same_extent
+from ..analysis.struct_info import call_error
 from ..expr import Call
+from ..operator_facts import StructInfoRule
 from ..struct_info import (
     VOID,
     ObjectStructInfo,
@@ -22,7 +24,11 @@ from ..struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    same_extent,
 )
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def fail(call: Call, message: str, kind: type[OneIRError] = InvalidValue) -> OneIRError:
@@ -90,16 +96,16 @@ _KINDS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
 }
 
 
-def same_as_input(call: Call, builder: Any) -> StructInfo:
+def same_as_input(call: Call, builder: BlockBuilder) -> StructInfo:
     """The result looks like the first argument."""
     info = tensor_argument(call, 0)
     return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
 
 
-def elementwise(dtype: str | None = None, *, floats_only: bool = False) -> Callable[[Call, Any], StructInfo]:
+def elementwise(dtype: str | None = None, *, floats_only: bool = False) -> StructInfoRule:
     """The rule of an elementwise operator: the shape of the first argument, and its dtype unless one is given."""
 
-    def rule(call: Call, builder: Any) -> StructInfo:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         info = tensor_argument(call, 0)
         if floats_only and info.dtype != VOID and not info.dtype.is_float:
             raise fail(call, f"expected a tensor of floats, found dtype {info.dtype}", TypeMismatch)
@@ -121,7 +127,7 @@ def common_dtype(call: Call, infos: Sequence[TensorStructInfo]) -> DataType:
     return known if known is not None and all(i.dtype != VOID for i in infos) else VOID
 
 
-def common_vdevice(infos: Sequence[TensorStructInfo]) -> Any:
+def common_vdevice(infos: Sequence[TensorStructInfo]) -> VDevice | None:
     """The device of the first tensor that has one."""
     return next((i.vdevice for i in infos if i.vdevice is not None), None)
 
@@ -150,10 +156,10 @@ def _is_one(extent: PrimExpr) -> bool:
     return as_int(extent) == 1
 
 
-def broadcast(dtype: str | None = None) -> Callable[[Call, Any], StructInfo]:
+def broadcast(dtype: str | None = None) -> StructInfoRule:
     """The rule of a binary operator: shapes are broadcast, dtypes must agree; the result has theirs, or `dtype`."""
 
-    def rule(call: Call, builder: Any) -> StructInfo:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         infos = [tensor_or_number(call, 0), tensor_or_number(call, 1)]
         if all(isinstance(a.struct_info, PrimStructInfo) for a in call.args):
             raise fail(call, "expected at least one tensor, found two numbers", TypeMismatch)
@@ -208,11 +214,11 @@ def shape_argument(call: Call, index: int) -> ShapeStructInfo:
     return info
 
 
-def returns_object(call: Call, builder: Any) -> StructInfo:
+def returns_object(call: Call, builder: BlockBuilder) -> StructInfo:
     """Nothing is known of the result."""
     return ObjectStructInfo()
 
 
-def returns_nothing(call: Call, builder: Any) -> StructInfo:
+def returns_nothing(call: Call, builder: BlockBuilder) -> StructInfo:
     """The result is the empty tuple."""
     return TupleStructInfo([])

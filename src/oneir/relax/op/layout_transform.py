@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from ...tir.op import if_then_else
 from ...tir.stmt import BufferRegion, BufferStore
 from ..emit_te import gen_call_tir_inputs
 from ..expr import Call, Expr, PrimValue
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from .arguments import integer
 from .base import call_tir
 from .inference import fail, tensor_argument
 from .manipulate import of_shape, unknown_shape
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.layout_transform", pattern=OpPattern.INJECTIVE)
@@ -60,7 +64,7 @@ layout_transform.follow_precision()
 
 
 @layout_transform.struct_info
-def _layout_transform_struct_info(call: Call, builder: Any) -> StructInfo:
+def _layout_transform_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, index_map, pad = tensor_argument(call, 0), call.attrs["index_map"], call.attrs["pad_value"]
     if pad is not None and info.dtype not in (VOID, pad.value.dtype):
         raise fail(call, f"pad_value must be of the tensor's {info.dtype}, found {pad.value.dtype}", TypeMismatch)
@@ -105,7 +109,7 @@ class _InLayout(Mapper):
 
 
 @layout_transform.legalize_as
-def _legalize_layout_transform(builder: Any, call: Call) -> Expr:
+def _legalize_layout_transform(builder: BlockBuilder, call: Call) -> Expr:
     x, index_map, pad = call.args[0], call.attrs["index_map"], call.attrs["pad_value"]
     extents = tensor_argument(call, 0).extents
     if extents is None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import te, topi
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, as_int, const
+from ...ir.expr import IntImm, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, OneIRError
 from ...topi.einsum import parse_subscripts
 from ..expr import Call, Expr, Tuple
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .binary import add
@@ -27,7 +28,10 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import permute_dims, tuple_fields
-from .registry import OpPattern, operator, with_out_dtype
+from .registry import operator, with_out_dtype
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.matmul", pattern=OpPattern.OUT_EWISE_FUSABLE)
@@ -44,7 +48,7 @@ matmul.compute_in_short_floats(with_out_dtype)
 
 
 @matmul.struct_info
-def _matmul_struct_info(call: Call, builder: Any) -> StructInfo:
+def _matmul_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     a, b = tensor_argument(call, 0, "x1"), tensor_argument(call, 1, "x2")
     if a.ndim == 0 or b.ndim == 0:
         raise fail(call, "expected tensors of at least one dimension, found a scalar")
@@ -80,7 +84,7 @@ def _matmul_reference(x1: np.ndarray, x2: np.ndarray, out_dtype: str) -> np.ndar
 
 
 def te_matmul(x1: te.Tensor, x2: te.Tensor, out_dtype: str, transposed: bool = False) -> te.Tensor:
-    """The matrix product as loops i0, i1, ..., k: each operand indexed with its own batch dimensions.
+    """The matrix product over the axes i0, i1, ..., k: each operand indexed with its own batch dimensions.
 
     With `transposed`, `x2` has its last two dimensions swapped.
     """
@@ -106,11 +110,11 @@ def cast_to(value: Any, dtype: str) -> Any:
     return value if value.dtype == dtype else value.astype(dtype)
 
 
-def _is_one(extent: Any) -> bool:
+def _is_one(extent: PrimExpr) -> bool:
     return isinstance(extent, IntImm) and extent.value == 1
 
 
-def _aligned(a: Any, b: Any) -> list[tuple[Any, Any]]:
+def _aligned(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> list[tuple[PrimExpr, PrimExpr]]:
     """Pairs of batch extents, the missing ones of the shorter shape being 1."""
     one, length = const(1, "int64"), max(len(a), len(b))
     padded = [[*([one] * (length - len(s))), *s] for s in (a, b)]
@@ -123,7 +127,7 @@ def _batch_index(extents: Any, index: Any) -> list[Any]:
 
 
 @matmul.legalize_as
-def _legalize_matmul(builder: Any, call: Call) -> Expr:
+def _legalize_matmul(builder: BlockBuilder, call: Call) -> Expr:
     only("numbers")(call)
     return builder.call_te(te_matmul, *call.args, out_dtype=call.struct_info.dtype, primfunc_name_hint="matmul")
 
@@ -142,7 +146,7 @@ def einsum(operands: Any, subscripts: str) -> Call:
 
 
 @einsum.struct_info
-def _einsum_struct_info(call: Call, builder: Any) -> StructInfo:
+def _einsum_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos, subscripts = tensors_of_tuple(call), call.attrs["subscripts"]
     if not infos:
         raise fail(call, "expected at least one tensor, found none")
@@ -199,7 +203,7 @@ def _einsum_reference(operands: Sequence[np.ndarray], subscripts: str) -> np.nda
 
 
 @einsum.legalize_as
-def _legalize_einsum(builder: Any, call: Call) -> Expr:
+def _legalize_einsum(builder: BlockBuilder, call: Call) -> Expr:
     only("numbers")(call)
     operands = tuple_fields(builder, call.args[0])
     return builder.call_te(topi.einsum, call.attrs["subscripts"], *operands, primfunc_name_hint="einsum")
@@ -212,7 +216,7 @@ def outer(x1: Expr, x2: Expr) -> Call:
 
 
 @outer.struct_info
-def _outer_struct_info(call: Call, builder: Any) -> StructInfo:
+def _outer_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos = [tensor_argument(call, 0, "x1"), tensor_argument(call, 1, "x2")]
     for info in infos:
         if info.ndim not in (1, -1):

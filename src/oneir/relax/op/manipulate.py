@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import te, topi
+from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue
-from ..analysis.struct_info import same_extent
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
-from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from ..operator_facts import OpPattern, ViewsArgument
+from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo, same_extent
 from .arguments import integer, integers, shape_value
 from .infer_layout import (
     concat_layout,
@@ -35,12 +36,15 @@ from .inference import (
     tensor_argument,
     tensors_of_tuple,
 )
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 _ONE = const(1, "int64")
 
 
-def tuple_fields(builder: Any, value: Expr) -> list[Expr]:
+def tuple_fields(builder: BlockBuilder, value: Expr) -> list[Expr]:
     """The fields of a tuple, which may have been given a variable."""
     while isinstance(value, Var):
         bound = builder.lookup_binding(value)
@@ -52,7 +56,7 @@ def tuple_fields(builder: Any, value: Expr) -> list[Expr]:
     return [builder.emit(TupleGetItem(value, i)) for i in range(len(value.struct_info.fields))]
 
 
-def known_shape(builder: Any, shape: Expr) -> Expr:
+def known_shape(builder: BlockBuilder, shape: Expr) -> Expr:
     """A shape as a `ShapeExpr`, where the extents are known."""
     while isinstance(shape, Var):
         bound = builder.lookup_binding(shape)
@@ -105,7 +109,7 @@ broadcast_to.follow_precision()
 
 
 @broadcast_to.struct_info
-def _broadcast_to_struct_info(call: Call, builder: Any) -> StructInfo:
+def _broadcast_to_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, target = tensor_argument(call, 0), shape_argument(call, 1)
     if -1 not in (info.ndim, target.ndim) and target.ndim < info.ndim:
         raise fail(call, f"a tensor of {info.ndim} dimensions cannot be broadcast to {target.ndim} dimensions")
@@ -120,7 +124,7 @@ broadcast_to.reference(np.broadcast_to)
 
 
 @broadcast_to.legalize_as
-def _legalize_broadcast_to(builder: Any, call: Call) -> Expr:
+def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
     shape = known_shape(builder, call.args[1])
     return builder.call_te(topi.broadcast_to, call.args[0], shape, primfunc_name_hint="broadcast_to")
 
@@ -156,8 +160,6 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
                 )
             extents[i] = info.extents[i]
     if -1 in known:
-        from ...arith import Analyzer
-
         place = known.index(-1)
         rest = product([e for i, e in enumerate(extents) if i != place])
         analyzer = Analyzer()
@@ -168,11 +170,11 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
 
 
 reshape.follow_precision()
-reshape.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(reshape.op, True)
 
 
 @reshape.struct_info
-def _reshape_struct_info(call: Call, builder: Any) -> StructInfo:
+def _reshape_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, target = tensor_argument(call, 0), shape_argument(call, 1)
     if info.extents is not None and target.values is not None:
         have, want = product(info.extents), product(target.values)
@@ -189,7 +191,7 @@ reshape.reference(np.reshape)
 
 
 @reshape.legalize_as
-def _legalize_reshape(builder: Any, call: Call) -> Expr:
+def _legalize_reshape(builder: BlockBuilder, call: Call) -> Expr:
     shape = known_shape(builder, call.args[1])
     return builder.call_te(topi.reshape, call.args[0], shape, primfunc_name_hint="reshape")
 
@@ -201,11 +203,11 @@ def flatten(x: Expr) -> Expr:
 
 
 flatten.follow_precision()
-flatten.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(flatten.op, True)
 
 
 @flatten.struct_info
-def _flatten_struct_info(call: Call, builder: Any) -> StructInfo:
+def _flatten_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     if info.ndim == 1:
         return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
@@ -229,12 +231,12 @@ def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
 
 
 expand_dims.follow_precision()
-expand_dims.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(expand_dims.op, True)
 expand_dims.infer_layout(expand_layout)
 
 
 @expand_dims.struct_info
-def _expand_dims_struct_info(call: Call, builder: Any) -> StructInfo:
+def _expand_dims_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axes = tensor_argument(call, 0), call.attrs["axis"]
     if not axes:
         return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
@@ -271,12 +273,12 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
 
 
 squeeze.follow_precision()
-squeeze.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(squeeze.op, True)
 squeeze.infer_layout(squeeze_layout)
 
 
 @squeeze.struct_info
-def _squeeze_struct_info(call: Call, builder: Any) -> StructInfo:
+def _squeeze_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axes = tensor_argument(call, 0), call.attrs["axis"]
     if axes is not None and not axes:
         return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
@@ -307,12 +309,12 @@ def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
 
 
 permute_dims.follow_precision()
-permute_dims.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(permute_dims.op, True)
 permute_dims.infer_layout(permute_layout)
 
 
 @permute_dims.struct_info
-def _permute_dims_struct_info(call: Call, builder: Any) -> StructInfo:
+def _permute_dims_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axes = tensor_argument(call, 0), call.attrs["axes"]
     if axes is None:
         extents = info.extents
@@ -351,7 +353,7 @@ def joined_tensors(call: Call) -> tuple[list[TensorStructInfo], TensorStructInfo
 
 
 def agreed_extents(
-    call: Call, shapes: Sequence[Sequence[PrimExpr]], builder: Any, besides: int | None = None
+    call: Call, shapes: Sequence[Sequence[PrimExpr]], builder: BlockBuilder, besides: int | None = None
 ) -> list[PrimExpr] | None:
     """The extents that shapes share, but for one axis; None where they are not known to agree."""
     first, agree = shapes[0], True
@@ -376,7 +378,7 @@ concat.infer_layout(concat_layout)
 
 
 @concat.struct_info
-def _concat_struct_info(call: Call, builder: Any) -> StructInfo:
+def _concat_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos, common = joined_tensors(call)
     axis = call.attrs["axis"]
     if axis is None and common.ndim not in (-1, 1):
@@ -406,7 +408,7 @@ concat.reference(lambda tensors, axis: np.concatenate(tensors, 0 if axis is None
 
 
 @concat.legalize_as
-def _legalize_concat(builder: Any, call: Call) -> Expr:
+def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
     fields, axis = tuple_fields(builder, call.args[0]), call.attrs["axis"]
     return builder.call_te(topi.concatenate, fields, 0 if axis is None else axis, primfunc_name_hint="concatenate")
 
@@ -422,7 +424,7 @@ stack.infer_layout(stack_layout)
 
 
 @stack.struct_info
-def _stack_struct_info(call: Call, builder: Any) -> StructInfo:
+def _stack_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos, common = joined_tensors(call)
     if common.ndim == -1:
         return unknown_shape(common, -1)
@@ -461,7 +463,7 @@ split.infer_layout(split_layout)
 
 
 @split.struct_info
-def _split_struct_info(call: Call, builder: Any) -> StructInfo:
+def _split_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, cuts = tensor_argument(call, 0), call.attrs["indices_or_sections"]
     axis = call.attrs["axis"] if info.ndim == -1 else normalize_axis(call, call.attrs["axis"], info.ndim)
     count = cuts if isinstance(cuts, int) else len(cuts) + 1
@@ -478,7 +480,7 @@ def _split_struct_info(call: Call, builder: Any) -> StructInfo:
     return TupleStructInfo(parts)
 
 
-def cut_positions(extent: PrimExpr, cuts: Any, analyzer: Any) -> list[PrimExpr]:
+def cut_positions(extent: PrimExpr, cuts: Any, analyzer: Analyzer) -> list[PrimExpr]:
     """Where the parts of an axis begin, and where the last one ends."""
     zero = const(0, "int64")
     known = as_int(extent) is not None
@@ -503,7 +505,7 @@ def _split_reference(x: np.ndarray, indices_or_sections: Any, axis: int) -> Any:
 
 
 @split.legalize_as
-def _legalize_split(builder: Any, call: Call) -> Expr:
+def _legalize_split(builder: BlockBuilder, call: Call) -> Expr:
     x, cuts, axis = call.args[0], call.attrs["indices_or_sections"], call.attrs["axis"]
     extents = tensor_argument(call, 0).extents
     if extents is None:
@@ -531,7 +533,7 @@ repeat.follow_precision()
 
 
 @repeat.struct_info
-def _repeat_struct_info(call: Call, builder: Any) -> StructInfo:
+def _repeat_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axis = tensor_argument(call, 0), call.attrs["axis"]
     repeats = const(call.attrs["repeats"], "int64")
     if axis is not None and info.ndim != -1:
@@ -574,7 +576,7 @@ tile.follow_precision()
 
 
 @tile.struct_info
-def _tile_struct_info(call: Call, builder: Any) -> StructInfo:
+def _tile_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, repeats = tensor_argument(call, 0), call.attrs["repeats"]
     if info.ndim == -1:
         return unknown_shape(info, -1)
@@ -603,7 +605,7 @@ flip.infer_layout(move_axes("axis"))
 
 
 @flip.struct_info
-def _flip_struct_info(call: Call, builder: Any) -> StructInfo:
+def _flip_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     if info.ndim != -1:
         normalize_axis(call, call.attrs["axis"], info.ndim)
@@ -617,7 +619,7 @@ flip.legalize(topi.flip)
 # -- what broadcasting repeated, summed --
 
 
-def _check_collapse(call: Call, have: Sequence[PrimExpr], want: Sequence[PrimExpr], builder: Any) -> None:
+def _check_collapse(call: Call, have: Sequence[PrimExpr], want: Sequence[PrimExpr], builder: BlockBuilder) -> None:
     """An error unless `want` is known to broadcast to `have`."""
     fits = len(want) <= len(have)
     for x, y in zip(reversed(have), reversed(want), strict=False):
@@ -637,7 +639,7 @@ def collapse_sum_like(data: Expr, collapse_target: Expr) -> Expr:
 
 
 @collapse_sum_like.struct_info
-def _collapse_sum_like_struct_info(call: Call, builder: Any) -> StructInfo:
+def _collapse_sum_like_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, target = tensor_argument(call, 0), tensor_argument(call, 1)
     if info.extents is not None and target.extents is not None:
         _check_collapse(call, info.extents, target.extents, builder)
@@ -672,7 +674,7 @@ def collapse_sum_to(data: Expr, shape: Any) -> Expr:
 
 
 @collapse_sum_to.struct_info
-def _collapse_sum_to_struct_info(call: Call, builder: Any) -> StructInfo:
+def _collapse_sum_to_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, target = tensor_argument(call, 0), shape_argument(call, 1)
     if info.extents is not None and target.values is not None:
         _check_collapse(call, info.extents, target.values, builder)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...arith import Analyzer
 from ...ir.dtype import DataType
 from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import TypeMismatch
 from ...runtime.registry import register_func
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, Tuple, Var
+from ..operator_facts import FLowerBuiltin, RequiresArgumentShapes, TAllocator, ViewsArgument
 from ..struct_info import (
     VOID,
     FuncStructInfo,
@@ -23,6 +25,9 @@ from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, returns_nothing, returns_object, same_as_input, tensor_argument
 from .registry import operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
+
 
 @operator("relax.memory.alloc_storage")
 def alloc_storage(size: Any, virtual_device_index: Any, storage_scope: Any, dtype: Any) -> Call:
@@ -33,7 +38,7 @@ def alloc_storage(size: Any, virtual_device_index: Any, storage_scope: Any, dtyp
 
 
 alloc_storage.struct_info(returns_object)
-alloc_storage.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_storage.op, True)
 
 
 @operator("relax.memory.alloc_tensor")
@@ -45,7 +50,7 @@ def alloc_tensor(storage: Expr, offset: Any, shape: Any, dtype: Any, runtime_dev
 
 
 @alloc_tensor.struct_info
-def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
+def _alloc_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     shape, dtype = call.args[2], call.args[3]
     info = shape.struct_info
     if not isinstance(info, ShapeStructInfo):
@@ -55,7 +60,7 @@ def _alloc_tensor_struct_info(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(shape, dtype.value if isinstance(dtype, DataTypeImm) else VOID)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.memory.kill_storage", pure=False)
@@ -96,11 +101,11 @@ def _is_left_out(expr: Expr) -> bool:
     return isinstance(info, TupleStructInfo) and not info.fields
 
 
-view.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(view.op, True)
 
 
 @view.struct_info
-def _view_struct_info(call: Call, builder: Any) -> StructInfo:
+def _view_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if len(call.args) != 4:
         raise fail(call, f"expected 4 arguments, found {len(call.args)}", TypeMismatch)
     data = tensor_argument(call, 0, "data")
@@ -122,7 +127,7 @@ def _viewed_shape(call: Call, data: TensorStructInfo) -> ShapeStructInfo:
     return info
 
 
-def _viewed_dtype(call: Call, data: TensorStructInfo, builder: Any) -> DataType:
+def _viewed_dtype(call: Call, data: TensorStructInfo, builder: BlockBuilder) -> DataType:
     given = call.args[2]
     if _is_left_out(given):
         return data.dtype
@@ -151,8 +156,10 @@ def _byte_offset(call: Call) -> PrimExpr | None:
     return info.value
 
 
-def _check_bounds(call: Call, data: TensorStructInfo, result: TensorStructInfo, offset: Any, analyzer: Any) -> None:
-    """An error if the view is known to end behind the tensor."""
+def _check_bounds(
+    call: Call, data: TensorStructInfo, result: TensorStructInfo, offset: Any, analyzer: Analyzer
+) -> None:
+    """An error if the view is known to end after the end of the tensor."""
     has, needs = _elements(data, analyzer), _elements(result, analyzer)
     same_dtype, same_shape = _is_left_out(call.args[2]), _is_left_out(call.args[1])
     if VOID in (data.dtype, result.dtype):
@@ -177,7 +184,7 @@ def _check_bounds(call: Call, data: TensorStructInfo, result: TensorStructInfo, 
         )
 
 
-def _elements(info: TensorStructInfo, analyzer: Any) -> PrimExpr | None:
+def _elements(info: TensorStructInfo, analyzer: Analyzer) -> PrimExpr | None:
     if info.extents is None:
         return None
     count: PrimExpr = const(1, "int64")
@@ -196,7 +203,7 @@ register_func(_VIEW, _view_struct_info)
 register_func(_SAME, same_as_input)
 
 
-def _lower_view(builder: Any, call: Call) -> Expr:
+def _lower_view(builder: BlockBuilder, call: Call) -> Expr:
     data, shape, dtype, offset = call.args
     if _is_left_out(shape) and _is_left_out(dtype) and _is_left_out(offset):
         return data
@@ -215,8 +222,8 @@ def _lower_view(builder: Any, call: Call) -> Expr:
     return Call(ExternFunc("runtime.TVMTensorCreateView", signature), [data, shape, dtype, offset])
 
 
-view.op.set_attr("FLowerBuiltin", _lower_view)
-view.op.set_attr("RequiresArgumentShapes", False)
+FLowerBuiltin.set(view.op, _lower_view)
+RequiresArgumentShapes.set(view.op, False)
 
 
 @operator("relax.memory.ensure_zero_offset")
@@ -225,15 +232,15 @@ def ensure_zero_offset(data: Expr) -> Expr:
     return ensure_zero_offset.call(data)
 
 
-ensure_zero_offset.op.set_attr("ViewsArgument", True)
+ViewsArgument.set(ensure_zero_offset.op, True)
 ensure_zero_offset.struct_info(same_as_input)
 ensure_zero_offset.reference(lambda data: data)
 
 
-def _lower_ensure_zero_offset(builder: Any, call: Call) -> Expr:
+def _lower_ensure_zero_offset(builder: BlockBuilder, call: Call) -> Expr:
     signature = FuncStructInfo.opaque_func(derive_func=_SAME, purity=True)
     return Call(ExternFunc("vm.builtin.ensure_zero_offset", signature), call.args)
 
 
-ensure_zero_offset.op.set_attr("FLowerBuiltin", _lower_ensure_zero_offset)
-ensure_zero_offset.op.set_attr("RequiresArgumentShapes", False)
+FLowerBuiltin.set(ensure_zero_offset.op, _lower_ensure_zero_offset)
+RequiresArgumentShapes.set(ensure_zero_offset.op, False)

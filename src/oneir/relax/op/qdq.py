@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,15 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import TypeMismatch
 from ...tir import op as tir_op
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import fail, normalize_axis, tensor_argument
-from .registry import OpPattern, inlined, operator
+from .registry import inlined, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 _SHORT = ("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "float8_e5m2")
 _SCALES = ("float32", "float16")
@@ -29,7 +33,9 @@ def _check_dtype(call: Call, what: str, dtype: DataType, allowed: tuple[str, ...
         raise fail(call, f"{what} must be of one of the dtypes {', '.join(allowed)}, found {dtype}", TypeMismatch)
 
 
-def _checked(call: Call, builder: Any, data_dtypes: tuple[str, ...], out_dtypes: tuple[str, ...]) -> StructInfo:
+def _checked(
+    call: Call, builder: BlockBuilder, data_dtypes: tuple[str, ...], out_dtypes: tuple[str, ...]
+) -> StructInfo:
     """The result: like the data, in the dtype of the attribute."""
     data, scale, zero = (tensor_argument(call, i, n) for i, n in enumerate(("data", "scale", "zero_point")))
     dtype = call.attrs["out_dtype"]
@@ -142,7 +148,7 @@ def te_dequantize(data: te.Tensor, scale: Any, zero_point: Any, axis: int, out_d
     return te.compute(data.shape, element, name="dequantized")
 
 
-def _legalize(builder: Any, call: Call) -> Expr:
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     data, *parameters = call.args
     te_function = te_quantize if call.op is quantize.op else te_dequantize
     attrs = (call.attrs["axis"], call.attrs["out_dtype"])

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from enum import IntEnum
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -27,54 +26,45 @@ from ...ir.expr import const
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Constant, Expr, as_graph_expr
-from ..struct_info import StructInfo, TensorStructInfo
+from ..operator_facts import (
+    CallRewrite,
+    FFastMath,
+    FGradient,
+    FInferMixedPrecision,
+    FInferStructInfo,
+    FLegalize,
+    FPurity,
+    FReference,
+    FRelaxInferLayout,
+    GradientRule,
+    MixedPrecisionPolicy,
+    OpPattern,
+    StructInfoRule,
+    TMixedPrecisionPolicy,
+    TOpPattern,
+)
+from ..struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
+    from .infer_layout import LayoutRule
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-StructInfoRule = Callable[[Call, Any], StructInfo]
-"""What a call gives, from what is known of its arguments: `rule(call, builder)`."""
-Legalization = Callable[[Any, Call], Expr]
-"""The call in terms of `call_tir` and other operators: `legalize(builder, call)`; the call itself where it stays."""
-
-
-class OpPattern(IntEnum):
-    """How an operator's output elements depend on its inputs' elements; decides what may be fused."""
-
-    ELEMENTWISE = 0
-    BROADCAST = 1
-    INJECTIVE = 2
-    COMM_REDUCE = 3
-    OUT_EWISE_FUSABLE = 4
-    TUPLE = 7
-    OPAQUE = 8
-
-
-class MixedPrecisionPolicy(IntEnum):
-    """In what a call is computed where float16 is wanted: in float16 itself, in that if its arguments are, or never."""
-
-    ALWAYS = 0
-    FOLLOW = 1
-    NEVER = 2
-
 
 class Operator(Generic[P, R]):
-    """A registered operator. Called, it makes a call; its methods register what is known of it, each once.
+    """A registered operator. Called, it makes a call; its methods state its facts, each once.
 
-    Facts live on `self.op`, under the names that passes ask for: "FInferStructInfo", "FLegalize", "FPurity",
-    "FReference", "FGradient", "FFastMath", "TOpPattern"; "FDataDependent" where the shape of the result depends on
-    elements, so that the operator is legalized without it; "RequiresArgumentShapes", False where those of the arguments
-    are not needed; "ViewsArgument" where the result may lie in the first argument's memory, "MayReturnArgument" where
-    it may be any argument, "SupportsInplace" where it may be written into one of its shape; "FRelaxInferLayout" for
-    other layouts; "TMixedPrecisionPolicy" and "FInferMixedPrecision" for float16; "Commutative" where patterns match
-    the arguments in either order.
+    Facts live on `self.op`; `relax/operator_facts.py` lists them.
     """
 
     def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
         self.function = function
-        self.op = Op.register(name, description=(function.__doc__ or "").strip(), FPurity=pure)
+        self.op = Op.register(name, description=(function.__doc__ or "").strip())
+        FPurity.set(self.op, pure)
         if pattern is not None:
-            self.op.set_attr("TOpPattern", int(pattern))
+            TOpPattern.set(self.op, int(pattern))
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -102,7 +92,7 @@ class Operator(Generic[P, R]):
 
     def struct_info(self, rule: StructInfoRule) -> StructInfoRule:
         """Registers what a call gives."""
-        self.op.set_attr("FInferStructInfo", rule)
+        FInferStructInfo.set(self.op, rule)
         return rule
 
     def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +107,7 @@ class Operator(Generic[P, R]):
             with np.errstate(all="ignore"):
                 return function(*args, **attrs)
 
-        self.op.set_attr("FReference", computed)
+        FReference.set(self.op, computed)
         return function
 
     def legalize(
@@ -130,13 +120,13 @@ class Operator(Generic[P, R]):
     ) -> None:
         """Registers the tensor expression that computes a call: `te_function(*args, *attrs)`.
 
-        The loops made from it are called `hint`, the function's own name unless said otherwise. With `inline_scalars`,
-        constants without dimensions become numbers in the loops, as long as one tensor remains. `check` raises an error
-        for a call of which no loops can be made.
+        The kernel made from it is called `hint`, by default as the function. With `inline_scalars`, constants without
+        dimensions become numbers in the kernel, as long as one tensor remains. `check` raises an error for a call that
+        has no kernel.
         """
         name = hint or te_function.__name__
 
-        def legalize(builder: Any, call: Call) -> Expr:
+        def legalize(builder: BlockBuilder, call: Call) -> Expr:
             if check is not None:
                 check(call)
             args = with_inlined_scalars(call.args) if inline_scalars else call.args
@@ -144,38 +134,33 @@ class Operator(Generic[P, R]):
 
         self.legalize_as(legalize)
 
-    def legalize_as(self, rule: Legalization) -> Legalization:
+    def legalize_as(self, rule: CallRewrite) -> CallRewrite:
         """Registers how a call is rewritten."""
-        self.op.set_attr("FLegalize", rule)
+        FLegalize.set(self.op, rule)
         return rule
 
     def fast_math(self, te_function: Callable[..., Any]) -> None:
         """Registers a tensor expression that computes a call faster and less exactly: `te_function(*args, *attrs)`."""
 
-        def fast(builder: Any, call: Call) -> Expr:
+        def fast(builder: BlockBuilder, call: Call) -> Expr:
             return builder.call_te(te_function, *call.args, *call.attrs.values())
 
-        self.op.set_attr("FFastMath", fast)
+        FFastMath.set(self.op, fast)
 
-    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Registers the gradients with respect to the arguments: `rule(orig_var, orig_call, output_grad, builder)`."""
-        self.op.set_attr("FGradient", rule)
-        return rule
-
-    def infer_layout(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def infer_layout(self, rule: LayoutRule) -> LayoutRule:
         """Registers what layouts a call takes and gives: a rule of `infer_layout.py`."""
-        self.op.set_attr("FRelaxInferLayout", rule)
+        FRelaxInferLayout.set(self.op, rule)
         return rule
 
     def compute_in_short_floats(self, rule: Callable[[Call, str], Call]) -> Callable[[Call, str], Call]:
         """Registers that a call takes float16 where that is wanted, and sums in another dtype: `rule(call, dtype)`."""
-        self.op.set_attr("TMixedPrecisionPolicy", MixedPrecisionPolicy.ALWAYS)
-        self.op.set_attr("FInferMixedPrecision", rule)
+        TMixedPrecisionPolicy.set(self.op, MixedPrecisionPolicy.ALWAYS)
+        FInferMixedPrecision.set(self.op, rule)
         return rule
 
     def follow_precision(self) -> None:
         """Registers that a call is computed in float16 if all of its arguments are."""
-        self.op.set_attr("TMixedPrecisionPolicy", MixedPrecisionPolicy.FOLLOW)
+        TMixedPrecisionPolicy.set(self.op, MixedPrecisionPolicy.FOLLOW)
 
     def __repr__(self) -> str:
         return f"<operator {self.op.name}>"
@@ -216,13 +201,13 @@ def operator(
     return register
 
 
-def register_gradient(op_name: str, fgradient: Callable[..., Any] | None = None, level: int = 10) -> Any:
+def register_gradient(op_name: str, fgradient: GradientRule | None = None, level: int = 10) -> Any:
     """Registers the gradient of an operator by its name, `rule(orig_var, orig_call, output_grad, builder)`; a decorator
-    if no rule is given. Of several, the one of the highest level stays.
+    if no rule is given. Of several, the one of the highest level stays. Raises `OneIRError` for an unknown operator.
     """
 
-    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        Op.get(op_name).set_attr("FGradient", rule, level)
+    def register(rule: GradientRule) -> GradientRule:
+        FGradient.set(Op.get(op_name), rule, level)
         return rule
 
     return register if fgradient is None else register(fgradient)

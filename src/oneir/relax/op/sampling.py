@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from .gather import check_integers
 from .inference import fail, tensor_argument
 from .registry import operator
 
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
+
 
 @operator("relax.multinomial_from_uniform")
 def multinomial_from_uniform(prob: Expr, uniform_sample: Expr, sample_indices: Expr, dtype: str = "int64") -> Call:
@@ -30,7 +33,7 @@ def multinomial_from_uniform(prob: Expr, uniform_sample: Expr, sample_indices: E
 
 
 @multinomial_from_uniform.struct_info
-def _multinomial_struct_info(call: Call, builder: Any) -> StructInfo:
+def _multinomial_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     names = ("prob", "uniform_sample", "sample_indices")
     prob, uniform, rows = (tensor_argument(call, i, name) for i, name in enumerate(names))
     for name, info in (("prob", prob), ("uniform_sample", uniform)):
@@ -78,7 +81,7 @@ def te_get_index_from_sorted(sums: te.Tensor, uniform: te.Tensor, rows: te.Tenso
 
 
 @multinomial_from_uniform.legalize_as
-def _legalize_multinomial(builder: Any, call: Call) -> Expr:
+def _legalize_multinomial(builder: BlockBuilder, call: Call) -> Expr:
     prob, uniform, rows = call.args
     sums = builder.emit(builder.call_te(topi.cumsum, prob, 1, primfunc_name_hint="cumsum"))
     return builder.call_te(

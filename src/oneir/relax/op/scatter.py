@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from .inference import (
 )
 from .manipulate import tuple_fields
 from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
@@ -62,7 +65,7 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, axis: int = 0, re
 
 
 @scatter_elements.struct_info
-def _scatter_elements_struct_info(call: Call, builder: Any) -> StructInfo:
+def _scatter_elements_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, indices, updates = (tensor_argument(call, i, n) for i, n in enumerate(("data", "indices", "updates")))
     _check_dtypes(call, data, indices, updates)
     ranks = (data.ndim, indices.ndim, updates.ndim)
@@ -102,7 +105,7 @@ def scatter_nd(data: Expr, indices: Expr, updates: Expr, reduction: str = "updat
 
 
 @scatter_nd.struct_info
-def _scatter_nd_struct_info(call: Call, builder: Any) -> StructInfo:
+def _scatter_nd_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, indices, updates = (tensor_argument(call, i, n) for i, n in enumerate(("data", "indices", "updates")))
     _check_dtypes(call, data, indices, updates)
     if data.extents is None or indices.extents is None or updates.extents is None:
@@ -150,7 +153,7 @@ def index_put(data: Expr, indices: Any, values: Expr, accumulate: bool = False) 
 
 
 @index_put.struct_info
-def _index_put_struct_info(call: Call, builder: Any) -> StructInfo:
+def _index_put_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, values = tensor_argument(call, 0, "data"), tensor_argument(call, 2, "values")
     given = call.args[1].struct_info
     indices = tensors_of_tuple(call, 1) if isinstance(given, TupleStructInfo) else [tensor_argument(call, 1, "indices")]
@@ -183,7 +186,7 @@ def _index_put_reference(data: np.ndarray, indices: Any, values: np.ndarray, acc
 
 
 @index_put.legalize_as
-def _legalize_index_put(builder: Any, call: Call) -> Expr:
+def _legalize_index_put(builder: BlockBuilder, call: Call) -> Expr:
     data, indices, values = call.args
     places = tuple_fields(builder, indices) if isinstance(indices.struct_info, TupleStructInfo) else [indices]
     return builder.call_te(
@@ -199,7 +202,7 @@ def slice_scatter(input_tensor: Expr, src: Expr, start: Any, end: Any, step: Any
 
 
 @slice_scatter.struct_info
-def _slice_scatter_struct_info(call: Call, builder: Any) -> StructInfo:
+def _slice_scatter_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, src = tensor_argument(call, 0, "input_tensor"), tensor_argument(call, 1, "src")
     analyzer = builder.analyzer
     common_dtype(call, [data, src])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,16 @@ from ... import topi
 from ...ir.dtype import DataType
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
 from .statistical import reduced
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.where", pattern=OpPattern.BROADCAST)
@@ -29,7 +33,7 @@ where.follow_precision()
 
 
 @where.struct_info
-def _where_struct_info(call: Call, builder: Any) -> StructInfo:
+def _where_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     condition, x1, x2 = (tensor_argument(call, i, name) for i, name in enumerate(("condition", "x1", "x2")))
     if condition.dtype != VOID and not condition.dtype.is_bool:
         raise fail(call, f"the condition must be a tensor of bools, found dtype {condition.dtype}", TypeMismatch)
@@ -45,7 +49,7 @@ def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: C
     def function(x: Expr, axis: int | None = None, keepdims: bool = False) -> Expr:
         return made.call(x, axis=None if axis is None else integer(axis), keepdims=bool(keepdims))
 
-    def struct_info(call: Call, builder: Any) -> StructInfo:
+    def struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         info, axis = tensor_argument(call, 0), call.attrs["axis"]
         index = TensorStructInfo(info.shape, "int64", info.vdevice, info.ndim)
         return reduced(call, index, None if axis is None else [axis], call.attrs["keepdims"])
@@ -86,7 +90,7 @@ def bucketize(input_tensor: Expr, boundaries: Expr, out_int32: bool = False, rig
 
 
 @bucketize.struct_info
-def _bucketize_struct_info(call: Call, builder: Any) -> StructInfo:
+def _bucketize_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, boundaries = tensor_argument(call, 0, "input_tensor"), tensor_argument(call, 1, "boundaries")
     if boundaries.ndim not in (1, -1):
         raise fail(call, f"argument boundaries must have one dimension, found {boundaries.ndim}")
@@ -102,7 +106,7 @@ def _bucketize_reference(input_tensor: np.ndarray, boundaries: np.ndarray, out_i
 
 
 @bucketize.legalize_as
-def _legalize_bucketize(builder: Any, call: Call) -> Expr:
+def _legalize_bucketize(builder: BlockBuilder, call: Call) -> Expr:
     values, boundaries = call.args
     dtype = call.struct_info.dtype
     return builder.call_te(

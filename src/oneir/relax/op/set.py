@@ -1,11 +1,11 @@
 """Operators whose results are as long as the data says: the different elements, the elements that are not zero.
 
-No loops are made of them: the program calls functions of the runtime, `numpy_unique` and `numpy_nonzero`.
+They have no kernels: the program calls functions of the runtime, `numpy_unique` and `numpy_nonzero`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,19 +14,23 @@ from ...runtime.error import TypeMismatch
 from ...runtime.vm.builtins import run_nonzero as numpy_nonzero
 from ...runtime.vm.builtins import run_unique as numpy_unique
 from ..expr import Call, Expr, ExternFunc
+from ..operator_facts import FDataDependent, OpPattern, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import number_value
 from .inference import fail, normalize_axis, tensor_argument
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 __all__ = ["nonzero", "numpy_nonzero", "numpy_unique", "unique"]
 
 
 def _runs(made: Operator[..., Any], name: str) -> None:
     """Registers that a call is one of the runtime's function `name`."""
-    made.op.set_attr("FDataDependent", True)
-    made.op.set_attr("RequiresArgumentShapes", False)
+    FDataDependent.set(made.op, True)
+    RequiresArgumentShapes.set(made.op, False)
     made.legalize_as(
         lambda builder, call: Call(ExternFunc(name), call.args, sinfo_args=[call.struct_info], span=call.span)
     )
@@ -59,7 +63,7 @@ def _known(call: Call, index: int, name: str) -> int:
 
 
 @unique.struct_info
-def _unique_struct_info(call: Call, builder: Any) -> StructInfo:
+def _unique_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     along = len(call.args) == 6
     if along and info.ndim != -1:
@@ -101,7 +105,7 @@ def nonzero(x: Expr) -> Call:
 
 
 @nonzero.struct_info
-def _nonzero_struct_info(call: Call, builder: Any) -> StructInfo:
+def _nonzero_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TensorStructInfo(None, "int64", info.vdevice, 2)
 

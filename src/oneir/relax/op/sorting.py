@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import fail, normalize_axis, tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _checked(call: Call) -> TensorStructInfo:
@@ -33,7 +37,7 @@ def sort(x: Expr, axis: int = -1, descending: bool = False) -> Expr:
 
 
 @sort.struct_info
-def _sort_struct_info(call: Call, builder: Any) -> StructInfo:
+def _sort_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = _checked(call)
     return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
 
@@ -65,7 +69,7 @@ def argsort(data: Expr, axis: int = -1, descending: bool = False, dtype: str = "
 
 
 @argsort.struct_info
-def _argsort_struct_info(call: Call, builder: Any) -> StructInfo:
+def _argsort_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = _checked(call)
     return TensorStructInfo(info.shape, call.attrs["dtype"], info.vdevice, info.ndim)
 
@@ -98,7 +102,7 @@ def topk(
 
 
 @topk.struct_info
-def _topk_struct_info(call: Call, builder: Any) -> StructInfo:
+def _topk_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, k = _checked(call), call.attrs["k"]
     extents: list[PrimExpr] | None = None
     if info.extents is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,13 +11,17 @@ from ... import te, topi
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, const
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import integer
 from .infer_layout import reduce_layout
 from .inference import normalize_axes, normalize_axis, only, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def reduced(call: Call, info: TensorStructInfo, axes: Sequence[int] | None, keepdims: bool) -> TensorStructInfo:
@@ -36,7 +40,7 @@ def reduced(call: Call, info: TensorStructInfo, axes: Sequence[int] | None, keep
     return of_shape(info, [e for i, e in enumerate(info.extents) if i not in removed])
 
 
-def _struct_info(call: Call, builder: Any) -> StructInfo:
+def _struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     return reduced(call, tensor_argument(call, 0), call.attrs["axis"], call.attrs["keepdims"])
 
 
@@ -175,7 +179,7 @@ def _scan(name: str, doc: str, reference: Callable[..., Any], te_function: Calla
     return made
 
 
-def _scan_struct_info(call: Call, builder: Any) -> StructInfo:
+def _scan_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, axis, dtype = tensor_argument(call, 0), call.attrs["axis"], call.attrs["dtype"]
     dtype = info.dtype if dtype == VOID else dtype
     if axis is None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ... import te, topi
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo
 from .infer_layout import same_layouts
 from .inference import common_dtype, common_vdevice, fail, only, same_extent, tensor_argument
-from .registry import OpPattern, operator
+from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.ewise_fma", pattern=OpPattern.ELEMENTWISE)
@@ -23,7 +27,7 @@ ewise_fma.infer_layout(same_layouts)
 
 
 @ewise_fma.struct_info
-def _ewise_fma_struct_info(call: Call, builder: Any) -> StructInfo:
+def _ewise_fma_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos = [tensor_argument(call, i) for i in range(3)]
     dtype, device = common_dtype(call, infos), common_vdevice(infos)
     known = {i.ndim for i in infos} - {-1}

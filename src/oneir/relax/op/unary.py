@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,12 +11,16 @@ from ... import topi
 from ...runtime.error import TypeMismatch
 from ...te import Tensor
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import PrimStructInfo, StructInfo
 from . import reference as numerics
 from .arguments import number_value
 from .infer_layout import keep_layout
 from .inference import elementwise, fail, only, same_as_input
-from .registry import Operator, OpPattern, operator
+from .registry import Operator, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 def _unary(
@@ -42,7 +46,7 @@ def _unary(
     unary.infer_layout(keep_layout)
     unary.struct_info(elementwise(dtype, floats_only=floats_only))
     unary.reference(reference)
-    # The prefix keeps the loops' function apart from the C library's function of that name.
+    # The prefix keeps the kernel apart from the C library's function of that name.
     unary.legalize(te_function, hint or f"tir_{name}", check=only(of) if of else None)
     return unary
 
@@ -111,7 +115,7 @@ clip.infer_layout(keep_layout)
 
 
 @clip.struct_info
-def _clip_struct_info(call: Call, builder: Any) -> StructInfo:
+def _clip_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     for name, bound in zip(("min", "max"), call.args[1:], strict=True):
         if not isinstance(bound.struct_info, PrimStructInfo):
             raise fail(call, f"argument {name} must be a number, found `{bound}`: {bound.struct_info}", TypeMismatch)

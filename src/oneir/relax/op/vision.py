@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from ...ir import operators as ops
 from ...ir.expr import as_int, const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
+from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .inference import fail, tensor_argument
-from .registry import OpPattern, inlined, operator
+from .registry import inlined, operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.vision.all_class_non_max_suppression", pattern=OpPattern.OPAQUE)
@@ -43,7 +47,7 @@ def all_class_non_max_suppression(
 
 
 @all_class_non_max_suppression.struct_info
-def _struct_info(call: Call, builder: Any) -> StructInfo:
+def _struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     boxes, scores = tensor_argument(call, 0, "boxes"), tensor_argument(call, 1, "scores")
     for name, info in (("boxes", boxes), ("scores", scores)):
         if info.ndim not in (3, -1):
@@ -107,7 +111,7 @@ def _reference(
 
 
 @all_class_non_max_suppression.legalize_as
-def _legalize(builder: Any, call: Call) -> Expr:
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     boxes, scores, most, iou, least = call.args
     limit = inlined(most)
     if limit is most and isinstance(limit.struct_info, TensorStructInfo) and limit.struct_info.ndim > 1:

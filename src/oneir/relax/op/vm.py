@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...runtime.error import TypeMismatch
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, ShapeExpr, Tuple, as_graph_expr
+from ..operator_facts import TAllocator
 from ..struct_info import VOID, ShapeStructInfo, StructInfo, TensorStructInfo
 from .arguments import dtype_value, number_value, shape_value, text_value
 from .inference import fail, returns_nothing, returns_object
 from .registry import operator
+
+if TYPE_CHECKING:
+    from ..block_builder import BlockBuilder
 
 
 @operator("relax.vm.alloc_storage")
@@ -21,7 +25,7 @@ def alloc_storage(shape: Any, runtime_device_index: Any, dtype: Any, storage_sco
 
 
 alloc_storage.struct_info(returns_object)
-alloc_storage.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_storage.op, True)
 
 
 @operator("relax.vm.alloc_tensor")
@@ -33,7 +37,7 @@ def alloc_tensor(storage: Expr, offset: Any, shape: Any, dtype: Any, runtime_dev
 
 
 @alloc_tensor.struct_info
-def tensor_in_storage(call: Call, builder: Any) -> StructInfo:
+def tensor_in_storage(call: Call, builder: BlockBuilder) -> StructInfo:
     """A tensor of the shape and dtype that are the third and the fourth argument."""
     shape, dtype = call.args[2], call.args[3]
     known = dtype.value if isinstance(dtype, DataTypeImm) else VOID
@@ -49,7 +53,7 @@ def tensor_in_storage(call: Call, builder: Any) -> StructInfo:
     return TensorStructInfo(None, known, ndim=info.ndim)
 
 
-alloc_tensor.op.set_attr("TAllocator", True)
+TAllocator.set(alloc_tensor.op, True)
 
 
 @operator("relax.vm.kill_object", pure=False)
@@ -63,7 +67,7 @@ kill_object.struct_info(returns_nothing)
 
 @operator("relax.vm.call_tir_dyn", pure=False)
 def call_tir_dyn(func: Any, args: Any) -> Call:
-    """Calls loops with tensors and, as the last argument, a shape, whose extents they get as integers."""
+    """Calls a kernel with tensors and, as the last argument, a shape, whose extents it gets as integers."""
     callee = ExternFunc(func) if isinstance(func, str) else func
     return call_tir_dyn.call(callee, Tuple(args) if isinstance(args, (list, tuple)) else as_graph_expr(args))
 

@@ -43,7 +43,7 @@ def dataflow_inplace_analysis(
 
 
 def dataflow_single_inplace_call(mod: IRModule, call: Call, inplace_indices: Sequence[int]) -> tuple[Call, IRModule]:
-    """A call that writes into the given arguments, and the module with its loops."""
+    """A call that writes into the given arguments, and the module with its kernel."""
     builder = BlockBuilder(mod)
     new, func = make_inplace_call(builder, call, inplace_indices)
     (name, *args) = new.args

@@ -17,10 +17,11 @@ from ...ir.structural import structural_hash
 from ...ir.transform import PassContext
 from .. import op
 from ..analysis.compile_time import computable_at_compile_time
-from ..analysis.struct_info import same_extent, tir_vars_in_struct_info
+from ..analysis.struct_info import tir_vars_in_struct_info
 from ..dpl import is_op, rewrite_call, wildcard
+from ..dpl.rewrite_module import Found
 from ..expr import Expr, Function
-from ..struct_info import TensorStructInfo
+from ..struct_info import TensorStructInfo, same_extent
 from .pass_base import FunctionPass
 
 
@@ -41,7 +42,7 @@ class AdjustMatmulOrder(FunctionPass, opt_level=1):
         left_transposed, right_transposed = permute(matmul(b, a)), permute(matmul(c, b))
         permuted_left, permuted_right = matmul(left_transposed, c), matmul(a, right_transposed)
 
-        def rewrite(expr: Any, found: Any) -> Any:
+        def rewrite(expr: Expr, found: Found) -> Expr:
             values = [found[a], found[b], found[c]]
             if all(v in known for v in values):
                 return expr  # All is computed while compiling.

@@ -44,7 +44,7 @@ class AllocateWorkspace(ModulePass):
                 continue
             new = renamed[var] = GlobalVar(names.fresh(var.name_hint))
             extended = _Extender(size).visit_expr(func).with_attr("global_symbol", new.name_hint)
-            functions[new], new.struct_info_ = extended, extended.struct_info_
+            functions[new.set_struct_info(extended.struct_info_)] = extended
         extended_mod = mod.replace(functions=functions)
         added = set(renamed.values())
         for var, func in functions.items():

@@ -1,4 +1,4 @@
-"""AlterOpImpl: loops are replaced by others for the same operator, which may want other layouts.
+"""AlterOpImpl: kernels are replaced by others of the same operator, which may take other layouts.
 
 lv = R.call_tir(cls.add, (x, y), R.Tensor((16,), "float32"))    # add: operator_name "relax.add"
 ->
@@ -32,7 +32,7 @@ from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 
 CALL_TIR = Op.get("relax.call_tir")
 OPERATOR_NAME = "operator_name"
-"""The attribute of loops that names the operator that they compute."""
+"""The attribute of a PrimFunc that names the operator that it computes."""
 
 Separators = Mapping[str, Sequence[Sequence[int]] | None]
 
@@ -162,7 +162,7 @@ class _Replacer(PyExprMutator):
         return Call(CALL_TIR, [self._remove_pad(info), Tuple([padded])], None, [info])
 
     def _remove_pad(self, info: TensorStructInfo) -> GlobalVar:
-        """Loops that copy what lies at the lowest indices, of any shape."""
+        """A PrimFunc that copies what lies at the lowest indices, of any shape."""
         key = (info.ndim, info.dtype)
         if key not in self.removers:
             padded = [TirVar(f"p{i}", "int64") for i in range(info.ndim)]

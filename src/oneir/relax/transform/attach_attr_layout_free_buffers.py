@@ -1,10 +1,10 @@
-"""AttachAttrLayoutFreeBuffers: loops are told which of their arguments are weights, whose layout they may choose.
+"""AttachAttrLayoutFreeBuffers: kernels get the positions of their arguments that are weights, whose layout is free.
 
     def main(x, w):                                          @T.prim_func(private=True)
         R.func_attr({"num_input": 1})                        def matmul(a, b, c):
         y = R.call_tir(cls.matmul, (x, w), ...)       ->         T.func_attr({"layout_free_buffers": [1]})
 
-Weights are constants and the parameters behind the first `num_input`. A function of loops that is called with weights
+Weights are constants and the parameters after the first `num_input`. A PrimFunc that is called with weights
 in different places becomes several.
 """
 

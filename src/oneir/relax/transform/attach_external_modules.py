@@ -7,14 +7,21 @@ mod = AttachExternModules(externals)(mod)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
+from ...runtime.module import Module
 
-if TYPE_CHECKING:
-    from ..frontend.nn import ExternModule
+
+@runtime_checkable
+class ExternModule(Protocol):
+    """What a `relax.frontend.nn.ExternModule` is to this pass: functions that can be loaded."""
+
+    def load(self) -> Module:
+        """The functions, ready to be called."""
+        ...
 
 
 class AttachExternModules(ModulePass, name="AttachExternalModules"):
@@ -29,8 +36,6 @@ class AttachExternModules(ModulePass, name="AttachExternalModules"):
         object.__setattr__(self, "extern_modules", tuple(self.extern_modules))
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        from ..frontend.nn import ExternModule
-
         for module in self.extern_modules:
             if not isinstance(module, ExternModule):
                 raise TypeMismatch(f"AttachExternModules: expected an ExternModule, found {module!r}")

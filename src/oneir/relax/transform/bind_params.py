@@ -17,10 +17,10 @@ from ...ir.expr import const as number
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from .. import expr
 from ..analysis import struct_info_base_check
-from ..analysis.struct_info import BaseCheckResult, substitute_struct_info
 from ..expr import Constant, Expr, Function, PrimValue, Var, as_graph_expr, const
-from ..struct_info import PrimStructInfo
+from ..struct_info import BaseCheckResult, PrimStructInfo, substitute_struct_info
 from ..substitute import bind, infer_symbolic_values
 
 
@@ -46,6 +46,7 @@ class BindParams(ModulePass):
         raise NotRegistered(f"the module has no graph function {self.func_name!r}; it has {names or 'none'}")
 
 
+@expr.bind_params.provide
 def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
     """The function with some of its parameters, given by name or object, replaced by values."""
     if not binding_map:

@@ -13,6 +13,7 @@ from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from .. import expr
 from ..analysis import defined_symbolic_vars, free_symbolic_vars
 from ..expr import Function
 from ..substitute import bind
@@ -63,6 +64,7 @@ def _bind_everywhere(mod: IRModule, binding_map: Mapping[Any, Any]) -> dict[Any,
     return functions
 
 
+@expr.bind_symbolic_vars.provide
 def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
     """The function with some of its symbolic variables, given by name or object, replaced by values."""
     if not binding_map:

@@ -101,7 +101,7 @@ class GroupFuser(PyExprMutator):
         return self.fused(block.bindings, groups)
 
     def fused(self, bindings: Sequence[Binding], groups: Mapping[Var, BindingGroup]) -> BindingBlock:
-        """A dataflow block of the bindings, with calls in the place of groups."""
+        """A dataflow block of the bindings, with calls instead of the groups."""
         for binding in bindings:
             if binding.var in groups:
                 group = groups[binding.var]
@@ -158,7 +158,7 @@ class GroupFuser(PyExprMutator):
 def _in_order(
     bindings: Sequence[Binding], groups: Mapping[Var, BindingGroup], required: Mapping[Var, Sequence[Var]]
 ) -> list[Binding | BindingGroup]:
-    """Groups and the bindings between them, each behind what it uses; tells groups what is used of them."""
+    """Groups and the bindings between them, each after what it uses; notes which results of each group are used."""
     producers: dict[Var, Any] = {b.var: groups.get(b.var, b) for b in bindings}
     needed: dict[Any, dict[Any, None]] = {item: {} for item in producers.values()}
     for binding in bindings:
@@ -271,11 +271,11 @@ class _GroupFunction:
         return var
 
     def _field(self, source: Var, value: TupleGetItem) -> Var:
-        """The parameter for a field of a tuple, behind those for its other fields."""
+        """The parameter for a field of a tuple, after those for its other fields."""
         others = [i for i, a in enumerate(self.arguments) if isinstance(a, TupleGetItem) and a.tuple_value is source]
         return self._parameter(f"{source.name}_{value.index}", value, others[-1] + 1 if others else None)
 
-    def _symbolic_variables(self) -> list[Any]:
+    def _symbolic_variables(self) -> list[TirVar]:
         """Symbolic variables that the group uses and no parameter's shape gives."""
         known = {v for p in self.params for v in definable_tir_vars_in_struct_info(p.struct_info)}
         used: dict[Any, None] = {}
@@ -291,7 +291,7 @@ class _GroupFunction:
 
 
 def _arguments(call: Call) -> Iterable[Expr]:
-    """What a call takes: of loops, what they are called with."""
+    """What a call takes; of a `call_tir`, the arguments of the kernel."""
     if call.op in CALLS_OF_LOOPS:
         args = call.args[1]
         return args.fields if isinstance(args, Tuple) else [args]

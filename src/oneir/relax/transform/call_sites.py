@@ -50,8 +50,7 @@ def change_signatures(mod: IRModule, changes: Mapping[GlobalVar, tuple[Function,
     for var, func in mod.functions.items():
         if var in changes:
             func, rewrite = changes[var]
-            new = GlobalVar(var.name_hint)
-            new.struct_info_ = function_struct_info(func)
+            new = GlobalVar(var.name_hint).set_struct_info(function_struct_info(func))
             rewrites[var] = new, rewrite
             var = new
         functions[var] = func

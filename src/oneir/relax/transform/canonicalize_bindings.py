@@ -29,7 +29,7 @@ from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from ...runtime.error import InvalidValue
 from ..analysis import free_vars
-from ..analysis.struct_info import bind_extents, tir_vars_in_struct_info
+from ..analysis.struct_info import tir_vars_in_struct_info
 from ..analysis.variables import shape_variables
 from ..expr import (
     Binding,
@@ -48,7 +48,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..normalize import merge_blocks
-from ..struct_info import StructInfo, TupleStructInfo
+from ..struct_info import StructInfo, TupleStructInfo, bind_extents
 from ..substitute import SymbolicMutator
 from .pass_base import FunctionPass
 

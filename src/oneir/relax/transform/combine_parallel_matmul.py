@@ -22,12 +22,11 @@ from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
 from .. import op
 from ..analysis.bindings import get_var2val
-from ..analysis.struct_info import same_extents
 from ..analysis.variables import post_order_visit
 from ..dpl import DFPattern, PatternContext, is_op, rewrite_bindings, wildcard
 from ..dpl.matcher import match_expr
 from ..expr import Call, Expr, Function, Tuple, TupleGetItem, Var
-from ..struct_info import TensorStructInfo
+from ..struct_info import TensorStructInfo, same_extents
 from .pass_base import FunctionPass
 
 Check = Callable[[Var, list[Var], list[Var], dict[Var, Expr]], bool]

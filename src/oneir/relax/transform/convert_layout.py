@@ -10,17 +10,17 @@ ConvertLayout({"relax.nn.conv2d": ["NHWC", "OHWI"]})
                                             b = R.permute_dims(lv2, axes=[0, 3, 1, 2])
                                             R.output(b)
 
-Which layouts a call takes and gives is its operator's fact "FRelaxInferLayout" (`op/infer_layout.py`); a call of one
-without it takes its arguments as they were made. What leaves a dataflow block is in the layout that it was made in.
+Which layouts a call takes and gives is its operator's fact `FRelaxInferLayout` (rules: `op/infer_layout.py`); a call of
+one without it takes its arguments as they were made. What leaves a dataflow block is in the layout that it was made in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ...ir.container import same_objects
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.structural import structural_equal
 from ...ir.transform import PassContext
 from ...ir.visitor import deep_recursion
@@ -50,6 +50,7 @@ from ..op.infer_layout import (
 )
 from ..op.layout_transform import layout_transform
 from ..op.manipulate import permute_dims
+from ..operator_facts import FRelaxInferLayout
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import DataflowBlockPass
 
@@ -59,7 +60,7 @@ DesiredLayouts = Mapping[str, Sequence[str]]
 class ConvertLayout(DataflowBlockPass):
     """Gives operators, by their names, the layouts of data, weight and maybe output that are desired.
 
-    With `layout_cb`, each call is asked for by itself: it returns the desired layouts for that call. Raises
+    With `layout_cb`, it is called for each call: it returns the desired layouts for that call. Raises
     `TypeMismatch` for a number of layouts that no operator has.
     """
 
@@ -117,7 +118,7 @@ class _Converter(PyExprMutator):
     def _now(self, expr: Expr) -> Expr:
         if isinstance(expr, Tuple):
             fields = [self._now(f) for f in expr.fields]
-            return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
+            return expr if same_objects(fields, expr.fields) else Tuple(fields)
         return self._variables.get(expr, expr) if isinstance(expr, Var) else expr
 
     def visit_var_(self, op: Var) -> Expr:
@@ -152,7 +153,7 @@ class _Converter(PyExprMutator):
         elif isinstance(value, Tuple):
             wanted = tuple([self.layouts.of(f) if inside else initial_of(f.struct_info) for f in value.fields])
             fields = [self._in_layout(f, layout) for f, layout in zip(value.fields, wanted, strict=True)]
-            same = all(a is b for a, b in zip(fields, value.fields, strict=True))
+            same = same_objects(fields, value.fields)
             self._bind(binding, value if same else Tuple(fields, span=value.span), wanted)
         elif isinstance(value, TupleGetItem):
             layout = self.layouts.of(value.tuple_value)
@@ -164,7 +165,7 @@ class _Converter(PyExprMutator):
 
     def _choice(self, call: Call) -> LayoutChoice | None:
         """What a call wants, if its operator says and the dimensions of its arguments are known."""
-        rule = call.op.attrs.get("FRelaxInferLayout") if isinstance(call.op, Op) else None
+        rule = FRelaxInferLayout.of(call.op)
         tensors = [a for a in call.args if _is_tensors(a.struct_info_)]
         if rule is None or any(_unknown(self.layouts.of(a)) for a in tensors):
             return None
@@ -193,7 +194,7 @@ class _Converter(PyExprMutator):
 
 def _changed(call: Call, args: Sequence[Expr], attrs: Mapping[str, object]) -> Call:
     """The call with other arguments and, if any are given, attributes; itself if they are the same."""
-    if all(a is b for a, b in zip(args, call.args, strict=True)) and all(
+    if same_objects(args, call.args) and all(
         value is call.attrs[name] or structural_equal(value, call.attrs[name]) for name, value in attrs.items()
     ):
         return call

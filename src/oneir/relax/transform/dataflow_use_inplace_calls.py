@@ -5,7 +5,7 @@
         a = R.multiply(z, y)        ->          a = R.call_tir_inplace(cls.multiply_inplace, (z, y), [0], ...)
         R.output(a)                             R.output(a)
 
-Operators whose loops allow that say so: the fact "SupportsInplace". What comes from outside of the block is never
+Operators whose kernels allow that have the fact `SupportsInplace`. What comes from outside of the block is never
 written, since others may hold it.
 """
 
@@ -18,7 +18,6 @@ from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue
@@ -31,6 +30,7 @@ from ..expr import Binding, BindingBlock, Call, DataflowBlock, Expr, Tuple, Var,
 from ..expr_functor import PyExprMutator
 from ..op.base import call_tir_inplace
 from ..op.manipulate import product
+from ..operator_facts import FLegalize, SupportsInplace
 from ..struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 
 Opportunity = tuple[int, list[int]]
@@ -56,7 +56,7 @@ def find_opportunities(
     exact: list[Opportunity] = []
     for position, binding in enumerate(block.bindings):
         value = binding.value
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or not value.op.get_attr("SupportsInplace"):
+        if not isinstance(value, Call) or not SupportsInplace.of(value.op):
             continue
         found = {i: same for i in range(len(value.args)) if (same := search.fits(binding, position, i)) is not None}
         if found:
@@ -168,13 +168,14 @@ class _IntoBuffers(Mapper):
 
 
 def make_inplace_call(builder: BlockBuilder, call: Call, inplace_indices: Sequence[int]) -> tuple[Call, PrimFunc]:
-    """The call with its first results written into arguments, and its loops, of which `builder` knows the original.
+    """The call with its first results written into arguments, and its kernel, of which `builder` has the original.
 
-    The call's function is a `GlobalVar` of the name that the loops should have.
+    The call's function is a `GlobalVar` of the name that the kernel should have.
     """
-    legal = call.op.attrs["FLegalize"](builder, call)
+    rule = FLegalize.of(call.op)
+    legal = call if rule is None else rule(builder, call)
     callee = legal.args[0] if isinstance(legal, Call) and legal.args else None
-    if not isinstance(callee, GlobalVar):
+    if not isinstance(legal, Call) or not isinstance(callee, GlobalVar):
         raise call_error(
             call, InvalidValue, f"DataflowUseInplaceCalls: {call.op.name} supports in-place calls but has no loops"
         )
@@ -203,7 +204,7 @@ def make_inplace_call(builder: BlockBuilder, call: Call, inplace_indices: Sequen
 class _Replacer(PyExprMutator):
     def __init__(self, mod: IRModule):
         super().__init__(mod)
-        # Loops as they are without writing in place are made here, and not part of the result.
+        # The kernels that do not write in place are made here; they are not part of the result.
         self.originals = BlockBuilder(mod)
         self.chosen: dict[Binding, int] = {}
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 
 from ...ir.module import IRModule
-from ...ir.op import Op
+from ...ir.op import Fact
 from ...ir.transform import ApplyPassToFunction, ModulePass, Pass, PassContext, PassInfo, Sequential
 from ..expr import Call, Expr, Function
 from ..expr_functor import PyExprMutator
+from ..operator_facts import Decomposition, FDecompose, FDecomposeForTraining
 from .pass_base import FunctionPass
 
 
@@ -56,21 +57,23 @@ class DecomposeOpsForTraining(_InFunction):
 
 class _DecomposeForInference(FunctionPass, name="DecomposeOps"):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        return _Decomposer(mod, "FDecompose").visit_expr(func)
+        return _Decomposer(mod, FDecompose).visit_expr(func)
 
 
 class _DecomposeForTraining(FunctionPass, name="MutateOpsForTraining"):
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        return _Decomposer(mod, "FDecomposeForTraining").visit_expr(func)
+        return _Decomposer(mod, FDecomposeForTraining).visit_expr(func)
 
 
 class _Decomposer(PyExprMutator):
-    def __init__(self, mod: IRModule, fact: str):
+    def __init__(self, mod: IRModule, fact: Fact[Decomposition]):
         super().__init__(mod)
         self.fact = fact
 
     def visit_call_(self, op: Call) -> Expr:
-        rule = op.op.get_attr(self.fact) if isinstance(op.op, Op) else None
+        rule = self.fact.of(op.op)
         if rule is None:
             return super().visit_call_(op)
-        return rule(self.visit_expr_post_order(op), self.builder_)
+        call = self.visit_expr_post_order(op)
+        assert isinstance(call, Call)
+        return rule(call, self.builder_)

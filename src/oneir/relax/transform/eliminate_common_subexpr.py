@@ -7,13 +7,12 @@ c = R.exp(b)           c = R.exp(a)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.structural import structural_equal, structural_hash
 from ...ir.transform import PassContext
 from ..analysis import contains_impure_call
@@ -39,6 +38,7 @@ from ..expr import (
     VarBinding,
 )
 from ..expr_functor import PyExprMutator
+from ..operator_facts import TAllocator
 from ..struct_info import StructInfo
 from .pass_base import FunctionPass
 
@@ -89,7 +89,7 @@ class _Eliminator(PyExprMutator):
             self.noted.append((entry, var))
         return new
 
-    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:
         noted, remapped = len(self.noted), len(self.remapped)
         new = super().visit_with_new_scope(expr, params)
         self._forget(noted, remapped)
@@ -132,7 +132,7 @@ class _Eliminator(PyExprMutator):
     def _may_be_shared(self, value: Expr) -> bool:
         if self.call_only and not isinstance(value, Call):
             return False
-        allocates = isinstance(value, Call) and isinstance(value.op, Op) and value.op.get_attr("TAllocator")
+        allocates = isinstance(value, Call) and TAllocator.of(value.op)
         return not allocates and not contains_impure_call(value)
 
 

@@ -1,4 +1,4 @@
-"""ExpandTupleArguments: a private function takes the fields of a tuple in the place of the tuple.
+"""ExpandTupleArguments: a private function takes the fields of a tuple instead of the tuple.
 
 def f(pair: R.Tuple(A, B)): ...    ->    def f(pair_0: A, pair_1: B): ...
 """

@@ -8,10 +8,10 @@ Which functions these are stands where the operators are defined.
 from __future__ import annotations
 
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
+from ..operator_facts import FFastMath
 
 
 class FastMathTransform(ModulePass):
@@ -24,5 +24,7 @@ class FastMathTransform(ModulePass):
 class _FastMath(PyExprMutator):
     def visit_call_(self, op: Call) -> Expr:
         call = self.visit_expr_post_order(op)
-        fast = call.op.get_attr("FFastMath") if isinstance(call, Call) and isinstance(call.op, Op) else None
+        if not isinstance(call, Call):
+            return call
+        fast = FFastMath.of(call.op)
         return call if fast is None else fast(self.builder_, call)

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.container import same_objects
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.transform import PassContext
+from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
 from ...target import codegen
+from ...target.target import Target
 from ...tir.function import PrimFunc
 from ..analysis import remove_all_unused
 from ..expr import (
@@ -35,6 +37,7 @@ from ..expr import (
     Var,
 )
 from ..expr_functor import PyExprMutator
+from ..operator_facts import FPurity, FReference
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -60,12 +63,12 @@ class _Folder(PyExprMutator):
 
     def visit_call_(self, op: Call) -> Expr:
         call = self.visit_expr_post_order(op)
-        if not isinstance(call, Call) or not isinstance(call.op, Op) or not call.op.attrs.get("FPurity"):
+        if not isinstance(call, Call) or not FPurity.of(call.op):
             return call
         if call.op.name == "relax.call_tir":
             return self.call_tir(call) or call
         call = self.with_shapes(call)
-        reference = call.op.attrs.get("FReference")
+        reference = FReference.of(call.op)
         if reference is None or not self.builder_.current_block_is_dataflow() or not _is_static(call.struct_info):
             return call
         args = [self.value(a) for a in call.args]
@@ -83,7 +86,7 @@ class _Folder(PyExprMutator):
         for a in call.args:
             bound = self.lookup_binding(a) if isinstance(a, Var) else None
             args.append(bound if isinstance(bound, ShapeExpr) else a)
-        if all(new is old for new, old in zip(args, call.args, strict=True)):
+        if same_objects(args, call.args):
             return call
         normalized = self.builder_.normalize(call.replace(args=args))
         assert isinstance(normalized, Call)
@@ -109,7 +112,7 @@ class _Folder(PyExprMutator):
         return None
 
     def call_tir(self, call: Call) -> Expr | None:
-        """The constants that loops compute; None where they cannot be run now."""
+        """The constants that a kernel computes; None where it cannot be run now."""
         callee, args, *symbolic = call.args
         infos = _tensors(call.struct_info)
         if symbolic or not isinstance(callee, GlobalVar) or not isinstance(args, Tuple) or not infos:
@@ -122,7 +125,10 @@ class _Folder(PyExprMutator):
         if not tensors and _too_large(call.struct_info):
             return None
         outputs = [empty(s, i.dtype) for s, i in zip(shapes, infos, strict=True) if s is not None]
-        codegen.build(func.with_attr("global_symbol", "main"))["main"](*tensors, *outputs)
+        target = Target.current(allow_none=True)
+        if target is not None and "cpu" not in target.keys:
+            target = Target("llvm")  # what a device would compute, its host computes here
+        codegen.build(func.with_attr("global_symbol", "main"), target)["main"](*tensors, *outputs)
         constants = [Constant(o) for o in outputs]
         return Tuple(constants) if isinstance(call.struct_info, TupleStructInfo) else constants[0]
 
@@ -179,8 +185,6 @@ def as_constant(value: Any, info: StructInfo) -> Expr:
     assert isinstance(info, TensorStructInfo)
     array = np.asarray(value)
     if str(array.dtype) != info.dtype:
-        from ...runtime.dtype import numpy_dtype
-
         array = array.astype(numpy_dtype(info.dtype))
     # What a reference gives is often the argument itself, seen with another shape or with its axes in another order.
     # Weights are large: they are copied once, when it is known how they shall lie in memory.

@@ -8,8 +8,9 @@
 A replacement of NaNs after the softmax (of queries that see no key) makes `R.nn.safe_attention`. Factors of queries and
 keys count as scale, as exporters of models to ONNX write it.
 
-The operator has heads behind rows, as the layers around it compute them. Models swap the two before products of
-matrices and back after them, so the transpositions that come with the operator mostly meet the model's, and both go.
+The operator has the dimension of heads after that of rows, as the surrounding layers compute them. Models swap the two
+before products of matrices and back after them, so the transpositions that come with the operator mostly cancel the
+model's.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Fuser(PyExprMutator):
         self.values: dict[Var, Expr] = {}
         self.users: Mapping[Var, Sequence[Var]] = {}
         self.fused: dict[Var, Expr] = {}
-        """For variables of the original program: attention's result, with heads behind rows."""
+        """For variables of the original program: attention's result, heads after rows."""
         self.analyzer = Analyzer()
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
@@ -204,7 +205,7 @@ class _Fuser(PyExprMutator):
         return self.builder_.emit(compute(query, key, value, bias, scale=scores.scale))
 
     def _heads_last(self, expr: Expr, axes: list[int]) -> Expr:
-        """The tensor transposed by `axes`, a matrix for each head or batch, and then with heads behind rows."""
+        """The tensor transposed by `axes`, a matrix for each head or batch, and then with heads after rows."""
         if len(axes) == 4:
             axes = [axes[0], axes[2], axes[1], axes[3]]
         while (inner := self._transposition(expr)) is not None:

@@ -33,7 +33,7 @@ from ..expr import (
     VarBinding,
 )
 from ..expr_functor import PyExprMutator
-from ..op.registry import OpPattern
+from ..operator_facts import OpPattern
 from .binding_groups import BindingGroup, GroupFuser
 
 register_config_option("relax.FuseOps.max_depth", int)
@@ -140,7 +140,7 @@ def without_aliases(block: DataflowBlock) -> list[Binding]:
         value = rename.visit_expr(binding.value)
         var = renamed.get(binding.var, binding.var)
         if isinstance(value, Call) and value.struct_info_ is None:
-            value.struct_info_ = binding.value.struct_info_
+            value.set_struct_info(binding.value.struct_info_)
         changed = value is not binding.value or var is not binding.var
         result.append(binding.replace(var=var, value=value) if changed else binding)
     return result

@@ -297,8 +297,7 @@ def _around(func: Function) -> Function:
     inner = func.without_attr("Primitive")
     params = [Var(p.name, p.struct_info) for p in inner.params]
     local = Var("local_func", inner.struct_info_)
-    call = Call(local, params)
-    call.struct_info_ = inner.ret_struct_info
+    call = Call(local, params).set_struct_info(inner.ret_struct_info)
     output = Var("output", inner.ret_struct_info)
     body = SeqExpr([BindingBlock([VarBinding(local, inner), VarBinding(output, call)])], output)
     return Function(params, body, inner.ret_struct_info, inner.is_pure)

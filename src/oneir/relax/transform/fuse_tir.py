@@ -7,6 +7,7 @@ The blocks of the functions that it calls stand one after the other; scheduling 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...ir.container import Array
@@ -45,9 +46,9 @@ class FuseTIR(ModulePass):
         functions: dict[GlobalVar, BaseFunc] = {}
         for var, func in mod.functions.items():
             if isinstance(func, Function) and func.attrs.get("Primitive") and "Codegen" not in func.attrs:
-                names[var], params[var] = GlobalVar(var.name_hint), func.params
+                params[var] = func.params
                 func = _Fusion(mod, var.name_hint, func).prim_func()
-                names[var].struct_info_ = function_struct_info(func)
+                names[var] = GlobalVar(var.name_hint).set_struct_info(function_struct_info(func))
             functions[names.get(var, var)] = func
         if not names:
             return mod
@@ -227,7 +228,7 @@ class _Fusion:
             self.match(inner, outer.shape, symbols)
         outputs = []
         for inner, info in zip(tensors[len(inputs) :], infos, strict=True):
-            assert isinstance(info, TensorStructInfo)
+            assert isinstance(info, TensorStructInfo) and info.extents is not None
             self.match(inner, info.extents, symbols)
             made = self.buffer(info, f"{inner.name}_intermediate")
             outputs.append(made)
@@ -240,7 +241,7 @@ class _Fusion:
         self.body.append(_UniqueBlocks(self.block_names)(root.body))
         return outputs
 
-    def match(self, inner: Buffer, extents: Any, symbols: dict[TirVar, PrimExpr]) -> None:
+    def match(self, inner: Buffer, extents: Sequence[PrimExpr], symbols: dict[TirVar, PrimExpr]) -> None:
         for declared, given in zip(inner.shape, extents, strict=True):
             if isinstance(declared, TirVar) and declared not in symbols:
                 value = given if given.dtype == declared.dtype else given.astype(declared.dtype)

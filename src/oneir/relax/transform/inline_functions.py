@@ -64,7 +64,7 @@ class _Inliner:
         return _Expander(self).visit_expr(func)
 
     def callee(self, var: GlobalVar) -> Function | None:
-        """The function to put in the place of a call, itself without calls to replace."""
+        """The function that replaces a call, itself without calls to replace."""
         func = self.expanded.get(var)
         if func is None and var in self.replacements:
             func = self.expanded[var] = self.expand(self.replacements[var])

@@ -6,7 +6,7 @@
         return add_y(x)                      def main_add_y(a, y):
                                                  return R.add(a, y)
 
-One that uses no variable of the function around it is called directly, without a closure.
+One that uses no variable of the enclosing function is called directly, without a closure.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _names(paths: Mapping[Function, Path], taken: set[str]) -> dict[Function, st
 
 
 def _offers(paths: Mapping[Function, Path], public: set[str]) -> Iterator[Callable[[Function], str | None]]:
-    """Ways to name a local function, the preferred ones first."""
+    """Candidates for the name of a local function, the preferred ones first."""
 
     def global_symbol(func: Function) -> str | None:
         symbol = func.attrs.get("global_symbol")
@@ -146,8 +146,8 @@ class _Lifter(PyExprMutator):
         params = [self.visit_var_def(p) for p in op.params]
         own = {v: Var(v.name, v.struct_info, v.span) for v in captured if isinstance(v, Var)}
         params += own.values()
-        lifted = GlobalVar(self.names[op])
-        lifted.struct_info_ = FuncStructInfo([p.struct_info for p in params], op.ret_struct_info, op.is_pure)
+        signature = FuncStructInfo([p.struct_info for p in params], op.ret_struct_info, op.is_pure)
+        lifted = GlobalVar(self.names[op]).set_struct_info(signature)
         if not captured:
             self.direct[name] = lifted
         elif name in free:
@@ -156,7 +156,7 @@ class _Lifter(PyExprMutator):
         self.recursive.pop(name, None)
         func = Function(params, bind(body, own), _result(body, params), op.is_pure, op.attrs, op.span)
         func = self.lifted[lifted] = copy_with_new_vars(func)
-        lifted.struct_info_ = func.struct_info_
+        lifted.set_struct_info(func.struct_info_)
         return make_closure(lifted, Tuple(captured)) if captured else lifted
 
     # -- uses --

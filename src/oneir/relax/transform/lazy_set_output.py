@@ -69,6 +69,5 @@ class _Lazy(PyExprMutator):
         return [self._call(index, var) for index in self.indices.get(var, ())]
 
     def _call(self, index: int, value: Expr) -> VarBinding:
-        call = Call(self.set, [PrimValue(index), value])
-        call.struct_info_ = TupleStructInfo([])
+        call = Call(self.set, [PrimValue(index), value]).set_struct_info(TupleStructInfo([]))
         return VarBinding(Var("_void", TupleStructInfo([])), call)

@@ -196,8 +196,7 @@ class _HandOut(PyExprMutator):
 
     def _set(self, index: int, value: Expr) -> Call:
         call = _call(self.name, [*self.extra, PrimValue(index), value])
-        call.struct_info_ = ObjectStructInfo()
-        return call
+        return call.set_struct_info(ObjectStructInfo())
 
     def visit_binding(self, binding: Binding) -> None:
         if binding.var is self.returned:

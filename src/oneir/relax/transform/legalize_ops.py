@@ -9,25 +9,25 @@ A call whose result's or arguments' shapes are not known stays.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ..expr import Call, Expr
 from ..expr_functor import PyExprMutator
+from ..operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
 class LegalizeOps(ModulePass):
     """Rewrites operators into calls of PrimFuncs.
 
-    `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that take the place of the
+    `customize_legalize_map` has rules `rule(builder, call) -> expr`, by operator name, that replace the
     operators' own. With `enable_warning`, each call that stays is named in a warning.
     """
 
-    customize_legalize_map: Mapping[str, Callable[[Any, Call], Expr]] | None = None
+    customize_legalize_map: Mapping[str, CallRewrite] | None = None
     enable_warning: bool = False
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -46,7 +46,7 @@ def is_shape_known(info: StructInfo) -> bool:
 
 
 class _Legalizer(PyExprMutator):
-    def __init__(self, mod: IRModule, rules: Mapping[str, Callable[[Any, Call], Expr]], warn: bool):
+    def __init__(self, mod: IRModule, rules: Mapping[str, CallRewrite], warn: bool):
         super().__init__(mod)
         self.rules, self.warn = rules, warn
 
@@ -54,7 +54,7 @@ class _Legalizer(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
-        rule = self.rules.get(call.op.name) or call.op.attrs.get("FLegalize")
+        rule = self.rules.get(call.op.name) or FLegalize.of(call.op)
         if rule is None:
             return call
         if not self._known(call):
@@ -65,16 +65,16 @@ class _Legalizer(PyExprMutator):
         return legal if legal is call else self._again(legal)
 
     def _known(self, call: Call) -> bool:
-        if not call.op.attrs.get("RequiresArgumentShapes", True):
+        if RequiresArgumentShapes.of(call.op) is False:
             return True
         if not all(is_shape_known(a.struct_info) for a in call.args if _has_shape(a)):
             return False
-        return bool(call.op.attrs.get("FDataDependent")) or is_shape_known(call.struct_info)
+        return bool(FDataDependent.of(call.op)) or is_shape_known(call.struct_info)
 
     def _again(self, legal: Expr) -> Expr:
         """The result of a rule, in which other operators may stand."""
         if isinstance(legal, Call) and isinstance(legal.op, Op) and not self._nested(legal):
-            return legal if legal.op.attrs.get("FLegalize") is None else self.visit_call_(legal)
+            return legal if FLegalize.of(legal.op) is None else self.visit_call_(legal)
         return self.visit_expr(legal)
 
     def _nested(self, call: Call) -> bool:

@@ -129,7 +129,7 @@ class _Partition(ModulePass, name="PartitionTransformParams", opt_level=1):
 
 
 class _Publish(ModulePass, name="LiftTransformParamsPostProc", opt_level=1):
-    """Gives what was made its public name, and lets it drop weights if that is asked for."""
+    """Gives the new function its public name, and lets it drop weights if that is wanted."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         consume: Callable[[Function], Function] = (
@@ -184,7 +184,7 @@ class _Liftable:
     """What can be computed before: names of weights, of what is computed from them, and their symbolic variables."""
 
     def __init__(self) -> None:
-        self.known: set[Any] = set()
+        self.known: set[Var | TirVar] = set()
 
     def may_lift(self, block: BindingBlock, binding: Binding) -> bool:
         value = binding.value
@@ -203,9 +203,9 @@ class _Computed:
     def __init__(self, weights: Sequence[Var]):
         self.weights = weights
         self.bindings: list[Binding] = []
-        self.from_weights: set[Var] = set(weights)
+        self.from_weights: set[Var | TirVar] = set(weights)
         """Weights and what depends on one; the rest of what can be computed before is as easily computed later."""
-        self.at_run_time: set[Any] = set()
+        self.at_run_time: set[Var | TirVar] = set()
         """The variables, of graphs and symbolic ones, that are needed when the function runs."""
 
     def outputs(self) -> list[Var]:
@@ -298,7 +298,7 @@ class _FunctionPlan(_Computed):
 class _Remaining(PyExprMutator):
     """A body without some bindings."""
 
-    def __init__(self, removed: set[Var]):
+    def __init__(self, removed: set[Var | TirVar]):
         self.removed = removed
 
     def visit_binding(self, binding: Binding) -> None:

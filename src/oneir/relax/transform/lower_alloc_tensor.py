@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from ...ir.dtype import DataType
 from ...ir.expr import PrimExpr, const
 from ...ir.module import IRModule
 from ...ir.op import Op
@@ -29,8 +30,6 @@ class LowerAllocTensor(FunctionPass):
 
 def bytes_of(shape: ShapeExpr, dtype: str) -> PrimExpr:
     """How many bytes a tensor takes."""
-    from ...ir.dtype import DataType
-
     size: PrimExpr = const((DataType(dtype).bits + 7) // 8, "int64")
     for extent in shape.values:
         size = size * extent

@@ -3,20 +3,22 @@
     R.memory.alloc_storage(...)  ->  R.vm.alloc_storage(...)
     R.shape_of(x)                ->  R.call_packed("vm.builtin.shape_of", x, sinfo_args=...)
 
-How an operator is lowered is registered with it, as the fact "FLowerBuiltin".
+How an operator is lowered is its fact `FLowerBuiltin`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from ...ir.module import IRModule
-from ...ir.op import Op, register_op_attr
+from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...runtime.device import device as device_of
+from ..block_builder import BlockBuilder
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, Function, PrimValue, ShapeExpr, StringImm, Tuple
 from ..expr_functor import PyExprMutator
 from ..op import call_builtin_with_ctx, vm
+from ..operator_facts import CallRewrite, FLowerBuiltin
 from ..struct_info import ObjectStructInfo
 from .lower_alloc_tensor import bytes_of
 from .pass_base import FunctionPass
@@ -38,8 +40,19 @@ class _Lower(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             return call
-        rule = call.op.attrs.get("FLowerBuiltin")
+        rule = FLowerBuiltin.of(call.op)
         return call if rule is None else rule(self.builder_, call)
+
+
+def _lowers(*operators: str) -> Callable[[CallRewrite], CallRewrite]:
+    """A decorator: the rule that lowers calls of these operators."""
+
+    def register(rule: CallRewrite) -> CallRewrite:
+        for name in operators:
+            FLowerBuiltin.set(Op.get(name), rule)
+        return rule
+
+    return register
 
 
 def _packed(name: str, *args: Expr, like: Call) -> Call:
@@ -51,19 +64,19 @@ def _fields(expr: Expr) -> list[Expr]:
     return list(expr.fields)
 
 
-@register_op_attr("relax.memory.alloc_storage", "FLowerBuiltin")
-def _alloc_storage(builder: Any, call: Call) -> Expr:
+@_lowers("relax.memory.alloc_storage")
+def _alloc_storage(builder: BlockBuilder, call: Call) -> Expr:
     size, device, scope, dtype = call.args
     return vm.alloc_storage(size, device, dtype, scope)
 
 
-@register_op_attr("relax.memory.alloc_tensor", "FLowerBuiltin")
-def _alloc_tensor(builder: Any, call: Call) -> Expr:
+@_lowers("relax.memory.alloc_tensor")
+def _alloc_tensor(builder: BlockBuilder, call: Call) -> Expr:
     return vm.alloc_tensor(*call.args)
 
 
-@register_op_attr("relax.builtin.alloc_tensor", "FLowerBuiltin")
-def _alloc_tensor_at_once(builder: Any, call: Call) -> Expr:
+@_lowers("relax.builtin.alloc_tensor")
+def _alloc_tensor_at_once(builder: BlockBuilder, call: Call) -> Expr:
     shape, dtype, device, scope = call.args
     assert isinstance(shape, ShapeExpr) and isinstance(dtype, DataTypeImm)
     size = bytes_of(shape, dtype.value)
@@ -71,15 +84,12 @@ def _alloc_tensor_at_once(builder: Any, call: Call) -> Expr:
     return vm.alloc_tensor(storage, 0, shape, dtype, device)
 
 
-def _kill(builder: Any, call: Call) -> Expr:
+@_lowers("relax.memory.kill_storage", "relax.memory.kill_tensor")
+def _kill(builder: BlockBuilder, call: Call) -> Expr:
     return vm.kill_object(call.args[0])
 
 
-register_op_attr("relax.memory.kill_storage", "FLowerBuiltin", _kill)
-register_op_attr("relax.memory.kill_tensor", "FLowerBuiltin", _kill)
-
-
-def _by_name(name: str) -> Any:
+def _by_name(name: str) -> CallRewrite:
     """The rule of an operator that is one function of the runtime, with the same arguments."""
     return lambda builder, call: _packed(name, *call.args, like=call)
 
@@ -93,46 +103,38 @@ for _operator, _function in {
     "relax.memory.ensure_zero_offset": "vm.builtin.ensure_zero_offset",
     "relax.print": "relax.run.print",
 }.items():
-    register_op_attr(_operator, "FLowerBuiltin", _by_name(_function))
+    _lowers(_operator)(_by_name(_function))
 
 
-@register_op_attr("relax.assert_op", "FLowerBuiltin")
-def _assert(builder: Any, call: Call) -> Expr:
+@_lowers("relax.assert_op")
+def _assert(builder: BlockBuilder, call: Call) -> Expr:
     return _packed("relax.run.assert_op", *call.args, like=call)
 
 
-@register_op_attr("relax.make_closure", "FLowerBuiltin")
-def _make_closure(builder: Any, call: Call) -> Expr:
+@_lowers("relax.make_closure")
+def _make_closure(builder: BlockBuilder, call: Call) -> Expr:
     func, captured = call.args
     return Call(ExternFunc("vm.builtin.make_closure"), [func, *_fields(captured)], sinfo_args=[ObjectStructInfo()])
 
 
-@register_op_attr("relax.invoke_closure", "FLowerBuiltin")
-def _invoke_closure(builder: Any, call: Call) -> Expr:
+@_lowers("relax.invoke_closure", "relax.invoke_pure_closure")
+def _invoke_closure(builder: BlockBuilder, call: Call) -> Expr:
     closure, args = call.args
     return call_builtin_with_ctx("vm.builtin.invoke_closure", [closure, *_fields(args)], sinfo_args=call.sinfo_args)
 
 
-register_op_attr("relax.invoke_pure_closure", "FLowerBuiltin", _invoke_closure)
-
-
-@register_op_attr("relax.call_py_func", "FLowerBuiltin")
-def _call_py_func(builder: Any, call: Call) -> Expr:
+@_lowers("relax.call_py_func")
+def _call_py_func(builder: BlockBuilder, call: Call) -> Expr:
     return _packed("vm.builtin.call_py_func", Tuple(call.args), like=call)
 
 
-@register_op_attr("relax.call_pure_packed", "FLowerBuiltin")
-def _call_pure_packed(builder: Any, call: Call) -> Expr:
+@_lowers("relax.call_pure_packed", "relax.call_inplace_packed")
+def _call_function(builder: BlockBuilder, call: Call) -> Expr:
     return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
 
 
-@register_op_attr("relax.call_inplace_packed", "FLowerBuiltin")
-def _call_inplace_packed(builder: Any, call: Call) -> Expr:
-    return Call(call.args[0], call.args[1:], sinfo_args=call.sinfo_args, span=call.span)
-
-
-@register_op_attr("relax.to_vdevice", "FLowerBuiltin")
-def _to_vdevice(builder: Any, call: Call) -> Expr:
+@_lowers("relax.to_vdevice")
+def _to_vdevice(builder: BlockBuilder, call: Call) -> Expr:
     device = call.attrs["dst_vdevice"]
     kind = device_of(device.target.kind.name, device.vdevice_id)
     where = [PrimValue(kind.device_type), PrimValue(kind.device_id), StringImm(device.memory_scope)]

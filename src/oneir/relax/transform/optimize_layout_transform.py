@@ -36,8 +36,8 @@ class OptimizeLayoutTransform(FunctionPass):
 
         def rewrite(expr: Any, found: Any) -> Any:
             if unpadded in found:
-                loops = mod.functions.get(found[callee])
-                if loops is None or loops.attrs.get("operator_name") != "remove_pad":
+                kernel = mod.functions.get(found[callee])
+                if kernel is None or kernel.attrs.get("operator_name") != "remove_pad":
                     return expr
             value, before, after = found[data], found[first], found[unpadded if unpadded in found else second]
             shapes = [getattr(e.struct_info_, "shape", None) for e in (value, after)]

@@ -9,10 +9,10 @@ fact FImpureForm: `rule(call) -> call`, the call without that.
 from __future__ import annotations
 
 from ...ir.module import IRModule
-from ...ir.op import Op
 from ...ir.transform import PassContext
 from ..expr import Call, Expr, Function
 from ..expr_functor import PyExprMutator
+from ..operator_facts import FImpureForm
 from .pass_base import FunctionPass
 
 FORCE_PURE = "relax.force_pure"
@@ -32,5 +32,5 @@ class _PurityRemover(PyExprMutator):
         return func if not func.is_pure or func.attrs.get(FORCE_PURE) is True else func.with_attr(FORCE_PURE, True)
 
     def visit_call_(self, op: Call) -> Expr:
-        rule = op.op.get_attr("FImpureForm") if isinstance(op.op, Op) else None
+        rule = FImpureForm.of(op.op)
         return super().visit_call_(op if rule is None else rule(op))

@@ -13,6 +13,7 @@ from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from .. import op
 from ..dpl import is_op, rewrite_call, wildcard
+from ..dpl.rewrite_module import Found
 from ..expr import Expr, Function
 from ..struct_info import TensorStructInfo
 from .pass_base import FunctionPass
@@ -25,7 +26,7 @@ class ReorderTakeAfterMatmul(FunctionPass, opt_level=1):
         data, table, indices = wildcard(), wildcard(), wildcard()
         taken = is_op("relax.take")(table, indices)
 
-        def rewrite(expr: Any, found: Any) -> Any:
+        def rewrite(expr: Expr, found: Found) -> Expr:
             return _rewritten(expr, found[taken], found[data], found[table], found[indices])
 
         return rewrite_call(is_op("relax.matmul")(data, taken), rewrite, func)

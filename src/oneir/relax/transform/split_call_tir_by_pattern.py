@@ -1,4 +1,4 @@
-"""SplitCallTIRByPattern: the part of fused loops that a library knows is left to the library.
+"""SplitCallTIRByPattern: the part of a fused kernel that a library computes becomes a call of the library.
 
     gv = R.call_tir(cls.fused_matmul_relu, (x, w), ...)
 ->
@@ -32,7 +32,7 @@ Codegen = Callable[[list[MatchResult]], Sequence[Any]]
 
 
 class SplitCallTIRByPattern(ModulePass):
-    """Splits called PrimFuncs behind the loop nests that a library computes.
+    """Splits called PrimFuncs after the loop nests that a library computes.
 
     `patterns` are functions of one loop nest; they are matched with the first loop nests of a function, one after the
     other. `fcodegen(matches)` returns the library's source, in which `{global_symbol}` stands for the name of the
@@ -53,7 +53,7 @@ class SplitCallTIRByPattern(ModulePass):
 
 
 class _Split:
-    """Loops in two parts: what a library computes, and what is left."""
+    """A kernel in two parts: what a library computes, and the rest."""
 
     def __init__(self, source: str, arguments: list[int]):
         self.source, self.arguments = source, arguments
@@ -145,7 +145,7 @@ class _Splitter(PyExprMutator):
 def _add_rest(
     split: _Split, func: PrimFunc, root: Block, done: list[Stmt], left: list[Stmt], places: dict[Buffer, int]
 ) -> bool:
-    """Makes a function of the loops that are left; whether they take one thing only from those before them."""
+    """Makes a PrimFunc of the remaining loop nests; whether they read only one buffer that those before them write."""
     written = _accessed(done)[1]
     reads, writes = _accessed(left)
     between = _accessed(done[-1:])[1]

@@ -5,7 +5,7 @@
     lv = R.call_tir(cls.matmul_weight_prepack, (w,), R.Tensor((4, 16, 4), "float32"))
     y = R.call_tir(cls.matmul_prepacked, (x, lv), R.Tensor((16, 16), "float32"))
 
-In the loops, the blocks that copy a weight carry the annotation "meta_schedule.layout_rewrite_preproc". What is split
+In a kernel, the blocks that copy a weight carry the annotation "meta_schedule.layout_rewrite_preproc". What is split
 off depends on weights alone, so it can be computed once (`LiftTransformParams`, `FoldConstant`).
 """
 

@@ -9,8 +9,8 @@
                                                   b = R.astype(lv1, dtype="float32")
                                                   R.output(b)
 
-What an operator computes in is its fact "TMixedPrecisionPolicy": ALWAYS float16, with sums of `out_dtype`
-("FInferMixedPrecision" makes that call); FOLLOW: float16 if all of its arguments are; NEVER. A tensor that is only used
+What an operator computes in is its fact `TMixedPrecisionPolicy`: ALWAYS float16, with sums of `out_dtype`
+(`FInferMixedPrecision` makes that call); FOLLOW: float16 if all of its arguments are; NEVER. A tensor that is only used
 where float16 is always taken is kept in float16; what leaves a dataflow block has the dtype that it had.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.container import same_objects
 from ...ir.dtype import DataType
 from ...ir.module import IRModule
 from ...ir.op import Op
@@ -45,7 +46,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..op.datatype import astype, wrap_param
-from ..op.registry import MixedPrecisionPolicy
+from ..operator_facts import FInferMixedPrecision, MixedPrecisionPolicy, TMixedPrecisionPolicy
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -83,7 +84,8 @@ def _policy(call: Call) -> MixedPrecisionPolicy | None:
     """In what a call is to be computed; None for one of no operator."""
     if not isinstance(call.op, Op):
         return None
-    return call.op.attrs.get("TMixedPrecisionPolicy", MixedPrecisionPolicy.NEVER)
+    policy = TMixedPrecisionPolicy.of(call.op)
+    return MixedPrecisionPolicy.NEVER if policy is None else policy
 
 
 def _is_tensors(info: StructInfo | None) -> bool:
@@ -196,19 +198,18 @@ class _Rewriter(PyExprMutator):
                 expr = self.builder_.normalize_argument(expr)
                 fields = [TupleGetItem(expr, i) for i in range(len(info.fields))]
             new = [self._cast(f, d) for f, d in zip(fields, dtypes, strict=True)]
-            return expr if all(a is b for a, b in zip(new, fields, strict=True)) else Tuple(new)
+            return expr if same_objects(new, fields) else Tuple(new)
         assert isinstance(info, TensorStructInfo)
         if info.dtype == dtypes or info.dtype not in (SHORT, LONG) or not dtypes:
             return expr
-        cast = astype(expr, dtypes)
-        cast.struct_info_ = TensorStructInfo(info.shape, dtypes, info.vdevice, info.ndim)
-        return cast
+        known = TensorStructInfo(info.shape, dtypes, info.vdevice, info.ndim)
+        return astype(expr, dtypes).set_struct_info(known)
 
     def _now(self, expr: Expr) -> Expr:
         """An argument in terms of what its variables have become, in whatever dtype that is."""
         if isinstance(expr, Tuple):
             fields = [self._now(f) for f in expr.fields]
-            return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
+            return expr if same_objects(fields, expr.fields) else Tuple(fields)
         return self._variables.get(expr, expr) if isinstance(expr, Var) else expr
 
     def _shorten(self, var: Var) -> None:
@@ -240,7 +241,7 @@ class _Rewriter(PyExprMutator):
             return now
         return self._cast(now, _dtypes(op.struct_info))
 
-    def visit_with_new_scope(self, expr: Expr, params: Any = ()) -> Expr:
+    def visit_with_new_scope(self, expr: Expr, params: Sequence[Var] = ()) -> Expr:
         for old, new in zip(self.params, params, strict=False):
             if old is not new:
                 self.set_var_remap(old, new)
@@ -287,7 +288,8 @@ class _Rewriter(PyExprMutator):
         if policy == MixedPrecisionPolicy.NEVER:
             return self._with_args(call, args, None)
         if policy == MixedPrecisionPolicy.ALWAYS:
-            call, dtype = call.op.attrs["FInferMixedPrecision"](call, self.out_dtype), SHORT
+            rule, dtype = FInferMixedPrecision.of(call.op), SHORT
+            call = call if rule is None else rule(call, self.out_dtype)
         else:
             dtype = SHORT if all(map(_fits, args)) else LONG
         new = self.builder_.normalize(self._with_args(call, args, dtype))
@@ -303,7 +305,7 @@ class _Rewriter(PyExprMutator):
             self._cast(now, _dtypes(old.struct_info, dtype)) if _is_tensors(old.struct_info_) else now
             for now, old in zip(args, call.args, strict=True)
         ]
-        if all(a is b for a, b in zip(cast, call.args, strict=True)):
+        if same_objects(cast, call.args):
             return call
         return Call(call.op, cast, call.attrs, call.sinfo_args, call.span)
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...ir.container import same_objects
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import TypeMismatch
-from ..analysis.struct_info import erase_to_well_defined, is_base_of, tir_vars_in_struct_info
+from ..analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from ..expr import Expr, Function, Var
 from ..expr_functor import PyExprMutator
-from ..struct_info import StructInfo
+from ..struct_info import StructInfo, is_base_of
 
 
 class UpdateParamStructInfo(ModulePass, opt_level=1):
@@ -38,7 +39,7 @@ class _Updater(PyExprMutator):
 
     def visit_function_(self, op: Function) -> Expr:
         params = [self._updated(p) for p in op.params]
-        if all(a is b for a, b in zip(params, op.params, strict=True)):
+        if same_objects(params, op.params):
             return super().visit_function_(op)
         body = self.visit_with_new_scope(op.body, params)
         own = {v for p in params for v in tir_vars_in_struct_info(p.struct_info)}

@@ -27,7 +27,7 @@ from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, Stmt, flat_seq
 from ...tir.stmt_functor import substitute
-from ..analysis.struct_info import is_base_of, tir_vars_in_struct_info
+from ..analysis.struct_info import tir_vars_in_struct_info
 from ..expr import (
     Call,
     DataTypeImm,
@@ -55,6 +55,7 @@ from ..struct_info import (
     StructInfo,
     TensorStructInfo,
     TupleStructInfo,
+    is_base_of,
 )
 
 NOTHING = TupleStructInfo([])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class VMFuncScope:
 
 @dataclass(slots=True)
 class _Open:
-    """A function of instructions while it is written; also one that is declared only."""
+    """A VM function under construction, or one that is only declared."""
 
     name: str
     params: tuple[str, ...] | None = None
@@ -89,11 +88,11 @@ class ExecBuilder:
         return Arg(ArgKind.REGISTER, int(idx)).word()
 
     def imm(self, value: int) -> int:
-        """A number."""
+        """An immediate."""
         return Arg(ArgKind.IMMEDIATE, int(value)).word()
 
     def c(self, idx: int) -> int:
-        """The constant at a place."""
+        """The constant of an index."""
         return Arg(ArgKind.CONSTANT, int(idx)).word()
 
     def f(self, name: str) -> int:
@@ -103,11 +102,11 @@ class ExecBuilder:
         return Arg(ArgKind.FUNCTION, self._index[name]).word()
 
     def void_arg(self) -> int:
-        """No value."""
+        """The operand for no value."""
         return self.r(SpecialReg.VOID_ARG)
 
     def vm_state(self) -> int:
-        """The machine that executes the program."""
+        """The operand for the machine that executes the program."""
         return self.r(SpecialReg.VM_STATE)
 
     def convert_constant(self, const: object, name: str | None = None) -> int:
@@ -192,7 +191,7 @@ class ExecBuilder:
     def emit_call(
         self,
         name: str,
-        args: Sequence[Any] | None = None,
+        args: Sequence[object] | None = None,
         dst: int | None = None,
         note: Note | None = None,
     ) -> None:
@@ -222,11 +221,11 @@ class ExecBuilder:
 
     @property
     def position(self) -> int:
-        """How many instructions the open function has: the place of the next one."""
+        """The index of the next instruction of the open function."""
         return 0 if self._current is None else len(self._current.instructions)
 
     def set_jump(self, position: int, target: int) -> None:
-        """Lets the jump at a place go to another: for jumps forward, once it is known where to."""
+        """Sets the target of the jump at an index: for forward jumps, once their target is known."""
         if self._current is None:
             raise InvalidValue("a jump is set in the scope of its function")
         jump = self._current.instructions[position]
@@ -240,7 +239,7 @@ class ExecBuilder:
     # -- the result --
 
     def program(self) -> Program:
-        """The program; `InvalidValue` for functions that are not finished, or read what nothing wrote."""
+        """The program. Raises `InvalidValue` for functions without an end, and for reads of registers never written."""
         functions = [f if isinstance(f, PackedFunction) else _finish(f) for f in self._functions]
         return Program(functions, list(self._constants), dict(self._constant_names))
 
@@ -274,7 +273,7 @@ def _constant(value: object) -> Constant:
 
 
 def _key(value: Constant) -> Hashable:
-    """Equal for constants that are the same to a program."""
+    """A key that is equal for constants that a program need hold only once."""
     if not isinstance(value, Tensor):
         return type(value), repr(value)
     if value.nbytes > _SMALL:

@@ -1,7 +1,7 @@
-"""The packed functions that bytecode calls for what is no kernel: shapes, storage, tuples, closures, checks.
+"""The packed functions that bytecode calls besides kernels: for shapes, storage, tuples, closures and checks.
 
-They are registered under the names and with the arguments that the compiler of graphs writes. A function that checks
-takes as its last argument the beginning of the message: which function, which parameter, what it was declared as.
+They have the names and arguments that lowered graphs use. A function that checks takes as its last argument the
+beginning of its message: which function, which parameter, how it was declared.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _fail(kind: type[OneIRError], context: str | None, message: str) -> OneIRErr
 
 @register_func("vm.builtin.alloc_shape_heap")
 def alloc_shape_heap(vm: VirtualMachine, size: int) -> Tensor:
-    """Room for `size` values of symbolic variables."""
+    """A shape heap: int64 memory for the values of `size` symbolic variables."""
     return vm.host_allocator.alloc(8 * size).alloc_tensor(0, (size,), "int64")
 
 
@@ -92,7 +92,10 @@ def _match(found: int, heap: Tensor | None, code: int, operand: int, what: str, 
 
 @register_func("vm.builtin.match_shape")
 def match_shape(value: object, heap: Tensor | None, size: int, *codes: Any) -> None:
-    """Compares the extents of a tensor or shape, or stores them: for each a code and its operand, then the context."""
+    """Compares the extents of a tensor or shape, or stores them in the shape heap.
+
+    For each extent come a `MatchShapeCode` and its operand; the context of messages is the last argument.
+    """
     shape = value.shape if isinstance(value, Tensor) else value
     context = codes[2 * size] if len(codes) > 2 * size else None
     if not isinstance(shape, tuple):
@@ -107,13 +110,13 @@ def match_shape(value: object, heap: Tensor | None, size: int, *codes: Any) -> N
 
 @register_func("vm.builtin.match_prim_value")
 def match_prim_value(value: int, heap: Tensor | None, code: int, operand: int, err_ctx: str | None = None) -> None:
-    """Compares a number, or stores it."""
+    """Compares an integer, or stores it in the shape heap."""
     _match(int(value), heap, code, operand, "PrimExpr", err_ctx)
 
 
 @register_func("vm.builtin.make_prim_value")
 def make_prim_value(heap: Tensor | None, code: int, operand: int) -> int:
-    """A number: the operand, or what the heap holds there."""
+    """An integer: the operand, or the value of that slot of the shape heap."""
     if code == MakeShapeCode.USE_IMM:
         return operand
     if code == MakeShapeCode.LOAD_SHAPE:
@@ -123,7 +126,7 @@ def make_prim_value(heap: Tensor | None, code: int, operand: int) -> int:
 
 @register_func("vm.builtin.make_shape")
 def make_shape(heap: Tensor | None, size: int, *codes: int) -> ShapeTuple:
-    """A shape of extents, for each a code and its operand."""
+    """A shape. For each extent come a `MakeShapeCode` and its operand."""
     return ShapeTuple([make_prim_value(heap, codes[2 * axis], codes[2 * axis + 1]) for axis in range(size)])
 
 
@@ -157,7 +160,7 @@ def shape_to_tensor(shape: ShapeTuple) -> Tensor:
 
 @register_func("vm.builtin.check_tensor_info")
 def check_tensor_info(value: object, ndim: int, *rest: str | None) -> None:
-    """That a value is a tensor, of `ndim` dimensions unless that is -1, and of a dtype unless that is "void"."""
+    """Checks that a value is a tensor, of `ndim` dimensions unless that is -1, and of a dtype unless that is "void"."""
     *dtypes, context = rest
     if not isinstance(value, Tensor):
         raise _fail(TypeMismatch, context, f"expect a Tensor but get {_noun(value)}")
@@ -170,7 +173,7 @@ def check_tensor_info(value: object, ndim: int, *rest: str | None) -> None:
 
 @register_func("vm.builtin.check_shape_info")
 def check_shape_info(value: object, ndim: int, err_ctx: str | None = None) -> None:
-    """That a value is a shape, of `ndim` extents unless that is -1."""
+    """Checks that a value is a shape, of `ndim` extents unless that is -1."""
     if not isinstance(value, ShapeTuple):
         raise _fail(TypeMismatch, err_ctx, f"expect a Shape but get {_noun(value)}; make one with ShapeTuple(...)")
     if ndim not in (-1, len(value)):
@@ -182,7 +185,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {"int": (int,), "uint": (int,), "bool": 
 
 @register_func("vm.builtin.check_prim_value_info")
 def check_prim_value_info(value: object, dtype: str, err_ctx: str | None = None) -> None:
-    """That a value is a number that a dtype can hold."""
+    """Checks that a value is a number that a dtype can represent."""
     kinds = next((kinds for prefix, kinds in _NUMBERS.items() if dtype.startswith(prefix)), ())
     if not isinstance(value, kinds):
         raise _fail(TypeMismatch, err_ctx, f"expected dtype {dtype}, but received {_noun(value)}")
@@ -190,7 +193,7 @@ def check_prim_value_info(value: object, dtype: str, err_ctx: str | None = None)
 
 @register_func("vm.builtin.check_tuple_info")
 def check_tuple_info(value: object, size: int, err_ctx: str | None = None) -> None:
-    """That a value is a tuple of `size` fields."""
+    """Checks that a value is a tuple of `size` fields."""
     if not isinstance(value, (tuple, list)) or isinstance(value, ShapeTuple):
         raise _fail(TypeMismatch, err_ctx, f"expect a Tuple but get {_noun(value)}")
     if len(value) != size:
@@ -203,7 +206,7 @@ def check_tuple_info(value: object, size: int, err_ctx: str | None = None) -> No
 
 @register_func("vm.builtin.check_func_info")
 def check_func_info(value: object, err_ctx: str | None = None) -> None:
-    """That a value can be called."""
+    """Checks that a value is a function."""
     if not callable(value):
         raise _fail(TypeMismatch, err_ctx, f"expect a Function but get {_noun(value)}")
 
@@ -231,12 +234,12 @@ def alloc_tensor(
 
 @register_func("vm.builtin.null_value")
 def null_value() -> None:
-    """No value; putting it into a register ends the life of what was there."""
+    """None. Storing it in a register releases the register's value."""
 
 
 @register_func("vm.builtin.copy")
-def copy(value: Any) -> Any:
-    """The value itself: a copy from register to register."""
+def copy(value: object) -> Any:
+    """The value itself, for a copy from one register to another."""
     return value
 
 
@@ -258,7 +261,7 @@ def create_view(value: Tensor, shape: tuple[int, ...], dtype: str, relative_byte
 
 @register_func("vm.builtin.ensure_zero_offset")
 def ensure_zero_offset(value: Tensor) -> Tensor:
-    """The tensor with its first item where its memory begins: for functions that look at no offset."""
+    """The same tensor with a byte offset of 0, for functions that ignore it."""
     offset = value._record.byte_offset
     if not offset:
         return value
@@ -286,7 +289,7 @@ def to_device(value: Tensor, device_type: int, device_id: int, mem_scope: str = 
 
 
 @register_func("vm.builtin.make_tuple")
-def make_tuple(*fields: Any) -> tuple[Any, ...]:
+def make_tuple(*fields: object) -> tuple[object, ...]:
     """A tuple."""
     return fields
 
@@ -300,8 +303,8 @@ def tuple_getitem(value: Any, index: int) -> Any:
 
 
 @register_func("vm.builtin.tuple_reset_item")
-def tuple_reset_item(value: Any, index: int) -> None:
-    """Drops a field of a tuple that was passed to the program, so that its memory may be used again."""
+def tuple_reset_item(value: object, index: int) -> None:
+    """Sets a field of a tuple argument to None, so that its memory can be used again."""
     if not isinstance(value, list):
         raise TypeMismatch("vm.builtin.tuple_reset_item: only tuples that are arguments of the program can be changed")
     value[index] = None
@@ -321,7 +324,7 @@ def read_if_cond(condition: object) -> bool:
 
 
 @register_func("vm.builtin.make_closure")
-def make_closure(function: Any, *captured: Any) -> Any:
+def make_closure(function: Any, *captured: object) -> Any:
     """The function with its last arguments given."""
     if not hasattr(function, "capture"):
         raise TypeMismatch(f"vm.builtin.make_closure expects a function of the program, found {_noun(function)}")
@@ -329,7 +332,7 @@ def make_closure(function: Any, *captured: Any) -> Any:
 
 
 @register_func("vm.builtin.invoke_closure")
-def invoke_closure(vm: VirtualMachine, closure: Callable[..., Any], *args: Any) -> Any:
+def invoke_closure(vm: VirtualMachine, closure: Callable[..., Any], *args: object) -> Any:
     """What a closure, or any function, returns."""
     if not callable(closure):
         raise TypeMismatch(f"vm.builtin.invoke_closure expects a closure or a function, found {_noun(closure)}")
@@ -338,12 +341,12 @@ def invoke_closure(vm: VirtualMachine, closure: Callable[..., Any], *args: Any) 
 
 @register_func("vm.builtin.call_tir_dyn")
 def call_tir_dyn(function: Callable[..., Any], *args: Any) -> Any:
-    """A kernel's call: tensors, and the extents of the shape that comes last, each as a number."""
+    """Calls a kernel with tensors, and with the extents of the last argument, a shape, as integers."""
     return function(*args[:-1], *args[-1])
 
 
 @register_func("vm.builtin.invoke_debug_func")
-def invoke_debug_func(io_effect: None, name: str, line: str, *args: Any) -> None:
+def invoke_debug_func(io_effect: None, name: str, line: str, *args: object) -> None:
     """Calls a registered function with the line that it was called on, and values."""
     if io_effect is not None:
         raise InvalidValue("IOEffect is expected to be lowered to None.")
@@ -383,7 +386,7 @@ def clear_py_func_registry() -> None:
 
 
 @register_func("vm.builtin.call_py_func")
-def call_py_func(call: tuple[str, tuple[Any, ...]]) -> Any:
+def call_py_func(call: tuple[str, tuple[object, ...]]) -> Any:
     """Calls a Python function: its name, and its arguments."""
     name, args = call
     return get_py_func(name)(*args)
@@ -392,26 +395,26 @@ def call_py_func(call: tuple[str, tuple[Any, ...]]) -> Any:
 # What operators of graphs do at run time -----------------------------------------------------------------------------
 
 
-def render(value: Any) -> str:
+def render(value: object) -> str:
     """A value as `relax.run.print` shows it."""
     if isinstance(value, (tuple, list)) and not isinstance(value, ShapeTuple):
         return f"({', '.join(map(render, value))})"
     return str(value)
 
 
-def _formatted(format_str: str, values: tuple[Any, ...], separator: str) -> str:
+def _formatted(format_str: str, values: tuple[object, ...], separator: str) -> str:
     texts = [render(value) for value in values]
     return format_str.format(*texts) if format_str else separator.join(texts)
 
 
 @register_func("relax.run.print")
-def run_print(format_str: str, *values: Any) -> None:
+def run_print(format_str: str, *values: object) -> None:
     """Prints values, into the places of a format string unless that is empty."""
     print(_formatted(format_str, values, " "))
 
 
 @register_func("relax.run.assert_op")
-def run_assert(condition: Any, format_str: str = "", *values: Any) -> None:
+def run_assert(condition: object, format_str: str = "", *values: object) -> None:
     """Raises `AssertionFailure` with a message made of values, unless the condition holds."""
     if not isinstance(format_str, str):
         raise InvalidValue(f"The format string argument to assert must be a string, given {_noun(format_str)}")
@@ -443,10 +446,10 @@ def run_unique(
     return_counts: int,
     axis: int | None = None,
 ) -> Any:
-    """The different values of a tensor, or slices along `axis`; sorted, else in the order of their first appearance.
+    """The unique values of a tensor, or slices along `axis`: sorted, or in the order of their first occurrence.
 
-    With more than the values asked for, a tuple of them, where each first is, which of them each input is, and how many
-    inputs each is, as int64.
+    With further results asked for, a tuple: the values, the index of the first occurrence of each, the inverse (for
+    each input the index of its value), and the counts, all int64.
     """
     array = x.numpy()
     # NumPy does not know which values of other dtypes are NaN.

@@ -1,4 +1,4 @@
-"""Compiled graphs: bytecode, constants and kernels, from which any number of virtual machines can be made.
+"""Executables: the bytecode, constants and kernels of a graph, which any number of virtual machines can run.
 
 ex = relax.build(mod, "llvm")
 print(ex.as_text())
@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
-from ..module import Module
 from ..object import Object
 from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
 from . import program as texts
+from .file import write_executable
 from .program import Constant, Program, VMFunction
 
 if TYPE_CHECKING:
+    from ..module import Module
     from .machine import VirtualMachine
     from .native import NativeSpec
 
@@ -28,24 +29,24 @@ class NativeFunction(Protocol):
     """A VM function as one compiled function, which machines call in place of its bytecode."""
 
     spec: NativeSpec
-    """How it is called; what files keep of it."""
+    """How it is called; files contain it."""
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
-        """What `machine[name]` is. It takes the function's arguments as users pass them, and checks them itself.
+        """The function that `machine[name]` is: it takes arguments as users pass them, and checks them.
 
-        Called once by a machine, the first time that the function is asked for.
+        A machine calls this once, when the function is first asked for.
         """
         ...
 
     def set_constant(self, index: int, value: Tensor) -> None:
-        """A constant was replaced. Calls that run already may finish with the one before."""
+        """Called when a constant is replaced. Running calls may finish with the old one."""
         ...
 
 
 class ImportedModule(Protocol):
-    """What an executable may find functions in besides its kernels: a `Module`, or whatever a compiler of others makes.
+    """A module whose functions an executable may call besides its kernels, such as one of an external compiler.
 
-    Its functions get tensors and numbers; of a call with results to be written, these come last.
+    Functions take tensors and numbers; results that they write are their last arguments.
     """
 
     def implements_function(self, name: str) -> bool:
@@ -58,10 +59,10 @@ class ImportedModule(Protocol):
 
 
 class Executable(Object):
-    """A program with its kernels. It has no state of execution: machines have.
+    """A program with its kernels. It has no state of execution; `VirtualMachine`s have.
 
-    `natives` are the compiled forms that VM functions have, by name. Raises `InvalidValue` for a program that breaks
-    the rules (`Program.verify`).
+    `natives` are the native forms of VM functions, by name. Raises `InvalidValue` for a program that `Program.verify`
+    rejects.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class Executable(Object):
         self.library = library
         self.natives: Mapping[str, NativeFunction] = dict(natives or {})
         self.imports: list[ImportedModule] = []
-        """Where functions are looked for that are no kernels, before those that are registered."""
+        """Modules in which functions other than kernels are looked up, before the registry."""
         self.version = 0
-        """Counts the constants that were replaced."""
+        """The number of constants that have been replaced so far."""
         self._lock = new_lock()
         self._places = {
             function.name: place for place, function in enumerate(program.functions) if isinstance(function, VMFunction)
@@ -91,7 +92,7 @@ class Executable(Object):
         return self
 
     def jit(
-        self, *, fcompile: Any = None, addons: Any = None, force_recompile: bool = False, **kwargs: Any
+        self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
     ) -> Executable:
         """The executable itself: its kernels are in memory, and linked when they are first called."""
         return self
@@ -99,7 +100,7 @@ class Executable(Object):
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """The kernel of that name, or with `query_imports` the function of an imported module.
 
-        The functions of the graph are those of a `VirtualMachine`.
+        Raises `NotRegistered` if there is none, and for a function of the graph, which a `VirtualMachine` calls.
         """
         if name in self._places:
             raise NotRegistered(
@@ -120,7 +121,7 @@ class Executable(Object):
         return query_imports and any(module.implements_function(name) for module in self.imports)
 
     def import_module(self, module: ImportedModule) -> None:
-        """Lets the program call the functions of a module."""
+        """Adds a module whose functions the program may call."""
         self.imports.append(module)
 
     @property
@@ -129,7 +130,7 @@ class Executable(Object):
         return list(self._places)
 
     def place_of(self, name: str) -> int:
-        """Where in the program the function of the graph is; `NotRegistered` if there is none of that name."""
+        """The index of a graph function in the program. Raises `NotRegistered` if there is none of that name."""
         if name not in self._places:
             names = ", ".join(self._places) or "none"
             raise NotRegistered(f"the program has no function {name!r}; it has {names}")
@@ -141,13 +142,15 @@ class Executable(Object):
     # -- constants --
 
     def constant(self, key: int | str) -> Constant:
-        """A constant, by its place or its name."""
+        """A constant, by its index or its name. Raises `NotRegistered` or `InvalidValue` if there is none."""
         return self.program.constants[self._constant_index(key)]
 
     def set_constant(self, key: int | str, value: object) -> None:
-        """Replaces a tensor, given by its place or its name, in all machines; nothing is compiled for it.
+        """Replaces a constant tensor, given by its index or its name, in all machines, without compiling.
 
-        `value` is a tensor or array of the same dtype and shape, whose memory is shared, unless it is not contiguous.
+        `value` is a tensor or array of the same dtype and shape; its memory is shared if it is contiguous. Raises
+        `NotRegistered` or `InvalidValue` if there is no such tensor, `TypeMismatch` and `ShapeMismatch` for another
+        dtype or shape.
         """
         index = self._constant_index(key)
         old = self.program.constants[index]
@@ -179,7 +182,7 @@ class Executable(Object):
     # -- texts and files --
 
     def stats(self) -> str:
-        """What the executable holds: constants, tensors by their shapes, and the names of functions."""
+        """A summary: constants, tensors by their shapes, and the names of functions."""
         return texts.stats(self.program)
 
     def as_text(self) -> str:
@@ -191,16 +194,21 @@ class Executable(Object):
         return texts.as_python(self.program)
 
     def export_library(
-        self, file_name: str | Path, fcompile: Any = None, workspace_dir: str | None = None, **kwargs: Any
+        self,
+        file_name: str | Path,
+        fcompile: Callable[..., object] | None = None,
+        workspace_dir: str | None = None,
+        **kwargs: object,
     ) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
 
         The kernels are written as `Module.export_library` does: a shared library if the name ends in .so and the
         machine has a linker, else an archive of object code. `fcompile(path, object_files, **kwargs)` is called in
-        place of the machine's linker. Nothing is written to `workspace_dir`. Returns the path written.
-        """
-        from .file import write_executable
+        place of the machine's linker. `workspace_dir` has no effect. Returns the path written.
 
+        Raises `UnsupportedError` if the program calls functions of imported modules, `LibraryError` if the file cannot
+        be written or the linker fails.
+        """
         if self.imports:
             raise UnsupportedError(
                 "the program calls functions of imported modules, which stay in this process: "

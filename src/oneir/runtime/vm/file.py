@@ -1,9 +1,9 @@
 """Files of compiled graphs.
 
-A file begins with that of the kernels' library, if there are kernels. Then come the program, as JSON, and at a multiple
-of a page the items of all constant tensors; a footer says how long each part is. Constants are mapped into memory, and
-read when they are used. All that is read at once is checked before use: by a checksum against damage, and against the
-rules of programs (`Program.verify`), since a checksum keeps nobody from writing what he likes.
+A file begins with the library of the kernels, if there are any. Then come the program, as JSON, and at a multiple of
+the page size the items of all constant tensors; a footer has the size of each part. Constants are mapped into memory,
+and read when they are used. Everything else is checked before use: by a checksum against damage, and by
+`Program.verify`, since a malicious file has a proper checksum as well.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from ..digest import digests
 from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
 from ..error import InvalidValue, LibraryError, OneIRError
-from ..library import checksum, load, write_file
-from ..module import Module
+from ..library import checksum, write_file
 from ..object import ShapeTuple
 from ..signature import Param, Signature
 from ..tensor import Tensor
-from .executable import Executable
-from .native import NativeGraph, NativeSpec
+from .native import NativeSpec
 from .program import (
     Arg,
     Call,
@@ -61,7 +59,7 @@ _MAX_TEXT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a file holds. `library` is bytes that whoever wrote the file knows how to read."""
+    """The contents of a file. The format of `library` is that of whoever writes the file."""
 
     program: Program
     natives: dict[str, NativeSpec]
@@ -96,26 +94,11 @@ def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> I
     yield _MAGIC + sizes + checksum(text + sizes)
 
 
-def read_executable(path: Path) -> Executable | None:
-    """The executable in a file; None if the file holds something else, or cannot be read.
-
-    Raises `LibraryError` for a damaged file, and for a program that breaks the rules.
-    """
-    stored = decode(path)
-    if stored is None:
-        return None
-    if not stored.library:
-        return Executable(stored.program)
-    library = Module(*load(path, stored.library))
-    return Executable(
-        stored.program, library, {name: NativeGraph(spec, library) for name, spec in stored.natives.items()}
-    )
-
-
 def decode(path: Path, checked: int | None = _CHECKED) -> Stored | None:
-    """What a file holds; None if it holds something else, or cannot be read.
+    """The contents of a file; None if it is of another kind, or cannot be read.
 
-    Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises as `read_executable`.
+    Constants up to `checked` bytes are compared with their checksum, all if it is None. Raises `LibraryError` for a
+    damaged file, and for a program that breaks the rules.
     """
     try:
         with path.open("rb") as file:
@@ -156,7 +139,7 @@ def _read(path: Path, file: BinaryIO, size: int, footer: bytes, checked: int | N
         raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
 
 
-def _natives(value: Any, program: Program) -> dict[str, NativeSpec]:
+def _natives(value: object, program: Program) -> dict[str, NativeSpec]:
     """How native functions are called, checked against the program that they are of."""
     if not isinstance(value, dict):
         raise _unexpected("native functions by name", value)
@@ -175,7 +158,7 @@ def _natives(value: Any, program: Program) -> dict[str, NativeSpec]:
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, Any]:
+def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, object]:
     return {
         "format": _FORMAT,
         "functions": [_encode_function(function) for function in program.functions],
@@ -184,7 +167,7 @@ def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, A
     }
 
 
-def _encode_function(function: Function) -> list[Any]:
+def _encode_function(function: Function) -> list[object]:
     if isinstance(function, PackedFunction):
         return ["packed", function.name, function.cost]
     signature = None if function.signature is None else function.signature.to_json()
@@ -192,7 +175,7 @@ def _encode_function(function: Function) -> list[Any]:
     return ["vm", function.name, function.params, function.registers, instructions, signature]
 
 
-def _encode_instruction(instruction: Instruction) -> list[Any]:
+def _encode_instruction(instruction: Instruction) -> list[object]:
     match instruction:
         case Call(dst, callee, args, note):
             return ["call", dst, callee, [arg.word() for arg in args], note]
@@ -204,13 +187,13 @@ def _encode_instruction(instruction: Instruction) -> list[Any]:
             return ["if", cond, false_offset]
 
 
-def _encode_constants(constants: list[Constant], data: list[tuple[int, np.ndarray]]) -> list[list[Any]]:
+def _encode_constants(constants: list[Constant], data: list[tuple[int, np.ndarray]]) -> list[list[object]]:
     encoded = [_encode_constant(constant, data) for constant in constants]
     found = iter(digests([items.data for _, items in data]))
     return [[*words, next(found).hex()] if words[0] == "tensor" else words for words in encoded]
 
 
-def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> list[Any]:
+def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> list[object]:
     match constant:
         case Tensor():
             items = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
@@ -234,14 +217,14 @@ def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> 
 
 
 class _Decoder:
-    """Makes a program out of JSON that anyone may have written; `InvalidValue` for anything but a program."""
+    """Makes a program of untrusted JSON. Raises `InvalidValue` for anything but a program."""
 
     def __init__(self, data: np.ndarray | None):
         self.data = np.empty(0, np.uint8) if data is None else data
         self.checksums: list[tuple[np.ndarray, str]] = []
         """The items of constants, and the checksum that each should have."""
 
-    def program(self, value: Any) -> Program:
+    def program(self, value: object) -> Program:
         match value:
             case {"format": int(number)} if number != _FORMAT:
                 raise InvalidValue(f"it has the format {number}, and this release reads {_FORMAT}")
@@ -253,7 +236,7 @@ class _Decoder:
             raise InvalidValue("expected the places of named constants")
         return Program([self.function(f) for f in functions], [self.constant(c) for c in constants], names)
 
-    def function(self, value: Any) -> Function:
+    def function(self, value: object) -> Function:
         match value:
             case ["packed", str(name), None]:
                 return PackedFunction(name)
@@ -264,7 +247,7 @@ class _Decoder:
                 return VMFunction(name, tuple(params), registers, steps, self.signature(signature))
         raise _unexpected("a function", value)
 
-    def instruction(self, value: Any) -> Instruction:
+    def instruction(self, value: object) -> Instruction:
         match value:
             case ["call", int(dst), int(callee), [*words], note] if all(type(word) is int for word in words):
                 return Call(dst, callee, tuple(map(Arg.from_word, words)), self.note(note))
@@ -276,7 +259,7 @@ class _Decoder:
                 return If(cond, false_offset)
         raise _unexpected("an instruction", value)
 
-    def note(self, value: Any) -> Note | None:
+    def note(self, value: object) -> Note | None:
         match value:
             case None:
                 return None
@@ -284,7 +267,7 @@ class _Decoder:
                 return Note(operator, source)
         raise _unexpected("a note", value)
 
-    def signature(self, value: Any) -> Signature | None:
+    def signature(self, value: object) -> Signature | None:
         match value:
             case None:
                 return None
@@ -292,7 +275,7 @@ class _Decoder:
                 return Signature(name, tuple(self.param(param) for param in params))
         raise _unexpected("a signature", value)
 
-    def param(self, value: Any) -> Param:
+    def param(self, value: object) -> Param:
         match value:
             case [str(name), "tensor" | "int" | "float" | "bool" | "handle" as kind, dtype, shape, strides, *rest]:
                 pass
@@ -307,7 +290,7 @@ class _Decoder:
                 )
         raise _unexpected("a parameter", value)
 
-    def extents(self, value: Any) -> tuple[int | str | None, ...] | None:
+    def extents(self, value: object) -> tuple[int | str | None, ...] | None:
         match value:
             case None:
                 return None
@@ -315,7 +298,7 @@ class _Decoder:
                 return tuple(e if e is None or type(e) is int else _text(e) for e in items)
         raise _unexpected("extents", value)
 
-    def constant(self, value: Any) -> Constant:
+    def constant(self, value: object) -> Constant:
         match value:
             case ["tensor", str(dtype), [*shape], int(offset), str(digest)] if _are_extents(shape):
                 return self.tensor(dtype, tuple(shape), offset, digest)
@@ -346,19 +329,19 @@ class _Decoder:
                 raise InvalidValue(f"the constant of {items.nbytes} bytes is damaged")
 
 
-def _unexpected(what: str, value: Any) -> InvalidValue:
+def _unexpected(what: str, value: object) -> InvalidValue:
     return InvalidValue(f"expected {what}, found {value!r:.80}")
 
 
-def _are_texts(values: list[Any]) -> bool:
+def _are_texts(values: list[object]) -> bool:
     return all(isinstance(value, str) for value in values)
 
 
-def _are_extents(values: list[Any]) -> bool:
+def _are_extents(values: list[object]) -> bool:
     return all(type(value) is int and 0 <= value < _MAX_EXTENT for value in values)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A text that is short enough to be parsed."""
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
         raise _unexpected("a text", value)

@@ -1,4 +1,4 @@
-"""What one run of a compiled graph takes, without running it.
+"""Kernel calls, operations and bytes of one run of a compiled graph, without running it.
 
 footprint(relax.build(mod, "llvm").program)   # Footprint(kernels=28, flops=663040.0, bytes=218968.0, allocated=12288)
 """
@@ -16,7 +16,7 @@ from .program import Arg, ArgKind, Call, Cost, Goto, If, PackedFunction, Program
 
 
 class Footprint(NamedTuple):
-    """What the calls of one run take together; None for what depends on the extents of the arguments."""
+    """Sums over the calls of one run; None for one that depends on the extents of the arguments."""
 
     kernels: int
     """Calls of kernels."""
@@ -67,7 +67,7 @@ def _found(program: Program, name: str) -> VMFunction:
 
 
 def _is_kernel(callee: PackedFunction) -> bool:
-    """What else the machine itself does, and arithmetic of shapes, touches no elements."""
+    """Whether a callee is a kernel: builtins of the machine and shape functions access no elements."""
     own = callee.name.startswith("vm.builtin.") and callee.name != "vm.builtin.call_tir_dyn"
     return not own and callee.cost != Cost()
 

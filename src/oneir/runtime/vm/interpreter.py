@@ -1,8 +1,8 @@
 """Executing bytecode, instruction by instruction.
 
-A call of one VM function by another takes a place on a stack of frames, not on Python's. A frame is a list: the
-registers, a place for results that nobody wants, and all else that the function's instructions refer to, so that
-every argument of an instruction is a place in the list.
+A call from one VM function to another pushes a frame onto a stack of its own, not onto Python's. A frame is a list: the
+registers, a slot for unused results, and the constants and functions that the function's instructions refer to, so that
+every operand is an index into the list.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ MAX_DEPTH = 100_000
 
 
 class Closure(Object):
-    """A function of the program as a value, with some of its last arguments given."""
+    """A closure: a function of the program with the values of its last parameters."""
 
     __slots__ = ("captured", "func_name", "index", "machine")
 
-    def __init__(self, machine: VirtualMachine, index: int, func_name: str, captured: tuple[Any, ...] = ()):
+    def __init__(self, machine: VirtualMachine, index: int, func_name: str, captured: tuple[object, ...] = ()):
         self.machine, self.index, self.func_name, self.captured = machine, index, func_name, captured
 
-    def capture(self, args: Sequence[Any]) -> Closure:
-        """The function with more of its last arguments given."""
+    def capture(self, args: Sequence[object]) -> Closure:
+        """A closure with further captured values, for the last parameters that are still free."""
         return Closure(self.machine, self.index, self.func_name, (*args, *self.captured))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.machine.run(self.index, (*args, *self.captured))
 
     def __repr__(self) -> str:
@@ -43,7 +43,7 @@ class Closure(Object):
 
 
 class CallSite(NamedTuple):
-    """What an observer is told about a call."""
+    """The call that an observer is notified of."""
 
     name: str
     function: PackedFunction | VMFunction
@@ -51,13 +51,13 @@ class CallSite(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every call that an instruction makes."""
+    """Is notified before and after every call of an instruction."""
 
-    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+    def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
         """Whether to call; else the result is None."""
         ...
 
-    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+    def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
         """After a call that has returned."""
         ...
 
@@ -72,7 +72,7 @@ class _Kind(enum.IntEnum):
 
 
 class _Step(NamedTuple):
-    """An instruction as it is executed: places in the frame instead of registers, constants and functions."""
+    """An instruction as it is executed: indices into the frame instead of registers, constants and functions."""
 
     kind: _Kind
     place: int
@@ -90,11 +90,11 @@ class Prepared:
         self.function = function
         self._machine_place = function.registers
         # Behind the registers: the machine, a place for results that nobody wants, and None.
-        self._template: list[Any] = [None] * (function.registers + 3)
+        self._template: list[object] = [None] * (function.registers + 3)
         self._places: dict[Arg, int] = {}
         self.steps = [self._step(machine, instruction) for instruction in function.instructions]
 
-    def frame(self, machine: VirtualMachine, args: Sequence[Any]) -> list[Any]:
+    def frame(self, machine: VirtualMachine, args: Sequence[object]) -> list[object]:
         """The frame of a call."""
         params = self.function.params
         if len(args) != len(params):
@@ -148,13 +148,13 @@ class Prepared:
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for another function of the program to return."""
+    """A caller's frame, and where it resumes."""
 
     prepared: Prepared
-    frame: list[Any]
+    frame: list[object]
     pc: int
     callee: Any
-    args: list[Any]
+    args: list[object]
 
 
 class _Execution:
@@ -164,7 +164,7 @@ class _Execution:
         self.machine, self.observer = machine, observer
         self.waiting: list[_Waiting] = []
 
-    def enter(self, index: int, args: Sequence[Any]) -> None:
+    def enter(self, index: int, args: Sequence[object]) -> None:
         """Goes on at the beginning of a function."""
         prepared = self.machine.prepared(index)
         self.prepared, self.frame, self.pc = prepared, prepared.frame(self.machine, args), 0
@@ -206,7 +206,7 @@ class _Execution:
         self.enter(target.index, (*given, *target.captured))
         self.waiting.append(waiting)
 
-    def finish(self, step: _Step, callee: Any, args: list[Any], result: Any) -> None:
+    def finish(self, step: _Step, callee: object, args: list[object], result: object) -> None:
         """Stores the result of a call."""
         self.frame[step.place] = result
         self.pc += 1
@@ -224,8 +224,8 @@ class _Execution:
         return text
 
 
-def execute(machine: VirtualMachine, index: int, args: Sequence[Any], observer: Observer | None) -> Any:
-    """What a VM function returns. An exception gets a note that says where in the program it came from."""
+def execute(machine: VirtualMachine, index: int, args: Sequence[object], observer: Observer | None) -> Any:
+    """Executes a VM function; returns its result. An exception gets a note with its location in the program."""
     execution = _Execution(machine, observer)
     execution.enter(index, args)
     try:

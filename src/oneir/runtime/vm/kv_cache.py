@@ -1,4 +1,4 @@
-"""The cache behind `relax.frontend.nn.KVCache`: elements that are appended one call after the other, and viewed as one
+"""The runtime of `relax.frontend.nn.KVCache`: elements that are appended one call after the other, and viewed as one
 tensor."""
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from ..tensor import Tensor, empty
 
 
 class KVCache(Object):
-    """`filled` elements of one shape, in a tensor that has room for more."""
+    """A tensor of shape (capacity, ...), of whose rows the first `filled` are in use."""
 
     def __init__(self, data: Tensor, filled: int):
         self.data, self.filled = data, filled
 
     def append(self, value: Tensor) -> None:
-        """Adds elements; the room doubles when it is used up."""
+        """Appends rows; the capacity doubles when it is used up."""
         unit = self.data.shape[1:]
         if value.shape[1:] != unit or value.dtype != self.data.dtype:
             raise ShapeMismatch(
@@ -32,7 +32,7 @@ class KVCache(Object):
         self.filled = count
 
     def view(self) -> Tensor:
-        """All elements, over the cache's memory."""
+        """The rows in use, as a view of the cache's memory."""
         return self._part(self.data, 0, self.filled)
 
     @staticmethod
@@ -49,7 +49,7 @@ def _checked(cache: object) -> KVCache:
 
 @register_func("vm.builtin.attention_kv_cache_create")
 def create(init_data: Tensor, reserve_shape: tuple[int, ...], init_fill_count: int) -> KVCache:
-    """A cache with room for `reserve_shape`; it begins with so many elements of `init_data` (-1: all)."""
+    """A cache of the capacity of `reserve_shape`, with the first rows of `init_data` (-1: all)."""
     count = init_data.shape[0] if init_fill_count < 0 else init_fill_count
     cache = KVCache(empty(tuple(reserve_shape), init_data.dtype, init_data.device), 0)
     if count:
@@ -59,7 +59,7 @@ def create(init_data: Tensor, reserve_shape: tuple[int, ...], init_fill_count: i
 
 @register_func("vm.builtin.attention_kv_cache_append")
 def append(cache: object, value: Tensor) -> KVCache:
-    """Adds elements."""
+    """Appends rows to a cache."""
     checked = _checked(cache)
     checked.append(value)
     return checked
@@ -67,7 +67,7 @@ def append(cache: object, value: Tensor) -> KVCache:
 
 @register_func("vm.builtin.attention_kv_cache_view")
 def view(cache: object, shape: tuple[int, ...]) -> Tensor:
-    """All elements, which are as many as `shape` says."""
+    """The rows in use. Raises `ShapeMismatch` if their shape is not `shape`."""
     checked = _checked(cache)
     if tuple(shape) != (checked.filled, *checked.data.shape[1:]):
         raise ShapeMismatch(

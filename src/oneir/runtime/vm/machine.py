@@ -3,9 +3,9 @@
     vm = VirtualMachine(ex, cpu())
     y = vm["main"](x, w)
 
-A function that has a native form is that form: `vm["main"]` is a compiled function, and Python is entered no more until
-it returns. All others, and any function while an instrument is set or a profile is made, are executed instruction by
-instruction. A machine may be called from many threads at once, and many machines may share one executable.
+Of a function with a native form, `vm["main"]` is the compiled function, which runs without Python until it returns. All
+others, and any function while an instrument is set or a profile is taken, are interpreted instruction by instruction. A
+machine may be called from many threads at once, and many machines may share one executable.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class VirtualMachine(Object):
         ]
         self._interpret_always = profile
         self._instrument: Callable[..., Any] | None = None
-        self._inputs: dict[str, list[Any]] = {}
+        self._inputs: dict[str, list[object]] = {}
         self._outputs: dict[str, Any] = {}
         self._saved: dict[str, Callable[[], Any]] = {}
         self._natives: dict[str, Callable[..., Any]] = {}
@@ -93,11 +93,14 @@ class VirtualMachine(Object):
 
     @property
     def module(self) -> VirtualMachine:
-        """The machine itself: what its functions are found in."""
+        """The machine itself, which has its functions by name."""
         return self
 
     def __getitem__(self, key: str) -> Callable[..., Any]:
-        """The function of that name: of the program, saved by `save_function`, or one of the machine's own."""
+        """The function of that name: one of the program, one kept by `save_function`, or one of the machine's own.
+
+        Raises `NotRegistered` if there is none.
+        """
         native = self._natives.get(key)
         return self._lookup(key) if native is None else native
 
@@ -115,32 +118,34 @@ class VirtualMachine(Object):
                     return self._natives[name]
         return partial(self._interpret, index)
 
-    def interpret(self, func_name: str, *args: Any) -> Any:
-        """Calls a function of the program, executed instruction by instruction even if it has a native form."""
+    def interpret(self, func_name: str, *args: object) -> Any:
+        """Calls a function of the program, interpreted even if it has a native form."""
         return self._interpret(self.executable.place_of(func_name), *args)
 
-    def invoke_closure(self, closure: Callable[..., Any], *args: Any) -> Any:
-        """Calls a function that is a value: a closure of the program, or any packed function."""
+    def invoke_closure(self, closure: Callable[..., Any], *args: object) -> Any:
+        """Calls a closure of the program, or any packed function."""
         if not callable(closure):
             raise TypeMismatch(f"expected a closure or a function, found {type(closure).__name__}")
         return _result(closure(*(_value(arg, None, keep=False) for arg in args)))
 
-    def _interpret(self, index: int, *args: Any) -> Any:
+    def _interpret(self, index: int, *args: object) -> Any:
         function = self.executable.program.functions[index]
         assert isinstance(function, VMFunction)
         values = [_converted(function, place, arg) for place, arg in enumerate(args)]
         return self._checked_run(function, index, values, self._observer())
 
-    def _checked_run(self, function: VMFunction, index: int, values: Sequence[Any], observer: Observer | None) -> Any:
-        """Calls a function with values as programs have them, after their check."""
+    def _checked_run(
+        self, function: VMFunction, index: int, values: Sequence[object], observer: Observer | None
+    ) -> Any:
+        """Checks arguments against the signature of a function and calls it; they are converted already."""
         if function.signature is not None:
             wrong = explain(function.signature, values)
             if wrong is not None:
                 raise wrong
         return _result(execute(self, index, values, observer))
 
-    def run(self, index: int, args: Sequence[Any]) -> Any:
-        """Calls the function at a place of the program's table with values as programs have them."""
+    def run(self, index: int, args: Sequence[object]) -> Any:
+        """Calls the function at an index of the program's table; arguments are converted already."""
         return execute(self, index, args, self._observer())
 
     def _observer(self) -> Observer | None:
@@ -149,7 +154,7 @@ class VirtualMachine(Object):
     # -- what bytecode asks for --
 
     def prepared(self, index: int) -> Prepared:
-        """The function at a place of the program's table, ready to be executed."""
+        """The function at an index of the program's table, prepared for the interpreter."""
         if self._version != self.executable.version:
             with self._lock:
                 if self._version != self.executable.version:
@@ -164,7 +169,7 @@ class VirtualMachine(Object):
         return prepared
 
     def function(self, index: int) -> Callable[..., Any]:
-        """The function at a place of the program's table, as a value."""
+        """The function at an index of the program's table, as a value."""
         function = self.executable.program.functions[index]
         if isinstance(function, VMFunction):
             return Closure(self, index, function.name)
@@ -177,19 +182,19 @@ class VirtualMachine(Object):
         return _moved(self.executable.program.constants[index], self.devices[0])
 
     def allocator(self, device_index: int) -> Allocator:
-        """What makes storage on a device; -1 is the host."""
+        """The allocator of a device, by its index; -1 is the host."""
         if not -1 <= device_index < len(self._allocators):
             raise DeviceError(f"the machine has {len(self._allocators)} devices, and no device {device_index}")
         return self._allocators[device_index]
 
     @property
     def host_allocator(self) -> Allocator:
-        """What makes storage on the host."""
+        """The allocator of the host."""
         return self._allocators[-1]
 
     # -- calls in steps --
 
-    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+    def set_input(self, func_name: str, *args: object, **kwargs: object) -> None:
         """Keeps arguments of a function for `invoke_stateful`. NumPy arrays are copied."""
         _, _, values = self._bound(func_name, args, kwargs)
         self._inputs[func_name] = values
@@ -208,7 +213,7 @@ class VirtualMachine(Object):
         return self._outputs[func_name]
 
     def save_function(
-        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+        self, func_name: str, saved_name: str, *args: object, include_return: bool = True, **kwargs: object
     ) -> None:
         """Keeps a function with arguments: `vm[saved_name]()` calls it, and returns None without `include_return`."""
         if saved_name in self.executable.vm_functions:
@@ -222,8 +227,8 @@ class VirtualMachine(Object):
         self._saved[saved_name] = call
 
     def _bound(
-        self, func_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[int, VMFunction, list[Any]]:
+        self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> tuple[int, VMFunction, list[object]]:
         """A function, and its arguments as values that stay as they are, on the first device."""
         index = self.executable.place_of(func_name)
         function = self.executable.program.functions[index]
@@ -260,7 +265,7 @@ class VirtualMachine(Object):
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that calls one of the machine's and measures it; the options are those of `time_evaluator`."""
+        """A function that calls one of the machine's and returns its times in seconds (`benchmark.time_evaluator`)."""
         return time_evaluator(
             self[func_name],
             number,
@@ -271,7 +276,7 @@ class VirtualMachine(Object):
             f_preproc=f_preproc,
         )
 
-    def profile(self, func_name: str, *args: Any) -> Report:
+    def profile(self, func_name: str, *args: object) -> Report:
         """Calls a function twice, and reports how long each kernel of the second call took.
 
         Without arguments, those that `set_input` keeps are taken.
@@ -291,17 +296,17 @@ _OWN_FUNCTIONS = frozenset(["get_outputs", "invoke_closure", "invoke_stateful", 
 
 
 class _Instrumented:
-    """Tells an instrument of calls."""
+    """An observer that calls an instrument."""
 
     def __init__(self, instrument: Callable[..., Any]):
         self.instrument = instrument
 
-    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
-        """Asks whether to call."""
+    def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
+        """Calls the instrument before a call; returns whether the call is to be made."""
         return self.instrument(callee, site.name, True, None, *args) != VMInstrumentReturnKind.SKIP_RUN
 
-    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
-        """Tells the result."""
+    def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
+        """Calls the instrument with the result."""
         self.instrument(callee, site.name, False, result, *args)
 
 
@@ -329,8 +334,8 @@ def _allocator_name(device: Device, memory_cfg: str | Mapping[Device, str] | Non
     return name
 
 
-def _named_arguments(function: VMFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The arguments in the order of the parameters; those without a name fill the places that are left."""
+def _named_arguments(function: VMFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> list[object]:
+    """The arguments in the order of the parameters; positional ones fill the parameters that are not named."""
     for name in kwargs:
         if name not in function.params:
             warnings.warn(f'Keyword argument "{name}" is unused in {function.name}', stacklevel=4)
@@ -352,8 +357,8 @@ def _named_arguments(function: VMFunction, args: Sequence[Any], kwargs: Mapping[
     return given
 
 
-def _converted(function: VMFunction, place: int, arg: Any, keep: bool = False) -> Any:
-    """An argument as programs have it. With `keep`, it stays as it is now: memory that others write is copied."""
+def _converted(function: VMFunction, place: int, arg: object, keep: bool = False) -> Any:
+    """An argument as a value of programs. With `keep`, memory that others may write is copied."""
     name = function.params[place] if place < len(function.params) else None
     param = function.signature.params[place] if function.signature is not None and name is not None else None
     try:
@@ -363,7 +368,7 @@ def _converted(function: VMFunction, place: int, arg: Any, keep: bool = False) -
         raise type(error)(f"{where} of `{function.name}`: {error}") from error.__cause__
 
 
-def _value(arg: Any, param: Param | None, keep: bool) -> Any:
+def _value(arg: object, param: Param | None, keep: bool) -> Any:
     match arg:
         case ShapeTuple() | Object() | None | str() | Device():
             return arg
@@ -385,14 +390,14 @@ def _value(arg: Any, param: Param | None, keep: bool) -> Any:
     )
 
 
-def _result(value: Any) -> Any:
-    """What users get: tuples of the program are tuples, also those that they passed."""
+def _result(value: object) -> Any:
+    """A value of programs as users get it: tuples of the program become Python tuples."""
     if isinstance(value, list) or (isinstance(value, tuple) and not isinstance(value, ShapeTuple)):
         return tuple(map(_result, value))
     return value
 
 
-def _moved(value: Any, device: Device) -> Any:
+def _moved(value: object, device: Device) -> Any:
     """A value with its tensors on a device."""
     match value:
         case Tensor():

@@ -1,8 +1,8 @@
 """Graphs as native functions: what the machine calls in place of bytecode.
 
-The compiled function takes the graph's arguments, its results, an arena for all between, and a table of the addresses
-of its constants. Machine code (graph_entry.ll) makes results and arena after models that are made here; where their
-sizes depend on the arguments, a second compiled function says them first.
+The compiled function takes the graph's arguments, its results, an arena for all intermediate tensors, and a table of
+the addresses of its constants. Machine code (graph_entry.ll) allocates results and arena after models that are made
+here; where their sizes depend on the arguments, a second compiled function, the plan, computes these first.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from .machine import VirtualMachine
 
 Number = int | list[int]
-"""A number; or `[place]`, one that the plan function stores at a place."""
+"""An integer; or `[index]`, the one that the plan function stores at that index."""
 
 
 @dataclass(slots=True)
 class Output:
-    """A result that the function writes: its dtype and its extents."""
+    """A result that the function writes."""
 
     dtype: str
     shape: tuple[Number, ...]
@@ -54,10 +54,10 @@ class NativeSpec:
     outputs: list[Output]
     arena: Number
     constants: list[int]
-    result: Any
+    result: object
 
-    def to_json(self) -> dict[str, Any]:
-        """The specification as plain values."""
+    def to_json(self) -> dict[str, object]:
+        """The specification as JSON values."""
         return {
             "symbol": self.symbol,
             "plan": self.plan,
@@ -70,7 +70,7 @@ class NativeSpec:
 
     @staticmethod
     def from_json(data: Any) -> NativeSpec:
-        """The specification out of what `to_json` gave; `InvalidValue` for anything else."""
+        """The inverse of `to_json`. Raises `InvalidValue` for anything else."""
         try:
             outputs = [Output(str(dtype), tuple(_number(e) for e in shape)) for dtype, shape in data["outputs"]]
             spec = NativeSpec(
@@ -87,7 +87,7 @@ class NativeSpec:
         spec._check_result(spec.result)
         return spec
 
-    def _check_result(self, result: Any) -> None:
+    def _check_result(self, result: object) -> None:
         if isinstance(result, list):
             for part in result:
                 self._check_result(part)
@@ -118,12 +118,12 @@ class NativeGraph:
         self._arenas: list[Tensor] = []
 
     def set_constant(self, index: int, value: Tensor) -> None:
-        """Lets later calls use another tensor; a call that runs keeps the table that it began with."""
+        """Makes later calls use another tensor; running calls keep the table that they began with."""
         with self._lock:
             self._table[0] = None
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
-        """The function that users call: graph_entry.ll, with what it needs."""
+        """The function that users call: machine code (graph_entry.ll) and the record that it works with."""
         spec, executable, table = self.spec, machine.executable, self._table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
@@ -144,7 +144,7 @@ class NativeGraph:
         def compose(*values: Any) -> Any:
             return _result(spec.result, values[spec.params :], values[: spec.params], executable)
 
-        def recover(*args: Any) -> Any:
+        def recover(*args: object) -> Any:
             wrong = explain(signature, args)
             if wrong is not None:
                 raise wrong
@@ -173,12 +173,12 @@ class NativeGraph:
 
 
 def _native(function: Any) -> Any:
-    """What is behind the Python function of a compiled one."""
+    """The `NativeFunction` of a compiled function."""
     return ctypes.py_object(function.__self__)
 
 
-def _addresses(constants: Sequence[Any]) -> Tensor:
-    """The addresses of tensors, which live as long as the result."""
+def _addresses(constants: Sequence[object]) -> Tensor:
+    """A tensor of the addresses of tensors, which live as long as it does."""
     tensors = [t for t in constants if isinstance(t, Tensor)]
     addresses = np.array([t.address for t in tensors], "int64")
     where = addresses.__array_interface__["data"][0]
@@ -191,7 +191,7 @@ def _model(shape: tuple[int, ...], dtype: str) -> Model:
 
 
 class _Frames:
-    """What a graph makes for numbers of its plan; kept for some numbers, as calls take turns with few of them."""
+    """The frames of a graph by the numbers of its plan: a cache, since most callers alternate between few shapes."""
 
     LIMIT = 64
 
@@ -224,8 +224,8 @@ def _known(number: Number, sizes: Sequence[int]) -> int:
     return number if isinstance(number, int) else sizes[number[0]]
 
 
-def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[Any], executable: Executable) -> Any:
-    """What the call returns."""
+def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[object], executable: Executable) -> Any:
+    """The result of a call, composed as `NativeSpec.result` says."""
     if isinstance(result, int):
         return outputs[result]
     if isinstance(result, dict):

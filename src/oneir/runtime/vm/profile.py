@@ -1,4 +1,4 @@
-"""Profiles of a call: how long each kernel took, where it came from, and how fast it was.
+"""Profiles of a call: for each kernel its time, its place in the source, and its throughput.
 
 report = vm.profile("main", x)
 print(report)                      # a table, a line for each kernel
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..tensor import Tensor
 from .interpreter import CallSite
@@ -54,14 +54,14 @@ _HEADER = ("Name", "Count", "Duration (us)", "Percent", "GFLOP/s", "GB/s", "Oper
 
 
 class Report:
-    """What a profile found out about a call of `func_name`, which took `seconds` in all."""
+    """The profile of a call of `func_name`, which took `seconds` in all."""
 
     def __init__(self, func_name: str, seconds: float, calls: Sequence[CallRecord]):
         self.func_name, self.seconds, self.calls = func_name, seconds, tuple(calls)
 
     @property
     def rows(self) -> list[Row]:
-        """The functions, those first that took longest."""
+        """A row for each function and place in the source, in descending order of time."""
         groups: dict[tuple[str, Note], list[CallRecord]] = {}
         for call in self.calls:
             groups.setdefault((call.name, call.note), []).append(call)
@@ -125,7 +125,7 @@ class Report:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes the calls as trace events, which Perfetto and Chrome show on a line of time."""
-        events: list[dict[str, Any]] = [
+        events: list[dict[str, object]] = [
             {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "virtual machine"}},
             {"name": self.func_name, "ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": self.seconds * 1e6},
         ]
@@ -146,7 +146,7 @@ class Report:
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 
-def _values(row: Row) -> tuple[Any, ...]:
+def _values(row: Row) -> tuple[object, ...]:
     return (
         row.name,
         row.calls,
@@ -193,12 +193,12 @@ class Profiler:
     ) -> None:
         self._end = time.perf_counter()
 
-    def before(self, site: CallSite, callee: Any, args: list[Any]) -> bool:
+    def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
         """Starts the clock."""
         self._before = time.perf_counter()
         return True
 
-    def after(self, site: CallSite, callee: Any, args: list[Any], result: Any) -> None:
+    def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
         """Stops it. Functions of the program are not measured: what they call is."""
         end = time.perf_counter()
         if isinstance(site.function, PackedFunction) and site.name != "vm.builtin.invoke_closure":

@@ -26,7 +26,7 @@ MAX_VALUE = (1 << (_VALUE_BITS - 1)) - 1
 
 
 class SpecialReg(enum.IntEnum):
-    """Registers that are none: nothing, and the machine that executes the program."""
+    """Operands in place of a register: no value, and the machine that executes the program."""
 
     VOID_ARG = (1 << 54) + 0
     VM_STATE = (1 << 54) + 1
@@ -40,7 +40,7 @@ class VMFuncKind(enum.IntEnum):
 
 
 class ArgKind(enum.IntEnum):
-    """What the value of an argument counts."""
+    """What the value of an operand means."""
 
     REGISTER = 0
     IMMEDIATE = 1
@@ -49,20 +49,20 @@ class ArgKind(enum.IntEnum):
 
 
 class Arg(NamedTuple):
-    """An argument of a call: the value of a register, a number, a constant, or a function."""
+    """An operand of a call: a register, an immediate, a constant, or a function."""
 
     kind: ArgKind
     value: int
 
     def word(self) -> int:
-        """The argument as one number; that of a register is the register's."""
+        """The operand encoded as one integer; a register is its own number."""
         if not -MAX_VALUE <= self.value <= MAX_VALUE:
             raise InvalidValue(f"an argument of an instruction is at most {MAX_VALUE}, found {self.value}")
         return (self.kind << _VALUE_BITS) | (self.value & _VALUE_MASK)
 
     @staticmethod
     def from_word(word: int) -> Arg:
-        """The argument out of its number."""
+        """The inverse of `word`."""
         kind, value = word >> _VALUE_BITS, word & _VALUE_MASK
         if not 0 <= kind < len(ArgKind):
             raise InvalidValue(f"{word} is no argument of an instruction; make one with r(), imm(), c() or f()")
@@ -95,14 +95,14 @@ class Ret:
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Goes on `offset` instructions further."""
+    """Jumps by `offset` instructions."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Goes on with the next instruction if register `cond` is not zero, else `false_offset` instructions further."""
+    """Jumps by `false_offset` instructions if register `cond` is zero, else continues with the next one."""
 
     cond: int
     false_offset: int
@@ -112,7 +112,7 @@ Instruction: TypeAlias = Call | Ret | Goto | If
 
 
 class Cost(NamedTuple):
-    """What one call of a kernel takes: floating-point operations, and bytes read and written."""
+    """The cost of one call of a kernel: floating-point operations, and bytes read and written."""
 
     flops: float = 0
     bytes: float = 0
@@ -155,7 +155,7 @@ class Program:
     constant_names: dict[str, int] = field(default_factory=dict)
 
     def verify(self) -> None:
-        """Raises `InvalidValue` unless executing the program stays inside of it, whatever it is called with.
+        """Raises `InvalidValue` unless the program is safe to execute, whatever its arguments are.
 
         Every index, register and jump is in bounds, every register is written by an instruction above those that read
         it, and no function runs past its end.
@@ -327,7 +327,7 @@ def _argument_python(program: Program, arg: Arg) -> str:
 
 
 def stats(program: Program) -> str:
-    """What the program holds: its constants, tensors by their shapes, and the names of its functions."""
+    """A summary of the program: its constants, tensors by their shapes, and the names of its functions."""
     constants = _listed(_constant_text(constant) for constant in program.constants)
     functions = _listed(function.name for function in program.functions)
     return (

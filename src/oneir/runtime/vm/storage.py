@@ -1,10 +1,10 @@
-"""Memory of the virtual machine: storage from which tensors are cut, and an allocator that uses it again.
+"""Memory of the virtual machine: storages that hold tensors, and a pooled allocator of them.
 
     storage = Allocator(cpu(), pooled=True).alloc(1024)
     a, b = storage.alloc_tensor(0, (64,), "float32"), storage.alloc_tensor(256, (8, 8), "float32")
 
-A tensor keeps its storage alive, wherever it goes. When the last one is gone, a pooled allocator keeps the block for
-the next storage of that size; it never keeps more than was once in use at the same time.
+A tensor keeps its storage alive. When the last one dies, a pooled allocator keeps the block for the next storage of
+that size; it never keeps more bytes than were in use at one time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Storage:
         return self._block.device
 
     def alloc_tensor(self, offset: int, shape: tuple[int, ...], dtype: str) -> Tensor:
-        """A tensor whose items begin at byte `offset`; `ShapeMismatch` if it does not fit in the storage."""
+        """A tensor whose items begin at byte `offset`. Raises `ShapeMismatch` if it exceeds the storage."""
         itemsize = numpy_dtype(dtype).itemsize
         needed = math.prod(shape) * itemsize
         if offset < 0 or offset % itemsize or min(shape, default=0) < 0 or offset + needed > self.nbytes:
@@ -62,7 +62,7 @@ class Allocator:
         self._lock = new_lock()
 
     def alloc(self, nbytes: int, mem_scope: str = "global") -> Storage:
-        """Storage of that many bytes, with arbitrary contents."""
+        """A storage of that many bytes, uninitialized."""
         if mem_scope != "global":
             raise DeviceError(f"{self.device} has no memory of the scope {mem_scope!r}; expected 'global'")
         if not self.pooled:

@@ -131,7 +131,7 @@ class ModuleParser(Evaluator):
                     function = dialect.define(self, item, options)
                 if function is not None:
                     functions[var] = function
-                    var.struct_info_ = function_struct_info(function)
+                    var.set_struct_info(function_struct_info(function))
         functions.update(self.added)
         return IRModule(functions, self.attrs, self.global_infos, self.source.span(node))
 
@@ -152,7 +152,8 @@ class ModuleParser(Evaluator):
             target, value = node.targets[0], self.eval(node.value)
             if isinstance(value, BaseFunc) and isinstance(target, ast.Name):
                 var = self.add_member(node, target.id)  # f = R.ExternFunc("env.f")
-                functions[var], var.struct_info_ = value, function_struct_info(value)
+                functions[var] = value
+                var.set_struct_info(function_struct_info(value))
             else:
                 self.bind_names(target, value)
         elif not isinstance(node, ast.Pass):

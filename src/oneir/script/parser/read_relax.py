@@ -410,7 +410,7 @@ class RelaxParser(Evaluator):
         if node.returns is not None:
             self.scope.names[node.name] = var
         function = self.parse_function(node, {**options, "private": True})
-        var.struct_info_ = function.struct_info
+        var.set_struct_info(function.struct_info)
         self.state.append(VarBinding(var, self.builder.normalize(function), span=span))
         self.scope.names[node.name] = var
 

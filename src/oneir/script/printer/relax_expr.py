@@ -9,6 +9,7 @@ from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...relax import expr as x
+from ...relax.operator_facts import ScriptArguments
 from ...relax.struct_info import TupleStructInfo
 from .core import Printer, prints
 from .relax_struct_info import FunctionScope, extents, outermost, vdevice
@@ -125,7 +126,7 @@ def _call(p: Printer, call: x.Call) -> str:
 
 def _arguments(p: Printer, call: x.Call) -> list[str]:
     texts = [_callee(p, arg) if i == 0 else p.expr(arg) for i, arg in enumerate(call.args)]
-    names = call.op.attrs.get("script_arguments") if isinstance(call.op, Op) else None
+    names = ScriptArguments.of(call.op)
     return texts if names is None else [f"{name}={text}" for name, text in zip(names, texts, strict=False)]
 
 

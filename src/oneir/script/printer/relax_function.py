@@ -9,6 +9,7 @@ from ...ir.op import Op
 from ...relax import expr as x
 from ...relax.block_builder import BlockBuilder
 from ...relax.normalize import from_sinfo_args
+from ...relax.operator_facts import FInferStructInfo
 from ...relax.struct_info import StructInfo, TupleStructInfo
 from .core import Frame, Printer, prints
 from .ir import function_attrs, function_name
@@ -156,7 +157,7 @@ def _inferred(value: Any) -> StructInfo | None:
     if isinstance(value, x.Call):
         if value.sinfo_args:
             return from_sinfo_args(value)
-        rule = value.op.attrs.get("FInferStructInfo") if isinstance(value.op, Op) else None
+        rule = FInferStructInfo.of(value.op)
         if rule is not None:
             return rule(value, BlockBuilder())
         return None

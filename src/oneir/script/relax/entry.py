@@ -39,7 +39,7 @@ class _RelaxDialect:
     """Functions under `@R.function`."""
 
     def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
-        var.struct_info_ = RelaxParser(module, function).signature(node, options)
+        var.set_struct_info(RelaxParser(module, function).signature(node, options))
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> Function:
         parser = RelaxParser(module, function)

@@ -8,12 +8,7 @@ from typing import Any
 from ...ir.expr import Var as TirVar
 from ...ir.global_info import VDevice
 from ...ir.span import Span
-from ...relax.analysis.struct_info import (
-    BaseCheckResult,
-    erase_to_well_defined,
-    struct_info_base_check,
-    tir_vars_in_struct_info,
-)
+from ...relax.analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from ...relax.block_builder import BlockBuilder
 from ...relax.expr import (
     Binding,
@@ -32,7 +27,7 @@ from ...relax.expr import (
     as_graph_expr,
 )
 from ...relax.normalize import is_leaf
-from ...relax.struct_info import StructInfo
+from ...relax.struct_info import BaseCheckResult, StructInfo, struct_info_base_check
 from ...runtime.error import InvalidValue, TypeMismatch
 
 
@@ -70,7 +65,7 @@ class FunctionState:
             if struct_info_base_check(info, known, self.builder.analyzer) is BaseCheckResult.FAIL_L0:
                 raise WrongAnnotation(f"the annotation says {info}, but the value is {known}")
             if isinstance(value, (Call, If, TupleGetItem)):
-                value.struct_info_ = info
+                value.set_struct_info(info)
             known = info
         var = self.variable(name, known, span)
         self.append(VarBinding(var, value, span=span))

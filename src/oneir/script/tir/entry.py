@@ -33,14 +33,14 @@ class _TIRDialect:
             dtype = module.return_dtypes[var] = getattr(kind, "dtype", "void")
             if dtype != "void":
                 # Graphs may call the function for its value. Whether it has effects is known once its body is read.
-                var.struct_info_ = FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True)
+                var.set_struct_info(FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True))
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         parser = TIRParser(module.source, module.scope, module.return_dtypes)
         func = parser.parse_function(node, bool(options.get("private", False)))
         var = module.members.get(node.name)
         if var in module.return_dtypes and module.return_dtypes[var] != "void":
-            var.struct_info_ = function_struct_info(func)
+            var.set_struct_info(function_struct_info(func))
         return func
 
 

@@ -17,6 +17,7 @@ from ...ir.expr import GlobalVar
 from ...ir.op import Op
 from ...relax import expr as r
 from ...relax.block_builder import BlockBuilder
+from ...relax.operator_facts import FLowerBuiltin, FReference
 from ...relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ...runtime.error import InterpreterError
 from ...runtime.object import ShapeTuple
@@ -202,7 +203,7 @@ class Graph:
         handler = CALLS.get(op.name)
         if handler is not None:
             return handler(self, frame, call)
-        reference, lower = op.get_attr("FReference"), op.get_attr("FLowerBuiltin")
+        reference, lower = FReference.of(op), FLowerBuiltin.of(op)
         if reference is not None:
             return self._reference(frame, call, op, reference)
         if lower is not None:

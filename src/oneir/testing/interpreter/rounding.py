@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.op import Op
-from ...relax.op.registry import OpPattern
+from ...relax.operator_facts import OpPattern, TOpPattern
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor
 from .approximate import CALL_TOLERANCE, ApproximateArithmetic, precision
@@ -64,14 +64,14 @@ class Nudged(Exact):
         self.random = np.random.default_rng(seed)
 
     def arguments(self, op: Op, args: Sequence[Any], info: Any) -> list[Any]:
-        pattern = op.get_attr("TOpPattern")
+        pattern = TOpPattern.of(op)
         if pattern in (OpPattern.ELEMENTWISE, OpPattern.BROADCAST, *_MOVES):
             return list(args)
         length = _summands(args, info)
         return [self._nudged(arg, length) for arg in args]
 
     def result(self, op: Op | None, value: Any) -> Any:
-        if op is not None and op.get_attr("TOpPattern") in _MOVES:
+        if op is not None and TOpPattern.of(op) in _MOVES:
             return value
         return self._nudged(value, CALL_TOLERANCE)
 

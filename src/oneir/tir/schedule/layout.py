@@ -146,7 +146,11 @@ def transform_layout(
 ) -> None:
     buffer = nth_region(state, as_block(state, sref), buffer_index, write=bool(buffer_index_type)).buffer
     site, is_parameter = defining_site(state, sref, buffer)
-    new = buffer.replace(shape=index_map.map_shape(buffer.shape), strides=Array(), axis_separators=Array())
+    try:
+        shape = index_map.map_shape(buffer.shape)
+    except InvalidValue as error:
+        raise PrimitiveError(state.mod, f"The layout of the buffer {buffer.name} has no shape: {error}") from None
+    new = buffer.replace(shape=shape, strides=Array(), axis_separators=Array())
     edit = RemapBuffer(buffer, new, index_map)
     if not assume_injective_transform:
         inverse, padding = index_map.non_surjective_inverse(buffer.shape)

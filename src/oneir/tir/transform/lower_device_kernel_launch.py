@@ -55,7 +55,8 @@ class LowerDeviceKernelLaunch(ModulePass, name="tir.LowerDeviceKernelLaunch"):
         for var, func in functions.items():
             target = func.attrs.get("target")
             if target is not None:
-                new[var] = func.with_body(_Calls(target, kernels, called)(func.body))
+                # A function for a device that a host drives runs on the host, now that its kernels are apart.
+                new[var] = func.with_body(_Calls(target.host or target, kernels, called)(func.body))
         for var, launch in called.items():
             new[var] = launch.kernel(new[var])
         return mod.replace(functions=new) if called else mod
@@ -142,9 +143,9 @@ class _Calls(Mapper):
     def visit_Call(self, node: Call) -> Any:
         node = self.generic_visit(node)
         launch = self.kernels.get(node.op) if isinstance(node.op, GlobalVar) else None
-        if launch is None or launch.target == self.target.without_host():
+        if launch is None or launch.target == self.target:
             return node
-        if launch.target.get_target_device_type() == self.target.without_host().get_target_device_type():
+        if launch.target.get_target_device_type() == self.target.get_target_device_type():
             return Call(node.dtype, "tir.call_extern", [StringImm(launch.symbol), *node.args], span=node.span)
         self.called[launch.var] = launch
         return Call(

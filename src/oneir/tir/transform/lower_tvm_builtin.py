@@ -43,7 +43,9 @@ STACK_TOTAL = 128 * 1024
 class LowerTVMBuiltin(PrimFuncPass):
     """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
 
-    Kernels of devices are left as they are: they have neither. Raises `CompileError` for a packed call in the condition of a while loop.
+    Kernels of devices are left as they are: they have neither.
+
+    Raises `CompileError` for a packed call in the condition of a while loop.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:

@@ -47,7 +47,7 @@ from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..intrin_rules.formula import Formula, any_lane
-from ..op import effect_of, if_then_else
+from ..op import TVectorizable, effect_of, if_then_else
 from ..stmt import (
     Allocate,
     AssertStmt,
@@ -441,7 +441,7 @@ class _Vectorizer(Mapper):
 
 
 def _is_elementwise(op: Op) -> bool:
-    return op.has_attr("reference") or bool(op.get_attr("TVectorizable"))
+    return op.has_attr("reference") or bool(TVectorizable.of(op))
 
 
 class _VectorizeLoops(Mapper):

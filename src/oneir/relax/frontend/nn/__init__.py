@@ -13,18 +13,7 @@ mod, params = Model().export_tvm({"forward": {"x": nn.spec.Tensor((1, 784), "flo
 """
 
 from . import op, spec
-from .core import (
-    Effect,
-    Module,
-    ModuleDict,
-    ModuleList,
-    Object,
-    Parameter,
-    Tensor,
-    get_default_dtype,
-    set_default_dtype,
-    wrap_nested,
-)
+from .core import Module, ModuleDict, ModuleList
 from .exporter import Exporter, add_extern
 from .extern import ExternModule, ObjectModule, SourceModule
 from .modules import (
@@ -124,4 +113,13 @@ from .op import (
     zeros,
 )
 from .subroutine import SubroutineMixin
+from .tensor import (
+    Effect,
+    Object,
+    Parameter,
+    Tensor,
+    get_default_dtype,
+    set_default_dtype,
+    wrap_nested,
+)
 from .visitor import Mutator

@@ -1,4 +1,4 @@
-"""Tensors, parameters, objects, effects and modules, of which models are put together.
+"""Modules, of which models are put together.
 
     class Layer(nn.Module):
         def __init__(self):
@@ -13,191 +13,35 @@ A `forward` runs on symbolic tensors: each operator adds to the program that is 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
-from ....ir.expr import IntImm
-from ....ir.expr import Var as TirVar
 from ....ir.module import IRModule
-from ....runtime.device import Device, device
-from ....runtime.error import InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
-from ....runtime.tensor import Tensor as RuntimeTensor
-from ....runtime.tensor import from_dlpack
-from ...block_builder import BlockBuilder
-from ...expr import DataflowVar, Expr, TupleGetItem, Var, const
-from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from ....runtime.device import Device
+from ....runtime.error import InvalidValue, OneIRError
+from .exporter import Exporter
+from .jit import compile_module
+from .spec import ModuleSpec, RawModuleSpec
 from .subroutine import SubroutineMixin
-from .tensor_operators import TensorOperators
+from .tensor import Effect as Effect
+from .tensor import Object as Object
+from .tensor import Parameter as Parameter
+from .tensor import Tensor as Tensor
+from .tensor import get_default_dtype as get_default_dtype
+from .tensor import set_default_dtype as set_default_dtype
+from .tensor import wrap_nested as wrap_nested
 
 if TYPE_CHECKING:
     from .extern import ExternModule
-    from .spec import ModuleSpec, RawModuleSpec
 
-_default_dtype = "float32"
+T = TypeVar("T")
 
 
 class MissingWeights(OneIRError, KeyError):
-    """Names in a state dict that do not fit those of a module."""
+    """Names in a state dict that differ from those of a module."""
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-def get_default_dtype() -> str:
-    """The dtype of parameters that are made without one."""
-    return _default_dtype
-
-
-def set_default_dtype(dtype: str) -> None:
-    """Sets the dtype of parameters that are made without one."""
-    global _default_dtype
-    _default_dtype = dtype
-
-
-class Tensor(TensorOperators):
-    """A symbolic tensor: a graph expression whose shape and dtype are known."""
-
-    def __init__(self, *, _expr: Expr):
-        info = _expr.struct_info
-        if not isinstance(info, TensorStructInfo) or info.extents is None:
-            raise TypeMismatch(f"expected a tensor of known shape, found `{_expr}` with struct info {info}")
-        self._expr = _expr
-
-    @staticmethod
-    def from_const(data: Any) -> Tensor:
-        """A constant from an array, a list or a number."""
-        return Tensor(_expr=const(data))
-
-    @staticmethod
-    def from_scalar(data: int | float, dtype: str) -> Tensor:
-        """A number as a constant without dimensions."""
-        return Tensor(_expr=const(data, dtype))
-
-    @staticmethod
-    def from_struct_info(struct_info: TensorStructInfo, name: str = "tensor") -> Tensor:
-        """A variable of the given struct info."""
-        return Tensor(_expr=Var(name, struct_info))
-
-    @staticmethod
-    def placeholder(shape: Sequence[Any], dtype: str, name: str = "tensor") -> Tensor:
-        """A variable of the given shape; texts in the shape name new symbolic variables."""
-        extents = [TirVar(e, "int64") if isinstance(e, str) else e for e in shape]
-        return Tensor.from_struct_info(TensorStructInfo(extents, dtype), name)
-
-    @property
-    def _info(self) -> TensorStructInfo:
-        info = self._expr.struct_info
-        assert isinstance(info, TensorStructInfo)
-        return info
-
-    @property
-    def shape(self) -> list[Any]:
-        """The extents: integers, and expressions where they are symbolic."""
-        return [e.value if isinstance(e, IntImm) else e for e in self._info.extents or ()]
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return self._info.ndim
-
-    @property
-    def dtype(self) -> str:
-        """The dtype."""
-        return self._info.dtype
-
-    def __repr__(self) -> str:
-        return f'Tensor({self.shape}, "{self.dtype}")'
-
-
-class Parameter(Tensor):
-    """A weight of a module. Its value, `data`, may be set before or after the export, or never.
-
-    `attrs` is for whatever a user wants to remember of the parameter.
-    """
-
-    def __init__(self, shape: Sequence[Any], dtype: str | None = None):
-        super().__init__(_expr=Tensor.placeholder(shape, dtype or get_default_dtype(), "param")._expr)
-        self._data: RuntimeTensor | None = None
-        self.attrs: OrderedDict[str, Any] = OrderedDict()
-
-    @property
-    def data(self) -> RuntimeTensor | None:
-        """The value, or None."""
-        return self._data
-
-    @data.setter
-    def data(self, data: Any) -> None:
-        """Sets the value: an array or tensor of any library that speaks DLPack, whose memory is shared, or None."""
-        if data is None:
-            self._data = None
-            return
-        value = share(data)
-        if value.shape != tuple(self.shape):
-            raise ShapeMismatch(f"Shape mismatch: expected {tuple(self.shape)}, got {value.shape}")
-        if value.dtype != self.dtype:
-            raise TypeMismatchOfParameter(f"Dtype mismatch: expected {self.dtype}, got {value.dtype}")
-        self._data = value
-
-    def to(self, dtype: str | None = None) -> None:
-        """Changes the dtype of a parameter that has no value yet."""
-        if dtype is None:
-            return
-        if self._data is not None:
-            raise InvalidValue(
-                f"the dtype of a parameter that has a value cannot be changed (to {dtype}): convert the value, or call "
-                "`to` before the weights are loaded"
-            )
-        self._expr = Tensor.placeholder(self.shape, dtype, "param")._expr
-
-
-class TypeMismatchOfParameter(TypeMismatch, ValueError):
-    """A value of another dtype than the parameter's."""
-
-
-def share(data: Any) -> RuntimeTensor:
-    """A runtime tensor over the memory of an array or tensor of any library."""
-    if isinstance(data, RuntimeTensor):
-        return data
-    if not isinstance(data, np.ndarray) and not hasattr(data, "__dlpack__"):
-        raise TypeMismatch(f"expected an array or a tensor, found {data!r} of type {type(data).__name__}")
-    # A tensor that takes part in training refuses to be exported; its values do not.
-    detach = getattr(data, "detach", None)
-    return from_dlpack(data if detach is None else detach())
-
-
-class Object:
-    """A value that is no tensor, such as a cache."""
-
-    def __init__(self, *, _expr: Expr, _name: str):
-        expr = _expr if isinstance(_expr, Var) else current_builder().emit(_expr, _name)
-        if not isinstance(expr.struct_info, ObjectStructInfo):
-            raise TypeMismatch(f"expected an object, found `{expr}` with struct info {expr.struct_info}")
-        self._expr: Expr = expr
-
-
-class Effect:
-    """Something with a state that methods take and give back: what is printed, a cache that grows."""
-
-    def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Var]:
-        """Emits what makes the first state."""
-        raise NotImplementedError
-
-    def create(self, name_hint: str) -> list[Var]:
-        """The parameters through which a method takes the state."""
-        raise NotImplementedError
-
-    def set_state(self, state_vars: list[Var]) -> None:
-        """Sets the variables that hold the state now."""
-        raise NotImplementedError
-
-    def finalize(self) -> list[Var]:
-        """The variables that hold the state when a method ends."""
-        raise NotImplementedError
-
-    def to(self, dtype: str | None = None) -> None:
-        """Changes the dtype of the state, where it has one."""
 
 
 class Module(SubroutineMixin):
@@ -208,7 +52,18 @@ class Module(SubroutineMixin):
 
     def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """The parameters of this module and those inside of it, with their names: `fc1.weight`."""
-        return find_attributes(self, prefix, Parameter)
+        return self.named_attributes(Parameter, prefix)
+
+    def named_attributes(self, kind: type[T], prefix: str = "") -> Iterator[tuple[str, T]]:
+        """The attributes of this module, and of modules inside of it, that are of a kind, with their names."""
+        for name, item in self._attributes():
+            if isinstance(item, kind):
+                yield prefix + name, item
+            elif isinstance(item, Module):
+                yield from item.named_attributes(kind, f"{prefix}{name}.")
+
+    def _attributes(self) -> Iterable[tuple[str, Any]]:
+        return vars(self).items()
 
     def parameters(self) -> Iterator[Parameter]:
         """The parameters of this module and those inside of it."""
@@ -271,9 +126,6 @@ class Module(SubroutineMixin):
         parameters by name, in the order of the functions' last parameters; with `allow_extern`, also the external
         modules that the program calls.
         """
-        from .exporter import Exporter
-        from .spec import ModuleSpec
-
         mod, params, extern_modules = Exporter(debug).build(ModuleSpec.from_raw(spec, self))
         if allow_extern:
             return mod, params, extern_modules
@@ -293,8 +145,6 @@ class Module(SubroutineMixin):
 
         For "tvm", the spec, the virtual machine and the weights.
         """
-        from .jit import compile_module
-
         return compile_module(self, spec, device, pipeline, out_format, debug)
 
 
@@ -303,6 +153,9 @@ class ModuleList(Module):
 
     def __init__(self, modules: list[Module]):
         self.modules = modules
+
+    def _attributes(self) -> Iterable[tuple[str, Any]]:
+        return ((str(i), module) for i, module in enumerate(self.modules))
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules)
@@ -337,6 +190,9 @@ class ModuleDict(Module):
 
     def __init__(self, modules: Mapping[str, Module] | None = None):
         self.modules: OrderedDict[str, Module] = OrderedDict(modules or {})
+
+    def _attributes(self) -> Iterable[tuple[str, Any]]:
+        return self.modules.items()
 
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules.values())
@@ -382,60 +238,3 @@ class ModuleDict(Module):
         """Changes the dtype of all parameters."""
         for module in self.modules.values():
             module.to(dtype=dtype)
-
-
-T = TypeVar("T")
-
-
-def find_attributes(root: Module, prefix: str, kind: type[T]) -> Iterator[tuple[str, T]]:
-    """The attributes of a module, and of modules inside of it, that are of a kind, with their names."""
-    if isinstance(root, ModuleList):
-        attributes: Iterable[tuple[str, Any]] = ((str(i), module) for i, module in enumerate(root.modules))
-    elif isinstance(root, ModuleDict):
-        attributes = root.modules.items()
-    else:
-        attributes = vars(root).items()
-    for name, item in attributes:
-        if isinstance(item, kind):
-            yield prefix + name, item
-        elif isinstance(item, Module):
-            yield from find_attributes(item, f"{prefix}{name}.", kind)
-
-
-def current_builder() -> BlockBuilder:
-    """The builder of the program that is being exported."""
-    builder = BlockBuilder.current()
-    if builder is None:
-        raise InvalidValue(
-            "operators of nn run while a module is exported: call module.export_tvm(spec), or use them inside of "
-            "`with BlockBuilder().function(name)`"
-        )
-    return builder
-
-
-def wrap_nested(expr: Expr, name: str) -> Any:
-    """Emits an expression and wraps its variable: a `Tensor`, or a tuple of them."""
-    builder = current_builder()
-    if not isinstance(expr, DataflowVar):
-        expr = builder.emit(expr, name)
-    info = expr.struct_info
-    if isinstance(info, TensorStructInfo):
-        return Tensor(_expr=expr)
-    if isinstance(info, TupleStructInfo):
-        return tuple(wrap_nested(TupleGetItem(expr, i), f"{name}.{i}") for i in range(len(info.fields)))
-    if isinstance(info, ObjectStructInfo):
-        return Object(_expr=expr, _name=name)
-    raise TypeMismatch(f"expected a tensor or a tuple of tensors, found `{expr}` with struct info {info}")
-
-
-def callable_attribute(root: Module, name: str) -> Callable[..., Any]:
-    """A method of a module, by its name."""
-    method = getattr(root, name, None)
-    if not callable(method):
-        raise InvalidValue(f"the module {type(root).__name__} has no method `{name}`")
-    return method
-
-
-def as_device(value: str | Device) -> Device:
-    """A device from its text, such as "cpu" or "cuda:1"."""
-    return value if isinstance(value, Device) else device(value)

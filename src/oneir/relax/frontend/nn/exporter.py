@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....ir.expr import Var as TirVar
 from ....ir.module import IRModule
-from ....runtime.error import InvalidValue, TypeMismatch
+from ....runtime.error import InvalidValue
 from ...block_builder import BlockBuilder
 from ...expr import Expr, TupleGetItem, Var
 from ...expr import Tuple as GraphTuple
 from ...struct_info import ObjectStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from . import core, spec
-from .extern import ExternModule
-from .modules import IOEffect
+from . import spec
+from .effects import IOEffect
+from .tensor import Effect, Object, Parameter, Tensor, unwrapped
 
-NamedEffects = list[tuple[str, core.Effect]]
-NamedParameters = list[tuple[str, core.Parameter]]
+if TYPE_CHECKING:
+    from .extern import ExternModule
+
+NamedEffects = list[tuple[str, Effect]]
+NamedParameters = list[tuple[str, Parameter]]
 
 
 def add_extern(mod: ExternModule) -> None:
@@ -62,9 +65,9 @@ class Exporter:
 
     def build(self, module_spec: spec.ModuleSpec) -> tuple[IRModule, NamedParameters, list[ExternModule]]:
         """The program, the parameters in the order of the functions' last parameters, and the external modules."""
-        params = _distinct(core.find_attributes(module_spec.module, "", core.Parameter))
+        params = _distinct(module_spec.module.named_attributes(Parameter))
         effects: NamedEffects = [] if self.io_effect is None else [("", self.io_effect)]
-        effects += _distinct(core.find_attributes(module_spec.module, "", core.Effect))
+        effects += _distinct(module_spec.module.named_attributes(Effect))
         symbolic = [(param, param._expr) for _, param in params]
         with self:
             if effects:
@@ -136,7 +139,7 @@ class _Method:
             return self.symbol(name)
         if isinstance(arg, spec.Tensor):
             shape = [self.symbol(e) if isinstance(e, str) else e for e in arg.shape]
-            return core.Tensor.placeholder(shape, arg.dtype, name)
+            return Tensor.placeholder(shape, arg.dtype, name)
         if isinstance(arg, spec.Object):
             return arg.object_type(_expr=Var(name, ObjectStructInfo()), _name=name)
         elements = [self.argument(f"{name}_{i}", e) for i, e in enumerate(arg.elements)]
@@ -150,9 +153,9 @@ class _Method:
                 field = self.builder.emit(TupleGetItem(value, i), f"{argument.name}_{i}")
                 fields.append(self.unpacked(element, field))
             return type(argument.elements)(fields)
-        if isinstance(argument, core.Tensor):
-            return core.Tensor(_expr=value)
-        if isinstance(argument, core.Object):
+        if isinstance(argument, Tensor):
+            return Tensor(_expr=value)
+        if isinstance(argument, Object):
             return type(argument)(_expr=value, _name=getattr(value, "name", "object"))
         return argument
 
@@ -192,15 +195,3 @@ def _parameter_of(argument: Any) -> Var:
     if isinstance(argument, spec.Tuple):
         return Var(argument.name, TupleStructInfo([_parameter_of(e).struct_info for e in argument.elements]))
     return argument._expr
-
-
-def unwrapped(result: Any) -> Expr:
-    """What a method returned as an expression."""
-    if isinstance(result, (core.Tensor, core.Object)):
-        return result._expr
-    if isinstance(result, (tuple, list)):
-        return GraphTuple([unwrapped(r) for r in result])
-    raise TypeMismatch(
-        f"a method returns tensors, objects, or tuples and lists of these, found {result!r} of type "
-        f"{type(result).__name__}"
-    )

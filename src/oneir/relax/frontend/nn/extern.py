@@ -26,6 +26,8 @@ from ....runtime.module import load_static_library
 from ....runtime.object_file import read_symbols
 from ....runtime.signature import Param, Signature
 from .core import Module
+from .exporter import Exporter
+from .op import extern
 
 _INCLUDES = Path(llvm.__file__).parent / "include"
 _SUFFIXES = {"cpp": ".cpp", "cu": ".cu"}
@@ -49,9 +51,6 @@ class ExternModule(Module):
 
     def __getitem__(self, func_name: str) -> Callable[..., Any]:
         """The function, which may be called with tensors, expressions, numbers and texts."""
-        from .exporter import Exporter
-        from .op import extern
-
         if func_name not in self.symbols:
             raise InvalidValue(f"the external module has no function `{func_name}`; it has {', '.join(self.symbols)}")
         infer = self.symbols[func_name]
@@ -146,7 +145,10 @@ class SourceModule(ExternModule):
         return [*includes, "-c", "-O3", "-std=c++17", *independent]
 
     def compile(self, output_path: str | Path) -> None:
-        """Compiles the code into an object file; `CompileError` with what the compiler says, or if there is none."""
+        """Compiles the code into an object file.
+
+        Raises `CompileError` with the messages of the compiler, or if no compiler was found.
+        """
         compiler = self.compiler or os.environ.get("CXX")
         candidates = [compiler] if compiler else _COMPILERS[self.source_format]
         command = next((found for name in candidates if (found := shutil.which(name))), None)
@@ -204,7 +206,7 @@ def _load_cpp_runtime() -> None:
 
 
 def _signature(linked: llvm.LoadedObject, name: str) -> Signature:
-    """What the C++ declaration of a function says of its parameters."""
+    """The signature of a function, from its C++ declaration."""
     letters = ctypes.create_string_buffer(_MAX_PARAMS + 1)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(linked.symbol(f"__oneir_params_{name}"))(ctypes.addressof(letters))
     named = enumerate(letters.value.decode())

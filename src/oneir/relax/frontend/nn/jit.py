@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.device import Device
 from ....runtime.error import InvalidValue, TypeMismatch
@@ -11,12 +11,16 @@ from ....runtime.tensor import Tensor
 from ....runtime.vm import VirtualMachine
 from ....target.target import Target
 from ...vm_build import build
-from . import core, spec
+from . import spec
 from .exporter import Exporter, NamedParameters
+from .tensor import as_device, share
+
+if TYPE_CHECKING:
+    from .core import Module
 
 
 def compile_module(
-    module: core.Module,
+    module: Module,
     raw_spec: spec.RawModuleSpec,
     device: str | Device,
     pipeline: Any,
@@ -28,7 +32,7 @@ def compile_module(
         raise InvalidValue(f'Unknown out_format: {out_format}; expected "torch" or "tvm"')
     module_spec = spec.ModuleSpec.from_raw(raw_spec, module)
     mod, params, _ = Exporter(debug).build(module_spec)
-    where = core.as_device(device)
+    where = as_device(device)
     weights = _values(params, where)
     machine = VirtualMachine(build(mod, Target.from_device(where), relax_pipeline=pipeline), where)
     if out_format == "tvm":
@@ -106,7 +110,7 @@ def _argument(value: Any, arg: spec.ArgSpec, name: str) -> Any:
             raise TypeMismatch(f"the argument `{name}` must be an int, found {value!r}")
         return ShapeTuple([value])
     if isinstance(arg, spec.Tensor):
-        return core.share(value)
+        return share(value)
     if isinstance(arg, spec.Tuple):
         return tuple(_argument(v, a, f"{name}_{i}") for i, (v, a) in enumerate(zip(value, arg.elements, strict=True)))
     return value

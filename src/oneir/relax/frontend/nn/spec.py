@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ....runtime.error import InvalidValue, TypeMismatch
-from . import core
+from . import tensor
+
+if TYPE_CHECKING:
+    from .core import Module
 
 MODES = ("plain", "packed", "none")
 """How parameters, or states of effects, are passed: one by one, as one tuple, or not at all."""
@@ -36,7 +39,7 @@ class Tensor:
 class Object:
     """A value that is no tensor; the method gets it wrapped in `object_type`."""
 
-    def __init__(self, object_type: type[core.Object]):
+    def __init__(self, object_type: type[tensor.Object]):
         self.object_type = object_type
 
     def __repr__(self) -> str:
@@ -138,20 +141,28 @@ def _tensor_like(example: Any) -> Tensor:
 class ModuleSpec:
     """A module, and the methods of it that are exported."""
 
-    def __init__(self, module: core.Module, method_names: list[str], method_specs: list[MethodSpec]):
+    def __init__(self, module: Module, method_names: list[str], method_specs: list[MethodSpec]):
         self.module, self.method_names, self.method_specs = module, method_names, method_specs
 
     @staticmethod
-    def from_raw(spec: RawModuleSpec, module: core.Module) -> ModuleSpec:
+    def from_raw(spec: RawModuleSpec, module: Module) -> ModuleSpec:
         """From a dictionary of methods and dictionaries of their arguments."""
         if isinstance(spec, ModuleSpec):
             return spec
-        specs = [MethodSpec.from_raw(s, core.callable_attribute(module, name)) for name, s in spec.items()]
+        specs = [MethodSpec.from_raw(s, _method_of(module, name)) for name, s in spec.items()]
         return ModuleSpec(module, list(spec), specs)
 
     def __repr__(self) -> str:
         lines = [s.described(n) for n, s in zip(self.method_names, self.method_specs, strict=True)]
         return "ModuleSpec:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _method_of(module: Module, name: str) -> Callable[..., Any]:
+    """A method of a module, by its name."""
+    method = getattr(module, name, None)
+    if not callable(method):
+        raise InvalidValue(f"the module {type(module).__name__} has no method `{name}`")
+    return method
 
 
 RawMethodSpec: TypeAlias = "MethodSpec | Mapping[str, Any]"

@@ -19,6 +19,7 @@ from ....ir.module import BaseFunc
 from ...block_builder import BlockBuilder
 from ...expr import Call, Expr, Function, Var
 from ...expr_functor import PyExprMutator
+from .tensor import Tensor, unwrapped, wrap_nested
 
 if TYPE_CHECKING:
     from .core import Module
@@ -50,8 +51,6 @@ def _dispatched(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _call_subroutine(builder: BlockBuilder, module: Module, forward: Any, args: Any, kwargs: Any) -> Any:
-    from .core import Tensor, wrap_nested
-
     bound = inspect.signature(forward).bind(module, *args, **kwargs)
     bound.apply_defaults()
     names = list(bound.arguments)[1:]
@@ -79,8 +78,6 @@ def _call_subroutine(builder: BlockBuilder, module: Module, forward: Any, args: 
 
 def _add_function(builder: BlockBuilder, name: str, params: list[Var], body: Callable[[], Any]) -> GlobalVar:
     """Adds a private function; one that is there already is used again."""
-    from .exporter import unwrapped
-
     inner = BlockBuilder(builder.mod)
     # A function of a name that is taken would replace the other one.
     with inner.function(inner.get_unique_name(name), params, private=True):

@@ -1,14 +1,15 @@
-"""Rewriting models: a walk over modules that may put others in their places."""
+"""A mutator of models: it may replace modules, parameters and effects."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .core import Effect, Module, ModuleDict, ModuleList, Parameter
+from .core import Module, ModuleDict, ModuleList
+from .tensor import Effect, Parameter
 
 
 class Mutator:
-    """Visits what is inside of a module, and sets what the visits return. Override the visits of what is to change."""
+    """Replaces the attributes of a module by the results of their visits. Override the visits of what shall change."""
 
     def visit_module(self, name: str, node: Module) -> Any:
         """A module; by default what is inside of it is visited."""

@@ -1,4 +1,4 @@
-"""What converters ask: expressions emitted or computed at once, shapes, and integers that shapes are made of.
+"""The importer as converters see it: it emits or folds expressions, and knows the elements of shape tensors.
 
 Some tensors of a model are there for the shapes of others. Where such a tensor is a constant, what is computed from it
 is computed here. Where its elements are known as expressions (the extents of an input, say), `known` holds them next to
@@ -16,10 +16,10 @@ import numpy as np
 
 from ....ir.expr import FloatImm, IntImm, PrimExpr
 from ....ir.op import Op
+from ....runtime.error import UnsupportedError
 from ....runtime.object import ShapeTuple
 from ....runtime.tensor import wrap_array
 from ... import op
-from ...block_builder import BlockBuilder
 from ...expr import (
     Call,
     Constant,
@@ -33,20 +33,23 @@ from ...expr import (
     Var,
     const,
 )
+from ...operator_facts import FPurity, FReference
 from ...struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_constant
+from ..importer import ModelImporter
 from .dtypes import Symbols
-from .registry import NotConstant, Refused
 
 LARGEST_FOLDED = 1 << 16
 """The most elements that are computed while importing. More are left to FoldConstant, so that importing stays quick."""
 
 
-class Context:
-    """The function that is being built."""
+class Context(ModelImporter):
+    """Builds the function, and knows what is known of its values while importing."""
+
+    static_advice = "; give shape_dict extents without symbols"
 
     def __init__(self) -> None:
-        self.builder = BlockBuilder()
+        super().__init__()
         self.symbols = Symbols()
         self.opset = 0
         self.num_outputs = 0
@@ -60,12 +63,12 @@ class Context:
     # -- expressions --
 
     def emit(self, expr: Expr) -> Expr:
-        """Gives an expression a variable; what follows from small constants is a constant instead."""
+        """Gives an expression a variable; calls of small constants are folded into constants."""
         folded = self._folded(expr)
-        return folded if isinstance(folded, Constant) or _constants(folded) else self.builder.emit(folded)
+        return folded if isinstance(folded, Constant) or _constants(folded) else self.block_builder.emit(folded)
 
     def _folded(self, expr: Expr) -> Expr:
-        """The expression with calls of constants replaced by their values."""
+        """The expression with calls of small constants replaced by their values."""
         if isinstance(expr, Tuple):
             fields = [self._folded(f) for f in expr.fields]
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else Tuple(fields)
@@ -74,21 +77,17 @@ class Context:
         args = [self._folded(a) for a in expr.args]
         if any(a is not b for a, b in zip(args, expr.args, strict=True)):
             expr = Call(expr.op, args, expr.attrs, expr.sinfo_args)
-        reference = expr.op.attrs.get("FReference")
-        if reference is None or not expr.op.attrs.get("FPurity"):
+        reference = FReference.of(expr.op)
+        if reference is None or not FPurity.of(expr.op):
             return expr
         values = [_literal(a) for a in args]
         if any(v is None for v in values):
             return expr
-        expr = self.builder.normalize(expr)
+        expr = self.block_builder.normalize(expr)
         assert isinstance(expr, Call)
         if not _is_small(expr.struct_info) or sum(v.size for v in values if isinstance(v, np.ndarray)) > LARGEST_FOLDED:
             return expr
         return as_constant(reference(*values, **expr.attrs.values_by_name), expr.struct_info)
-
-    def te(self, function: Any, *args: Any, name: str = "") -> Expr:
-        """Emits what a function of tensor expressions computes."""
-        return self.builder.emit_te(function, *args, primfunc_name_hint=name or None)
 
     def constant(self, values: Any, dtype: str | None = None) -> Constant:
         """A constant tensor: an array shares its memory."""
@@ -96,69 +95,22 @@ class Context:
             return Constant(wrap_array(np.ascontiguousarray(values).reshape(values.shape)))
         return const(np.asarray(values), dtype)
 
-    def like(self, value: Any, x: Expr) -> Constant:
-        """A number in the dtype of a tensor."""
-        return const(value, self.dtype(x))
-
     # -- what is known of tensors --
 
-    def info(self, x: Any) -> TensorStructInfo:
-        """What is known of a tensor."""
-        if not isinstance(x, Expr):
-            raise Refused(f"expected a tensor, found {'a sequence' if isinstance(x, list) else 'nothing'}")
-        if x.struct_info_ is None:
-            x = self.builder.normalize(x)
-        if not isinstance(x.struct_info, TensorStructInfo):
-            raise Refused(f"expected a tensor, found {x.struct_info}")
-        return x.struct_info
-
-    def shape(self, x: Expr) -> list[Any]:
-        """The extents of a tensor: integers, and expressions where they are symbolic."""
-        info = self.info(x)
-        if info.extents is None:
-            raise Refused(f"the shape of `{x}` is not known")
-        return [e.value if isinstance(e, IntImm) else e for e in info.extents]
-
-    def static_shape(self, x: Expr, what: str) -> list[int]:
-        """The extents of a tensor, which must be known."""
-        return [self.static(e, what) for e in self.shape(x)]
-
-    def static(self, value: Any, what: str) -> int:
-        """An integer that must be known."""
-        if isinstance(value, IntImm):
-            value = value.value
-        if not isinstance(value, (int, np.integer)):
-            raise NotConstant(
-                f"{what} must be known while compiling, found `{value}`; give shape_dict extents without symbols"
-            )
-        return int(value)
-
-    def dtype(self, x: Expr) -> str:
-        """The dtype of a tensor."""
-        return self.info(x).dtype
-
-    def ndim(self, x: Expr) -> int:
-        """The number of dimensions of a tensor."""
-        return self.info(x).ndim
-
     def axis(self, axis: int, ndim: int) -> int:
-        """An axis counted from the front; refused where there is none."""
+        """An axis counted from the front. Raises `UnsupportedError` if it is out of range."""
         if not -ndim <= axis < ndim:
-            raise Refused(f"expected an axis of a tensor of {ndim} dimensions, found {axis}")
+            raise UnsupportedError(f"expected an axis of a tensor of {ndim} dimensions, found {axis}")
         return axis + ndim if axis < 0 else axis
 
     def is_one(self, extent: Any) -> bool:
         """Whether an extent is 1."""
         return isinstance(extent, int) and extent == 1
 
-    def same(self, a: Any, b: Any) -> bool:
-        """Whether two extents are the same, for all values of symbols."""
-        return a == b if isinstance(a, int) and isinstance(b, int) else self.builder.analyzer.can_prove_equal(a, b)
-
     # -- elements --
 
     def array(self, x: Any) -> np.ndarray | None:
-        """The elements of a constant; None of anything else."""
+        """The elements of a constant; None for anything else."""
         if isinstance(x, Constant):
             return x.data.numpy()
         if isinstance(x, Var) and x in self.parameters:
@@ -183,13 +135,14 @@ class Context:
         return np.array([int(v) for v in values.reshape(-1)], dtype=object).reshape(values.shape)
 
     def remember(self, x: Expr, elements: np.ndarray) -> Expr:
-        """Notes what the elements of a tensor are; constants speak for themselves."""
+        """Notes the elements of a tensor that is not a constant."""
         if not isinstance(x, Constant):
             self.known[x] = elements
         return x
 
-    def of_elements(self, elements: np.ndarray, dtype: str) -> Expr:
-        """A tensor of integers and expressions."""
+    def of_elements(self, elements: Any, dtype: str) -> Expr:
+        """A tensor of integers and expressions: of an array or list of them, or of one."""
+        elements = np.asarray(elements, dtype=object)
         values = [e.value if isinstance(e, IntImm) else e for e in elements.reshape(-1).tolist()]
         if not any(isinstance(v, PrimExpr) for v in values):
             return const(np.array(values, dtype=object).reshape(elements.shape), dtype)
@@ -202,7 +155,7 @@ class Context:
         """The elements of a tensor that must be constant."""
         found = self.array(x)
         if found is None:
-            raise NotConstant(f"{what} must be known while compiling; make it an initializer of the model")
+            raise UnsupportedError(f"{what} must be known while compiling; make it an initializer of the model")
         return found
 
     def constant_ints(self, x: Expr, what: str) -> list[int]:
@@ -226,11 +179,11 @@ class Context:
             flat = self.emit(op.reshape(op.astype(x, "int64"), [count]))
             values = self.emit(op.tensor_to_shape(flat))
             variables = [self.symbols.fresh_extent() for _ in range(count)]
-            self.builder.match_cast(values, ShapeStructInfo(variables))
+            self.block_builder.match_cast(values, ShapeStructInfo(variables))
             found = self.known[x] = np.array(variables, dtype=object).reshape(shape)
         return found.reshape(-1).tolist()
 
-    def fields(self, value: Expr, count: int | None = None) -> list[Expr]:
+    def fields(self, value: Expr) -> list[Expr]:
         """The fields of a tuple."""
         value = self.emit(value)
         if isinstance(value, Tuple):
@@ -239,13 +192,13 @@ class Context:
         assert isinstance(info, TupleStructInfo)
         return [self.emit(TupleGetItem(value, i)) for i in range(len(info.fields))]
 
-    # -- what is not known of shapes, but follows from their use --
+    # -- what is asserted of shapes when the program runs --
 
     def asserted(self, x: Expr, extents: Sequence[Any]) -> Expr:
-        """The tensor with extents that it must have, which is checked when the program runs; itself if it has them."""
+        """The tensor with extents that a match_cast asserts when the program runs; itself if it has them."""
         if all(map(self.same, self.shape(x), extents)):
             return x
-        return self.builder.match_cast(x, TensorStructInfo(list(extents), self.dtype(x)))
+        return self.block_builder.match_cast(x, TensorStructInfo(list(extents), self.dtype(x)))
 
     def broadcastable(self, *tensors: Expr) -> list[Expr]:
         """Tensors whose extents are the same or 1, as broadcasting needs it.
@@ -265,35 +218,9 @@ class Context:
         ]
         return [self.asserted(x, w) for x, w in zip(tensors, wanted, strict=True)]
 
-    # -- small compositions that many converters use --
-
-    def cast(self, x: Expr, dtype: str) -> Expr:
-        """The tensor in a dtype; itself if it has it."""
-        return x if self.dtype(x) == dtype else self.emit(op.astype(x, dtype))
-
-    def reshaped(self, x: Expr, extents: Sequence[Any]) -> Expr:
-        """The tensor in another shape; itself if it has it."""
-        old = self.shape(x)
-        if len(old) == len(extents) and all(map(self.same, old, extents)):
-            return x
-        return self.emit(op.reshape(x, ShapeExpr(list(extents))))
-
-    def along(self, vector: Expr, axis: int, ndim: int) -> Expr:
-        """A vector as a tensor of more dimensions, which runs along one of them."""
-        shape: list[Any] = [1] * ndim
-        shape[axis] = self.shape(vector)[0]
-        return self.reshaped(vector, shape)
-
-    def broadcast(self, x: Expr, extents: Sequence[Any]) -> Expr:
-        """The tensor repeated to a shape."""
-        old = self.shape(x)
-        if len(old) == len(extents) and all(map(self.same, old, extents)):
-            return x
-        return self.emit(op.broadcast_to(x, ShapeExpr(list(extents))))
-
 
 def _literal(expr: Expr) -> Any:
-    """The value of an argument that says it itself; None of others."""
+    """The value of a constant argument; None for others."""
     if isinstance(expr, Constant):
         return expr.data.numpy()
     if isinstance(expr, (StringImm, DataTypeImm)):
@@ -314,7 +241,7 @@ def _constants(expr: Expr) -> bool:
 
 
 def _is_small(info: StructInfo) -> bool:
-    """Whether a result has few elements, of which the number is known."""
+    """Whether the number of elements of a result is known, and small."""
     if isinstance(info, TupleStructInfo):
         return all(map(_is_small, info.fields))
     if not isinstance(info, TensorStructInfo) or info.extents is None:

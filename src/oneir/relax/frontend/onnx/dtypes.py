@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ir import operators
-from ....ir.expr import PrimExpr, SizeVar, Var
+from ....ir.expr import PrimExpr, SizeVar
 from ....runtime.error import InvalidValue, OneIRError, UnsupportedError
 
 _NAMES = {
@@ -41,7 +41,7 @@ _OTHER = {0: "undefined", 8: "string", 14: "complex64", 15: "complex128"}
 
 
 def dtype_name(code: int) -> str:
-    """Our name of one of ONNX's element types."""
+    """The dtype of one of ONNX's element types. Raises `UnsupportedError` if there is none."""
     if code not in _NAMES:
         raise UnsupportedError(
             f"tensors of element type {_OTHER.get(code, code)} cannot be imported; these can: {', '.join(_CODES)}"
@@ -50,11 +50,11 @@ def dtype_name(code: int) -> str:
 
 
 FLOAT4 = "float4_e2m1fn"
-"""Of which constants are turned into other floats while compiling; programs do not compute with it."""
+"""The dtype of constants only, which are cast to other floats while compiling."""
 
 
 def element_type(dtype: str) -> int:
-    """ONNX's number of a dtype."""
+    """The number of ONNX's element type for a dtype."""
     return _CODES[dtype]
 
 
@@ -101,14 +101,9 @@ class Symbols:
         return self._variables[name]
 
     def fresh_extent(self) -> SizeVar:
-        """An extent that has no name."""
+        """A new variable for an extent."""
         self._count += 1
         return SizeVar(f"n{self._count}", "int64")
-
-    def fresh_integer(self) -> Var:
-        """An integer of which nothing is known."""
-        self._count += 1
-        return Var(f"i{self._count}", "int64")
 
 
 def extents_of(tensor_type: Any, symbols: Symbols) -> list[Any] | None:

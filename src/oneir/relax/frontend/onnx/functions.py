@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....ir.expr import IntImm
 from ...expr import Expr
 from ...struct_info import TensorStructInfo
 from .dtypes import element_type
 
+if TYPE_CHECKING:
+    import onnx
 
-def schema_of(node: Any, opset: int) -> Any:
+
+def schema_of(node: onnx.NodeProto, opset: int) -> Any:
     """ONNX's description of the operator of a node; None if there is none."""
     import onnx
 
@@ -22,7 +25,7 @@ def schema_of(node: Any, opset: int) -> Any:
         return None
 
 
-def body_of(schema: Any, node: Any, attributes: Sequence[Any], opset: int, inputs: Sequence[Any]) -> Any:
+def body_of(schema: Any, node: onnx.NodeProto, attributes: Sequence[Any], opset: int, inputs: Sequence[Any]) -> Any:
     """The function that defines a node's operator, with these attributes; None if no others define it."""
     import onnx
 
@@ -47,7 +50,7 @@ def defaults(schema: Any, given: Collection[str]) -> list[Any]:
 
 
 def _newest(versions: Sequence[int], opset: int) -> int | None:
-    """The newest version that an opset has, or the first that there is: bodies came later than operators."""
+    """The newest version that is not newer than an opset, or the oldest: operators are older than their bodies."""
     return max((v for v in versions if v <= opset), default=min(versions, default=None))
 
 

@@ -6,26 +6,29 @@ import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....ir.expr import IntImm
 from ....ir.module import IRModule
-from ....runtime.error import InternalError, InvalidValue, OneIRError, ShapeMismatch, UnsupportedError
+from ....runtime.error import InternalError, InvalidValue, OneIRError, UnsupportedError
 from ....runtime.tensor import wrap_array
 from ....tir.analysis import undefined_vars
+from ...analysis import remove_all_unused
 from ...expr import Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
-from ...transform import ConvertToDataflow, DeadCodeElimination
 from ..common import PARAMS
+from ..importer import call_converter, without_unused
 from . import shape_values
 from .context import Context
 from .dtypes import FLOAT4, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
 from .model import read_model
-from .registry import MISSING, Branches, Refused, call_converter, find_converter
+from .registry import MISSING, NeedsControlFlow, find_converter
 from .tensors import array_of
+
+if TYPE_CHECKING:
+    import onnx
 
 _ADVICE = (
     "What to do: where an extent or the number of dimensions must be known, give shape_dict numbers; export the model "
@@ -36,7 +39,7 @@ OLDEST_OPSET = 1
 
 
 def from_onnx(
-    model: Any,
+    model: onnx.ModelProto | str | Path,
     shape_dict: Mapping[str, Sequence[Any]] | None = None,
     dtype_dict: str | Mapping[str, str] | None = "float32",
     opset: int | None = None,
@@ -57,36 +60,25 @@ def from_onnx(
 
     Raises `UnsupportedError`, which names all nodes that cannot be imported, and `InvalidValue` for a damaged model.
     """
-    model, folder = read_model(model)
+    loaded, folder = read_model(model)
     for dataflow in (True, False):
-        importer = Importer(model, folder, shape_dict or {}, dtype_dict, opset)
+        importer = Importer(loaded, folder, shape_dict or {}, dtype_dict, opset)
         try:
             return importer.run(keep_params_in_input, sanitize_input_names, dataflow)
-        except Branches:
+        except NeedsControlFlow:
             continue
     raise InternalError("conditions may stand outside of dataflow blocks")
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A node that cannot be imported, and why."""
-
-    node: str
-    operator: str
-    reason: str
-    misfit: bool = False
-    """Whether the operator is known, but not for inputs of these shapes and dtypes."""
-
-
-Scope = MutableMapping[str, Any]
-
-
 class Importer(Context):
-    """Imports one model."""
+    """Imports one model; `env` has the values of the names of the graph that is imported."""
+
+    node_kind = "part"
+    advice = _ADVICE
 
     def __init__(
         self,
-        model: Any,
+        model: onnx.ModelProto,
         folder: Path | None,
         shapes: Mapping[str, Sequence[Any]],
         dtypes: str | Mapping[str, str] | None,
@@ -102,9 +94,6 @@ class Importer(Context):
         self.functions = {(_domain(f.domain), f.name): f for f in model.functions}
         self.arguments: Mapping[str, Any] = {}
         """The attributes of the call whose function's body is imported, by name."""
-        self.path: tuple[str, ...] = ()
-        self.refused: list[Refusal] = []
-        self.scope: Scope = {}
         self.declared: dict[str, Any] = {}
         self.input_symbols: set[Any] = set()
         """The extents of inputs that are variables."""
@@ -117,10 +106,10 @@ class Importer(Context):
         graph = self.model.graph
         inputs, weights = self.read_inputs(graph, sanitize), self.read_weights(graph, keep_params, sanitize)
         if not self.shapes:
-            # What a model says of values holds for the shapes that it says its inputs have.
+            # The shapes that a model declares of values hold for the inputs that it declares.
             self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
-        with self.builder.function("main", [*inputs, *weights], {"num_input": len(inputs)}):
-            self.builder.switch_block(dataflow)
+        with self.block_builder.function("main", [*inputs, *weights], {"num_input": len(inputs)}):
+            self.block_builder.switch_block(dataflow)
             self.run_nodes(graph.node)
             self.report()
             outputs = [self.output(value.name) for value in graph.output]
@@ -128,16 +117,14 @@ class Importer(Context):
                 raise InvalidValue("the model has no outputs")
             result = outputs[0] if len(outputs) == 1 else Tuple(outputs)
             if dataflow:
-                result = self.builder.emit_output(result)
-                self.builder.switch_block(False)
-            self.builder.emit_func_output(result)
+                result = self.block_builder.emit_output(result)
+                self.block_builder.switch_block(False)
+            self.block_builder.emit_func_output(result)
         return self.finished(weights, dataflow)
 
     def finished(self, weights: list[Var], dataflow: bool) -> IRModule:
-        """The module, without what only shapes were made of, and with the weights that are parameters."""
-        from ...analysis import remove_all_unused
-
-        mod = self.builder.finalize()
+        """The module without bindings that only shapes were computed from, with the values of its parameters."""
+        mod = self.block_builder.finalize()
         gvar = mod.get_global_var("main")
         func: Any = mod[gvar]
         constants = {v: wrap_array(self.parameters[v]) for v in weights if v in self.used_as_constants}
@@ -148,12 +135,12 @@ class Importer(Context):
         if self.may_fail:
             func = func.replace(is_pure=False)
         mod = mod.replace(functions={**mod.functions, gvar: func})
-        return mod if dataflow else ConvertToDataflow()(DeadCodeElimination(["main"])(mod))
+        return mod if dataflow else without_unused(mod)
 
     # -- inputs and weights --
 
     def check_opsets(self) -> None:
-        """Refuses versions that are older or newer than what is known."""
+        """Raises `UnsupportedError` for opsets that are older or newer than those of the package onnx."""
         import onnx
 
         newest, opset = onnx.defs.onnx_opset_version(), self.opsets.get("")
@@ -164,8 +151,8 @@ class Importer(Context):
                 "of the package onnx"
             )
 
-    def read_inputs(self, graph: Any, sanitize: bool) -> list[Var]:
-        """The inputs as parameters; an initializer of the same name is a default that is not used up."""
+    def read_inputs(self, graph: onnx.GraphProto, sanitize: bool) -> list[Var]:
+        """The inputs as parameters, without those that have an initializer, which is their default."""
         stored = {w.name for w in graph.initializer}
         given = [value for value in graph.input if value.name not in stored]
         unknown = set(self.shapes) - {value.name for value in graph.input}
@@ -185,15 +172,14 @@ class Importer(Context):
         kind = value_type.WhichOneof("value")
         info = TensorStructInfo((), "float32")
         if kind not in ("tensor_type", None):
-            self.refuse(value.name, "input", f"it is no tensor but a {kind.removesuffix('_type')}")
+            error = UnsupportedError(f"it is no tensor but a {kind.removesuffix('_type')}")
+            self.add_unsupported(value.name, "input", error)
         else:
-            try:
+            with self.reporting(value.name, "input"):
                 info = self.input_info(value.name, value_type.tensor_type)
-            except OneIRError as error:
-                self.refuse(value.name, "input", str(error))
         self.input_symbols.update(v for e in info.extents or () for v in undefined_vars(e))
         var = Var(self.parameter_name(value.name, "input_", sanitize), info)
-        self.scope[value.name] = var
+        self.env[value.name] = var
         return var
 
     def input_info(self, name: str, tensor_type: Any) -> TensorStructInfo:
@@ -214,28 +200,29 @@ class Importer(Context):
             )
         return TensorStructInfo([self.symbols.fresh_extent() if e is None else e for e in extents], dtype)
 
-    def read_weights(self, graph: Any, keep: bool, sanitize: bool) -> list[Var]:
+    def read_weights(self, graph: onnx.GraphProto, keep: bool, sanitize: bool) -> list[Var]:
         """The initializers: constants, or parameters."""
         weights: list[Var] = []
         for tensor in graph.initializer:
             try:
                 array = array_of(tensor, self.folder)
             except UnsupportedError as error:
-                self.refuse(tensor.name, "initializer", str(error))
-                self.scope[tensor.name] = MISSING
+                self.add_unsupported(tensor.name, "initializer", error)
+                self.env[tensor.name] = MISSING
                 continue
             if not keep:
-                self.scope[tensor.name] = self.constant(array)
+                self.env[tensor.name] = self.constant(array)
                 continue
             # Exporters put a prefix before the names of weights.
             name = self.parameter_name(tensor.name.removeprefix("onnx::"), "param_", sanitize)
             var = Var(name, TensorStructInfo(array.shape, dtype_name(tensor.data_type)))
             self.parameters[var] = array
-            self.scope[tensor.name] = var
+            self.env[tensor.name] = var
             weights.append(var)
         for tensor in graph.sparse_initializer:
-            self.refuse(tensor.values.name, "initializer", "it is sparse; store it densely")
-            self.scope[tensor.values.name] = MISSING
+            error = UnsupportedError("it is sparse; store it densely")
+            self.add_unsupported(tensor.values.name, "initializer", error)
+            self.env[tensor.values.name] = MISSING
         return weights
 
     def parameter_name(self, name: str, prefix: str, sanitize: bool) -> str:
@@ -243,76 +230,73 @@ class Importer(Context):
         if not sanitize:
             return name
         name = re.sub(r"\W", "_", name)
-        return self.builder.get_unique_name(name if name[:1].isalpha() else prefix + name)
+        return self.block_builder.get_unique_name(name if name[:1].isalpha() else prefix + name)
 
     # -- nodes --
 
     def run_nodes(self, nodes: Sequence[Any]) -> None:
-        """Imports nodes in their order, which ONNX says is one in which values are there before they are used."""
+        """Imports nodes in their order, which is topological in valid models."""
         for node in nodes:
             self.convert(node)
 
-    def convert(self, node: Any) -> None:
-        """Imports a node: its outputs get their values, or stand for what is missing."""
+    def convert(self, node: onnx.NodeProto) -> None:
+        """Imports a node: its outputs get their values, or `MISSING` if it is unsupported."""
         outputs = [name for name in node.output if name]
-        try:
-            inputs = [self.value(name) for name in node.input]
-            if any(x is MISSING for x in inputs) or self.captures_missing(node):
-                if not self.knows(node):
-                    raise _no_converter(self.opset_of(node))
-                self.scope.update(dict.fromkeys(outputs, MISSING))
-                return
-            before = len(self.refused)
-            results = self.results(node, inputs)
-            if len(self.refused) > before:
-                self.scope.update(dict.fromkeys(outputs, MISSING))
-                return
-            for name, value in zip(node.output, results, strict=False):
-                if name:
-                    self.scope[name] = self.settled(value, self.declared.get(name) if not self.path else None)
-            absent = [name for name in outputs if name not in self.scope]
-            if absent:
-                raise Refused(f"the importer does not compute the output {', '.join(absent)}")
-        except (Refused, OneIRError) as error:
-            misfit = isinstance(error, (InvalidValue, ShapeMismatch)) and not isinstance(error, Refused)
-            self.refuse_node(node, str(error), misfit)
-        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-            # What ONNX's checker lets through may still be no use of the operator that has a meaning.
-            self.refuse_node(node, f"inputs or attributes that do not fit together ({type(error).__name__}: {error})")
+        before, values = len(self.unsupported), {}
+        with self.reporting(node.name or (outputs[0] if outputs else ""), self.operator(node)):
+            try:
+                values = self.outputs(node)
+            except OneIRError:
+                raise
+            except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+                # Models that pass ONNX's checker may still misuse an operator.
+                reason = f"({type(error).__name__}: {error})"
+                raise UnsupportedError(f"inputs or attributes that do not fit together {reason}") from error
+            absent = [name for name in outputs if name not in values]
+            if absent and len(self.unsupported) == before:
+                raise UnsupportedError(f"the importer does not compute the output {', '.join(absent)}")
+        if len(self.unsupported) > before:
+            values = {}
+        self.env.update(values or dict.fromkeys(outputs, MISSING))
 
-    def refuse_node(self, node: Any, reason: str, misfit: bool = False) -> None:
-        """Remembers that a node cannot be imported, and gives its outputs values that stand for what is missing."""
-        outputs = [name for name in node.output if name]
-        self.refuse(node.name or (outputs[0] if outputs else ""), self.operator(node), reason, misfit)
-        self.scope.update(dict.fromkeys(outputs, MISSING))
+    def outputs(self, node: onnx.NodeProto) -> dict[str, Any]:
+        """The values of a node's outputs by their names; `MISSING` where an input of the node is."""
+        inputs = [self.value(name) for name in node.input]
+        if any(x is MISSING for x in inputs) or self.captures_missing(node):
+            if not self.knows(node):
+                raise _no_converter(self.opset_of(node))
+            return dict.fromkeys((name for name in node.output if name), MISSING)
+        declared = {} if self.enclosing else self.declared
+        found = zip(node.output, self.results(node, inputs), strict=False)
+        return {name: self.with_known_shape(value, declared.get(name)) for name, value in found if name}
 
     def value(self, name: str) -> Any:
         """The value of an input; None where it is left out."""
         if not name:
             return None
-        if name not in self.scope:
-            raise Refused(f"the input `{name}` is computed by nothing before this node")
-        return self.scope[name]
+        if name not in self.env:
+            raise UnsupportedError(f"the input `{name}` is computed by nothing before this node")
+        return self.env[name]
 
-    def captures_missing(self, node: Any) -> bool:
-        """Whether a subgraph of a node uses what could not be imported."""
+    def captures_missing(self, node: onnx.NodeProto) -> bool:
+        """Whether a subgraph of a node uses the output of an unsupported node."""
         graphs = [a.g for a in node.attribute if a.HasField("g")]
         used = {name for graph in graphs for inner in _all_nodes(graph) for name in inner.input}
-        return any(self.scope.get(name) is MISSING for name in used)
+        return any(self.env.get(name) is MISSING for name in used)
 
-    def opset_of(self, node: Any) -> int:
+    def opset_of(self, node: onnx.NodeProto) -> int:
         """The version of the operators of a node's domain."""
         return self.opsets.get(_domain(node.domain), 1)
 
-    def knows(self, node: Any) -> bool:
-        """Whether there is a way to import a node's operator."""
+    def knows(self, node: onnx.NodeProto) -> bool:
+        """Whether a node's operator has a converter or a body."""
         domain, opset = _domain(node.domain), self.opset_of(node)
         if (domain, node.op_type) in self.functions or find_converter(domain, node.op_type, opset) is not None:
             return True
         schema = schema_of(node, opset)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
-    def results(self, node: Any, inputs: list[Any]) -> Sequence[Any]:
+    def results(self, node: onnx.NodeProto, inputs: list[Any]) -> Sequence[Any]:
         """The values of a node's outputs."""
         domain, opset = _domain(node.domain), self.opset_of(node)
         if (domain, node.op_type) in self.functions:
@@ -329,7 +313,7 @@ class Importer(Context):
         found = shape_values.evaluated(self, node.op_type, inputs, attributes) if not domain else None
         if found is not None:
             return found
-        # Inputs that are left out at the end are not there at all.
+        # Trailing inputs that are left out are not passed at all.
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         outer, self.opset, self.num_outputs = self.opset, opset, sum(1 for name in node.output if name)
@@ -339,7 +323,7 @@ class Importer(Context):
             self.opset = outer
         return result if isinstance(result, tuple) else (result,)
 
-    def operator(self, node: Any) -> str:
+    def operator(self, node: onnx.NodeProto) -> str:
         """The operator of a node, with domain and opset."""
         domain = _domain(node.domain)
         return f"{node.op_type} of {domain or 'ai.onnx'} {self.opsets.get(domain, '?')}"
@@ -362,31 +346,33 @@ class Importer(Context):
         if isinstance(value, (str, int, float, onnx.GraphProto, onnx.TypeProto)):
             return value
         if hasattr(value, "DESCRIPTOR"):
-            raise Refused(f"the attribute `{attribute.name}` is a {type(value).__name__}")
+            raise UnsupportedError(f"the attribute `{attribute.name}` is a {type(value).__name__}")
         return [v.decode() if isinstance(v, bytes) else v for v in value]
 
     # -- functions and subgraphs --
 
-    def call(self, node: Any, body: Any, inputs: Sequence[Any], more: Mapping[str, Any]) -> Sequence[Any]:
+    def call(
+        self, node: onnx.NodeProto, body: onnx.FunctionProto, inputs: Sequence[Any], more: Mapping[str, Any]
+    ) -> Sequence[Any]:
         """Imports the body of a function in place of its call."""
-        if len(self.path) > 32:
-            raise Refused("functions call each other more than 32 deep")
+        if len(self.enclosing) > 32:
+            raise UnsupportedError("functions call each other more than 32 deep")
         arguments = {a.name: a for a in self.resolved_attributes(node)}
         known = {a.name: a for a in getattr(body, "attribute_proto", ())}
-        outer = self.scope, self.opsets, self.arguments, self.path
         given = list(inputs) + [None] * (len(body.input) - len(inputs))
-        self.scope = {name: x for name, x in zip(body.input, given, strict=False) if name}
+        scope = {name: x for name, x in zip(body.input, given, strict=False) if name}
+        outer = self.opsets, self.arguments
         self.opsets = {**self.opsets, **_opsets(body.opset_import)}
         self.arguments = {**known, **more, **arguments}
-        self.path = (*self.path, f"the body of {node.op_type} `{node.name or node.output[0]}`")
         try:
-            self.run_nodes(body.node)
-            return [self.scope.get(name, MISSING) for name in body.output]
+            with self.scope(scope), self.inside(f"the body of {node.op_type} `{node.name or node.output[0]}`"):
+                self.run_nodes(body.node)
+            return [scope.get(name, MISSING) for name in body.output]
         finally:
-            self.scope, self.opsets, self.arguments, self.path = outer
+            self.opsets, self.arguments = outer
 
-    def resolved_attributes(self, node: Any) -> list[Any]:
-        """The attributes of a node; those that refer to attributes of the function around have their values."""
+    def resolved_attributes(self, node: onnx.NodeProto) -> list[Any]:
+        """The attributes of a node, with the values of those that refer to attributes of the enclosing function."""
         import onnx
 
         found = []
@@ -399,26 +385,31 @@ class Importer(Context):
             found.append(own)
         return found
 
-    def subgraph(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-        """Imports a subgraph in place; it sees the values of the graph around it."""
-        outer = self.scope, self.path
-        self.scope, self.path = ChainMap({}, self.scope), (*self.path, f"the subgraph `{graph.name}`")
-        try:
+    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
+        """Imports a subgraph in place; it may use the values of the enclosing graphs."""
+        with self.scope(ChainMap({}, self.env)), self.inside(f"the subgraph `{graph.name}`"):
             for tensor in graph.initializer:
-                self.scope[tensor.name] = self.constant(array_of(tensor, self.folder))
+                self.env[tensor.name] = self.constant(array_of(tensor, self.folder))
             for value, x in zip(graph.input, inputs, strict=True):
-                self.scope[value.name] = x
-            before = len(self.refused)
+                self.env[value.name] = x
+            before = len(self.unsupported)
             self.run_nodes(graph.node)
-            if len(self.refused) > before:
+            if len(self.unsupported) > before:
                 return [MISSING] * len(graph.output)
             return [self.value(value.name) for value in graph.output]
+
+    @contextmanager
+    def scope(self, env: MutableMapping[str, Any]) -> Iterator[None]:
+        """While this lasts, names are looked up in `env`, the scope of a subgraph or function."""
+        outer, self.env = self.env, env
+        try:
+            yield
         finally:
-            self.scope, self.path = outer
+            self.env = outer
 
     @contextmanager
     def branch(self) -> Iterator[None]:
-        """What is found out about values in a branch holds in it only."""
+        """While this lasts, what becomes known of values holds in this branch only."""
         known = self.known
         self.known = dict(known)
         try:
@@ -428,8 +419,8 @@ class Importer(Context):
 
     # -- what is declared --
 
-    def settled(self, value: Any, declared: Any) -> Any:
-        """A value with a shape: where it is not known, what the model declares, or symbolic variables for it."""
+    def with_known_shape(self, value: Any, declared: Any) -> Any:
+        """A value whose shape is known: by what the model declares, or by new symbolic variables."""
         if not isinstance(value, Expr) or isinstance(value, Constant):
             return value
         if value.struct_info_ is None:
@@ -437,28 +428,29 @@ class Importer(Context):
         info = value.struct_info
         if not isinstance(info, TensorStructInfo):
             return value
-        told = None
+        shape = None
         if declared is not None and declared.HasField("tensor_type"):
-            told = extents_of(declared.tensor_type, self.symbols)
+            shape = extents_of(declared.tensor_type, self.symbols)
         if info.extents is not None and all(isinstance(e, IntImm) for e in info.extents):
             return value
-        if info.ndim == -1 and told is None:
-            raise Refused("how many dimensions the result has must be known while compiling")
-        count = len(told or ()) if info.ndim == -1 else info.ndim
-        if told is None or len(told) != count:
-            told = [None] * count
+        if info.ndim == -1 and shape is None:
+            raise UnsupportedError("how many dimensions the result has must be known while compiling")
+        count = len(shape or ()) if info.ndim == -1 else info.ndim
+        if shape is None or len(shape) != count:
+            shape = [None] * count
         found = list(info.extents) if info.extents is not None else [None] * count
         # Of what the model declares, only numbers say more than what is known. Where extents follow from those of
         # inputs, they may be left over from before a dimension was made a symbol.
         extents = [
-            t if isinstance(t, int) and not self.follows_from_inputs(f) else f for t, f in zip(told, found, strict=True)
+            t if isinstance(t, int) and not self.follows_from_inputs(f) else f
+            for t, f in zip(shape, found, strict=True)
         ]
         extents = [self.symbols.fresh_extent() if e is None else e for e in extents]
         if info.extents is not None and all(a is b for a, b in zip(extents, found, strict=True)):
             return value
         if info.extents is not None and all(map(self.same, extents, found)):
             return value
-        cast = self.builder.match_cast(value, TensorStructInfo(extents, info.dtype))
+        cast = self.block_builder.match_cast(value, TensorStructInfo(extents, info.dtype))
         if value in self.known:
             self.known[cast] = self.known[value]
         return cast
@@ -481,20 +473,9 @@ class Importer(Context):
             )
         return value
 
-    # -- what cannot be imported --
-
-    def refuse(self, name: str, operator: str, reason: str, misfit: bool = False) -> None:
-        """Remembers that a node cannot be imported."""
-        self.refused.append(Refusal(" in ".join([f"`{name}`", *reversed(self.path)]), operator, reason, misfit))
-
-    def report(self) -> None:
-        """Raises an error that lists all nodes that cannot be imported, if there are any."""
-        if not self.refused:
-            return
-        count = len(self.refused)
-        lines = [f"{count} {'part' if count == 1 else 'parts'} of the model cannot be imported:"]
-        lines += [f"  {r.node}, {r.operator}\n    {r.reason}" for r in self.refused]
-        raise UnsupportedError("\n".join([*lines, _ADVICE]))
+    def describe(self, node: onnx.NodeProto, operator: str) -> str:
+        """The name of a node, input or weight, what it is part of, and its operator."""
+        return f"{' in '.join([f'`{node}`', *reversed(self.enclosing)])}, {operator}"
 
 
 def _domain(name: str) -> str:
@@ -505,11 +486,11 @@ def _opsets(imports: Any) -> dict[str, int]:
     return {_domain(o.domain): o.version for o in imports}
 
 
-def _no_converter(opset: int) -> Refused:
-    return Refused(f"the importer has no converter for this operator in opset {opset}")
+def _no_converter(opset: int) -> UnsupportedError:
+    return UnsupportedError(f"the importer has no converter for this operator in opset {opset}")
 
 
-def _all_nodes(graph: Any) -> Iterator[Any]:
+def _all_nodes(graph: onnx.GraphProto) -> Iterator[Any]:
     """The nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node

@@ -1,15 +1,22 @@
-"""Model files: read, and checked as far as ONNX itself checks them."""
+"""Reads model files, and has ONNX's checker check them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 
+if TYPE_CHECKING:
+    import onnx
 
-def read_model(model: Any) -> tuple[Any, Path | None]:
-    """A model, checked, and the folder that its path was in."""
+
+def read_model(model: onnx.ModelProto | str | Path) -> tuple[onnx.ModelProto, Path | None]:
+    """The model, or the model at a path, and the folder of the path.
+
+    Raises `UnsupportedError` without the package onnx, `TypeMismatch` for anything but a model or a path, and
+    `InvalidValue` for files that are missing or damaged, and for models that are not valid.
+    """
     try:
         import onnx
     except ImportError:
@@ -29,19 +36,19 @@ def read_model(model: Any) -> tuple[Any, Path | None]:
     return model, folder
 
 
-def _check(model: Any) -> None:
-    """Refuses a model that is not what ONNX calls valid."""
+def _check(model: onnx.ModelProto) -> None:
+    """Raises `InvalidValue` for a model that ONNX's checker does not accept."""
     import onnx
 
     try:
         onnx.checker.check_model(_without_weights(model))
     except (onnx.checker.ValidationError, RuntimeError, ValueError) as error:
-        # Operators of other domains are refused node by node, which says more.
+        # Operators of other domains are reported node by node, with their names.
         if "No opset import for domain" not in str(error):
             raise InvalidValue(f"the model is not valid ONNX: {error}") from None
 
 
-def _without_weights(model: Any) -> Any:
+def _without_weights(model: onnx.ModelProto) -> Any:
     """The model with its weights as inputs: they are most of it, and are checked when they are read."""
     import onnx
 
@@ -53,7 +60,7 @@ def _without_weights(model: Any) -> Any:
     light.graph.output.extend(model.graph.output)
     light.graph.input.extend(model.graph.input)
     for value in (*light.graph.input, *light.graph.output):
-        # An input without a shape is refused with what to do about it; an output needs neither shape nor type.
+        # Inputs without a shape get an error of their own later; outputs need neither shape nor type.
         if value.type.WhichOneof("value") in ("tensor_type", None):
             value.type.tensor_type.shape.SetInParent()
             value.type.tensor_type.elem_type = value.type.tensor_type.elem_type or onnx.TensorProto.FLOAT

@@ -1,4 +1,4 @@
-"""What nodes compute from extents: integers that may be symbolic, so that shapes stay expressions.
+"""Nodes that compute with extents are evaluated on expressions, so that shapes stay known while importing.
 
 A node whose inputs are such integers (`Shape`, then `Gather`, `Mul`, `Concat`) is computed here, element by element;
 one that needs more than is known is left to its converter. Exporters also write extents as floating-point numbers, to
@@ -112,7 +112,7 @@ for _name, _function in (
 
 
 def _nonnegative(g: Context, value: Any) -> bool:
-    return value >= 0 if isinstance(value, int) else g.builder.analyzer.can_prove_greater_equal(value, 0)
+    return value >= 0 if isinstance(value, int) else g.block_builder.analyzer.can_prove_greater_equal(value, 0)
 
 
 @_rule("Div")
@@ -125,7 +125,7 @@ def _div(g: Context, a: Elements, b: Elements, *, whole: bool = True) -> Element
         if isinstance(x, int) and isinstance(y, int):
             return int(math.copysign(1, x) * math.copysign(1, y)) * (abs(x) // abs(y)) if y else 0
         rounded = operators.floordiv if _nonnegative(g, x) and _nonnegative(g, y) else operators.truncdiv
-        return _plain(g.builder.analyzer.simplify(rounded(x, y)))
+        return _plain(g.block_builder.analyzer.simplify(rounded(x, y)))
 
     return _each(divided)(a, b)
 
@@ -133,7 +133,7 @@ def _div(g: Context, a: Elements, b: Elements, *, whole: bool = True) -> Element
 def _divides(g: Context, x: Any, y: Any) -> bool:
     if not isinstance(y, int) or y <= 0:
         return False
-    return x % y == 0 if isinstance(x, int) else g.builder.analyzer.can_prove_equal(operators.floormod(x, y), 0)
+    return x % y == 0 if isinstance(x, int) else g.block_builder.analyzer.can_prove_equal(operators.floormod(x, y), 0)
 
 
 @_rule("Mod")
@@ -150,7 +150,7 @@ def _register_choice(name: str, python: Callable[..., Any], symbolic: Callable[.
     def rule(g: Context, first: Elements, *rest: Elements) -> Elements:
         for other in rest:
             first = _each(chosen)(first, other)
-        return _each(lambda e: _plain(g.builder.analyzer.simplify(e)) if isinstance(e, PrimExpr) else e)(first)
+        return _each(lambda e: _plain(g.block_builder.analyzer.simplify(e)) if isinstance(e, PrimExpr) else e)(first)
 
 
 _register_choice("Max", max, operators.maximum)
@@ -180,9 +180,9 @@ def _register_comparison(name: str, function: Callable[[Any, Any], Any]) -> None
                 return int(condition)
             if isinstance(condition, IntImm):
                 return int(condition.value)
-            if g.builder.analyzer.can_prove(condition):
+            if g.block_builder.analyzer.can_prove(condition):
                 return 1
-            if g.builder.analyzer.can_prove(operators.logical_not(condition)):
+            if g.block_builder.analyzer.can_prove(operators.logical_not(condition)):
                 return 0
             raise ValueError("known only when the model runs")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....runtime.error import InvalidValue, UnsupportedError
 from .dtypes import dtype_name
 
+if TYPE_CHECKING:
+    import onnx
 
-def array_of(tensor: Any, folder: Path | None) -> np.ndarray:
+
+def array_of(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     """The elements of a `TensorProto`; those of an external file are mapped, not read.
 
     Raises `InvalidValue` where the data does not fit the shape, or lies outside of the model's folder.
@@ -27,22 +30,22 @@ def array_of(tensor: Any, folder: Path | None) -> np.ndarray:
         raise InvalidValue(f"the tensor `{tensor.name}` of the model is damaged: {error}") from None
 
 
-def _external(tensor: Any, folder: Path | None) -> np.ndarray:
+def _external(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     """A view of the file that holds a tensor."""
     import onnx
 
-    told = {entry.key: entry.value for entry in tensor.external_data}
-    path = _inside(tensor.name, told.get("location", ""), folder)
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    path = _inside(tensor.name, fields.get("location", ""), folder)
     shape = tuple(tensor.dims)
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
     if dtype_name(tensor.data_type) in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         raise UnsupportedError(f"the tensor `{tensor.name}` of packed elements in an external file; store it inside")
     try:
-        offset, length = int(told.get("offset", 0)), told.get("length")
+        offset, length = int(fields.get("offset", 0)), fields.get("length")
         size = int(length) if length is not None else path.stat().st_size - offset
     except ValueError:
         raise InvalidValue(
-            f"the tensor `{tensor.name}`: its offset and length must be integers, found {told}"
+            f"the tensor `{tensor.name}`: its offset and length must be integers, found {fields}"
         ) from None
     needed = int(np.prod(shape, dtype=object)) * dtype.itemsize if min(shape, default=0) >= 0 else -1
     if size != needed or offset < 0 or offset + size > path.stat().st_size:
@@ -56,7 +59,7 @@ def _external(tensor: Any, folder: Path | None) -> np.ndarray:
 
 
 def _inside(name: str, location: str, folder: Path | None) -> Path:
-    """The path of an external file, which must lie in the folder of the model."""
+    """The path of an external file. Raises `InvalidValue` if it is not in the folder of the model."""
     if folder is None:
         raise InvalidValue(
             f"the tensor `{name}` is stored in the file {location!r}, next to the model: give from_onnx the path of "

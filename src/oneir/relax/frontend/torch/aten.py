@@ -13,23 +13,23 @@ from typing import Any
 from ....ir.expr import PrimExpr
 from ....ir.expr import Var as PrimVar
 from ....ir.module import IRModule
-from ....runtime.error import OneIRError, UnsupportedError
+from ....runtime.error import UnsupportedError
 from ....tir.analysis.detect_buffer_access_lca import variables
 from ... import op
 from ...expr import Expr, Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo
-from ...transform import ConvertToDataflow, DeadCodeElimination
+from ..importer import without_unused
 from . import operators
 from .dtypes import dtype_name
 from .importer import Importer, Pair, check_dense, fields_of, is_tensor
-from .registry import Refused
+from .registry import NotDecomposable
 
-# Parts of a program that are computed without gradients, or in other dtypes, and where among the arguments they are.
+# Operators that run a subgraph without gradients or in other dtypes, and the index of the subgraph in their arguments.
 _WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
 def is_example(value: Any) -> bool:
-    """Whether a value stands for a tensor."""
+    """Whether the example value of a node (`meta["val"]`) is that of a tensor."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -47,9 +47,9 @@ class AtenImporter(Importer):
     def read_inputs(self, nodes: list[Any]) -> None:
         """Makes a parameter of each placeholder that is a tensor or an integer that varies.
 
-        Symbols that are no extent of their own follow from the extents that they stand in, such as 2 * n.
+        The value of a symbol that is nowhere an extent by itself is solved from an extent with it, such as 2 * n.
         """
-        told = {
+        known = {
             extent
             for node in nodes
             for value in _numbers_of(node.meta.get("val"))
@@ -59,29 +59,29 @@ class AtenImporter(Importer):
         for node in nodes:
             for value in _numbers_of(node.meta.get("val")):
                 if hasattr(value, "node") and str(value) not in solved:
-                    found = self.symbols.solve(value, told)
+                    found = self.symbols.solve(value, known)
                     if found is not None:
                         solved[str(value)] = found
-                        told.add(found[0])
+                        known.add(found[0])
         for node in nodes:
-            try:
+            with self.reporting(node, "user input"):
                 self.env[node] = self.input(node, solved)
-            except OneIRError as error:
-                self.refuse(node, "user input", str(error))
         for var in self.inputs:
             for extent in _extents_of(var):
-                if unknown := variables(extent) - told:
+                if unknown := variables(extent) - known:
                     node = next(n for n in nodes if n.name == var.name)
                     names = ", ".join(sorted(v.name for v in unknown))
-                    self.refuse(
-                        node,
-                        "user input",
+                    error = UnsupportedError(
                         f"the extents of the inputs do not tell the value of {names} in the extent `{extent}`; export "
-                        "with a Dim that is an extent of its own, or one symbol times a factor plus an offset",
+                        "with a Dim that is an extent of its own, or one symbol times a factor plus an offset"
                     )
+                    self.add_unsupported(node, "user input", error)
 
     def input(self, node: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]) -> Any:
-        """A parameter of the function; the value of what is neither a tensor nor varies."""
+        """The parameter of the function for a tensor or a symbolic integer; other inputs have their value.
+
+        Raises `UnsupportedError` for complex tensors, and for floats and bools that vary from call to call.
+        """
         example = node.meta.get("val")
         if is_example(example) and example.is_complex():
             raise UnsupportedError(
@@ -102,7 +102,7 @@ class AtenImporter(Importer):
         return example
 
     def assert_inputs(self, nodes: list[Any]) -> None:
-        """Says of inputs what PyTorch knows of their shapes, where that is more than their parameters say."""
+        """Asserts by match_casts what PyTorch knows of shapes of inputs beyond the struct info of parameters."""
         for node in nodes:
             if is_tensor(self.env.get(node)):
                 self.env[node] = self.verified(self.env[node], node.meta.get("val"))
@@ -118,12 +118,12 @@ class AtenImporter(Importer):
     # -- nodes --
 
     def convert(self, node: Any) -> None:
-        """Adds what a node computes, or remembers why that is not possible."""
+        """Emits what a node computes, or adds the node to the report of unsupported ones."""
         if node.op == "get_attr":
             self.env[node] = self.attribute(node)
             return
-        if self.depends_on_refused(node):
-            self.stand_in(node)
+        if self.depends_on_missing(node):
+            self.add_placeholder(node)
             return
         name, overload = operators.name_of(node.target)
         if name in _WRAPPERS:
@@ -136,13 +136,10 @@ class AtenImporter(Importer):
         self.is_contiguous = _is_contiguous(node)
         self.call(node, name, overload, self.operands(node, name), node.kwargs)
         if node in self.env and (node.users or self.env[node] is not None):
-            try:
-                self.env[node] = self.verified(self.env[node], example)
-            except (Refused, OneIRError) as error:
-                self.refuse(node, f"{name}.{overload}" if overload else name, str(error), breakable=True)
-                del self.env[node]
+            with self.reporting(node, f"{name}.{overload}" if overload else name):
+                self.env[node] = self.verified(self.env.pop(node), example)
         if node not in self.env:
-            self.stand_in(node)
+            self.add_placeholder(node)
             return
         written = node
         while operators.is_in_place(written.target):
@@ -158,32 +155,35 @@ class AtenImporter(Importer):
         if expected is None:
             return args
         if operators.broadcasts(node.target):
-            return self.alike(args, expected)
+            return self.broadcastable(args, expected)
         if name in ("bmm", "matmul") and all(is_tensor(self.env[x]) and self.ndim(self.env[x]) > 1 for x in args):
             summed = self.shape(self.env[args[1]])[-2]
             batch = expected[:-2]
-            return [self.matched(args[0], [*batch, None, summed]), self.matched(args[1], [*batch, None, None])]
+            return [
+                self.with_trailing_extents(args[0], [*batch, None, summed]),
+                self.with_trailing_extents(args[1], [*batch, None, None]),
+            ]
         if name == "cat" and isinstance(args[0], (list, tuple)):
             axis = args[1] if len(args) > 1 else 0
-            return [self.alike(args[0], expected, axis % len(expected)), axis]
+            return [self.broadcastable(args[0], expected, axis % len(expected)), axis]
         return args
 
-    def alike(self, args: Sequence[Any], expected: Sequence[Any], free: int | None = None) -> list[Any]:
-        """The values of arguments, of the extents that the result has but for a free dimension."""
+    def broadcastable(self, args: Sequence[Any], expected: Sequence[Any], free: int | None = None) -> list[Any]:
+        """The values of operands, with the extents of the result in all dimensions but `free`."""
         wanted: list[Any] = list(expected)
         for argument in args:
             x = self.value(argument)
             found = self.shape(x) if is_tensor(x) and self.info(x).extents is not None else []
             for i in range(-min(len(found), len(expected)), 0):
-                # Not all that PyTorch writes as an expression varies.
+                # What is symbolic for PyTorch may be known here.
                 if isinstance(found[i], int) and found[i] != 1:
                     wanted[i] = found[i]
         if free is not None:
             wanted[free] = None
-        return [self.matched(x, wanted) for x in args]
+        return [self.with_trailing_extents(x, wanted) for x in args]
 
-    def matched(self, argument: Any, wanted: Sequence[Any]) -> Any:
-        """The value of an argument, with extents that are 1 or those at the end of a shape; None stands for any."""
+    def with_trailing_extents(self, argument: Any, wanted: Sequence[Any]) -> Any:
+        """The value of an argument, with trailing extents asserted to be 1 or those of a shape; None matches any."""
         x = self.value(argument)
         example: Any = getattr(argument, "meta", {}).get("val")
         if not is_tensor(x) or not is_example(example) or self.info(x).extents is None:
@@ -202,16 +202,27 @@ class AtenImporter(Importer):
         return self.block_builder.match_cast(x, TensorStructInfo(made, self.dtype(x)))
 
     def inline(self, node: Any, call: Sequence[Any]) -> None:
-        """Adds what a part of the program computes: a graph module, and its arguments."""
+        """Emits the nodes of a graph module that is called with arguments, and gives `node` its result."""
         module, *args = (self.value(part) for part in call)
-        try:
-            self.env[node] = self.subgraph(module, args)
-        except Refused:
-            self.stand_in(node)
+        output = self.run_nodes(module, args)
+        if output is None:
+            self.add_placeholder(node)
+        else:
+            self.env[node] = self.value(output.args[0])
 
     def subgraph(self, module: Any, args: Sequence[Any]) -> Any:
-        """Adds what a graph module computes of arguments, and returns that."""
-        around, self.graph_module = self.graph_module, module
+        """Emits the nodes of a graph module, and returns its result.
+
+        Raises `UnsupportedError` if a node that the result depends on is unsupported.
+        """
+        output = self.run_nodes(module, args)
+        if output is None:
+            raise UnsupportedError("a part of it cannot be imported")
+        return self.value(output.args[0])
+
+    def run_nodes(self, module: Any, args: Sequence[Any]) -> Any:
+        """Emits the nodes of a graph module; returns its output node, or None if an operand of that is unsupported."""
+        outer, self.graph_module = self.graph_module, module
         given, output = iter(args), None
         try:
             for node in module.graph.nodes:
@@ -222,14 +233,12 @@ class AtenImporter(Importer):
                 else:
                     output = node
         finally:
-            self.graph_module = around
-        if output is None or self.depends_on_refused(output):
-            raise Refused("a part of it cannot be imported")
-        return self.value(output.args[0])
+            self.graph_module = outer
+        return None if output is None or self.depends_on_missing(output) else output
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """The scope that nodes are converted in: one dataflow block, if no part of the program has a condition."""
+        """The scope of the bindings of `main`: one dataflow block, if the program has no control flow."""
         if self.has_branches:
             yield
         else:
@@ -237,10 +246,11 @@ class AtenImporter(Importer):
                 yield
 
     def results_of(self, node: Any) -> Any:
-        """The values that a program returns; complex ones are refused."""
+        """The values that a program returns; complex ones are reported as unsupported."""
         for source in node.all_input_nodes:
             if isinstance(self.env.get(source), Pair):
-                self.refuse(source, "output", "a complex result; return torch.view_as_real of it")
+                error = NotDecomposable("a complex result; return torch.view_as_real of it")
+                self.add_unsupported(source, "output", error)
         return self.value(node.args[0])
 
     def result(self, value: Expr) -> Var:
@@ -250,12 +260,12 @@ class AtenImporter(Importer):
     def finished(self) -> IRModule:
         """The module, when its functions are complete."""
         mod = self.block_builder.finalize()
-        return ConvertToDataflow()(DeadCodeElimination(["main"])(mod)) if self.has_branches else mod
+        return without_unused(mod) if self.has_branches else mod
 
     def verified(self, value: Any, example: Any) -> Any:
-        """A value, refused if it has not the shape and dtype that PyTorch says.
+        """A value of the shape and dtype that PyTorch found. Raises `UnsupportedError` where they differ.
 
-        Where shapes are symbolic, PyTorch may know more of them: then that is asserted when the program runs.
+        Where shapes are symbolic, PyTorch may know more of them: a match_cast asserts it when the program runs.
         """
         if isinstance(example, (list, tuple)):
             parts = fields_of(value)
@@ -263,10 +273,10 @@ class AtenImporter(Importer):
             checked = [None if part is None else self.verified(part, expected) for part, expected in pairs]
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
         if value is None and is_example(example):
-            raise Refused("this result of the operator, which is for training, is not computed")
+            raise UnsupportedError("this result of the operator, which is for training, is not computed")
         if isinstance(value, Pair):
             if not is_example(example) or not example.is_complex():
-                raise Refused("complex numbers where PyTorch has real ones")
+                raise UnsupportedError("complex numbers where PyTorch has real ones")
             return Pair(self.verified(value.real, example.real), self.verified(value.imag, example.imag))
         if type(example).__name__ == "SymInt" and isinstance(value, Expr):
             return self.number(value, example)
@@ -279,7 +289,7 @@ class AtenImporter(Importer):
             (a, b) for a, b in zip(found or (), expected, strict=False) if isinstance(a, int) and isinstance(b, int)
         ]
         if info.dtype != dtype or info.ndim not in (-1, len(expected)) or any(a != b for a, b in static):
-            raise Refused(
+            raise UnsupportedError(
                 f"the importer does not know this use of the operator: it gives {info.dtype} of shape "
                 f"{info.ndim if found is None else found}, but PyTorch {dtype} of shape {expected}"
             )
@@ -288,9 +298,9 @@ class AtenImporter(Importer):
         return self.block_builder.match_cast(value, TensorStructInfo(expected, dtype))
 
     def number(self, value: Expr, example: Any) -> Any:
-        """The number that a shape of one extent, or an integer without dimensions, tells when the program runs.
+        """The symbolic integer whose value a shape of one extent, or a scalar tensor, has when the program runs.
 
-        The latter stays a tensor if it is only computed with.
+        A tensor stays one if no extent and no integer argument depends on it.
         """
         if is_tensor(value):
             env = example.node.shape_env
@@ -305,7 +315,7 @@ class AtenImporter(Importer):
 
     @cached_property
     def _as_numbers(self) -> set[str]:
-        """The symbols that stand in extents, or that operators take for what must be an integer."""
+        """The symbols on which extents, or integer arguments of operators, depend."""
         graphs = [m.graph for m in self.whole.modules() if hasattr(m, "graph")]
         nodes = [node for graph in graphs for node in graph.nodes]
         examples = [e for node in nodes for e in _flat(node.meta.get("val")) if is_example(e)]
@@ -318,27 +328,27 @@ class AtenImporter(Importer):
         value = self.graph_module
         for part in node.target.split("."):
             value = getattr(value, part)
-        return self.constant(value) if hasattr(value, "data_ptr") else value
+        return self.shared_constant(value) if hasattr(value, "data_ptr") else value
 
-    def stand_in(self, node: Any) -> None:
-        """A value for a node that was refused, so that what uses it is looked at too."""
+    def add_placeholder(self, node: Any) -> None:
+        """Gives an unsupported node a variable as its value, so that the nodes that use it are checked too."""
         try:
-            self.env[node] = self._stand_in(node.name, node.meta.get("val"))
+            self.env[node] = self._placeholder(node.name, node.meta.get("val"))
         except UnsupportedError:
-            return  # of a dtype that there is no counterpart of
+            return  # The dtype has no counterpart.
 
-    def _stand_in(self, name: str, example: Any) -> Any:
+    def _placeholder(self, name: str, example: Any) -> Any:
         if isinstance(example, (list, tuple)):
-            return tuple(self._stand_in(f"{name}_{i}", e) for i, e in enumerate(example))
+            return tuple(self._placeholder(f"{name}_{i}", e) for i, e in enumerate(example))
         if is_example(example):
             if example.is_complex():
-                return Pair(*(self._stand_in(f"{name}_{p}", getattr(example, p)) for p in ("real", "imag")))
+                return Pair(*(self._placeholder(f"{name}_{p}", getattr(example, p)) for p in ("real", "imag")))
             return Var(name, self.tensor_info(example))
         return self.symbols.expression(example) if type(example).__name__ == "SymInt" else example
 
 
 def _is_contiguous(node: Any) -> bool:
-    """Whether the first argument of a node is all of its memory, in order."""
+    """Whether the first argument of a node is contiguous and covers its whole storage."""
     example: Any = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
     if not hasattr(example, "is_contiguous") or any(type(e).__name__ == "SymInt" for e in example.shape):
         return False
@@ -351,7 +361,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _numbers_of(example: Any) -> list[Any]:
-    """The integers that an input tells: its extents, or itself."""
+    """The integers that are known from an input: its extents, or itself."""
     if is_example(example):
         return list(example.shape)
     return [example] if type(example).__name__ == "SymInt" else []

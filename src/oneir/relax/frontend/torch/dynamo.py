@@ -30,10 +30,13 @@ from ....runtime.error import InvalidValue, UnsupportedError
 from ....runtime.object import ShapeTuple
 from ....runtime.once import once
 from ....runtime.tensor import Tensor
+from ....runtime.vm import VirtualMachine
 from ... import op
 from ...expr import Expr, ShapeExpr
 from ...expr import Tuple as GraphTuple
+from ...pipeline import get_pipeline
 from ...struct_info import ShapeStructInfo
+from ...vm_build import build
 from . import operators
 from .aten import AtenImporter, is_example
 from .fx_translator import TorchFXImporter
@@ -75,13 +78,15 @@ def backend(
     while True:
         compiler = _Compiler(example_inputs, pipeline, bool(given.get("freeze")))
         compile_all = aot_autograd(
-            fw_compiler=_refuse_training, inference_compiler=compiler, decompositions={**_unknown_operators(), **broken}
+            fw_compiler=_raise_for_training,
+            inference_compiler=compiler,
+            decompositions={**_unknown_operators(), **broken},
         )
         try:
             _check_inputs(example_inputs)
             return compile_all(graph_module, example_inputs)
         except UnsupportedError as error:
-            more = operators.decompositions(compiler.breakable - broken.keys())
+            more = operators.decompositions(compiler.decomposable - broken.keys())
             broken |= more
             if not more:
                 if not given.get("fallback"):
@@ -92,7 +97,7 @@ def backend(
 
 @once
 def _unknown_operators() -> dict[Any, Any]:
-    """How PyTorch breaks the operators that have no converter."""
+    """PyTorch's decompositions of the operators that have no converter."""
     from torch.export import default_decompositions
 
     known = default_decompositions()
@@ -100,7 +105,7 @@ def _unknown_operators() -> dict[Any, Any]:
 
 
 def _check_inputs(example_inputs: Sequence[Any]) -> None:
-    """Refuses tensors of devices that nothing is compiled for, and tensors that are not dense."""
+    """Raises `UnsupportedError` for tensors that are not dense, or on devices for which nothing is compiled."""
     for i, x in enumerate(example_inputs):
         if hasattr(x, "device"):
             check_dense(x)
@@ -111,7 +116,7 @@ def _check_inputs(example_inputs: Sequence[Any]) -> None:
                 )
 
 
-def _refuse_training(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
+def _raise_for_training(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
     raise UnsupportedError(
         "the backend computes no gradients: call the compiled model under torch.no_grad() or torch.inference_mode(), "
         "or call model.requires_grad_(False) before"
@@ -119,25 +124,25 @@ def _refuse_training(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
 
 
 class _Compiler:
-    """Compiles the graph that PyTorch makes of a subgraph: ATen's operators, weights as inputs, nothing written."""
+    """Compiles the functional graph of ATen's operators that AOTAutograd makes of a subgraph; weights are inputs."""
 
     def __init__(self, example_inputs: Sequence[Any], pipeline: Pass | str | None, freeze: bool):
         self.pipeline = pipeline
         self.device = device_from_inputs(example_inputs)
         self.frozen = {i: x for i, x in enumerate(example_inputs) if freeze and type(x).__name__ == "Parameter"}
         self.count = len(example_inputs)
-        self.breakable: set[Any] = set()
+        self.decomposable: set[Any] = set()
 
     def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Any:
         from torch.utils._python_dispatch import _disable_current_modes
 
         importer = _SubgraphImporter(graph_module, _without_written(self.frozen, graph_module, self.count))
         try:
-            # Weights are looked at as they are, not as the stand-ins that PyTorch traces with.
+            # Weights are read as real tensors, not as the fake ones that PyTorch traces with.
             with _disable_current_modes():
                 mod = importer.run()
         finally:
-            self.breakable = {r.breakable for r in importer.refused if r.breakable is not None}
+            self.decomposable = importer.decomposable()
         return _program(mod, importer.passed, importer.kinds, self.device, self.pipeline)
 
 
@@ -148,18 +153,21 @@ def _without_written(frozen: Mapping[int, Any], graph_module: Any, count: int) -
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
     if metadata is None or sum(node.op == "placeholder" for node in graph_module.graph.nodes) != count:
-        # Where inputs share memory, PyTorch passes others than it was given.
+        # Where inputs share memory, AOTAutograd replaces them by others.
         return {}
     return {i: weight for i, weight in frozen.items() if not metadata.input_info[i].mutates_data}
 
 
 class _SubgraphImporter(AtenImporter):
-    """Imports one subgraph; what is frozen, by the place of its placeholder, becomes constants."""
+    """Imports one subgraph; `frozen` has the inputs that become constants, by the index of their placeholder."""
+
+    model_kind = "subgraph"
+    advice = _ADVICE
 
     def __init__(self, graph_module: Any, frozen: Mapping[int, Any]):
         super().__init__(graph_module)
         self.frozen = frozen
-        # The places of the placeholders that are parameters.
+        # The indices of the placeholders that are parameters.
         self.passed: list[int] = []
         # What each result is: "tensor", "number", or "known", with its value.
         self.kinds: list[tuple[str, Any]] = []
@@ -169,7 +177,7 @@ class _SubgraphImporter(AtenImporter):
         placeholders = [node for node in nodes if node.op == "placeholder"]
         for i, node in enumerate(placeholders):
             if i in self.frozen:
-                self.env[node] = self.constant(self.frozen[i])
+                self.env[node] = self.shared_constant(self.frozen[i])
         inputs = self.without_known_numbers([node for node in placeholders if node not in self.env])
         self.read_inputs(inputs)
         names = {var.name for var in self.inputs}
@@ -181,7 +189,7 @@ class _SubgraphImporter(AtenImporter):
                 for node in nodes:
                     if node.op == "output":
                         values = self.results_of(node)
-                        self.report("subgraph", _ADVICE)
+                        self.report()
                         output = self.result(GraphTuple(self.results(values, node.args[0])))
                     elif node.op != "placeholder":
                         self.convert(node)
@@ -189,13 +197,13 @@ class _SubgraphImporter(AtenImporter):
         return self.finished()
 
     def without_known_numbers(self, nodes: list[Any]) -> list[Any]:
-        """The inputs without integers that an extent of a tensor tells: programs of tensors alone are native."""
+        """The inputs without integers that are extents of a tensor: programs of tensors alone are native."""
         tensors = [node for node in nodes if is_example(node.meta.get("val"))]
-        told = {e for node in tensors for e in self.extents(node.meta["val"]) if isinstance(e, PrimExpr)}
+        extents = {e for node in tensors for e in self.extents(node.meta["val"]) if isinstance(e, PrimExpr)}
         kept = []
         for node in nodes:
             number = node.meta.get("val")
-            if type(number).__name__ == "SymInt" and (symbol := self.symbols.expression(number)) in told:
+            if type(number).__name__ == "SymInt" and (symbol := self.symbols.expression(number)) in extents:
                 self.env[node] = symbol
             else:
                 kept.append(node)
@@ -224,7 +232,7 @@ def _memory_order(example: Any) -> list[int] | None:
     """The dimensions of a tensor from the largest stride to the smallest; None if that is their own order."""
     if not is_example(example):
         return None
-    # Dimensions of extent 1 have any stride; what varies is as large as in the example.
+    # The stride of a dimension of extent 1 means nothing; symbolic extents have the size of the example.
     extents, strides = ([_hint(v) for v in values] for values in (example.shape, example.stride()))
     moved = [i for i, extent in enumerate(extents) if extent != 1]
     by_stride = iter(sorted(moved, key=lambda i: -strides[i]))
@@ -242,9 +250,6 @@ def _program(
 ) -> Callable[..., Any]:
     """The native program of a subgraph, as a function of a list of PyTorch's tensors and integers."""
     import torch
-
-    from ... import VirtualMachine, build
-    from ...pipeline import get_pipeline
 
     if pipeline is not None:
         mod = (get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline)(mod)
@@ -269,7 +274,7 @@ def _program(
         made = torch.from_dlpack(result)
         return made if order is None else made.permute(*order)
 
-    # PyTorch then passes one list, and not one argument after the other.
+    # PyTorch then passes the arguments as one list.
     vars(call)["_boxed_call"] = True
     return call
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ....ir.module import IRModule
-from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.error import TypeMismatch, UnsupportedError
 from ...expr import Tuple as GraphTuple
 from ...expr import Var
 from ...struct_info import TensorStructInfo
-from ..common import PARAMS
+from ..common import attach_params
 from . import operators
 from .aten import AtenImporter
 from .dtypes import dtype_name
@@ -64,7 +64,7 @@ def from_exported_program(
         try:
             return importer.run(unwrap_unit_return_tuple, no_bind_return_tuple)
         except UnsupportedError:
-            more = operators.decompositions({r.breakable for r in importer.refused} - broken.keys())
+            more = operators.decompositions(importer.decomposable() - broken.keys())
             if not more:
                 raise
             broken |= more
@@ -78,6 +78,9 @@ def from_exported_program(
 
 class ExportedProgramImporter(AtenImporter):
     """Imports one exported program."""
+
+    model_kind = "exported program"
+    advice = _ADVICE
 
     def __init__(self, program: Any, custom: dict[str, Callable[..., Any]] | None, keep_params: bool):
         super().__init__(program.graph_module, custom)
@@ -96,18 +99,14 @@ class ExportedProgramImporter(AtenImporter):
                 for node in self.program.graph.nodes:
                     if node.op == "output":
                         values = self.results_of(node)
-                        self.report("exported program", _ADVICE)
+                        self.report()
                         self.warn_of_writes()
                         output = self.output(values, unwrap, no_bind)
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)
         mod = self.finished()
-        if self.keep_params:
-            gvar = mod.get_global_var("main")
-            params = [share(data) for _, data in self.weights]
-            mod = mod.replace(functions={gvar: mod[gvar].with_attr(PARAMS, params)})
-        return mod
+        return attach_params(mod, [share(data) for _, data in self.weights]) if self.keep_params else mod
 
     def read_placeholders(self) -> list[Any]:
         """Gives inputs and weights their values; returns the nodes of the inputs."""
@@ -120,10 +119,8 @@ class ExportedProgramImporter(AtenImporter):
             if spec.kind.name == "USER_INPUT":
                 inputs.append(node)
                 continue
-            try:
+            with self.reporting(node, spec.kind.name.lower().replace("_", " ")):
                 self.env[node] = self.weight(node, spec)
-            except OneIRError as error:
-                self.refuse(node, spec.kind.name.lower().replace("_", " "), str(error))
         for node in inputs:
             for i, extent in enumerate(getattr(node.meta.get("val"), "shape", ())):
                 self.symbols.name_by_place(extent, f"{node.name}_dim{i}")
@@ -155,7 +152,7 @@ class ExportedProgramImporter(AtenImporter):
         if not hasattr(data, "data_ptr"):
             return data
         if spec.kind.name != "PARAMETER" or not self.keep_params:
-            return self.constant(data, spec.target)
+            return self.shared_constant(data, spec.target)
         var = Var(node.name, TensorStructInfo(tuple(data.shape), dtype_name(data.dtype)))
         self.weights.append((var, data))
         return var

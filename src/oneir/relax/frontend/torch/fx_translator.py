@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....ir.module import IRModule
-from ....runtime.error import InvalidValue, OneIRError, TypeMismatch
+from ....runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ...expr import Expr, ShapeExpr, Var
 from ...expr import Tuple as GraphTuple
 from ...struct_info import TensorStructInfo
-from ..common import PARAMS
+from ..common import attach_params
 from .converters.modules import call_module
 from .dtypes import dtype_name
 from .importer import Importer, share
-from .registry import Refused, find_converter
+from .registry import find_converter
 
 _ADVICE = (
     "What to do: import the model by torch.export.export and from_exported_program, which knows more operators; trace "
@@ -86,6 +86,9 @@ class TorchFXImporter(Importer):
     `weights` are the names and data of the placeholders that stand for weights, by their place among the placeholders.
     """
 
+    model_kind = "traced module"
+    advice = _ADVICE
+
     def __init__(
         self,
         model: Any,
@@ -133,22 +136,18 @@ class TorchFXImporter(Importer):
             with self.block_builder.dataflow():
                 for node in self.model.graph.nodes:
                     if node.op == "output":
-                        self.report("traced module", _ADVICE)
+                        self.report()
                         output = self.output(self.returned(node.args[0]), unwrap, no_bind)
-                    elif node.op != "placeholder" and not self.depends_on_refused(node):
+                    elif node.op != "placeholder" and not self.depends_on_missing(node):
                         self.convert(node)
             self.block_builder.emit_func_output(output)
         mod = self.block_builder.finalize()
-        if self.keep_params:
-            (gvar,) = mod.get_global_vars()
-            params = [share(data) for _, data in self.weights.values()]
-            mod = mod.replace(functions={gvar: mod[gvar].with_attr(PARAMS, params)})
-        return mod
+        return attach_params(mod, [share(data) for _, data in self.weights.values()]) if self.keep_params else mod
 
     def parameter(self, data: Any) -> Expr:
         """A weight as a parameter of the function, or a constant."""
         known = self.weights.get(id(data))
-        return self.constant(data) if known is None else known[0]
+        return self.shared_constant(data) if known is None else known[0]
 
     def convert(self, node: Any) -> None:
         if node.op == "get_attr":
@@ -167,16 +166,14 @@ class TorchFXImporter(Importer):
 
     def convert_module(self, node: Any, module: Any) -> None:
         custom = self.custom_modules.get(type(module))
-        try:
+        kind = type(module)
+        with self.reporting(node, f"{kind.__module__}.{kind.__qualname__} ({node.target})"):
             if custom is not None:
                 self.env[node] = custom(node, self)
             else:
                 self.env[node] = call_module(self, module, self.value(node.args), self.value(node.kwargs))
                 if getattr(module, "inplace", False):
                     self.write(node)
-        except (Refused, OneIRError) as error:
-            kind = type(module)
-            self.refuse(node, f"{kind.__module__}.{kind.__qualname__} ({node.target})", str(error))
 
     def write(self, node: Any) -> None:
         """Gives what a node writes into, and what that was written into before, the new value."""
@@ -184,7 +181,8 @@ class TorchFXImporter(Importer):
         if _function_name(written.target) in _VIEWS or any(
             _function_name(user.target) in _VIEWS and user in self.env for user in written.users
         ):
-            self.refuse(node, _function_name(node.target), "a write into what shares memory with other values")
+            error = UnsupportedError("a write into what shares memory with other values")
+            self.add_unsupported(node, _function_name(node.target), error)
         if node in self.env:
             self.written[node] = written
             while written is not None:

@@ -1,4 +1,4 @@
-"""What importers of PyTorch's graphs share: nodes become bindings, one after the other.
+"""What the importers of PyTorch's graphs share.
 
 Converters of users get the importer with the node: `importer.retrieve_args(node)` are the arguments and
 `importer.block_builder.emit(...)` makes a value of an expression. `Importer.env` has the value of each node: an
@@ -14,26 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....ir.expr import IntImm, PrimExpr
-from ....runtime.error import OneIRError, TypeMismatch, UnsupportedError
+from ....runtime.error import TypeMismatch, UnsupportedError
 from ....runtime.tensor import from_dlpack
-from ... import op
-from ...block_builder import BlockBuilder
 from ...expr import Constant, Expr, ShapeExpr, Var
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..importer import ModelImporter
 from .dtypes import dtype_name
-from .registry import Impossible, Refused, call_converter, find_converter
+from .registry import NotDecomposable, call_converter, find_converter
 from .symbolic import Symbols
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A node that cannot be imported, and why."""
-
-    node: str
-    operator: str
-    where: str
-    reason: str
-    breakable: Any  # the operator, if smaller ones in its place may be imported
 
 
 @dataclass(frozen=True)
@@ -44,22 +32,22 @@ class Pair:
     imag: Any
 
 
-class Importer:
-    """Adds what nodes compute to the function that `builder` is at."""
+class Importer(ModelImporter):
+    """Emits what nodes compute into the function that `block_builder` builds.
+
+    `env` has the value of each node: an expression for a tensor, a `PrimExpr` for a symbolic integer, tuples of these,
+    or a Python value.
+    """
 
     def __init__(self, custom_converters: dict[str, Callable[..., Any]] | None = None):
-        self.block_builder = BlockBuilder()
+        super().__init__()
         self.symbols = Symbols()
-        self.env: dict[Any, Any] = {}
         self.custom = custom_converters or {}
-        self.refused: list[Refusal] = []
-        # The nodes that are converted: within a node whose parts are graphs, those of such a graph.
-        self.converting: list[Any] = []
-        # The shape that PyTorch says the node that is converted has, where it says one.
+        # The shape that PyTorch found for the node that is converted, if it did.
         self.expected: list[Any] | None = None
-        # The shapes that it says the parts of its result have, where that is a tuple.
+        # The shapes of the fields of its result, where that is a tuple.
         self.expected_parts: list[list[Any]] | None = None
-        # Whether PyTorch's first argument of it is all of its memory, in order.
+        # Whether its first argument is contiguous in PyTorch and covers its whole storage.
         self.is_contiguous = False
         self._constants: dict[tuple[Any, ...], Constant] = {}
 
@@ -73,31 +61,6 @@ class Importer:
         """The arguments of a node, with the values of the nodes in them: for converters of users."""
         return self.value(node.args)
 
-    def shape(self, x: Expr) -> list[Any]:
-        """The extents of a tensor: integers, and expressions where they are symbolic."""
-        info = self.info(x)
-        if info.extents is None:
-            raise Refused(f"the shape of `{x}` is not known while compiling")
-        return [e.value if isinstance(e, IntImm) else e for e in info.extents]
-
-    def info(self, x: Expr) -> TensorStructInfo:
-        """What is known of a tensor."""
-        if not isinstance(x, Expr):
-            raise Refused(f"expected a tensor, found {x!r}")
-        if x.struct_info_ is None:
-            x = self.block_builder.normalize(x)
-        if not isinstance(x.struct_info, TensorStructInfo):
-            raise Refused(f"expected a tensor, found {x.struct_info}")
-        return x.struct_info
-
-    def dtype(self, x: Expr) -> str:
-        """The dtype of a tensor."""
-        return self.info(x).dtype
-
-    def ndim(self, x: Expr) -> int:
-        """The number of dimensions of a tensor."""
-        return self.info(x).ndim
-
     def axis(self, x: Expr, dim: int) -> int:
         """A dimension counted from the front."""
         return dim % max(self.ndim(x), 1)
@@ -106,24 +69,16 @@ class Importer:
         """Whether a value is a tensor without dimensions."""
         return is_tensor(x) and self.ndim(x) == 0
 
-    def reshaped(self, x: Expr, shape: Sequence[Any]) -> Expr:
-        """A tensor in a shape; itself if it has it."""
-        return x if self.shape(x) == list(shape) else self.emit(op.reshape(x, as_shape(shape)))
+    def shared_constant(self, data: Any, name: str = "") -> Any:
+        """A PyTorch tensor as a constant that shares its memory; a tensor that is used twice is one constant.
 
-    def static(self, value: Any, what: str) -> int:
-        """An integer that must be known while compiling."""
-        if isinstance(value, IntImm):
-            value = value.value
-        if isinstance(value, (int, bool)):
-            return int(value)
-        raise Refused(f"{what} must be an integer that is known while compiling, found `{value}`")
-
-    def constant(self, data: Any, name: str = "") -> Any:
-        """A PyTorch tensor as a constant over its memory; one tensor gives one constant, of the first name."""
+        Raises `UnsupportedError` for tensors that are not dense, or of a dtype without counterpart.
+        """
         data = data.detach()
         if data.is_complex():
             data = data.resolve_conj()
-            return Pair(self.constant(data.real, f"{name}_real"), self.constant(data.imag, f"{name}_imag"))
+            real = self.shared_constant(data.real, f"{name}_real")
+            return Pair(real, self.shared_constant(data.imag, f"{name}_imag"))
         key = (data.data_ptr(), tuple(data.shape), tuple(data.stride()), data.dtype) if data.numel() else (id(data),)
         known = self._constants.get(key)
         if known is None:
@@ -132,7 +87,7 @@ class Importer:
 
     def parameter(self, data: Any) -> Expr:
         """A weight of a module."""
-        return self.constant(data)
+        return self.shared_constant(data)
 
     # -- for importers --
 
@@ -149,16 +104,15 @@ class Importer:
             return self.env[argument]
         return argument
 
-    def depends_on_refused(self, node: Any) -> bool:
-        """Whether a node uses one that has no value."""
+    def depends_on_missing(self, node: Any) -> bool:
+        """Whether an operand of a node has no value, since it is unsupported."""
         return any(source not in self.env for source in node.all_input_nodes)
 
     def call(self, node: Any, name: str, overload: str, args: Any, kwargs: Any) -> None:
-        """Converts a call of an operator: sets the value of the node, or remembers why there is none."""
+        """Converts a call of an operator: sets the value of the node, or adds it to the report of unsupported nodes."""
         operator = f"{name}.{overload}" if overload else name
         custom = self.custom.get(operator) or self.custom.get(name)
-        self.converting.append(node)
-        try:
+        with self.inside(node), self.reporting(node, operator):
             if custom is not None:
                 self.env[node] = custom(node, self)
                 return
@@ -167,30 +121,21 @@ class Importer:
             function = find_converter(f"complex::{name}" if of_complex else name, overload)
             if function is None:
                 what = " of complex numbers" if of_complex else ""
-                raise Refused(f"the importer has no converter for this operator{what}")
+                raise UnsupportedError(f"the importer has no converter for this operator{what}")
             self.env[node] = call_converter(function, self, args, kwargs)
-        except (Refused, OneIRError) as error:
-            self.refuse(node, operator, str(error), breakable=not isinstance(error, Impossible))
-        finally:
-            self.converting.pop()
 
-    def refuse(self, node: Any, operator: str, reason: str, breakable: bool = False) -> None:
-        """Remembers that a node cannot be imported, and whether smaller operators in its place may be."""
+    def describe(self, node: Any, operator: str) -> str:
+        """The node and its operator, the operator that the user called, and where in the user's program."""
         origin = origin_of(node)
         if origin is not None and origin != operator:
             operator = f"{operator}, part of {origin}"
-        places = (source_of(n) for n in (node, *reversed(self.converting)))
+        places = (source_of(n) for n in (node, *reversed(self.enclosing)))
         where = next((place for place in places if place is not None), "an unknown place")
-        self.refused.append(Refusal(node.name, operator, where, reason, node.target if breakable else None))
+        return f"{node.name} = {operator}, from {where}"
 
-    def report(self, what: str, advice: str) -> None:
-        """Raises an error that lists all nodes that cannot be imported, if there are any."""
-        if not self.refused:
-            return
-        count = len(self.refused)
-        lines = [f"{count} {'node' if count == 1 else 'nodes'} of the {what} cannot be imported:"]
-        lines += [f"  {r.node} = {r.operator}, from {r.where}\n    {r.reason}" for r in self.refused]
-        raise UnsupportedError("\n".join([*lines, advice]))
+    def decomposable(self) -> set[Any]:
+        """The unsupported operators in whose place smaller ones may be imported."""
+        return {u.node.target for u in self.unsupported if not isinstance(u.error, NotDecomposable)}
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -211,7 +156,7 @@ def source_of(node: Any) -> str | None:
 
 
 def origin_of(node: Any) -> str | None:
-    """The operator that the user called, if PyTorch broke it into smaller ones of which the node is one."""
+    """The operator that the user called, if the node is part of its decomposition."""
     sources, origin = node.meta.get("from_node"), None
     while sources:
         source = sources[-1]
@@ -219,14 +164,14 @@ def origin_of(node: Any) -> str | None:
         # TorchDynamo has Python's functions: "<built-in function relu>".
         function = re.search(r"function (\w+)", target)
         name = function[1] if function else target.removeprefix("aten.")
-        # Parts of programs are computed by no operator.
+        # Operators that run a subgraph compute nothing by themselves.
         origin = origin if name.startswith("wrap_with_") else name
         sources = source.from_node
     return origin
 
 
 def share(data: Any) -> Any:
-    """A runtime tensor over the memory of a PyTorch tensor."""
+    """A runtime tensor that shares the memory of a PyTorch tensor. Raises `UnsupportedError` if it is not dense."""
     data = data.detach()
     check_dense(data)
     dtype_name(data.dtype)
@@ -244,7 +189,7 @@ def as_shape(extents: Any) -> ShapeExpr:
 
 
 def check_dense(data: Any) -> None:
-    """Refuses tensors that are no array of numbers: sparse ones, quantized ones, and those of other layouts."""
+    """Raises `UnsupportedError` for sparse and quantized tensors, and those of other layouts."""
     if str(data.layout) != "torch.strided" or data.is_quantized:
         kind = f"a quantized tensor of {data.dtype}" if data.is_quantized else f"one of the layout {data.layout}"
         raise UnsupportedError(f"expected a dense tensor, found {kind}; convert it before (to_dense, dequantize)")
@@ -256,7 +201,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def fields_of(value: Any) -> list[Any]:
-    """The parts of a tuple: of Python's, or of an expression."""
+    """The fields of a Python tuple, or of an expression that is a tuple. Raises `TypeMismatch` for anything else."""
     if isinstance(value, (list, tuple)):
         return list(value)
     info = value.struct_info

@@ -1,4 +1,4 @@
-"""What the targets of nodes in graphs of ATen are called, and whether they write into their arguments."""
+"""Properties of ATen's operators: their names, whether they work in place or broadcast, how they are decomposed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def broadcasts(target: Any) -> bool:
     return Tag.pointwise in getattr(target, "tags", ())
 
 
-# Operators that broadcast their arguments, but that PyTorch does not say so of.
+# Operators that broadcast their arguments, but have no such tag in PyTorch.
 _BROADCAST = frozenset(
     {"__and__", "__or__", "__xor__", "copy_", "expand", "floor_divide", "masked_fill", "masked_fill_", "rsub", "where"}
 )
 
 
 def written_by(node: Any) -> Any:
-    """The node whose value a node that works in place, maybe one after another, writes into."""
+    """The node that a chain of nodes that work in place writes into."""
     while is_in_place(node.target) and hasattr(node.args[0], "target"):
         node = node.args[0]
     return node
@@ -50,7 +50,7 @@ _DROPOUTS = frozenset({"dropout_", "alpha_dropout_", "feature_dropout_", "featur
 
 
 def _writes(node: Any) -> bool:
-    """Whether a node changes its first argument: dropout in inference only says so."""
+    """Whether a node changes its first argument: dropout in place does not, in inference."""
     if node.op != "call_function" or not is_in_place(node.target):
         return False
     return not (name_of(node.target)[0] in _DROPOUTS and len(node.args) > 2 and not node.args[2])
@@ -65,7 +65,7 @@ def _is_view(node: Any) -> bool:
 
 
 def mutates_through_views(graph: Any) -> bool:
-    """Whether something is written that other nodes see under another name.
+    """Whether a write in place is visible through a view.
 
     Where nothing is, a write only gives a new value to the node that it writes to.
     """
@@ -85,7 +85,7 @@ def mutates_through_views(graph: Any) -> bool:
 
 
 def decompositions(targets: Iterable[Any]) -> dict[Any, Callable[..., Any]]:
-    """How PyTorch breaks operators into smaller ones; without those that it does not break."""
+    """PyTorch's decompositions of operators, of those that have one."""
     from torch._decomp import decomposition_table
     from torch.export import default_decompositions
 

@@ -1,7 +1,7 @@
-"""How PyTorch's operators are converted: once each, whatever importer meets them.
+"""The table of converters of PyTorch's operators, which all importers of PyTorch share.
 
     @converter("softmax")
-    def softmax(g: Importer, x: Expr, dim: int = -1, dtype: Any = None) -> Expr: ...
+    def softmax(g: Importer, x: Expr, dim: int = -1, dtype: torch.dtype | None = None) -> Expr: ...
 
 A converter has the arguments of the operator in PyTorch's order, with its defaults; tensors come as expressions,
 symbolic integers as `PrimExpr`, the rest as Python values. A name is that of an operator of ATen ("add"), of one
@@ -13,15 +13,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ....runtime.error import InternalError
+from ....runtime.error import UnsupportedError
+from ..importer import Converter, ConverterTable
+from ..importer import call_converter as call_with_known_arguments
 
-Converter = Callable[..., Any]
-_CONVERTERS: dict[str, Converter] = {}
+if TYPE_CHECKING:
+    pass
 
-# Arguments that say where and how a tensor lies in memory, which a graph does not say.
+_CONVERTERS = ConverterTable()
+converter = _CONVERTERS.register
+
+# Arguments for the device and the layout of a tensor in memory, which graphs do not have.
 IGNORED = frozenset(
     {
         "copy",
@@ -38,36 +43,19 @@ IGNORED = frozenset(
 )
 
 
-class Refused(Exception):
-    """Raised by a converter: why a call of the operator cannot be imported.
-
-    Then PyTorch may break the operator into smaller ones.
+class NotDecomposable(UnsupportedError):
+    """Raised by a converter where the smaller operators that PyTorch decomposes the operator into would not help
+    either: random numbers, shapes that depend on data.
     """
-
-
-class Impossible(Refused):
-    """The same, of what smaller operators would not help: random numbers, shapes that depend on data."""
-
-
-def converter(*names: str) -> Callable[[Converter], Converter]:
-    """Registers a function as the converter of the operators of these names."""
-
-    def register(function: Converter) -> Converter:
-        for name in names:
-            if name in _CONVERTERS:
-                raise InternalError(f"the operator {name} has two converters")
-            _CONVERTERS[name] = function
-        return function
-
-    return register
 
 
 def find_converter(name: str, overload: str = "") -> Converter | None:
     """The converter of an operator, looked for by overload first; None if there is none."""
     plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     for key in (f"{name}.{overload}", f"{plain}.{overload}", name, plain):
-        if key in _CONVERTERS:
-            return _CONVERTERS[key]
+        function = _CONVERTERS.find(key)
+        if function is not None:
+            return function
     return None
 
 
@@ -86,19 +74,13 @@ def scalars_as_vectors(function: Converter) -> Converter:
     return convert
 
 
-def call_converter(function: Converter, g: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls a converter; arguments that it does not know are refused."""
-    kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED}
-    signature = inspect.signature(function)
-    names = list(signature.parameters)
-    # What is None was not given.
-    kwargs = {k: v for k, v in kwargs.items() if v is not None or k in names}
+def call_converter(function: Converter, g: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Calls a converter with PyTorch's arguments. Raises `UnsupportedError` for arguments that it does not know."""
+    names = list(inspect.signature(function).parameters)
+    # None means that the argument was not given.
+    kwargs = {k: v for k, v in kwargs.items() if k not in IGNORED and (v is not None or k in names)}
     for first in ("self", "input"):
         # PyTorch's own name of the first argument.
         if first in kwargs and first not in names and not args:
             args = (kwargs.pop(first),)
-    try:
-        signature.bind(g, *args, **kwargs)
-    except TypeError as error:
-        raise Refused(f"the importer does not know these arguments ({error})") from None
-    return function(g, *args, **kwargs)
+    return call_with_known_arguments(function, g, args, kwargs)

@@ -25,12 +25,12 @@ _OF_TWO = {
     "PythonMod": operators.floormod,
 }
 _ROUNDED_DOWN = frozenset({"TruncToInt", "FloorToInt", "floor"})
-# Denominators of numbers such as 0.1, which a float only comes near to, are larger than this.
+# A larger denominator means a number such as 0.1, which no float is equal to.
 _LARGEST_DENOMINATOR = 1 << 16
 
 
 class Symbols:
-    """What PyTorch's symbols stand for: variables, or what inputs tell of them."""
+    """The values of PyTorch's symbols: variables, or expressions of variables that are extents of inputs."""
 
     def __init__(self) -> None:
         self._values: dict[str, PrimExpr] = {}
@@ -38,7 +38,7 @@ class Symbols:
         self._places: dict[str, str] = {}
 
     def name_by_place(self, extent: Any, place: str) -> None:
-        """What the symbol that an extent is, if it is one, is called where PyTorch knows no name: files keep none."""
+        """Names the symbol of an extent after a dimension of an input, for programs from files, which keep no names."""
         node = getattr(extent, "node", None)
         if node is not None and node.expr.is_Symbol:
             self._places.setdefault(str(node.expr), place)
@@ -49,7 +49,7 @@ class Symbols:
         return int(value) if node is None else self._of(node.expr, node.shape_env)
 
     def fresh(self, name: str) -> PrimExpr:
-        """A variable that stands for no symbol of PyTorch's."""
+        """A new variable."""
         return SizeVar(self._unused(name), "int64")
 
     def solve(self, value: Any, known: set[PrimVar]) -> tuple[PrimVar, PrimExpr] | None:
@@ -116,7 +116,7 @@ class Symbols:
         raise UnsupportedError(f"the symbolic extent {expr} cannot be imported; export with other dynamic_shapes")
 
     def _fraction(self, expr: Any, shape_env: Any) -> tuple[Any, int]:
-        """A number that may be no integer, as a numerator and a denominator."""
+        """A rational number as a numerator and a denominator."""
         kind = type(expr).__name__
         if expr.is_Float or expr.is_Rational:
             number = Fraction(float(expr)) if expr.is_Float else Fraction(int(expr.p), int(expr.q))

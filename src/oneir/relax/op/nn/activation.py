@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +13,17 @@ from ....ir.expr import as_int, const
 from ....runtime.error import TypeMismatch
 from ....te import Tensor
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern, SupportsInplace
 from ...struct_info import VOID, StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import keep_layout, move_axes
 from ..inference import common_dtype, elementwise, fail, normalize_axis, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from ..unary import clip, te_erf
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -32,7 +36,7 @@ def relu(data: Expr) -> Call:
 
 
 relu.follow_precision()
-relu.op.set_attr("SupportsInplace", True)
+SupportsInplace.set(relu.op, True)
 relu.infer_layout(keep_layout)
 relu.struct_info(elementwise())
 relu.reference(lambda data: np.maximum(data, np.zeros((), data.dtype)))
@@ -113,7 +117,7 @@ selu = _smooth(
     te_selu,
 )
 silu = _smooth("silu", "data * sigmoid(data)", lambda x: x * numerics.sigmoid(x), te_silu)
-silu.op.set_attr("SupportsInplace", True)
+SupportsInplace.set(silu.op, True)
 
 
 @operator("relax.nn.leakyrelu", pattern=OpPattern.ELEMENTWISE)
@@ -162,7 +166,7 @@ prelu.infer_layout(move_axes("axis"))
 
 
 @prelu.struct_info
-def _prelu_struct_info(call: Call, builder: Any) -> StructInfo:
+def _prelu_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, alpha = tensor_argument(call, 0, "data"), tensor_argument(call, 1, "alpha")
     check_floats(call, info)
     common_dtype(call, [info, alpha])
@@ -186,7 +190,7 @@ def _prelu_reference(data: np.ndarray, alpha: np.ndarray, axis: int) -> np.ndarr
 prelu.legalize(topi.nn.prelu)
 
 
-def _softmax_struct_info(call: Call, builder: Any) -> StructInfo:
+def _softmax_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     check_floats(call, info)
     if info.ndim != -1:

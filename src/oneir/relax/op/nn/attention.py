@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,16 @@ from ....te import Tensor
 from ....tir import op as tir_op
 from ....tir.expr import Select
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern, ScriptArguments
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..inference import common_dtype, fail, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from .activation import check_floats, softmax_of
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 
 def _attributes(scale: Any, causal_mask: str | None, window_size: Any) -> dict[str, Any]:
@@ -87,14 +91,14 @@ def safe_attention(
     return attention_without_nan.call(*arguments, **_attributes(scale, causal_mask, window_size))
 
 
-def _check_equal(call: Call, builder: Any, what: str, values: dict[str, Any]) -> None:
+def _check_equal(call: Call, builder: BlockBuilder, what: str, values: dict[str, Any]) -> None:
     (first, x), *others = values.items()
     for name, y in others:
         if builder.analyzer.can_prove(ops.not_equal(x, y)):
             raise fail(call, f"{first} and {name} must have the same {what}, found {x} and {y}")
 
 
-def _attention_struct_info(call: Call, builder: Any) -> StructInfo:
+def _attention_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     names = ("query", "key", "value", "bias") if len(call.args) == 4 else ("query", "key", "value")
     infos = [tensor_argument(call, i, name) for i, name in enumerate(names)]
     for name, info in zip(names, infos, strict=True):
@@ -226,7 +230,7 @@ def _without_nan(weights: Tensor) -> Tensor:
     return te.compute(weights.shape, element, name="without_nan")
 
 
-def _legalize(builder: Any, call: Call) -> Expr:
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     attrs = call.attrs
     _refuse_window(attrs["window_size"])
     query, key, value, *bias = call.args
@@ -288,7 +292,7 @@ attention_var_len.compute_in_short_floats(lambda call, dtype: call)
 attention_var_len.struct_info(_attention_struct_info)
 # The call holds its arguments in another order than the function takes them.
 _VAR_LEN_ARGUMENTS = "queries", "keys", "values", "seqstart_q", "seqstart_k", "max_seqlen_q", "max_seqlen_k"
-attention_var_len.op.set_attr("script_arguments", _VAR_LEN_ARGUMENTS)
+ScriptArguments.set(attention_var_len.op, _VAR_LEN_ARGUMENTS)
 
 
 @attention_var_len.reference
@@ -354,7 +358,7 @@ def _sequence_of(starts: Tensor, length: Any) -> Tensor:
 
 
 @attention_var_len.legalize_as
-def _legalize_var_len(builder: Any, call: Call) -> Expr:
+def _legalize_var_len(builder: BlockBuilder, call: Call) -> Expr:
     attrs = call.attrs
     _refuse_window(attrs["window_size"])
     return builder.call_te(

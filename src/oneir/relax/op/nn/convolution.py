@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import topi
+from ....arith import Analyzer
 from ....ir import operators as ops
 from ....ir.expr import PrimExpr
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
+from ...operator_facts import CallRewrite, OpPattern, StructInfoRule
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import convolve
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
-from ..registry import Operator, OpPattern, operator, with_out_dtype
+from ..registry import Operator, operator, with_out_dtype
 from .layout import complete_padding, from_layout, in_layout, per_dimension
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -59,7 +64,7 @@ def _result(call: Call, spatial: str, extents: list[PrimExpr] | None) -> TensorS
     return TensorStructInfo(shape, dtype, device, ndim)
 
 
-def _check_channels(call: Call, have: PrimExpr, takes: PrimExpr, divided: PrimExpr, analyzer: Any) -> None:
+def _check_channels(call: Call, have: PrimExpr, takes: PrimExpr, divided: PrimExpr, analyzer: Analyzer) -> None:
     """`have` channels of data, a weight that takes so many, and a number that the groups must divide."""
     groups = call.attrs["groups"]
     if analyzer.can_prove(ops.not_equal(have, takes)):
@@ -70,8 +75,8 @@ def _check_channels(call: Call, have: PrimExpr, takes: PrimExpr, divided: PrimEx
         raise fail(call, f"{divided} channels do not divide into {groups} groups")
 
 
-def _conv_struct_info(spatial: str) -> Callable[[Call, Any], StructInfo]:
-    def rule(call: Call, builder: Any) -> StructInfo:
+def _conv_struct_info(spatial: str) -> StructInfoRule:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         data, weight = _shapes(call, spatial, "OI")
         if data is None or weight is None:
             return _result(call, spatial, None)
@@ -127,14 +132,14 @@ def _conv_reference(
 
 
 def _stays(call: Call) -> bool:
-    """Whether no loops are made of a call: its layouts differ, or blocks of channels are dimensions of their own."""
+    """Whether a call is not legalized: its layouts differ, or blocks of channels are dimensions of their own."""
     attrs = call.attrs
     plain = attrs["data_layout"].isalpha() and attrs["kernel_layout"].isalpha()
     return attrs["out_layout"] != attrs["data_layout"] or not plain
 
 
-def _conv_legalization(name: str) -> Callable[[Any, Call], Expr]:
-    def legalize(builder: Any, call: Call) -> Expr:
+def _conv_legalization(name: str) -> CallRewrite:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         if _stays(call):
             return call
         keys = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout")
@@ -203,8 +208,8 @@ conv3d = _conv(3)
 # -- transposed --
 
 
-def _transpose_struct_info(spatial: str) -> Callable[[Call, Any], StructInfo]:
-    def rule(call: Call, builder: Any) -> StructInfo:
+def _transpose_struct_info(spatial: str) -> StructInfoRule:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         attrs, count, analyzer = call.attrs, len(spatial), builder.analyzer
         for extra, stride in zip(attrs["output_padding"], attrs["strides"], strict=True):
             if extra >= stride:
@@ -263,8 +268,8 @@ def _transpose_reference(
     return _arranged(result, canonical, out_layout).astype(numerics.dtype_or(out_dtype, data.dtype))
 
 
-def _transpose_legalization(name: str, te_function: Callable[..., Any], layouts: tuple[str, str]) -> Any:
-    def legalize(builder: Any, call: Call) -> Expr:
+def _transpose_legalization(name: str, te_function: Callable[..., Any], layouts: tuple[str, str]) -> CallRewrite:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs = call.attrs
         fits = (attrs["data_layout"], attrs["kernel_layout"]) == layouts and not _stays(call)
         if not fits or any(d != 1 for d in attrs["dilation"]):
@@ -319,7 +324,7 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
     made.compute_in_short_floats(with_out_dtype)
-    # Loops are made in the layouts of the making only.
+    # Kernels are made for the initial layouts only.
     made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout", follows=False))
     made.struct_info(_transpose_struct_info(spatial))
     made.reference(_transpose_reference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..gather import check_integers
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
 from ..registry import operator
 
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
+
 
 @operator("relax.nn.cross_entropy_with_logits")
 def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Call:
@@ -27,7 +30,7 @@ def cross_entropy_with_logits(predictions: Expr, labels: Expr) -> Call:
 
 
 @cross_entropy_with_logits.struct_info
-def _cross_entropy_struct_info(call: Call, builder: Any) -> StructInfo:
+def _cross_entropy_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     infos = [tensor_argument(call, 0, "predictions"), tensor_argument(call, 1, "labels")]
     predictions, labels = infos
     if -1 not in (predictions.ndim, labels.ndim) and predictions.ndim != labels.ndim:
@@ -68,7 +71,7 @@ def nll_loss(
 
 
 @nll_loss.struct_info
-def _nll_loss_struct_info(call: Call, builder: Any) -> StructInfo:
+def _nll_loss_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     predictions, targets = tensor_argument(call, 0, "predictions"), tensor_argument(call, 1, "targets")
     weights = tensor_argument(call, 2, "weights") if len(call.args) > 2 else None
     floats = [predictions] if weights is None else [predictions, weights]
@@ -125,6 +128,6 @@ def nll_loss_without_weight(predictions: Tensor, targets: Tensor, reduction: str
 
 
 @nll_loss.legalize_as
-def _legalize_nll_loss(builder: Any, call: Call) -> Expr:
+def _legalize_nll_loss(builder: BlockBuilder, call: Call) -> Expr:
     te_function = nll_loss_without_weight if len(call.args) == 2 else topi.nn.nll_loss
     return builder.call_te(te_function, *call.args, call.attrs["reduction"], call.attrs["ignore_index"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,14 +12,18 @@ from ....ir import operators as ops
 from ....ir.expr import as_int
 from ....te import Tensor
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import initial_of, move_axes
 from ..inference import common_dtype, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
-from ..registry import OpPattern, operator
+from ..registry import operator
 from .activation import check_floats
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 
 def _data_like(info: TensorStructInfo) -> TensorStructInfo:
@@ -35,7 +39,9 @@ def _parameters(call: Call, names: Sequence[str]) -> tuple[TensorStructInfo, lis
     return data, others
 
 
-def _agree(call: Call, names: Sequence[str], axes: Sequence[int], builder: Any) -> tuple[TensorStructInfo, bool]:
+def _agree(
+    call: Call, names: Sequence[str], axes: Sequence[int], builder: BlockBuilder
+) -> tuple[TensorStructInfo, bool]:
     """The data, and whether the parameters are known to have its extents along some axes; they must not differ."""
     data, others = _parameters(call, names)
     order = list(axes) if data.ndim == -1 else normalize_axes(call, axes, data.ndim)
@@ -100,7 +106,7 @@ batch_norm.infer_layout(move_axes("axis", outputs=_batch_norm_outputs))
 
 
 @batch_norm.struct_info
-def _batch_norm_struct_info(call: Call, builder: Any) -> StructInfo:
+def _batch_norm_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     names = ("gamma", "beta", "moving_mean", "moving_var")
     data, agree = _agree(call, names, [call.attrs["axis"]], builder)
     if not agree:
@@ -138,7 +144,7 @@ def _batch_norm_reference(
 
 
 @batch_norm.legalize_as
-def _legalize_batch_norm(builder: Any, call: Call) -> Expr:
+def _legalize_batch_norm(builder: BlockBuilder, call: Call) -> Expr:
     names = ("axis", "epsilon", "center", "scale", "training", "momentum")
     return builder.call_te(topi.nn.batch_norm, *call.args, **{name: call.attrs[name] for name in names})
 
@@ -170,7 +176,7 @@ layer_norm.infer_layout(move_axes("axes"))
 
 
 @layer_norm.struct_info
-def _layer_norm_struct_info(call: Call, builder: Any) -> StructInfo:
+def _layer_norm_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, agree = _agree(call, ("gamma", "beta"), call.attrs["axes"], builder)
     return _data_like(data) if agree else TensorStructInfo(None, data.dtype, data.vdevice, data.ndim)
 
@@ -221,7 +227,7 @@ rms_norm.infer_layout(move_axes("axes"))
 
 
 @rms_norm.struct_info
-def _rms_norm_struct_info(call: Call, builder: Any) -> StructInfo:
+def _rms_norm_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, agree = _agree(call, ("weight",), call.attrs["axes"], builder)
     return _data_like(data) if agree else TensorStructInfo(None, data.dtype, data.vdevice, data.ndim)
 
@@ -239,7 +245,7 @@ rms_norm.legalize(topi.nn.rms_norm)
 # -- group_norm, instance_norm --
 
 
-def _check_channels(call: Call, builder: Any) -> tuple[TensorStructInfo, int | None]:
+def _check_channels(call: Call, builder: BlockBuilder) -> tuple[TensorStructInfo, int | None]:
     """The data, and the axis of its channels, of which gamma and beta have one element each."""
     data, others = _parameters(call, ("gamma", "beta"))
     channel = None
@@ -289,7 +295,7 @@ group_norm.infer_layout(move_axes("channel_axis", "axes"))
 
 
 @group_norm.struct_info
-def _group_norm_struct_info(call: Call, builder: Any) -> StructInfo:
+def _group_norm_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, channel = _check_channels(call, builder)
     groups = call.attrs["num_groups"]
     if channel is not None and data.extents is not None:
@@ -402,7 +408,7 @@ instance_norm.legalize(te_instance_norm, "instance_norm")
 def dropout(data: Expr, rate: float = 0.5) -> Call:
     """In training, the data with a share `rate` of its elements set to 0 and the others scaled, and the mask.
 
-    No loops are made of it: `DecomposeOpsForInference` puts the data itself in its place.
+    It is not legalized: `DecomposeOpsForInference` replaces it by the data itself.
     """
     return dropout.call(data, rate=float(rate))
 
@@ -412,7 +418,7 @@ dropout.infer_layout(move_axes(outputs=lambda layout, call: (layout, layout)))
 
 
 @dropout.struct_info
-def _dropout_struct_info(call: Call, builder: Any) -> StructInfo:
+def _dropout_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     return TupleStructInfo([_data_like(info), _data_like(info)])
 

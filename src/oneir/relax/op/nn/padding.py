@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +12,15 @@ from ....ir import operators as ops
 from ....ir.expr import as_int
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
+from ...operator_facts import OpPattern
 from ...struct_info import StructInfo, TensorStructInfo
 from ..arguments import integer
 from ..inference import fail, tensor_argument
 from ..manipulate import of_shape, unknown_shape
-from ..registry import OpPattern, operator
+from ..registry import operator
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 _TOPI = {"reflect": topi.nn.reflect_pad, "replicate": topi.nn.replicate_pad, "circular": topi.nn.circular_pad}
@@ -36,7 +40,7 @@ def pad(data: Expr, pad_width: list[int] | tuple[int, ...], pad_mode: str = "con
 
 
 @pad.struct_info
-def _pad_struct_info(call: Call, builder: Any) -> StructInfo:
+def _pad_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, widths = tensor_argument(call, 0), call.attrs["pad_width"]
     if len(widths) % 2 or info.ndim not in (-1, len(widths) // 2):
         raise fail(call, f"expected {2 * info.ndim} widths for {info.ndim} dimensions, found {list(widths)}")
@@ -61,7 +65,7 @@ def _pad_reference(data: np.ndarray, pad_width: list[int], pad_value: float, pad
 
 
 @pad.legalize_as
-def _legalize_pad(builder: Any, call: Call) -> Expr:
+def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
     widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
     before, after = list(widths[::2]), list(widths[1::2])
     if mode == "constant":
@@ -80,7 +84,7 @@ def pixel_shuffle(data: Expr, upscale_factor: int) -> Call:
 
 
 @pixel_shuffle.struct_info
-def _pixel_shuffle_struct_info(call: Call, builder: Any) -> StructInfo:
+def _pixel_shuffle_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, factor = tensor_argument(call, 0), call.attrs["upscale_factor"]
     if info.ndim in (0, 1, 2):
         raise fail(call, f"expected a tensor of at least three dimensions, found {info.ndim}")

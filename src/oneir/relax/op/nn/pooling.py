@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,12 +15,16 @@ from ....ir.expr import const
 from ....te import Tensor
 from ....tir.data_layout import Layout
 from ...expr import Call, Expr
+from ...operator_facts import CallRewrite, OpPattern, StructInfoRule
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..infer_layout import window_layouts
 from ..inference import fail, tensor_argument
-from ..registry import Operator, OpPattern, operator
+from ..registry import Operator, operator
 from .layout import complete_padding, from_layout, in_layout, per_dimension
+
+if TYPE_CHECKING:
+    from ...block_builder import BlockBuilder
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _POOL: dict[int, Callable[..., Any]] = {1: topi.nn.pool1d, 2: topi.nn.pool2d, 3: topi.nn.pool3d}
@@ -35,8 +39,8 @@ def _unknown(call: Call, info: TensorStructInfo) -> TensorStructInfo:
     return TensorStructInfo(None, info.dtype, info.vdevice, len(Layout(call.attrs["out_layout"])))
 
 
-def _pool_struct_info(spatial: str) -> Callable[[Call, Any], StructInfo]:
-    def rule(call: Call, builder: Any) -> StructInfo:
+def _pool_struct_info(spatial: str) -> StructInfoRule:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         attrs, count, info = call.attrs, len(spatial), tensor_argument(call, 0)
         data = in_layout(call, info, attrs["layout"], "NC" + spatial, "data")
         if data is None:
@@ -98,8 +102,8 @@ def _of_window(window: np.ndarray, kind: str, count: int) -> np.ndarray:
     return (total / count if numerics.is_float(window) else np.trunc(total / count)).astype(window.dtype)
 
 
-def _pool_legalization(name: str, kind: str, dims: int) -> Callable[[Any, Call], Expr]:
-    def legalize(builder: Any, call: Call) -> Expr:
+def _pool_legalization(name: str, kind: str, dims: int) -> CallRewrite:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs = call.attrs
         if attrs["out_layout"] != attrs["layout"]:
             return call
@@ -174,8 +178,8 @@ avg_pool3d = _pool("avg", 3, "NCDHW")
 # -- adaptive --
 
 
-def _adaptive_struct_info(spatial: str) -> Callable[[Call, Any], StructInfo]:
-    def rule(call: Call, builder: Any) -> StructInfo:
+def _adaptive_struct_info(spatial: str) -> StructInfoRule:
+    def rule(call: Call, builder: BlockBuilder) -> StructInfo:
         attrs, info = call.attrs, tensor_argument(call, 0)
         data = in_layout(call, info, attrs["layout"], "NC" + spatial, "data")
         if data is None:
@@ -221,7 +225,7 @@ def _adaptive_pool(dims: int, default_layout: str) -> Operator[..., Call]:
             output_size = [data.shape[layout.index(c)] for c in _SPATIAL[dims]]
         return _ADAPTIVE[dims](data, output_size, "avg", layout)
 
-    def legalize(builder: Any, call: Call) -> Expr:
+    def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs = call.attrs
         if attrs["out_layout"] != attrs["layout"]:
             return call

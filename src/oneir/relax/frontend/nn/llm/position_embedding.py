@@ -23,8 +23,8 @@ from .....tir.buffer import Buffer, decl_buffer
 from .....tir.expr import BufferLoad, IterVar
 from .....tir.function import PrimFunc
 from .....tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt
-from ..core import Tensor
 from ..op import tensor_ir_op
+from ..tensor import Tensor
 
 Turn = tuple[PrimExpr, PrimExpr, dict[Var, PrimExpr]]
 

@@ -1,5 +1,10 @@
 """Operators over `nn.Tensor`. Each emits the graph operator of its name; `name` is the hint for the variable's name."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import operator
 from .calls import debug_func, extern, print_, tensor_expr_op, tensor_ir_inplace_op, tensor_ir_op
 from .creation import arange, empty, full, ones, triu, zeros
 from .elementwise import (
@@ -62,3 +67,8 @@ from .shape import (
     take,
     unsqueeze,
 )
+
+
+@operator.provide
+def _operator(name: str, *args: Any, **kwargs: Any) -> Any:
+    return globals()[name](*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Calls of what is no graph operator: tensor expressions, TensorIR, functions of the runtime."""
+"""Calls of tensor expressions, TensorIR functions and functions of the runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .....tir.function import PrimFunc
 from .... import op as graph_op
 from ....expr import Expr, ShapeExpr, as_graph_expr
 from ....struct_info import ObjectStructInfo, StructInfo, TupleStructInfo
-from ..core import Object, Tensor, current_builder, wrap_nested
+from ..exporter import Exporter
+from ..tensor import Object, Tensor, current_builder, wrap_nested
 
 
 def tensor_expr_op(
@@ -84,8 +85,6 @@ def extern(name: str, args: Sequence[Any], out: Any) -> Any:
 
 def debug_func(name: str, *args: Any, _line_info: str | None = None) -> None:
     """Calls a function of the runtime with "file.py:line" and the arguments, each time that the program gets here."""
-    from ..exporter import Exporter
-
     effect = Exporter.current().io_effect
     if effect is None:
         raise InvalidValue("Debugging is only supported when debug mode is on: export with debug=True")

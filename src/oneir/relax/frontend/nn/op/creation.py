@@ -8,7 +8,7 @@ from typing import Any
 from .....ir.expr import FloatImm, IntImm
 from .... import op as graph_op
 from ....expr import ShapeExpr, const
-from ..core import Tensor, wrap_nested
+from ..tensor import Tensor, wrap_nested
 
 
 def full(shape: Sequence[Any], fill_value: Any, dtype: str = "float32", name: str = "full") -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .... import op as graph_op
-from ..core import Tensor, wrap_nested
+from ..tensor import Tensor, wrap_nested
 
 
 def add(a: Tensor, b: Tensor, name: str = "add") -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from .....runtime.error import InvalidValue, UnsupportedError
 from .... import op as graph_op
 from ....expr import Expr, const
-from ..core import Tensor, get_default_dtype, wrap_nested
+from ..tensor import Tensor, get_default_dtype, wrap_nested
 
 
 def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matmul") -> Tensor:

@@ -11,7 +11,7 @@ from .....ir.expr import const
 from .....runtime.error import ShapeMismatch
 from .....tir import op as tir_op
 from .... import op as graph_op
-from ..core import Tensor, wrap_nested
+from ..tensor import Tensor, wrap_nested
 from .calls import tensor_expr_op
 from .reduction import cumsum, sum
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .... import op as graph_op
 from ....expr import Var
-from ..core import Tensor, wrap_nested
+from ..tensor import Tensor, wrap_nested
 
 
 def unsqueeze(x: Tensor, dim: int, name: str = "unsqueeze") -> Tensor:

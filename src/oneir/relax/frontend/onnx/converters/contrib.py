@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 _DOMAIN = "com.microsoft"
 
@@ -51,7 +52,7 @@ def fused_matmul(
 ) -> Expr:
     """alpha * a @ b, matrices transposed before if that is asked for."""
     if transBatchA or transBatchB:
-        raise Refused("products with transBatchA or transBatchB")
+        raise UnsupportedError("products with transBatchA or transBatchB")
     left, right = (_transposed(g, x) if t else x for x, t in ((a, transA), (b, transB)))
     out = op.matmul(left, right)
     return g.emit(out if alpha == 1.0 else op.multiply(out, g.like(alpha, a)))
@@ -122,9 +123,9 @@ def embed_layer_normalization(
     epsilon: float = 1e-12,
     mask_index_type: int = 0,
 ) -> Any:
-    """The normalized sum of the embeddings of words, places and segments; how much of the mask is set; the sum."""
+    """The normalized sum of embeddings of words, positions and segments; the number of set mask elements; the sum."""
     if scale is None or shift is None:
-        raise Refused("embeddings without a normalization")
+        raise UnsupportedError("embeddings without a normalization")
     batch, length = g.shape(ids)
     if position is None:
         index = g.emit(op.arange(0, length, 1, "int64"))
@@ -155,10 +156,12 @@ def attention(
     scale: float = 0.0,
     unidirectional: int = 0,
     **others: Any,
-) -> Any:
+) -> Expr:
     """Attention of several heads; queries, keys and values are one product of the input."""
     if past is not None or past_length is not None or unidirectional or others:
-        raise Refused("attention with past keys and values, a direction or rotations; give the parts as operators")
+        raise UnsupportedError(
+            "attention with past keys and values, a direction or rotations; give the parts as operators"
+        )
     batch, length, _ = g.shape(x)
     total = g.static(g.shape(weights)[1], "the size of queries, keys and values together")
     sizes = list(qkv_hidden_sizes or [total // 3] * 3)
@@ -194,14 +197,14 @@ def multi_head_attention(
     mask_filter_value: float = -10000.0,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> Any:
+) -> Expr:
     """Attention of several heads; queries, keys and values are (batch, length, heads * width)."""
     if key is None or value is None or g.ndim(query) != 3 or g.ndim(key) != 3 or g.ndim(value) != 3:
-        raise Refused(
+        raise UnsupportedError(
             "attention whose queries, keys and values are packed in one tensor, or come with their heads apart"
         )
     if any(x is not None for x in past) or g.num_outputs > 1:
-        raise Refused("attention with past keys and values; give the parts as operators")
+        raise UnsupportedError("attention with past keys and values; give the parts as operators")
     tensors = [query, key, value]
     if bias is not None:
         begin = 0
@@ -228,7 +231,7 @@ def multi_head_attention(
 def _mask(g: Context, mask: Expr, extents: list[Any], low: float, x: Expr) -> Expr:
     """What is added to scores: a low number where a mask of keys is 0."""
     if g.ndim(mask) == 1:
-        raise Refused("a mask of attention given as lengths; give it as 0 and 1 for each key")
+        raise UnsupportedError("a mask of attention given as lengths; give it as 0 and 1 for each key")
     shape = g.shape(mask)
     wide = g.reshaped(mask, [shape[0], 1, *([1] if len(shape) == 2 else []), *shape[1:]]) if len(shape) < 4 else mask
     hidden = op.multiply(op.subtract(g.like(1, x), op.astype(wide, g.dtype(x))), g.like(low, x))

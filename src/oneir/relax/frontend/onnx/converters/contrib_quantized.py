@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 from .convolution import conv, shifted
 from .linear import gemm
 from .pooling import average_pool, global_average_pool
@@ -56,21 +57,21 @@ def _unary(compute: Callable[..., Expr]) -> Callable[..., Expr]:
 
 
 def _point(g: Context, zero: Expr | None, x: Expr) -> Expr:
-    """The zero point of a result, which says its dtype; left out, it is 0 and the dtype that of an input."""
+    """The zero point of a result, whose dtype is that of the result; by default 0 in the dtype of an input."""
     return g.like(0, x) if zero is None else zero
 
 
 def _softmax(g: Context, x: Expr, *, axis: int = -1, opset: int = 13) -> Expr:
     ndim = g.ndim(x)
     if opset < 13 and g.axis(axis, ndim) != ndim - 1:
-        raise Refused("a quantized softmax over several axes, as before opset 13")
+        raise UnsupportedError("a quantized softmax over several axes, as before opset 13")
     return op.nn.softmax(x, axis)
 
 
 def _average(pool: Callable[..., Expr]) -> Callable[..., Expr]:
     def compute(g: Context, x: Expr, *, channels_last: int = 0, **attributes: Any) -> Expr:
         if channels_last:
-            raise Refused("quantized images with channels last")
+            raise UnsupportedError("quantized images with channels last")
         return pool(g, x, **attributes)
 
     return compute
@@ -129,7 +130,7 @@ def _activated(g: Context, x: Expr, activation: str, numbers: Sequence[float]) -
         return g.emit(op.clip(op.add(op.multiply(x, g.like(first, x)), g.like(second, x)), 0, 1))
     known = {"": lambda x: x, "Relu": op.nn.relu, "Tanh": op.tanh, "Sigmoid": op.sigmoid}
     if activation not in known:
-        raise Refused(f"the activation {activation} after a product")
+        raise UnsupportedError(f"the activation {activation} after a product")
     return g.emit(known[activation](x))
 
 

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .....runtime.error import InvalidValue, ShapeMismatch, UnsupportedError
 from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
-from ..registry import MISSING, Branches, Refused, converter
+from ..registry import MISSING, NeedsControlFlow, converter
 from .repetition import repeated
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..importer import Importer
 
 MOST_STEPS = 4096
@@ -23,41 +26,43 @@ MOST_STEPS = 4096
 
 
 @converter("If")
-def if_(g: Importer, condition: Expr, *, then_branch: Any, else_branch: Any) -> Any:
+def if_(g: Importer, condition: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProto) -> Any:
     """What one of two graphs computes."""
     known = g.elements(g.reshaped(condition, []))
     if known is not None and isinstance(known[()], (bool, int)):
         return tuple(g.subgraph(then_branch if known[()] else else_branch, []))
-    if g.builder.current_block_is_dataflow():
-        raise Branches
-    before = len(g.refused)
+    if g.block_builder.current_block_is_dataflow():
+        raise NeedsControlFlow
+    before = len(g.unsupported)
     branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
     imported = next((b for b in branches if b is not None), None)
-    if imported is not None and all(r.misfit for r in g.refused[before:]):
-        # Models choose a branch by what their inputs mean; the other may have no sense for inputs of these shapes.
-        reasons = "; ".join(f"{r.node}, {r.operator}: {r.reason}" for r in g.refused[before:])
-        del g.refused[before:]
+    if imported is not None and all(isinstance(u.error, (InvalidValue, ShapeMismatch)) for u in g.unsupported[before:]):
+        # Models may choose a branch by the shapes of inputs; the other one is then not valid for these shapes.
+        reasons = "; ".join(f"{u.description}: {u.error}" for u in g.unsupported[before:])
+        del g.unsupported[before:]
         branches = [_failing(g, imported, reasons) if b is None else b for b in branches]
     if any(b is None for b in branches):
         return tuple([MISSING] * len(then_branch.output))
-    both = g.builder.emit(If(g.reshaped(condition, []), *branches))
-    return tuple(g.builder.emit(both[i]) for i in range(len(then_branch.output)))
+    both = g.block_builder.emit(If(g.reshaped(condition, []), *branches))
+    return tuple(g.block_builder.emit(both[i]) for i in range(len(then_branch.output)))
 
 
-def _branch(g: Importer, graph: Any) -> SeqExpr | None:
+def _branch(g: Importer, graph: onnx.GraphProto) -> SeqExpr | None:
     """A branch of the program, whose value is the tuple of a graph's outputs; None if it cannot be imported."""
     with g.branch():
-        g.builder.begin_scope()
-        g.builder.begin_binding_block()
+        g.block_builder.begin_scope()
+        g.block_builder.begin_binding_block()
         try:
             values = g.subgraph(graph, [])
             imported = all(v is not MISSING for v in values)
             if imported and not all(isinstance(v, Expr) for v in values):
-                raise Refused("a sequence, or nothing, as the result of a branch that is chosen when the model runs")
-            result = g.builder.emit(Tuple(values)) if imported else None
+                raise UnsupportedError(
+                    "a sequence, or nothing, as the result of a branch that is chosen when the model runs"
+                )
+            result = g.block_builder.emit(Tuple(values)) if imported else None
         finally:
-            blocks = g.builder.end_blocks()
-            g.builder.end_scope()
+            blocks = g.block_builder.end_blocks()
+            g.block_builder.end_scope()
     return None if result is None else SeqExpr(blocks, result)
 
 
@@ -66,17 +71,17 @@ def _failing(g: Importer, like: SeqExpr, reasons: str) -> SeqExpr:
     g.may_fail = True
     info = like.body.struct_info
     assert isinstance(info, TupleStructInfo)
-    g.builder.begin_scope()
-    g.builder.begin_binding_block()
+    g.block_builder.begin_scope()
+    g.block_builder.begin_binding_block()
     text = f"this branch of the model does not work for inputs of the given shapes: {reasons}"
-    g.builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
+    g.block_builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
     values = []
     for field in info.fields:
         assert isinstance(field, TensorStructInfo) and field.extents is not None
         values.append(g.emit(op.zeros(list(field.extents), field.dtype)))
-    result = g.builder.emit(Tuple(values))
-    blocks = g.builder.end_blocks()
-    g.builder.end_scope()
+    result = g.block_builder.emit(Tuple(values))
+    blocks = g.block_builder.end_blocks()
+    g.block_builder.end_scope()
     return SeqExpr(blocks, result)
 
 
@@ -89,7 +94,7 @@ def _is_true(g: Importer, value: Any) -> bool | None:
 
 
 @converter("Loop")
-def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: Any) -> Any:
+def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, body: onnx.GraphProto) -> Any:
     """A graph repeated, up to `count` times and as long as a condition holds: unrolled where both are known."""
     steps = None if count is None else g.elements(g.reshaped(count, []))
     limit: Any = MOST_STEPS + 1 if steps is None else steps[()]
@@ -99,7 +104,7 @@ def loop(g: Importer, count: Expr | None, condition: Expr | None, *states: Any, 
 
 
 def _unrolled(
-    g: Importer, limit: int, condition: Expr | None, states: Sequence[Any], body: Any
+    g: Importer, limit: int, condition: Expr | None, states: Sequence[Any], body: onnx.GraphProto
 ) -> Sequence[Any] | None:
     """What the loop gives; None where it is not known whether it goes on, or if it goes on for long."""
     carried: list[Any] = list(states)
@@ -129,17 +134,22 @@ def _stacked(g: Importer, rows: Sequence[Expr], declared: Any, axis: int) -> Exp
     tensor = declared.type.tensor_type
     extents = extents_of(tensor, g.symbols)
     if extents is None or not all(isinstance(e, int) for e in extents):
-        raise Refused(f"a loop of no steps whose output `{declared.name}` has no declared shape")
+        raise UnsupportedError(f"a loop of no steps whose output `{declared.name}` has no declared shape")
     return g.constant(np.zeros([0, *extents]), dtype_name(tensor.elem_type))
 
 
 @converter("Scan", since=8)
 def scan_of_batches(
-    g: Importer, lengths: Expr | None, *inputs: Expr, body: Any, num_scan_inputs: int, directions: Any = None
+    g: Importer,
+    lengths: Expr | None,
+    *inputs: Expr,
+    body: onnx.GraphProto,
+    num_scan_inputs: int,
+    directions: Any = None,
 ) -> Any:
     """A scan of each element of a batch."""
     if lengths is not None:
-        raise Refused("a Scan over sequences of different lengths")
+        raise UnsupportedError("a Scan over sequences of different lengths")
     states = len(inputs) - num_scan_inputs
     batch = g.static(g.shape(inputs[0])[0], "the size of a batch that is scanned")
     parts = []
@@ -153,7 +163,7 @@ def scan_of_batches(
 def scan(
     g: Importer,
     *inputs: Expr,
-    body: Any,
+    body: onnx.GraphProto,
     num_scan_inputs: int,
     scan_input_axes: Sequence[int] | None = None,
     scan_input_directions: Sequence[int] | None = None,
@@ -178,7 +188,7 @@ def scan(
 def _scan(
     g: Importer,
     inputs: Sequence[Expr],
-    body: Any,
+    body: onnx.GraphProto,
     states: int,
     directions: Sequence[int],
     input_axes: Sequence[int] | None,
@@ -225,7 +235,7 @@ def _scanned_by_loop(
     states: Sequence[Any],
     scanned: Sequence[Expr],
     axes: Sequence[int],
-    body: Any,
+    body: onnx.GraphProto,
     directions: Sequence[int],
     steps: Any,
 ) -> list[Any]:
@@ -233,7 +243,7 @@ def _scanned_by_loop(
     import onnx
 
     make = onnx.helper
-    count = g.of_elements(np.array(steps, dtype=object), "int64")
+    count = g.of_elements(steps, "int64")
     step, going, last = "the step of the scan", "whether the scan goes on", "the last step of the scan"
     whole = [f"input {i} of the scan" for i in range(len(scanned))]
     nodes = [make.make_node("Sub", [last, step], ["the step from the end"])]
@@ -252,15 +262,9 @@ def _scanned_by_loop(
         ]
     )
     loop_body.output.extend([loop_body.input[1], *body.output])
-    outer, known = (
-        g.scope,
-        {last: g.emit(op.subtract(count, const(1, "int64"))), **dict(zip(whole, scanned, strict=True))},
-    )
-    g.scope = ChainMap(known, g.scope)
-    try:
+    scope = {last: g.emit(op.subtract(count, const(1, "int64"))), **dict(zip(whole, scanned, strict=True))}
+    with g.scope(ChainMap(scope, g.env)):
         return repeated(g, count, None, states, loop_body)
-    finally:
-        g.scope = outer
 
 
 def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
@@ -274,7 +278,7 @@ def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused("expected a sequence whose elements are known while compiling")
+        raise UnsupportedError("expected a sequence whose elements are known while compiling")
     return value
 
 
@@ -283,7 +287,7 @@ def _place(g: Importer, position: Expr | None, length: int, default: int) -> int
         return default
     index = g.constant_ints(position, "the position in a sequence")[0]
     if not -length <= index <= length:
-        raise Refused(f"position {index} in a sequence of {length} elements")
+        raise UnsupportedError(f"position {index} in a sequence of {length} elements")
     return index + length if index < 0 else index
 
 
@@ -318,7 +322,7 @@ def sequence_at(g: Importer, items: Any, position: Expr) -> Expr:
     """An element of a sequence."""
     place = _place(g, position, len(_items(items)), 0)
     if place >= len(items):
-        raise Refused(f"position {place} in a sequence of {len(items)} elements")
+        raise UnsupportedError(f"position {place} in a sequence of {len(items)} elements")
     return items[place]
 
 
@@ -332,7 +336,7 @@ def sequence_length(g: Importer, items: Any) -> Expr:
 def concat_from_sequence(g: Importer, items: Any, *, axis: int, new_axis: int = 0) -> Expr:
     """The elements of a sequence, one after the other or along a new axis."""
     if not _items(items):
-        raise Refused("the elements of an empty sequence cannot be joined")
+        raise UnsupportedError("the elements of an empty sequence cannot be joined")
     return g.emit(op.stack(items, axis) if new_axis else op.concat(items, axis))
 
 
@@ -376,5 +380,5 @@ def optional_has_element(g: Importer, value: Any = None) -> Expr:
 def optional_get_element(g: Importer, value: Any = None) -> Any:
     """A value that is there."""
     if value is None:
-        raise Refused("the value of an optional that is empty")
+        raise UnsupportedError("the value of an optional that is empty")
     return value

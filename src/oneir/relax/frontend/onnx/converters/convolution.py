@@ -1,4 +1,4 @@
-"""Convolutions, transposed, displaced, and of integers."""
+"""Convolutions: plain, transposed, deformable, and of integers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
+from ...convolution import convolve, convolve_transposed, with_bias
+from ...window import Window
 from ..context import Context
-from ..registry import Refused, converter
-from .shape import padded
-from .window import DATA_LAYOUT, Window, window_of
-
-_KERNEL_LAYOUT = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
-_TRANSPOSED_LAYOUT = {1: "IOW", 2: "IOHW", 3: "IODHW"}
-_CONVOLUTION = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
-
-
-def _with_bias(g: Context, out: Expr, bias: Expr | None) -> Expr:
-    return out if bias is None else g.emit(op.add(out, g.along(bias, 1, g.ndim(out))))
+from ..registry import converter
+from .window import share_padding, window_of
 
 
 @converter("Conv")
@@ -44,18 +38,7 @@ def conv(
 ) -> Expr:
     """A convolution over one to three dimensions."""
     window = window_of(g, g.shape(x)[2:], g.shape(weight)[2:], strides, dilations, pads, auto_pad)
-    rank = len(window.kernel)
-    out = _CONVOLUTION[rank](
-        x,
-        weight,
-        strides=window.strides,
-        padding=window.padding,
-        dilation=window.dilations,
-        groups=group,
-        data_layout=DATA_LAYOUT[rank],
-        kernel_layout=_KERNEL_LAYOUT[rank],
-    )
-    return _with_bias(g, g.emit(out), bias)
+    return convolve(g, x, weight, bias, window, group)
 
 
 @converter("ConvInteger")
@@ -104,52 +87,15 @@ def conv_transpose(
     rank = len(kernel)
     spare = list(output_padding or [0] * rank)
     if output_shape is not None or same:
+        totals = []
         for i, extent in enumerate(extents):
             size = g.static(extent, "the extent of an image whose transposed convolution has a given shape")
             wanted = size * window.strides[i] if output_shape is None else output_shape[-rank:][i]
-            total = window.strides[i] * (size - 1) + spare[i] + window.reach(i) - wanted
-            small = total // 2
-            upper = auto_pad == "SAME_UPPER"
-            window.before[i], window.after[i] = (small, total - small) if upper else (total - small, small)
-    function = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose}.get(rank)
-    odd = any(p < 0 or p >= window.reach(i % rank) for i, p in enumerate(window.padding))
-    wide = any(s >= t for s, t in zip(spare, window.strides, strict=True))
-    if function is None or odd or wide or max(window.dilations) > 1:
-        return _with_bias(g, _spread_and_convolved(g, x, weight, window, spare, group), bias)
-    out = function(
-        x,
-        weight,
-        strides=window.strides,
-        padding=window.padding,
-        output_padding=spare,
-        dilation=window.dilations,
-        groups=group,
-        data_layout=DATA_LAYOUT[rank],
-        kernel_layout=_TRANSPOSED_LAYOUT[rank],
-    )
-    return _with_bias(g, g.emit(out), bias)
-
-
-def _spread_and_convolved(g: Context, x: Expr, weight: Expr, window: Window, spare: list[int], group: int) -> Expr:
-    """A transposed convolution as what it is: zeros between the elements, then the kernel mirrored."""
-    rank = len(spare)
-    for i, stride in enumerate(window.strides):
-        if stride > 1:
-            extents = g.shape(x)
-            apart = g.emit(op.expand_dims(x, 3 + i))
-            wider = g.emit(op.nn.pad(apart, [0] * (2 * (3 + i)) + [0, stride - 1] + [0] * (2 * (rank - 1 - i))))
-            longer = g.reshaped(wider, [*extents[: 2 + i], extents[2 + i] * stride, *extents[3 + i :]])
-            x = g.emit(op.strided_slice(longer, [2 + i], [0], [extents[2 + i] * stride - (stride - 1)]))
-    sides = [window.reach(i) - 1 - p for i, p in enumerate(window.before)]
-    ends = [window.reach(i) - 1 - p + s for i, (p, s) in enumerate(zip(window.after, spare, strict=True))]
-    x = padded(g, x, [0, 0, *sides, 0, 0, *ends], "constant", None)
-    inputs, outputs, *kernel = g.static_shape(weight, "the shape of a kernel")
-    for i in range(rank):
-        weight = g.emit(op.flip(weight, 2 + i))
-    parts = g.reshaped(weight, [group, inputs // group, outputs, *kernel])
-    order = [0, 2, 1, *range(3, 3 + rank)]
-    weight = g.reshaped(g.emit(op.permute_dims(parts, order)), [group * outputs, inputs // group, *kernel])
-    return conv(g, x, weight, group=group, dilations=window.dilations)
+            totals.append(window.strides[i] * (size - 1) + spare[i] + window.extent(i) - wanted)
+        share_padding(window, totals, auto_pad)
+    odd = any(p < 0 or p >= window.extent(i % rank) for i, p in enumerate(window.padding))
+    by_operator = not odd and max(window.dilations) == 1
+    return convolve_transposed(g, x, weight, bias, window, spare, group, by_operator=by_operator)
 
 
 @converter("DeformConv", since=19)
@@ -168,10 +114,10 @@ def deform_conv(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Expr:
-    """A convolution whose elements are displaced by offsets, and interpolated linearly, and may be weighted."""
+    """A deformable convolution: elements are sampled at offsets by linear interpolation, and may be weighted."""
     kernel = g.static_shape(weight, "the shape of a kernel")[2:]
     if len(kernel) != 2:
-        raise Refused(f"displaced convolutions over {len(kernel)} dimensions; those over two are computed")
+        raise UnsupportedError(f"displaced convolutions over {len(kernel)} dimensions; those over two are computed")
     window = window_of(g, g.shape(x)[2:], kernel, strides, dilations, pads, "NOTSET")
     n, channels = g.shape(x)[:2]
     height, width = g.shape(offset)[2:]
@@ -205,7 +151,7 @@ def deform_conv(
     rows = g.reshaped(columns, [n, group, inner * math.prod(kernel), height * width])
     matrix = g.reshaped(weight, [1, group, outputs // group, inner * math.prod(kernel)])
     out = g.reshaped(g.emit(op.matmul(matrix, rows)), [n, outputs, height, width])
-    return _with_bias(g, out, bias)
+    return with_bias(g, out, bias)
 
 
 @converter("Col2Im", since=18)
@@ -226,10 +172,7 @@ def col2im(
     window = Window(block, list(strides or [1] * rank), list(dilations or [1] * rank), [0] * rank, [0] * rank)
     if pads is not None:
         window.before, window.after = list(pads[:rank]), list(pads[rank:])
-    counts = [
-        (e + b + a - window.reach(i)) // window.strides[i] + 1
-        for i, (e, b, a) in enumerate(zip(image, window.before, window.after, strict=True))
-    ]
+    counts = [window.positions(i, e) for i, e in enumerate(image)]
     n, rows, _ = g.shape(x)
     channels = rows // math.prod(block)
     # The pixel of the padded image that each element of a block belongs to.

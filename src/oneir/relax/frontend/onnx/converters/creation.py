@@ -1,4 +1,4 @@
-"""Tensors made from numbers: constants, ranges, and what random operators say of themselves."""
+"""Constants and ranges; random operators are unsupported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from .....ir import operators as ops
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, ShapeExpr, const
 from ..context import Context
 from ..dtypes import dtype_name
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("Constant")
@@ -29,7 +30,7 @@ def constant(
     value_strings: Sequence[str] | None = None,
     sparse_value: Any = None,
 ) -> Expr:
-    """A tensor that stands in the model."""
+    """A constant of the model."""
     if value is not None:
         return g.constant(value)
     for number, dtype in ((value_float, "float32"), (value_floats, "float32"), (value_int, "int64")):
@@ -37,7 +38,7 @@ def constant(
             return g.constant(number, dtype)
     if value_ints is not None:
         return g.constant(value_ints, "int64")
-    raise Refused("a constant of texts or sparse values; tensors have numbers, all stored")
+    raise UnsupportedError("a constant of texts or sparse values; tensors have numbers, all stored")
 
 
 @converter("ConstantOfShape")
@@ -60,7 +61,7 @@ def range_(g: Context, start: Expr, limit: Expr, delta: Expr) -> Expr:
         if isinstance(by, int) and by != 0:
             if isinstance(begin, int) and isinstance(end, int):
                 return g.constant(np.arange(begin, end, by), dtype)
-            length = g.builder.analyzer.simplify(ops.floordiv(end - begin + by - (1 if by > 0 else -1), by))
+            length = g.block_builder.analyzer.simplify(ops.floordiv(end - begin + by - (1 if by > 0 else -1), by))
             return _counted(g, start, delta, length)
     values = [g.array(x) for x in (start, limit, delta)]
     if values[0] is not None and values[1] is not None and values[2] is not None:
@@ -89,4 +90,4 @@ def eye_like(g: Context, x: Expr, *, dtype: int | None = None, k: int = 0) -> Ex
 @converter("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 def random(g: Context, *inputs: Expr, **attributes: Any) -> Expr:
     """Random numbers: a module computes the same from the same inputs."""
-    raise Refused("random numbers are not drawn in a module; make them an input of the model")
+    raise UnsupportedError("random numbers are not drawn in a module; make them an input of the model")

@@ -1,4 +1,4 @@
-"""Functions of each element, and of the elements of several tensors that stand in the same place."""
+"""Elementwise functions of one tensor, and of several."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
 from .....ir.expr import const as const_expr
 from .....runtime.dtype import numpy_dtype
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
 from ..dtypes import FLOAT4, dtype_name, is_float
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def _unary(name: str, function: Callable[[Expr], Expr]) -> None:
@@ -200,7 +201,7 @@ def power(g: Context, x: Expr, exponent: Expr) -> Expr:
         return g.emit(op.power(x, g.cast(exponent, dtype)))
     wide = "float64" if is_float(other) or dtype in ("int64", "uint64") else "float32"
     result = op.power(g.cast(x, wide), g.cast(exponent, wide))
-    # What is computed by logarithms may lie just below the integer that is meant.
+    # A power that is computed by logarithms may be slightly less than the exact integer.
     return g.emit(op.astype(result if is_float(other) else op.round(result), dtype))
 
 
@@ -263,7 +264,7 @@ def converted(g: Context, x: Expr, dtype: str, saturate: int, round_mode: str = 
     if old == dtype:
         return x
     if FLOAT4 in (dtype, old) and g.array(x) is None:
-        raise Refused(f"programs do not compute with {FLOAT4}; only constants may have it")
+        raise UnsupportedError(f"programs do not compute with {FLOAT4}; only constants may have it")
     if dtype == "float8_e8m0fnu":
         return g.te(_te_power_of_two, g.cast(x, "float32"), saturate, round_mode, name="power_of_two")
     if dtype.startswith("float8") and saturate:

@@ -11,14 +11,13 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
-from .....topi.image.cubic import far_weight, near_weight
 from .... import op
 from ....expr import Expr
+from ...resize import RESIZE2D_METHODS, cubic_weights, linear_weights, resize_axis, scaled_extent
 from ..context import Context
-from ..registry import NotConstant, Refused, converter
-
-_METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+from ..registry import converter
 
 
 @converter("Upsample")
@@ -74,19 +73,19 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize":
         parts = g.constant_array(roi, "roi of Resize").tolist() if roi is not None else []
         if len(parts) != 2 * len(dims):
-            raise Refused("tf_crop_and_resize needs a start and an end for each dimension in roi")
+            raise UnsupportedError("tf_crop_and_resize needs a start and an end for each dimension in roi")
         options.crop = dict(zip(dims, zip(parts[: len(dims)], parts[len(dims) :], strict=True), strict=True))
     factors: list[float] | None = None
     given = None if scales is None else g.array(scales)
     if scales is not None and g.shape(scales) != [0]:
         if given is None:
-            raise NotConstant("the scales of Resize must be known while compiling; make them an initializer")
+            raise UnsupportedError("the scales of Resize must be known while compiling; make them an initializer")
         factors = [1.0] * ndim
         for dim, factor in zip(dims, given.tolist(), strict=True):
             factors[dim] = factor
         return _resized(g, x, options, factors, None)
     if sizes is None:
-        raise Refused("Resize needs scales or sizes")
+        raise UnsupportedError("Resize needs scales or sizes")
     whole: list[Any] = g.shape(x)
     wanted = g.extents(sizes, "the sizes of Resize")
     if keep_aspect_ratio_policy != "stretch":
@@ -118,15 +117,15 @@ class Resizing:
         self.mode, self.transformation, self.rounding, self.alpha = mode, transformation, rounding, alpha
         self.exclude, self.outside, self.antialias = exclude, outside, antialias
         self.crop: dict[int, tuple[float, float]] = {}
-        if mode not in _METHODS:
-            raise Refused(f"expected a mode of {', '.join(_METHODS)}, found {mode!r}")
+        if mode not in RESIZE2D_METHODS:
+            raise UnsupportedError(f"expected a mode of {', '.join(RESIZE2D_METHODS)}, found {mode!r}")
 
 
 def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None, sizes: list[Any] | None) -> Expr:
     old = g.shape(x)
     if sizes is None:
         assert factors is not None
-        sizes = [_scaled(g, e, f) for e, f in zip(old, factors, strict=True)]
+        sizes = [scaled_extent(g, e, f) for e, f in zip(old, factors, strict=True)]
     changed = [d for d, (a, b) in enumerate(zip(old, sizes, strict=True)) if not g.same(a, b) or d in options.crop]
     changed = [d for d in changed if not (g.same(old[d], sizes[d]) and options.crop.get(d) == (0.0, 1.0))]
     if not changed:
@@ -138,7 +137,12 @@ def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None
         return _by_operator(g, x, options, sizes, changed)
     for dim in changed:
         factor = sizes[dim] / old[dim] if factors is None else factors[dim]
-        x = _along(g, x, dim, *_taps(old[dim], sizes[dim], factor, options, dim), options)
+        places = _coordinates(old[dim], sizes[dim], factor, options, dim)
+        x = resize_axis(g, x, dim, *_sources(places, old[dim], factor, options))
+        if options.transformation == "tf_crop_and_resize":
+            inside = (places >= 0) & (places <= old[dim] - 1)
+            if not inside.all():
+                x = g.emit(op.where(g.along(g.constant(inside), dim, g.ndim(x)), x, g.like(options.outside, x)))
     return x
 
 
@@ -147,7 +151,7 @@ _FRACTIONS: dict[str, Callable[[Any, Any, Any], tuple[Any, Any]]] = {
     "asymmetric": lambda i, old, new: (i * old, new),
     "align_corners": lambda i, old, new: (i * (old - 1), ops.maximum(new - 1, 1)),
 }
-"""Where in an extent of `old` element `i` of `new` lies, as a fraction: exact, unlike floats."""
+"""The source coordinate of element `i`, for extents `old` and `new`, as an exact fraction."""
 
 
 def _te_nearest(data: te.Tensor, sizes: Sequence[Any], transformation: str, rounding: str) -> te.Tensor:
@@ -169,12 +173,6 @@ def _te_nearest(data: te.Tensor, sizes: Sequence[Any], transformation: str, roun
     return te.compute([*sizes], element, name="resize")
 
 
-def _scaled(g: Context, extent: Any, factor: float) -> Any:
-    if float(factor).is_integer():
-        return extent * int(factor)
-    return math.floor(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
-
-
 def _is_plain(
     old: list[Any], sizes: list[Any], factors: list[float] | None, options: Resizing, changed: list[int]
 ) -> bool:
@@ -189,13 +187,15 @@ def _is_plain(
 
 def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], changed: list[int]) -> Expr:
     if len(sizes) != 4 or not set(changed) <= {2, 3} or options.antialias or options.crop:
-        raise NotConstant("the sizes of Resize must be known while compiling, but for height and width of plain images")
+        raise UnsupportedError(
+            "the sizes of Resize must be known while compiling, but for height and width of plain images"
+        )
     return g.emit(
         op.image.resize2d(
             x,
             tuple(sizes[2:]),
             layout="NCHW",
-            method=_METHODS[options.mode],
+            method=RESIZE2D_METHODS[options.mode],
             coordinate_transformation_mode=options.transformation,
             rounding_method=options.rounding,
             cubic_alpha=options.alpha,
@@ -206,7 +206,7 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
 
 
 def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int) -> np.ndarray:
-    """Where in the old extent each new element lies."""
+    """The source coordinate of each new element."""
     at = np.arange(new, dtype=np.float64)
     mode, length = options.transformation, factor * old
     if mode == "asymmetric":
@@ -225,7 +225,7 @@ def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int)
         if new > 1:
             return start * (old - 1) + at * (end - start) * (old - 1) / (length - 1)
         return np.full(new, 0.5 * (start + end) * (old - 1))
-    raise Refused(f"the coordinate_transformation_mode {mode!r}")
+    raise UnsupportedError(f"the coordinate_transformation_mode {mode!r}")
 
 
 def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
@@ -237,72 +237,35 @@ def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
         return np.ceil(places - 0.5)
     if rounding == "round_prefer_ceil":
         return np.floor(places + 0.5)
-    raise Refused(f"the nearest_mode {rounding!r}")
+    raise UnsupportedError(f"the nearest_mode {rounding!r}")
 
 
-def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    d = np.abs(distance)
-    return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
-
-
-def _taps(
-    old: int, new: int, factor: float, options: Resizing, dim: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """For each new element: which old ones it is made of, with what weights, and whether it lies inside."""
-    places = _coordinates(old, new, factor, options, dim)
-    inside = None
-    if options.transformation == "tf_crop_and_resize":
-        inside = (places >= 0) & (places <= old - 1)
-        inside = None if inside.all() else inside
+def _sources(places: np.ndarray, old: int, factor: float, options: Resizing) -> tuple[np.ndarray, np.ndarray | None]:
+    """The indices of the elements that each new element is the sum of, a row for each, and their weights, if not 1."""
     if options.mode == "nearest":
-        index = _nearest(places, options.rounding)
-        return np.clip(index, 0, old - 1).astype(np.int64)[:, None], np.ones((new, 1)), inside
+        return np.clip(_nearest(places, options.rounding), 0, old - 1).astype(np.int64)[:, None], None
     narrow = min(factor, 1.0) if options.antialias else 1.0
-    reach = (2.0 if options.mode == "cubic" else 1.0) / narrow
-    count = 2 * math.ceil(reach)
-    first = np.floor(places) - math.ceil(reach) + 1
+    radius = math.ceil((2.0 if options.mode == "cubic" else 1.0) / narrow)
+    count, first = 2 * radius, np.floor(places) - radius + 1
     index = first[:, None] + np.arange(count)
     distance = (index - places[:, None]) * narrow
-    weights = _cubic(distance, options.alpha) if options.mode == "cubic" else np.maximum(1 - np.abs(distance), 0)
+    weights = cubic_weights(distance, options.alpha) if options.mode == "cubic" else linear_weights(distance)
     if options.exclude or options.antialias:
         if options.exclude:
             weights = np.where((index >= 0) & (index < old), weights, 0.0)
         weights = weights / weights.sum(1, keepdims=True)
-    return np.clip(index, 0, old - 1).astype(np.int64), weights, inside
-
-
-def _along(
-    g: Context, x: Expr, dim: int, index: np.ndarray, weights: np.ndarray, inside: np.ndarray | None, options: Resizing
-) -> Expr:
-    """One dimension resized: weighted sums of elements that are taken."""
-    dtype, ndim = g.dtype(x), g.ndim(x)
-    if weights.shape[1] == 1:
-        out = g.emit(op.take(x, g.constant(index[:, 0]), dim))
-    else:
-        real = x if "float" in dtype else g.cast(x, "float32")
-        total: Expr | None = None
-        for k in range(weights.shape[1]):
-            if not weights[:, k].any():
-                continue
-            weight = g.along(g.constant(weights[:, k].astype(np.float32), g.dtype(real)), dim, ndim)
-            part = op.multiply(op.take(real, g.constant(index[:, k]), dim), weight)
-            total = part if total is None else op.add(total, part)
-        assert total is not None
-        out = g.cast(g.emit(total), dtype)
-    if inside is None:
-        return out
-    return g.emit(op.where(g.along(g.constant(inside), dim, ndim), out, g.like(options.outside, out)))
+    return np.clip(index, 0, old - 1).astype(np.int64), weights
 
 
 @converter("GridSample", since=16)
 def grid_sample(
     g: Context, x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Expr:
-    """Images sampled where a grid says, from -1 to 1."""
+    """Images sampled at the coordinates of a grid, from -1 to 1."""
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     rank = g.ndim(x) - 2
     if mode not in ("linear", "nearest", "cubic") or padding_mode not in ("zeros", "border", "reflection"):
-        raise Refused(f"sampling with mode={mode!r}, padding_mode={padding_mode!r}")
+        raise UnsupportedError(f"sampling with mode={mode!r}, padding_mode={padding_mode!r}")
 
     def sampled(data: te.Tensor, points: te.Tensor) -> te.Tensor:
         dtype = data.dtype

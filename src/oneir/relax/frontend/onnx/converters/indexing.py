@@ -7,23 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 
-def _from_front(g: Context, indices: Expr, extent: Any) -> Expr:
-    """Indices of which negative ones count from the end, counted from the front."""
+def _from_front(g: Context, indices: Expr, extents: Any) -> Expr:
+    """Indices of which negative ones count from the end, counted from the front; `extents` is one, or one for each."""
     known = g.array(indices)
     if known is not None and known.size and known.min() >= 0:
         return indices
     dtype = g.dtype(indices)
-    size = np.empty([], dtype=object)
-    size[()] = extent
-    end = g.of_elements(size, dtype)
-    return g.emit(op.where(op.less(indices, const(0, dtype)), op.add(indices, end), indices))
+    ends = g.of_elements(extents, dtype)
+    return g.emit(op.where(op.less(indices, const(0, dtype)), op.add(indices, ends), indices))
 
 
 @converter("Gather")
@@ -48,14 +47,8 @@ def gather_nd(g: Context, x: Expr, indices: Expr, *, batch_dims: int = 0) -> Exp
 
 def _all_from_front(g: Context, x: Expr, indices: Expr, batch_dims: int = 0) -> Expr:
     """Indices of several dimensions, each counted from the front of its own."""
-    known = g.array(indices)
-    if known is not None and known.size and known.min() >= 0:
-        return indices
     count = g.static(g.shape(indices)[-1], "how many dimensions are indexed")
-    sizes = np.empty([count], dtype=object)
-    sizes[:] = g.shape(x)[batch_dims : batch_dims + count]
-    ends = g.of_elements(sizes, "int64")
-    return g.emit(op.where(op.less(indices, const(0, "int64")), op.add(indices, ends), indices))
+    return _from_front(g, indices, g.shape(x)[batch_dims : batch_dims + count])
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -63,7 +56,7 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 
 def _reduction(name: str) -> str:
     if name not in _REDUCTIONS:
-        raise Refused(f"expected a reduction of {', '.join(_REDUCTIONS)}, found {name!r}")
+        raise UnsupportedError(f"expected a reduction of {', '.join(_REDUCTIONS)}, found {name!r}")
     return _REDUCTIONS[name]
 
 
@@ -87,7 +80,7 @@ def scatter_nd(g: Context, x: Expr, indices: Expr, updates: Expr, *, reduction: 
 def tensor_scatter(
     g: Context, cache: Expr, update: Expr, writes: Expr | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Expr:
-    """A cache with new entries, at a place of its own for each element of the batch."""
+    """A cache with new entries, at an index for each element of the batch."""
     place = g.axis(axis, g.ndim(cache))
     extents, size = g.shape(update), g.static(g.shape(cache)[place], "the length of a cache")
     begin = g.constant(np.zeros([1], np.int64)) if writes is None else writes
@@ -114,13 +107,13 @@ def one_hot(g: Context, indices: Expr, depth: Expr, values: Expr, *, axis: int =
 
 @converter("TopK", since=1)
 def top_k_attribute(g: Context, x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
-    """The largest elements along an axis, and their places."""
+    """The largest elements along an axis, and their indices."""
     return tuple(g.fields(op.topk(x, k, axis, "both", True, "int64")))
 
 
 @converter("TopK", since=10)
 def top_k(g: Context, x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Expr, ...]:
-    """The largest or smallest elements along an axis, in order, and their places."""
+    """The largest or smallest elements along an axis, in order, and their indices."""
     count = g.extents(k, "k")[0]
     place = g.axis(axis, g.ndim(x))
     if isinstance(count, int):
@@ -143,23 +136,23 @@ def compress(g: Context, x: Expr, condition: Expr, *, axis: int | None = None) -
         x, axis = g.reshaped(x, [math.prod(g.shape(x))]), 0
     found = g.emit(op.nonzero(condition))
     count = g.symbols.fresh_extent()
-    places = g.builder.match_cast(found, TensorStructInfo([1, count], "int64"))
+    places = g.block_builder.match_cast(found, TensorStructInfo([1, count], "int64"))
     return g.emit(op.take(x, g.reshaped(places, [count]), axis))
 
 
 @converter("Unique", since=11)
 def unique(g: Context, x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple[Expr, ...]:
-    """The elements, or slices, that differ; where they first stand, which one each is, and how often they occur."""
+    """The unique elements or slices, their first indices, the index of each element among them, and their counts."""
     values, first, inverse, counts = g.fields(op.unique(x, True, True, True, True, axis))
     count, flat = g.symbols.fresh_extent(), g.symbols.fresh_extent()
-    first, counts = (g.builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
-    inverse = g.builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
+    first, counts = (g.block_builder.match_cast(v, TensorStructInfo([count], "int64")) for v in (first, counts))
+    inverse = g.block_builder.match_cast(inverse, TensorStructInfo([flat], "int64"))
     if sorted:
         return values, first, inverse, counts
-    # In the order in which they first stand.
+    # In the order of their first indices.
     place = 0 if axis is None else g.axis(axis, g.ndim(x))
     extents = [count] if axis is None else [*g.shape(x)[:place], count, *g.shape(x)[place + 1 :]]
-    values = g.builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))
+    values = g.block_builder.match_cast(values, TensorStructInfo(extents, g.dtype(x)))
     order = g.emit(op.argsort(first, 0, dtype="int64"))
     rank = g.emit(op.argsort(order, 0, dtype="int64"))
     return (

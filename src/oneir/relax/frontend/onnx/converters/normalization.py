@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("BatchNormalization")
@@ -26,7 +27,7 @@ def batch_normalization(
 ) -> Any:
     """Each channel with the mean and variance that were found in training, or, in training, with its own."""
     if not spatial:
-        raise Refused("batch normalization with spatial=0, a mean for each pixel")
+        raise UnsupportedError("batch normalization with spatial=0, a mean for each pixel")
     if training_mode:
         return _training(g, x, scale, bias, mean, variance, epsilon, momentum)
     dtypes = {g.dtype(t) for t in (x, scale, bias, mean, variance)}
@@ -119,7 +120,7 @@ def group_normalization(
 def local_response(
     g: Context, x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int
 ) -> Expr:
-    """Each element divided by a power of the squares around it, in neighbouring channels."""
+    """Each element divided by a power of the mean square of neighbouring channels."""
     ndim, channels = g.ndim(x), g.shape(x)[1]
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     widths = [0, 0, before, after, *[0] * (2 * (ndim - 2))]
@@ -146,7 +147,7 @@ def dropout(
     """The tensor itself, unless the model is in training."""
     trained = training is not None and bool(g.constant_array(training, "training_mode of Dropout").item())
     if trained and (ratio is None or g.constant_array(ratio, "the ratio of Dropout").item() != 0):
-        raise Refused("dropout in training is random; export the model for inference")
+        raise UnsupportedError("dropout in training is random; export the model for inference")
     return x, _all_true(g, x)
 
 

@@ -1,4 +1,4 @@
-"""Pooling: what windows of an image have in common."""
+"""Poolings."""
 
 from __future__ import annotations
 
@@ -11,59 +11,22 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
+from ...pooling import AVG_POOL, MAX_POOL, max_with_indices, pool_options, window_indices
+from ...window import Window, zero_padded
 from ..context import Context
-from ..dtypes import is_float
-from ..registry import Refused, converter
-from .shape import padded
-from .window import DATA_LAYOUT, Window, window_of
-
-_MAX = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
-_MEAN = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
+from ..registry import converter
+from .window import window_of
 
 
-def _options(window: Window, after: list[Any]) -> dict[str, Any]:
-    return {
-        "pool_size": window.kernel,
-        "strides": window.strides,
-        "padding": [*window.before, *after],
-        "dilation": window.dilations,
-        "layout": DATA_LAYOUT[len(window.kernel)],
-    }
-
-
-def _out_extents(g: Context, extents: Sequence[Any], window: Window, ceil_mode: int) -> list[Any]:
-    """How many windows there are; with `ceil_mode`, also one that reaches out of the image, if it starts in it."""
-    counts = []
-    for i, extent in enumerate(extents):
-        space = extent + window.before[i] + window.after[i] - window.reach(i)
-        if not ceil_mode:
-            counts.append(
-                g.builder.analyzer.simplify(ops.floordiv(space, window.strides[i])) + 1
-                if not isinstance(space, int)
-                else space // window.strides[i] + 1
-            )
-            continue
-        size = g.static(space, "the extent of an image that is pooled with ceil_mode")
-        count = -(-size // window.strides[i]) + 1
-        if (count - 1) * window.strides[i] >= g.static(extent, "an extent") + window.before[i]:
-            count -= 1
-        counts.append(count)
-    return counts
-
-
-def _ends(g: Context, x: Expr, window: Window, ceil_mode: int) -> list[Any]:
-    """The padding after each dimension with which windows fit: that of the window, and what ceil_mode adds."""
-    if not ceil_mode:
-        return window.after
-    extents = g.shape(x)[2:]
-    counts = _out_extents(g, extents, window, ceil_mode)
-    return [
-        max((c - 1) * s + window.reach(i) - e - b, 0)
-        for i, (c, s, e, b) in enumerate(zip(counts, window.strides, extents, window.before, strict=True))
-    ]
+def _fit_ceil_mode(g: Context, x: Expr, window: Window, ceil_mode: int) -> None:
+    """Adds the padding after each dimension that the windows of ceil_mode need."""
+    if ceil_mode:
+        what = "the extent of an image that is pooled with ceil_mode"
+        window.after = window.ceil_padding([g.static(e, what) for e in g.shape(x)[2:]])
 
 
 @converter("MaxPool")
@@ -81,37 +44,19 @@ def max_pool(
 ) -> Any:
     """The largest element of each window, and where it is."""
     window = window_of(g, g.shape(x)[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    ends = _ends(g, x, window, ceil_mode)
     if g.num_outputs > 1:
-        return _max_with_places(g, x, window, ends, storage_order)
-    return g.emit(_MAX[len(kernel_shape)](x, **_options(window, ends)))
+        return _max_with_indices(g, x, window, bool(ceil_mode), bool(storage_order))
+    _fit_ceil_mode(g, x, window, ceil_mode)
+    return g.emit(MAX_POOL[window.rank](x, **pool_options(window)))
 
 
-def _max_with_places(g: Context, x: Expr, window: Window, ends: list[int], storage_order: int) -> tuple[Expr, Expr]:
-    """The largest elements, and their places in the flat tensor."""
+def _max_with_indices(g: Context, x: Expr, window: Window, ceil_mode: bool, column_major: bool) -> tuple[Expr, Expr]:
+    """The largest elements, and their indices in the flat tensor."""
     n, channels, *extents = g.static_shape(x, "the shape of a tensor whose largest elements are located")
-    rank, dtype = len(extents), g.dtype(x)
-    least = const(-math.inf if is_float(dtype) else np.iinfo(dtype).min, dtype)
-    around = padded(g, x, [0, 0, *window.before, 0, 0, *ends], "constant", least)
-    sizes = [e + b + a for e, b, a in zip(extents, window.before, ends, strict=True)]
-    counts = [(e - window.reach(i)) // s + 1 for i, (e, s) in enumerate(zip(sizes, window.strides, strict=True))]
-    offsets = list(np.ndindex(*window.kernel))
-    axes = list(range(2, 2 + rank))
-    shown = []
-    for offset in offsets:
-        begin = [o * d for o, d in zip(offset, window.dilations, strict=True)]
-        end = [b + (c - 1) * s + 1 for b, c, s in zip(begin, counts, window.strides, strict=True)]
-        shown.append(op.strided_slice(around, axes, begin, end, window.strides))
-    candidates = g.emit(op.stack(shown, 0))
-    best = g.emit(op.argmax(candidates, 0))
-    place: Expr = g.reshaped(g.constant(np.arange(n * channels, dtype=np.int64)), [n, channels, *[1] * rank])
-    order = range(rank - 1, -1, -1) if storage_order else range(rank)
-    for i in order:
-        steps = np.array([offset[i] * window.dilations[i] for offset in offsets], dtype=np.int64)
-        starts = np.arange(counts[i], dtype=np.int64) * window.strides[i] - window.before[i]
-        where = op.add(op.take(g.constant(steps), best, 0), g.along(g.constant(starts), 2 + i, 2 + rank))
-        place = op.add(op.multiply(place, const(extents[i], "int64")), where)
-    return g.emit(op.max(candidates, 0)), g.emit(place)
+    indices = [window_indices(window, i, e, ceil_mode) for i, e in enumerate(extents)]
+    values, found = max_with_indices(g, x, indices, column_major)
+    starts = np.arange(n * channels).reshape(n, channels, *[1] * len(extents)) * math.prod(extents)
+    return values, g.emit(op.add(found, const(starts, "int64")))
 
 
 @converter("AveragePool")
@@ -129,19 +74,16 @@ def average_pool(
 ) -> Expr:
     """The mean of each window; padding counts only if it is said to, and what ceil_mode adds never."""
     window = window_of(g, g.shape(x)[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    ends = _ends(g, x, window, ceil_mode)
-    included = bool(count_include_pad)
-    if included and ends != window.after:
-        x = padded(g, x, [0, 0, *window.before, 0, 0, *window.after], "constant", None)
-        ends = [e - a for e, a in zip(ends, window.after, strict=True)]
-        window.before, included = [0] * len(ends), False
-        if min(ends) < 0:
-            extents = g.shape(x)
-            axes = [2 + i for i, e in enumerate(ends) if e < 0]
-            stops = [extents[a] + ends[a - 2] for a in axes]
-            x = g.emit(op.strided_slice(x, axes, [0] * len(axes), stops))
-            ends = [max(e, 0) for e in ends]
-    return g.emit(_MEAN[len(kernel_shape)](x, **_options(window, ends), count_include_pad=included))
+    included, own_after = bool(count_include_pad), window.after
+    _fit_ceil_mode(g, x, window, ceil_mode)
+    if included and window.after != own_after:
+        # What ceil_mode adds does not count as padding, so the image is padded before.
+        x = zero_padded(g, x, window.before, own_after)
+        added = [a - b for a, b in zip(window.after, own_after, strict=True)]
+        zeros = [0] * window.rank
+        x = zero_padded(g, x, zeros, [min(a, 0) for a in added])
+        window.before, window.after, included = zeros, [max(a, 0) for a in added], False
+    return g.emit(AVG_POOL[window.rank](x, **pool_options(window), count_include_pad=included))
 
 
 @converter("LpPool")
@@ -160,7 +102,8 @@ def lp_pool(
     """The p-norm of each window."""
     window = window_of(g, g.shape(x)[2:], kernel_shape, strides, dilations, pads, auto_pad)
     powers = g.emit(op.power(op.abs(x), g.like(p, x)))
-    means = _MEAN[len(kernel_shape)](powers, **_options(window, _ends(g, x, window, ceil_mode)), count_include_pad=True)
+    _fit_ceil_mode(g, x, window, ceil_mode)
+    means = AVG_POOL[window.rank](powers, **pool_options(window), count_include_pad=True)
     return g.emit(op.power(op.multiply(means, g.like(window.count, x)), g.like(1 / p, x)))
 
 
@@ -218,7 +161,7 @@ def max_unpool(
 
 
 def _moved(g: Context, index: Expr, old: list[int], new: list[int]) -> Expr:
-    """Places in a flat tensor as places in a larger one, whose first elements it is."""
+    """Indices in a flat tensor as indices in a larger one that begins with it in each dimension."""
     result: Expr = const(0, "int64")
     step = math.prod(old)
     for before, after in zip(old, new, strict=True):
@@ -307,5 +250,5 @@ def roi_align(
         return te.compute(shape, element, name="roi_align")
 
     if mode not in ("avg", "max"):
-        raise Refused(f"expected the mode avg or max, found {mode!r}")
+        raise UnsupportedError(f"expected the mode avg or max, found {mode!r}")
     return g.te(aligned, x, rois, batch, name="roi_align")

@@ -1,24 +1,23 @@
-"""Recurrent layers: what the input makes of gates is one product of matrices, the rest a loop over time."""
+"""Recurrent layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
-from .....runtime.error import ShapeMismatch
+from .....runtime.error import ShapeMismatch, UnsupportedError
 from .....tir import op as tir_op
 from .....tir.expr import Select
-from .....topi.nn.recurrent import Cell, Product, Values
+from .....topi.nn.recurrent import Cell
 from .... import op
 from ....expr import Expr, const
-from ...recurrent import recurrent_layer
+from ...recurrent import Activation, gru_cell, lstm_cell, recurrent_layer, rnn_cell
 from ..context import Context
-from ..registry import Refused, converter
-
-Function = Callable[[PrimExpr], PrimExpr]
+from ..registry import converter
 
 
 def _as(x: PrimExpr, value: float) -> PrimExpr:
@@ -46,60 +45,12 @@ _ACTIVATIONS: dict[str, tuple[float, float, Callable[[PrimExpr, float, float], P
 """Activations with the defaults of their alpha and beta."""
 
 
-def _rnn_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
-    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
-        return {0: functions[0](gates[0] + sums[0])}
-
-    return Cell(1, 1, 1, [Product(0, 1, 0, follow)])
-
-
-def _gru_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
-    """Vectors: the hidden state; where the reset comes before the product, also the update, and what is multiplied."""
-
-    def kept(update: PrimExpr, new: PrimExpr, hidden: PrimExpr) -> PrimExpr:
-        return (_as(update, 1) - update) * new + update * hidden
-
-    def whole(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
-        update, reset = (functions[0](gates[i] + sums[i]) for i in (0, 1))
-        new = functions[1](gates[2] + reset * (sums[2] + parameters[0] if parameters else sums[2]))
-        return {0: kept(update, new, vectors[0])}
-
-    def first(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
-        update, reset = (functions[0](gates[i] + sums[i]) for i in (0, 1))
-        return {1: update, 2: reset * vectors[0]}
-
-    def last(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
-        return {0: kept(vectors[1], functions[1](gates[0] + sums[0]), vectors[0])}
-
-    if option:
-        return Cell(3, 1, 1, [Product(0, 3, 0, whole)])
-    return Cell(3, 1, 3, [Product(0, 2, 0, first), Product(2, 3, 2, last)])
-
-
-def _lstm_cell(functions: Sequence[Function], option: int, peepholes: bool) -> Cell:
-    """Vectors: the hidden state and the cell. Gates: what enters, what leaves, what is forgotten, the cell's."""
-
-    def follow(sums: Values, gates: Values, vectors: Values, parameters: Values) -> dict[int, PrimExpr]:
-        entering, leaving, forgetting, new = (a + b for a, b in zip(gates, sums, strict=True))
-        cell = vectors[1]
-        if peepholes:
-            entering, forgetting = entering + parameters[0] * cell, forgetting + parameters[2] * cell
-        entering = functions[0](entering)
-        forgetting = _as(cell, 1) - entering if option else functions[0](forgetting)
-        cell = forgetting * cell + entering * functions[1](new)
-        if peepholes:
-            leaving = leaving + parameters[1] * cell
-        return {1: cell, 0: functions[0](leaving) * functions[2](cell)}
-
-    return Cell(4, 2, 2, [Product(0, 4, 0, follow)])
-
-
-Activation = tuple[str, float, float]
+Choice = tuple[str, float, float]
 
 
 def _recurrent(
     g: Context,
-    make: Callable[[Sequence[Function], int, bool], Cell],
+    make: Callable[..., Cell],
     x: Expr,
     weights: Expr,
     recurrent: Expr,
@@ -112,17 +63,18 @@ def _recurrent(
     direction: str = "forward",
     layout: int = 0,
     clip: float | None = None,
-    linear_before_reset: int = 0,
-    input_forget: int = 0,
     activations: Sequence[str] = (),
     activation_alpha: Sequence[float] = (),
     activation_beta: Sequence[float] = (),
     hidden_size: int | None = None,
 ) -> tuple[Expr, ...]:
-    """The outputs of all steps and the last states; `defaults` are the activations of a direction unless given."""
+    """The outputs of all steps and the last states.
+
+    `make` gives the cell of activations; `defaults` are those of a direction unless given.
+    """
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
     if backward is None:
-        raise Refused(f"the direction {direction!r}; forward, reverse and bidirectional are known")
+        raise UnsupportedError(f"the direction {direction!r}; forward, reverse and bidirectional are known")
     if g.ndim(x) != 3:
         raise ShapeMismatch(f"expected sequences of three dimensions, steps, batch and size, found {g.info(x)}")
     if layout:
@@ -135,19 +87,19 @@ def _recurrent(
     chosen = _activations(activations or [*defaults] * len(backward), activation_alpha, activation_beta)
     count = len(chosen) // len(backward)
     if count != len(defaults):
-        raise Refused(f"expected {len(defaults)} activations for each direction, found {len(chosen)}")
+        raise UnsupportedError(f"expected {len(defaults)} activations for each direction, found {len(chosen)}")
     own = [chosen[i * count : (i + 1) * count] for i in range(len(backward))]
     # Directions run side by side, unless they compute something else.
     groups = [range(len(backward))] if all(a == own[0] for a in own) else [[i] for i in range(len(backward))]
     made = []
     for group in groups:
         functions = [_function(*activation, clip if i < 2 else None) for i, activation in enumerate(own[group[0]])]
-        cell = make(functions, linear_before_reset or input_forget, peepholes is not None)
+        cell = make(*functions)
         w, r, b, p = (_directions(g, t, group) for t in (weights, recurrent, bias, peepholes))
         assert w is not None and r is not None
         own_states = [s for s in (_directions(g, s, group) for s in states) if s is not None]
         turned = [backward[i] for i in group]
-        made.append(recurrent_layer(g.builder, cell, x, w, r, b, p, own_states, turned, lengths))
+        made.append(recurrent_layer(g.block_builder, cell, x, w, r, b, p, own_states, turned, lengths))
     y, *last = (_joined(g, parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*made, strict=True)))
     if layout:
         return g.emit(op.permute_dims(y, [2, 0, 1, 3])), *(g.emit(op.permute_dims(s, [1, 0, 2])) for s in last)
@@ -165,14 +117,14 @@ def _joined(g: Context, parts: Sequence[Expr], axis: int) -> Expr:
     return parts[0] if len(parts) == 1 else g.emit(op.concat(list(parts), axis))
 
 
-def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Activation]:
+def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]) -> list[Choice]:
     """Activations with their numbers, of which only some take one from the lists."""
     own_alphas, own_betas = iter(alphas), iter(betas)
     chosen = []
     for name in names:
         found = next((key for key in _ACTIVATIONS if key.lower() == name.lower()), None)
         if found is None:
-            raise Refused(f"the activation {name}; these are known: {', '.join(_ACTIVATIONS)}")
+            raise UnsupportedError(f"the activation {name}; these are known: {', '.join(_ACTIVATIONS)}")
         alpha, beta, _ = _ACTIVATIONS[found]
         takes_alpha = found in ("Affine", "Elu", "HardSigmoid", "LeakyRelu", "ScaledTanh", "ThresholdedRelu")
         takes_beta = found in ("Affine", "HardSigmoid", "ScaledTanh")
@@ -182,7 +134,7 @@ def _activations(names: Sequence[str], alphas: Sequence[float], betas: Sequence[
     return chosen
 
 
-def _function(name: str, alpha: float, beta: float, clip: float | None) -> Function:
+def _function(name: str, alpha: float, beta: float, clip: float | None) -> Activation:
     """An activation, of what is clipped before."""
     compute = _ACTIVATIONS[name][2]
 
@@ -206,7 +158,7 @@ def rnn(
     **attributes: Any,
 ) -> Any:
     """The outputs and the last state of a plain recurrent layer."""
-    return _recurrent(g, _rnn_cell, x, w, r, b, lengths, [initial], None, ["Tanh"], **attributes)
+    return _recurrent(g, rnn_cell, x, w, r, b, lengths, [initial], None, ["Tanh"], **attributes)
 
 
 @converter("GRU")
@@ -218,10 +170,13 @@ def gru(
     b: Expr | None = None,
     lengths: Expr | None = None,
     initial: Expr | None = None,
+    *,
+    linear_before_reset: int = 0,
     **attributes: Any,
 ) -> Any:
     """The outputs and the last state of gated recurrent units."""
-    return _recurrent(g, _gru_cell, x, w, r, b, lengths, [initial], None, ["Sigmoid", "Tanh"], **attributes)
+    make = partial(gru_cell, order="urn", reset_after_product=bool(linear_before_reset))
+    return _recurrent(g, make, x, w, r, b, lengths, [initial], None, ["Sigmoid", "Tanh"], **attributes)
 
 
 @converter("LSTM")
@@ -235,9 +190,12 @@ def lstm(
     initial: Expr | None = None,
     initial_cell: Expr | None = None,
     peepholes: Expr | None = None,
+    *,
+    input_forget: int = 0,
     **attributes: Any,
 ) -> Any:
     """The outputs, the last state and the last cell of a layer with long short-term memory."""
     functions = ["Sigmoid", "Tanh", "Tanh"]
     states = [initial, initial_cell]
-    return _recurrent(g, _lstm_cell, x, w, r, b, lengths, states, peepholes, functions, **attributes)
+    make = partial(lstm_cell, order="iofc", coupled=bool(input_forget), peepholes=peepholes is not None)
+    return _recurrent(g, make, x, w, r, b, lengths, states, peepholes, functions, **attributes)

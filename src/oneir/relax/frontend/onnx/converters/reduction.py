@@ -7,18 +7,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..context import Context
 from ..dtypes import is_float
-from ..registry import Refused, converter
+from ..registry import converter
 
 Reduction = Callable[..., Expr]
 
 
 def _extreme(function: Reduction, neutral: float) -> Reduction:
-    """The largest or smallest elements; infinite where all are, or where there is none.
+    """The largest or smallest elements; infinite where all are, or where there are none.
 
     Loops start from the largest finite float, not from infinity.
     """
@@ -103,13 +104,7 @@ def _register_search(name: str, function: Reduction) -> None:
         place = g.axis(axis, g.ndim(x))
         found = function(op.flip(x, place), axis, bool(keepdims))
         last = g.shape(x)[place] - 1
-        return g.emit(op.subtract(g.of_elements(_scalar(last), "int64"), found))
-
-
-def _scalar(value: object) -> np.ndarray:
-    result = np.empty([], dtype=object)
-    result[()] = value
-    return result
+        return g.emit(op.subtract(g.of_elements(last, "int64"), found))
 
 
 _register_search("ArgMax", op.argmax)
@@ -178,7 +173,7 @@ def determinant(g: Context, x: Expr) -> Expr:
     """The determinant of matrices, by Gaussian elimination with the largest element of each column as pivot."""
     *batch, rows, columns = g.static_shape(x, "the shape of matrices whose determinant is taken")
     if rows != columns:
-        raise Refused(f"matrices of {rows} rows and {columns} columns have no determinant")
+        raise UnsupportedError(f"matrices of {rows} rows and {columns} columns have no determinant")
     x, zero, one = g.reshaped(x, [math.prod(batch), rows, rows]), g.like(0, x), g.like(1, x)
     result = g.emit(op.broadcast_to(one, [math.prod(batch)]))
     for k in range(rows - 1, -1, -1):

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .....ir.expr import GlobalVar, IntImm
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....analysis import free_symbolic_vars, free_vars
 from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var, const
 from ....struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..dtypes import extents_of
-from ..registry import MISSING, Branches, NotConstant, Refused
+from ..registry import MISSING, NeedsControlFlow
 
 if TYPE_CHECKING:
+    import onnx
+
     from ..importer import Importer
 
 _SCALAR, _FLAG = TensorStructInfo((), "int64"), TensorStructInfo((), "bool")
@@ -31,17 +34,21 @@ _MOST_TRIALS = 4
 """How often the body is imported to find shapes that hold in every step: each time, more extents are symbolic."""
 
 
-def repeated(g: Importer, count: Expr | None, condition: Expr | None, states: Sequence[Any], body: Any) -> list[Any]:
+def repeated(
+    g: Importer, count: Expr | None, condition: Expr | None, states: Sequence[Any], body: onnx.GraphProto
+) -> list[Any]:
     """The last states, and what the steps gave, along a new first axis."""
-    if g.builder.current_block_is_dataflow():
-        raise Branches
+    if g.block_builder.current_block_is_dataflow():
+        raise NeedsControlFlow
     if not all(isinstance(s, Expr) for s in states):
-        raise Refused("a Loop that carries a sequence, and whose number of steps is known only when the model runs")
+        raise UnsupportedError(
+            "a Loop that carries a sequence, and whose number of steps is known only when the model runs"
+        )
     return _Repetition(g, states, body).run(count, condition)
 
 
 class _Repetition:
-    def __init__(self, g: Importer, states: Sequence[Expr], body: Any):
+    def __init__(self, g: Importer, states: Sequence[Expr], body: onnx.GraphProto):
         self.g, self.states, self.body = g, list(states), body
         self.infos = [g.info(s) for s in states]
         self.free: set[Any] = set()
@@ -52,7 +59,7 @@ class _Repetition:
         self.symbols: list[Any] = []
 
     def run(self, count: Expr | None, condition: Expr | None) -> list[Any]:
-        builder = self.g.builder
+        builder = self.g.block_builder
         for _ in range(_MOST_TRIALS):
             before = (self.infos, self.captured, self.symbols, self.rows is None)
             callee = builder.add_func(self.outline(), "loop")
@@ -60,11 +67,11 @@ class _Repetition:
             if function is None:
                 return [MISSING] * (len(self.body.output) - 1)
             if any(getattr(builder.well_defined(row), "extents", None) is None for row in self.rows or []):
-                raise NotConstant("the shape of what each step of a Loop gives must be known while compiling")
+                raise UnsupportedError("the shape of what each step of a Loop gives must be known while compiling")
             if before == (self.infos, self.captured, self.symbols, False):
                 builder.update_func(callee, function)
                 return self.called(callee, count, condition)
-        raise Refused("the shapes of what a Loop carries change in ways that no symbolic shape describes")
+        raise UnsupportedError("the shapes of what a Loop carries change in ways that no symbolic shape describes")
 
     def params(self) -> list[Var]:
         """Number of the step, condition, limit, states, rows so far."""
@@ -97,7 +104,7 @@ class _Repetition:
 
     def imported(self, callee: GlobalVar) -> Function | None:
         """The function of the loop; None where the body cannot be imported. Finds out what is not known yet."""
-        builder, params = self.g.builder, self.params()
+        builder, params = self.g.block_builder, self.params()
         index, go, limit, *rest = params
         states, rows = rest[: len(self.states)], rest[len(self.states) :]
         builder.begin_scope(params)
@@ -122,7 +129,7 @@ class _Repetition:
 
     def branch(self, emit: Callable[[], Expr | None]) -> SeqExpr | None:
         """A branch whose value is what `emit` gives; None if that is None."""
-        builder = self.g.builder
+        builder = self.g.block_builder
         with self.g.branch():
             builder.begin_scope()
             builder.begin_binding_block()
@@ -147,7 +154,7 @@ class _Repetition:
                 # A first look: what the steps give, and how states change.
                 self.infos = [self.joined(a, g.info(b)) for a, b in zip(self.infos, new, strict=True)]
                 self.rows = [g.info(v) for v in made]
-                return g.builder.emit(Tuple([*states]))
+                return g.block_builder.emit(Tuple([*states]))
             self.infos = [self.joined(a, g.info(b)) for a, b in zip(self.infos, new, strict=True)]
             longer = [
                 g.emit(op.concat([old, g.reshaped(row, [1, *g.shape(row)])], 0))
@@ -155,22 +162,22 @@ class _Repetition:
             ]
             following = g.emit(op.add(index, const(1, "int64")))
             args = [following, g.reshaped(go, []), limit, *new, *longer, *self.captured, ShapeExpr(self.symbols)]
-            return g.builder.emit(Call(callee, args))
+            return g.block_builder.emit(Call(callee, args))
 
         return self.branch(emit)
 
     def declared(self, row: Expr, output: Any) -> Expr:
-        """What a step gives, with the extents that the model says it has, where it says numbers."""
-        told = extents_of(output.type.tensor_type, self.g.symbols)
+        """The result of a step, with the extents that the model declares as numbers."""
+        declared = extents_of(output.type.tensor_type, self.g.symbols)
         own = self.g.shape(row)
-        if told is None or len(told) != len(own):
+        if declared is None or len(declared) != len(own):
             return row
-        return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(told, own, strict=True)])
+        return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(declared, own, strict=True)])
 
     def joined(self, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
         """What is known of a state before and after a step; the old info if it holds after it too."""
         if old.dtype != new.dtype or old.extents is None or new.extents is None or old.ndim != new.ndim:
-            raise Refused(f"a Loop carries {old} into a step, and {new} out of it")
+            raise UnsupportedError(f"a Loop carries {old} into a step, and {new} out of it")
         changed = [e not in self.free and not self.g.same(e, n) for e, n in zip(old.extents, new.extents, strict=True)]
         if not any(changed):
             return old
@@ -188,14 +195,14 @@ class _Repetition:
         go = const(True, "bool") if condition is None else g.reshaped(condition, [])
         none = [g.emit(op.zeros(ShapeExpr([0, *(r.extents or ())]), r.dtype)) for r in self.rows or []]
         args = [const(0, "int64"), go, limit, *self.states, *none, *self.captured, ShapeExpr(self.symbols)]
-        found = g.fields(g.builder.emit(Call(callee, args)))
+        found = g.fields(g.block_builder.emit(Call(callee, args)))
         count_states = len(self.states)
         return [*found[:count_states], *map(self.stacked, found[count_states:], self.rows or [])]
 
     def stacked(self, found: Expr, row: TensorStructInfo) -> Expr:
-        """What all steps gave, with the extents of what each gives as far as they are known outside of the loop."""
-        outside = self.g.builder.well_defined(row)
+        """The results of all steps, with the extents of each that are known outside of the loop."""
+        outside = self.g.block_builder.well_defined(row)
         if not isinstance(outside, TensorStructInfo) or outside.extents is None:
             return found
         extents = [self.g.symbols.fresh_extent(), *outside.extents]
-        return self.g.builder.match_cast(found, TensorStructInfo(extents, row.dtype))
+        return self.g.block_builder.match_cast(found, TensorStructInfo(extents, row.dtype))

@@ -11,34 +11,29 @@ import numpy as np
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
+from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, ShapeExpr, const
 from ..context import Context
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("Shape")
 def shape(g: Context, x: Expr, *, start: int = 0, end: int | None = None) -> Expr:
     """The extents of a tensor, or of some of its dimensions."""
-    extents = g.shape(x)
-    chosen = extents[slice(start, end)]
-    values = np.empty([len(chosen)], dtype=object)
-    values[:] = chosen
-    return g.of_elements(values, "int64")
+    return g.of_elements(g.shape(x)[start:end], "int64")
 
 
 @converter("Size")
 def size(g: Context, x: Expr) -> Expr:
     """The number of elements."""
-    values = np.empty([], dtype=object)
-    values[()] = math.prod(g.shape(x))
-    return g.of_elements(values, "int64")
+    return g.of_elements(math.prod(g.shape(x)), "int64")
 
 
 @converter("Reshape")
 def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
-    """The elements in row-major order in another shape; -1 stands for what remains, 0 for the same extent."""
+    """The tensor in another shape, in which -1 is inferred and 0 copies the extent of the input."""
     extents, elements = g.shape(x), g.elements(target)
     if elements is None:
         return g.emit(op.reshape(x, ShapeExpr(g.extents(_without_placeholders(g, x, target, allowzero), "a shape"))))
@@ -49,15 +44,15 @@ def reshape(g: Context, x: Expr, target: Expr, *, allowzero: int = 0) -> Expr:
     if unknown:
         rest = _quotient_of_products(g, extents, [e for i, e in enumerate(wanted) if i != unknown[0]])
         if len(unknown) > 1 or rest is None:
-            raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
+            raise UnsupportedError(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
         wanted[unknown[0]] = rest
     if all(isinstance(e, int) for e in (*extents, *wanted)) and math.prod(extents) != math.prod(wanted):
-        raise Refused(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
+        raise UnsupportedError(f"a tensor of shape {extents} cannot have the shape {elements.tolist()}")
     return g.reshaped(x, wanted)
 
 
 def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]) -> Any:
-    """The product of some extents divided by that of others, what they have in common left out; None if none is."""
+    """The product of some extents divided by that of others, common factors cancelled; None if it is not known."""
     left, divisors = list(above), []
     for extent in below:
         same = next((i for i, e in enumerate(left) if g.same(e, extent)), None)
@@ -72,22 +67,19 @@ def _quotient_of_products(g: Context, above: Sequence[Any], below: Sequence[Any]
         return symbolic * (numbers // divisor)
     if isinstance(divisor, int) and (not divisor or isinstance(symbolic, int)):
         return None
-    return g.builder.analyzer.simplify(ops.floordiv(symbolic * numbers, divisor))
+    return g.block_builder.analyzer.simplify(ops.floordiv(symbolic * numbers, divisor))
 
 
 def _without_placeholders(g: Context, x: Expr, target: Expr, allowzero: int) -> Expr:
-    """A shape that is known only when the model runs, with extents in place of 0 and -1."""
+    """A shape that is known only when the model runs, with 0 and -1 replaced by extents."""
     count = g.static(g.shape(target)[0], "how many dimensions the result has")
     zero, minus = const(0, "int64"), const(-1, "int64")
     own = g.shape(x)
     if not allowzero:
-        values = np.ones([count], dtype=object)
-        values[: len(own)] = own[:count]
-        target = g.emit(op.where(op.equal(target, zero), g.of_elements(values, "int64"), target))
-    total = np.empty([], dtype=object)
-    total[()] = math.prod(own)
+        extents = [*own, *[1] * (count - len(own))][:count]
+        target = g.emit(op.where(op.equal(target, zero), g.of_elements(extents, "int64"), target))
     rest = op.prod(op.where(op.equal(target, minus), const(1, "int64"), target), axis=0)
-    missing = op.floor_divide(g.of_elements(total, "int64"), rest)
+    missing = op.floor_divide(g.of_elements(math.prod(own), "int64"), rest)
     return g.emit(op.where(op.equal(target, minus), missing, target))
 
 
@@ -108,7 +100,7 @@ def squeeze_attribute(g: Context, x: Expr, *, axes: Sequence[int] | None = None)
     else:
         gone = {g.axis(a, len(extents)) for a in axes}
     if any(isinstance(extents[i], int) and extents[i] != 1 for i in gone):
-        raise Refused(f"dimensions {sorted(gone)} of a tensor of shape {extents} are not all of extent 1")
+        raise UnsupportedError(f"dimensions {sorted(gone)} of a tensor of shape {extents} are not all of extent 1")
     return g.reshaped(x, [e for i, e in enumerate(extents) if i not in gone])
 
 
@@ -215,11 +207,9 @@ def expand(g: Context, x: Expr, target: Expr) -> Expr:
         # Extents of 1 in the shape leave those of the tensor, of which at least one side is known.
         count = g.static(g.shape(target)[0], "how many dimensions the result has")
         own = [1] * (count - len(own)) + own
-        values = np.ones([len(own)], dtype=object)
-        values[:] = own
         if count < len(own):
             target = op.concat([op.ones([len(own) - count], "int64"), target])
-        target = g.emit(op.maximum(target, g.of_elements(values, "int64")))
+        target = g.emit(op.maximum(target, g.of_elements(own, "int64")))
     wanted = g.extents(target, "the shape that Expand gives")
     count = max(len(own), len(wanted))
     own, wanted = [1] * (count - len(own)) + own, [1] * (count - len(wanted)) + wanted
@@ -312,7 +302,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wr
 
 @converter("Pad")
 def pad_attributes(g: Context, x: Expr, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Expr:
-    """Elements around a tensor, their number given as attributes."""
+    """The tensor padded, by widths that are attributes."""
     return padded(g, x, list(pads), mode, const(value, g.dtype(x)))
 
 
@@ -320,9 +310,9 @@ def pad_attributes(g: Context, x: Expr, *, pads: Sequence[int], mode: str = "con
 def pad(
     g: Context, x: Expr, pads: Expr, value: Expr | None = None, axes: Expr | None = None, *, mode: str = "constant"
 ) -> Expr:
-    """Elements around a tensor: a constant, or its own mirrored, repeated or from the other side."""
+    """The tensor padded: by a constant, or by its own elements, mirrored, repeated or wrapped around."""
     if mode not in _MODES:
-        raise Refused(f"expected a mode of {', '.join(_MODES)}, found {mode!r}")
+        raise UnsupportedError(f"expected a mode of {', '.join(_MODES)}, found {mode!r}")
     if axes is not None:
         count = g.static(g.shape(axes)[0], "how many dimensions are padded")
         sides = [op.strided_slice(pads, [0], [at], [at + count]) for at in (0, count)]
@@ -409,7 +399,7 @@ def space_to_depth(g: Context, x: Expr, *, blocksize: int, mode: str = "DCR") ->
 def _quotient(g: Context, extent: Any, divisor: int) -> Any:
     if isinstance(extent, int):
         return extent // divisor
-    return g.builder.analyzer.simplify(ops.floordiv(extent, divisor))
+    return g.block_builder.analyzer.simplify(ops.floordiv(extent, divisor))
 
 
 @converter("ReverseSequence")

@@ -6,31 +6,27 @@ import math
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr
+from ...fourier import matmul_along, real_from_half, waves
 from ..context import Context
 from ..dtypes import dtype_name
-from ..registry import Refused, converter
+from ..registry import converter
 
 
-def _waves(g: Context, count: int, frequencies: int, dtype: str, inverse: bool) -> tuple[Expr, Expr]:
-    """The matrices of cosines and sines: a row for each sample, a column for each frequency."""
-    turns = np.outer(np.arange(count), np.arange(frequencies)) % max(count, 1)
-    angle = 2 * math.pi * turns / max(count, 1)
-    scale = 1 / max(count, 1) if inverse else 1.0
-    sine = np.sin(angle) if inverse else -np.sin(angle)
-    return g.constant(np.cos(angle) * scale, dtype), g.constant(sine * scale, dtype)
-
-
-def _transformed(g: Context, real: Expr, imaginary: Expr | None, inverse: bool, onesided: bool) -> tuple[Expr, Expr]:
-    """The Fourier transform along the last dimension, as products with matrices."""
-    count = g.static(g.shape(real)[-1], "the number of samples of a Fourier transform")
-    frequencies = count // 2 + 1 if onesided else count
-    cosine, sine = _waves(g, count, frequencies, g.dtype(real), inverse)
-    re, im = op.matmul(real, cosine), op.matmul(real, sine)
+def _transformed(
+    g: Context, real: Expr, imaginary: Expr | None, axis: int, inverse: bool, onesided: bool
+) -> tuple[Expr, Expr]:
+    """The real and imaginary parts of the Fourier transform along an axis."""
+    count = g.static(g.shape(real)[axis], "the number of samples of a Fourier transform")
+    frequencies, period = count // 2 + 1 if onesided else count, max(count, 1)
+    made = waves(count, frequencies, period, 1.0 if inverse else -1.0)
+    cosine, sine = (wave / period for wave in made) if inverse else made
+    re, im = matmul_along(g, real, cosine, axis), matmul_along(g, real, sine, axis)
     if imaginary is not None:
-        re = op.subtract(re, op.matmul(imaginary, sine))
-        im = op.add(im, op.matmul(imaginary, cosine))
+        re = op.subtract(re, matmul_along(g, imaginary, sine, axis))
+        im = op.add(im, matmul_along(g, imaginary, cosine, axis))
     return g.emit(re), g.emit(im)
 
 
@@ -38,7 +34,7 @@ def _dft(g: Context, x: Expr, length: Expr | None, axis: int, inverse: int, ones
     ndim = g.ndim(x)
     place = g.axis(axis, ndim)
     if place == ndim - 1:
-        raise Refused("a Fourier transform along the dimension of real and imaginary parts")
+        raise UnsupportedError("a Fourier transform along the dimension of real and imaginary parts")
     parts = g.static(g.shape(x)[-1], "the last dimension, of real and imaginary parts,")
     if length is not None:
         wanted = g.constant_ints(length, "dft_length")[0]
@@ -47,37 +43,15 @@ def _dft(g: Context, x: Expr, length: Expr | None, axis: int, inverse: int, ones
             x = g.emit(op.strided_slice(x, [place], [0], [wanted]))
         elif wanted > extent:
             x = g.emit(op.nn.pad(x, [0, 0] * place + [0, wanted - extent] + [0, 0] * (ndim - 1 - place)))
-    if inverse and onesided:
-        return _inverse_of_half(g, x, place, length)
-    order = [d for d in range(ndim - 1) if d != place] + [place, ndim - 1]
-    x = g.emit(op.permute_dims(x, order))
     lines = g.shape(x)[:-1]
     pieces = [g.reshaped(g.emit(op.strided_slice(x, [ndim - 1], [k], [k + 1])), lines) for k in range(parts)]
-    re, im = _transformed(g, pieces[0], pieces[1] if parts == 2 else None, bool(inverse), bool(onesided))
-    back = [order.index(d) for d in range(ndim - 1)] + [ndim - 1]
-    return g.emit(op.permute_dims(op.stack([re, im], -1), back))
-
-
-def _inverse_of_half(g: Context, x: Expr, place: int, length: Expr | None) -> Expr:
-    """The real signal of the half of its spectrum that says all."""
-    ndim, half = g.ndim(x), g.static(g.shape(x)[place], "the number of frequencies")
-    count = 2 * (half - 1) if length is None else g.constant_ints(length, "dft_length")[0]
-    half = min(half, count // 2 + 1)
-    order = [d for d in range(ndim - 1) if d != place] + [place, ndim - 1]
-    moved = g.emit(op.permute_dims(x, order))
-    moved = g.emit(op.strided_slice(moved, [ndim - 2], [0], [half]))
-    lines = g.shape(moved)[:-1]
-    re, im = (g.reshaped(g.emit(op.strided_slice(moved, [ndim - 1], [k], [k + 1])), lines) for k in range(2))
-    # Frequencies of the other half are the conjugates of these.
-    angle = 2 * math.pi * (np.outer(np.arange(half), np.arange(count)) % count) / count
-    weight = np.array([1.0 if k == 0 or 2 * k == count else 2.0 for k in range(half)])[:, None] / count
-    dtype = g.dtype(x)
-    out = op.subtract(
-        op.matmul(re, g.constant(np.cos(angle) * weight, dtype)),
-        op.matmul(im, g.constant(np.sin(angle) * weight, dtype)),
-    )
-    back = [order.index(d) for d in range(ndim - 1)] + [ndim - 1]
-    return g.emit(op.permute_dims(op.expand_dims(out, -1), back))
+    if inverse and onesided:
+        half = g.static(lines[place], "the number of frequencies")
+        count = 2 * (half - 1) if length is None else g.constant_ints(length, "dft_length")[0]
+        kept = [g.emit(op.strided_slice(p, [place], [0], [min(half, count // 2 + 1)])) for p in pieces]
+        return g.emit(op.expand_dims(real_from_half(g, kept[0], kept[1], place, count, 1 / count), -1))
+    re, im = _transformed(g, pieces[0], pieces[1] if parts == 2 else None, place, bool(inverse), bool(onesided))
+    return g.emit(op.stack([re, im], -1))
 
 
 @converter("DFT", since=17)
@@ -108,7 +82,7 @@ def stft(
     elif window is not None:
         size = g.static(g.shape(window)[0], "the length of the window of STFT")
     else:
-        raise Refused("STFT needs a window or frame_length")
+        raise UnsupportedError("STFT needs a window or frame_length")
     shape = g.shape(signal)
     samples = g.static(shape[1], "the length of a signal")
     parts = shape[2] if len(shape) == 3 else 1
@@ -122,7 +96,7 @@ def stft(
         if window is not None:
             framed = g.emit(op.multiply(framed, g.cast(window, g.dtype(signal))))
         pieces.append(framed)
-    re, im = _transformed(g, pieces[0], pieces[1] if len(pieces) > 1 else None, False, bool(onesided))
+    re, im = _transformed(g, pieces[0], pieces[1] if len(pieces) > 1 else None, 2, False, bool(onesided))
     return g.emit(op.stack([re, im], -1))
 
 

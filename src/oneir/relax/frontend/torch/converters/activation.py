@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, dtype_name
 from ..importer import Importer, fields_of
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
+
+if TYPE_CHECKING:
+    import torch
 
 converter("relu")(lambda g, x: g.emit(op.nn.relu(x)))
 converter("relu6")(lambda g, x: g.emit(op.nn.relu6(x)))
@@ -21,7 +25,7 @@ converter("selu")(lambda g, x: g.emit(op.nn.selu(x)))
 def gelu(g: Importer, x: Expr, approximate: str = "none") -> Expr:
     """x * P(X <= x) for a standard normal X."""
     if approximate not in ("none", "tanh"):
-        raise Refused(f'approximate is "none" or "tanh", found {approximate!r}')
+        raise UnsupportedError(f'approximate is "none" or "tanh", found {approximate!r}')
     return g.emit(op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x))
 
 
@@ -35,7 +39,7 @@ def leaky_relu(g: Importer, x: Expr, negative_slope: float = 0.01) -> Expr:
 def rrelu(g: Importer, x: Expr, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Expr:
     """As leaky_relu, with a slope that is random in training."""
     if training:
-        raise Refused("the slope of rrelu is random in training; call model.eval() before")
+        raise UnsupportedError("the slope of rrelu is random in training; call model.eval() before")
     return leaky_relu(g, x, (lower + upper) / 2)
 
 
@@ -153,7 +157,7 @@ def glu(g: Importer, x: Expr, dim: int = -1) -> Expr:
     return g.emit(op.multiply(value, op.sigmoid(gate)))
 
 
-def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: Any) -> tuple[Expr, int]:
+def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: torch.dtype | None) -> tuple[Expr, int]:
     if dim is None:
         dim = 0 if g.ndim(x) in (0, 1, 3) else 1
     return (x if dtype is None else cast(x, dtype_name(dtype))), dim
@@ -161,14 +165,14 @@ def _softmax_input(g: Importer, x: Expr, dim: int | None, dtype: Any) -> tuple[E
 
 @converter("softmax", "special_softmax")
 @scalars_as_vectors
-def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def softmax(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """exp(x) divided by its sum over a dimension."""
     x, dim = _softmax_input(g, x, dim, dtype)
     return g.emit(op.nn.softmax(x, dim))
 
 
 @converter("_safe_softmax")
-def safe_softmax(g: Importer, x: Expr, dim: int, dtype: Any = None) -> Expr:
+def safe_softmax(g: Importer, x: Expr, dim: int, dtype: torch.dtype | None = None) -> Expr:
     """As softmax; zeros where all elements are -inf."""
     x, dim = _softmax_input(g, x, dim, dtype)
     lowest = const(-math.inf, g.dtype(g.emit(x)))
@@ -185,7 +189,7 @@ def plain_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = False) -
 
 @converter("log_softmax", "special_log_softmax")
 @scalars_as_vectors
-def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def log_softmax(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """The logarithm of softmax."""
     x, dim = _softmax_input(g, x, dim, dtype)
     return g.emit(op.nn.log_softmax(x, dim))
@@ -200,7 +204,7 @@ def plain_log_softmax(g: Importer, x: Expr, dim: int, half_to_float: bool = Fals
 
 @converter("softmin")
 @scalars_as_vectors
-def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: Any = None) -> Expr:
+def softmin(g: Importer, x: Expr, dim: int | None = None, dtype: torch.dtype | None = None) -> Expr:
     """softmax(-x)"""
     return softmax(g, op.negative(x), dim, dtype)
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import as_fill, as_operand, cast, result_dtype, unified
 from ..importer import Importer, as_shape, is_tensor
-from ..registry import Refused, converter
+from ..registry import converter
 from .shape import broadcast_shape
 
 
@@ -34,7 +35,7 @@ def _binary(
         if is_tensor(x) or is_tensor(other):
             return g.emit(graph_op(*unified(x, other, at_least_float=at_least_float)))
         if of_integers is None:
-            raise Refused(f"expected a tensor, found `{x}` and `{other}`")
+            raise UnsupportedError(f"expected a tensor, found `{x}` and `{other}`")
         return of_integers(x, other)
 
     converter(*names.split())(convert)
@@ -60,7 +61,7 @@ def sym_float(g: Importer, x: Any) -> Any:
 
 
 @converter("_sym_sqrt", "sym_sqrt")
-def sym_sqrt(g: Importer, x: Any) -> Any:
+def sym_sqrt(g: Importer, x: Any) -> Expr:
     """The square root of a number that depends on extents."""
     return g.emit(op.sqrt(as_operand(x, "float64")))
 
@@ -157,7 +158,7 @@ converter("imul")(lambda g, x, other: g.emit(op.multiply(*unified(x, other))))
 
 
 @converter("div", "divide")
-def div(g: Importer, x: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(g: Importer, x: Any, other: Any, *, rounding_mode: str | None = None) -> Expr:
     """x / other, rounded down ("floor") or towards zero ("trunc") if that is said."""
     if rounding_mode is None:
         return g.emit(op.divide(*unified(x, other, at_least_float=True)))
@@ -189,7 +190,7 @@ def _integer_power(x: Any, exponent: Any) -> Any:
     if not isinstance(x, PrimExpr):
         return x**exponent
     if not isinstance(exponent, int) or exponent < 1:
-        raise Refused(f"a symbolic integer to the power of `{exponent}`")
+        raise UnsupportedError(f"a symbolic integer to the power of `{exponent}`")
     result: Any = x
     for _ in range(exponent - 1):
         result = result * x
@@ -278,7 +279,7 @@ def clamp_max(g: Importer, x: Expr, max: Any) -> Expr:
 def where(g: Importer, condition: Expr, x: Any = None, other: Any = None) -> Expr:
     """x where the condition holds, else other."""
     if x is None or other is None:
-        raise Refused("where with a condition alone gives a tensor whose shape depends on data")
+        raise UnsupportedError("where with a condition alone gives a tensor whose shape depends on data")
     return g.emit(op.where(cast(condition, "bool"), *unified(x, other)))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import is_float
 from ..importer import Importer, as_shape
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 @converter("scaled_dot_product_attention")
@@ -27,7 +28,7 @@ def scaled_dot_product_attention(
 ) -> Expr:
     """softmax(query @ key.T * scale + mask) @ value, over (..., length, head size)."""
     if dropout_p != 0.0:
-        raise Refused("dropout in attention is random; call model.eval() before the model is exported")
+        raise UnsupportedError("dropout in attention is random; call model.eval() before the model is exported")
     shape, dtype = g.shape(query), g.dtype(query)
     if enable_gqa:
         key, value = (_repeated_heads(g, x, shape[-3]) for x in (key, value))
@@ -81,9 +82,7 @@ def _four_dimensions(g: Importer, x: Expr) -> Expr:
 
 
 def _bias(g: Importer, mask: Expr, dtype: str, batch: list[Any], keys: Any) -> Expr:
-    """A mask as what is added to the scores of queries with the leading extents `batch`, and of so many keys: -inf
-    where a mask of bools does not hold.
-    """
+    """A mask as the bias of attention scores, for leading extents `batch` and a number of keys; False becomes -inf."""
     own = g.shape(mask)
     if own[-1] == 1 and keys != 1:
         mask = g.emit(op.broadcast_to(mask, as_shape([*own[:-1], keys])))

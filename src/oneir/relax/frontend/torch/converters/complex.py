@@ -6,19 +6,21 @@ converter named "complex::mul" is that of `mul` where an argument is complex.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
+from ...fourier import matmul_along, real_from_half, waves
 from ..importer import Importer, Pair
-from ..registry import Refused, call_converter, converter, find_converter
+from ..registry import call_converter, converter, find_converter
 from .indexing import select
 from .shape import stack
 from .unary import convert_dtype
+
+if TYPE_CHECKING:
+    import torch
 
 COMPLEX = "complex::"
 
@@ -32,7 +34,7 @@ def _call(g: Importer, name: str, *args: Any, **kwargs: Any) -> Any:
 
 @converter("view_as_complex")
 def view_as_complex(g: Importer, x: Expr) -> Pair:
-    """The numbers whose parts lie next to each other in the last dimension."""
+    """Complex numbers whose real and imaginary parts are adjacent in the last dimension."""
     return Pair(select(g, x, -1, 0), select(g, x, -1, 1))
 
 
@@ -50,7 +52,7 @@ def polar(g: Importer, size: Expr, angle: Expr) -> Pair:
 
 @converter(f"{COMPLEX}view_as_real")
 def view_as_real(g: Importer, x: Pair) -> Expr:
-    """The parts, next to each other in a new last dimension."""
+    """The real and imaginary parts in a new last dimension."""
     return stack(g, [x.real, x.imag], -1)
 
 
@@ -109,18 +111,18 @@ for _name in _BY_PARTS.split():
 
 
 @converter(f"{COMPLEX}_to_copy", f"{COMPLEX}to", f"{COMPLEX}prims::convert_element_type")
-def to(g: Importer, x: Pair, *args: Any, dtype: Any = None, **kwargs: Any) -> Pair:
+def to(g: Importer, x: Pair, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Pair:
     """The same numbers in another precision."""
     dtype = next((a for a in args if type(a).__name__ == "dtype"), dtype)
     if dtype is None:
         return x
     if not dtype.is_complex:
-        raise Refused("complex numbers as real ones; take torch.real or torch.abs of them")
+        raise UnsupportedError("complex numbers as real ones; take torch.real or torch.abs of them")
     return Pair(convert_dtype(g, x.real, dtype.to_real()), convert_dtype(g, x.imag, dtype.to_real()))
 
 
 def _sum(name: str) -> None:
-    """Of a complex and a real number, the imaginary part is that of the one."""
+    """A sum of a complex and a real operand has the imaginary part of the former."""
 
     def convert(g: Importer, x: Any, other: Any, *, alpha: Any = 1) -> Pair:
         real = _call(g, name, _parts(x, 0), _parts(other, 0), alpha=alpha)
@@ -169,7 +171,7 @@ def einsum(g: Importer, equation: str, *operands: Any, path: Any = None) -> Pair
     """A sum of products of two tensors."""
     given = operands[0] if len(operands) == 1 else operands
     if len(given) != 2:
-        raise Refused("einsum of more or fewer than two complex tensors; write it as several")
+        raise UnsupportedError("einsum of more or fewer than two complex tensors; write it as several")
     return _product(g, lambda a, b: _call(g, "einsum", equation, [a, b]), *given)
 
 
@@ -186,38 +188,22 @@ def div(g: Importer, x: Any, other: Any) -> Pair:
 # -- Fourier transforms, as products with matrices --
 
 
-def _waves(rows: int, columns: int, period: int, sign: float) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin of sign * 2 pi * row * column / period."""
-    # The remainder is exact, so angles of large products are too.
-    angles = sign * 2 * math.pi * (np.outer(np.arange(rows), np.arange(columns)) % period) / period
-    return np.cos(angles), np.sin(angles)
-
-
 def _scale(normalization: int, count: int) -> float:
     return (1.0, count**-0.5, 1.0 / count)[normalization]
-
-
-def _along(g: Importer, x: Expr, matrix: Expr, axis: int) -> Expr:
-    """The product of an axis with a matrix."""
-    order = [*(i for i in range(g.ndim(x)) if i != axis), axis]
-    back = np.argsort(order).tolist()
-    return g.emit(op.permute_dims(op.matmul(op.permute_dims(x, order), matrix), back))
 
 
 def _transformed(g: Importer, x: Any, axis: int, sign: float, scale: float, kept: int | None = None) -> Pair:
     """The transform along one axis, of which the first `kept` frequencies are wanted."""
     sample = x.real if isinstance(x, Pair) else x
     count = g.static(g.shape(sample)[axis], "the extent of a Fourier transform")
-    dtype = g.dtype(sample)
-    waves = _waves(count, count if kept is None else kept, count, sign)
-    cos, sin = (const((wave * scale).astype(dtype), dtype) for wave in waves)
-    return _product(g, lambda a, b: _along(g, a, b, axis), x, Pair(cos, sin))
+    cosine, sine = (wave * scale for wave in waves(count, count if kept is None else kept, count, sign))
+    return _product(g, lambda a, b: matmul_along(g, a, b, axis), x, Pair(cosine, sine))
 
 
 def _signal(g: Importer, x: Any) -> Any:
     sample = x.real if isinstance(x, Pair) else x
     if g.dtype(sample) not in ("float32", "float64"):
-        raise Refused(f"a Fourier transform of {g.dtype(sample)}; convert it to float32 before")
+        raise UnsupportedError(f"a Fourier transform of {g.dtype(sample)}; convert it to float32 before")
     return sample
 
 
@@ -247,18 +233,10 @@ def fft_of_complex(g: Importer, x: Pair, dim: Sequence[int], normalization: int,
 
 @converter(f"{COMPLEX}_fft_c2r")
 def fft_to_real(g: Importer, x: Pair, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Expr:
-    """The inverse transform of what is known to be that of real numbers."""
+    """The inverse transform of the one-sided spectrum of real numbers."""
     _signal(g, x)
     *others, last = (g.axis(x.real, d) for d in dim)
     if others:
         x = fft_of_complex(g, x, others, normalization, False)
     count = g.static(last_dim_size, "the extent of a Fourier transform")
-    kept = g.static(g.shape(x.real)[last], "the extent of a Fourier transform")
-    dtype = g.dtype(x.real)
-    cos, sin = _waves(kept, count, count, 1.0)
-    # Frequencies but the first, and the last of an even count, stand for two.
-    twice = np.where((np.arange(kept) == 0) | (2 * np.arange(kept) == count), 1, 2)[:, None]
-    weight = twice * _scale(normalization, count)
-    real = _along(g, x.real, const((cos * weight).astype(dtype), dtype), last)
-    imag = _along(g, x.imag, const((sin * weight).astype(dtype), dtype), last)
-    return g.emit(op.subtract(real, imag))
+    return real_from_half(g, x.real, x.imag, last, count, _scale(normalization, count))

@@ -12,9 +12,10 @@ Steps of a known number are unrolled if that is not long; else a counter and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .....ir.expr import IntImm, PrimExpr
+from .....runtime.error import UnsupportedError
 from .....tir.analysis.detect_buffer_access_lca import variables
 from .... import op
 from ....copy_function import copy_with_new_vars
@@ -24,15 +25,24 @@ from .. import operators
 from ..aten import AtenImporter
 from ..dtypes import as_operand
 from ..importer import as_shape, fields_of, is_tensor
-from ..registry import Refused, call_converter, converter, find_converter
+from ..registry import call_converter, converter, find_converter
 from .indexing import select
+
+if TYPE_CHECKING:
+    from torch import fx
 
 MOST_NODES = 2048
 """The most nodes that a scan is unrolled to."""
 
 
 @converter("cond")
-def cond(g: AtenImporter, condition: Any, true_graph: Any, false_graph: Any, operands: Sequence[Any] = ()) -> Any:
+def cond(
+    g: AtenImporter,
+    condition: Any,
+    true_graph: fx.GraphModule,
+    false_graph: fx.GraphModule,
+    operands: Sequence[Any] = (),
+) -> Any:
     """What one of two graphs computes."""
     if isinstance(condition, (bool, int)):
         return g.subgraph(true_graph if condition else false_graph, operands)
@@ -42,11 +52,11 @@ def cond(g: AtenImporter, condition: Any, true_graph: Any, false_graph: Any, ope
 
 @converter("with_effects")
 def with_effects(g: AtenImporter, token: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-    """What an operator gives that PyTorch keeps in its place in the program, after the token of that place."""
+    """The token, and the results of an operator with effects, whose order PyTorch keeps by tokens."""
     name, overload = operators.name_of(target)
     function = find_converter(name, overload)
     if function is None:
-        raise Refused(f"the importer has no converter for the operator {name}.{overload}")
+        raise UnsupportedError(f"the importer has no converter for the operator {name}.{overload}")
     made = call_converter(function, g, args, kwargs)
     return (token, *made) if isinstance(made, tuple) else (token, made)
 
@@ -79,14 +89,18 @@ def _as_value(value: Any) -> Expr:
         return value
     if isinstance(value, (int, PrimExpr)) and not isinstance(value, bool):
         return ShapeExpr([value])
-    raise Refused(f"a part of the program that is run under a condition gives {value!r}; give tensors")
+    raise UnsupportedError(f"a part of the program that is run under a condition gives {value!r}; give tensors")
 
 
 @converter("while_loop")
 def while_loop(
-    g: AtenImporter, cond_graph: Any, body_graph: Any, carried: Sequence[Any], captured: Sequence[Any] = ()
+    g: AtenImporter,
+    cond_graph: fx.GraphModule,
+    body_graph: fx.GraphModule,
+    carried: Sequence[Any],
+    captured: Sequence[Any] = (),
 ) -> Any:
-    """The states after the last step of a loop that goes on as long as a graph says."""
+    """The states after the last step of a loop, whose condition is a graph."""
     examples = [n.meta.get("val") for n in body_graph.graph.nodes if n.op == "placeholder"][: len(carried)]
     infos = [_state_info(g, example) for example in examples]
     return _loop(
@@ -104,7 +118,7 @@ def _state_info(g: AtenImporter, example: Any) -> StructInfo:
     if type(example).__name__ == "SymInt":
         return ShapeStructInfo([g.symbols.expression(example)])
     if not hasattr(example, "shape"):
-        raise Refused(f"a loop that carries {example!r} from step to step; carry tensors and integers")
+        raise UnsupportedError(f"a loop that carries {example!r} from step to step; carry tensors and integers")
     return g.tensor_info(example)
 
 
@@ -161,7 +175,7 @@ def _symbols_of(value: Any) -> list[Any]:
 
 
 def _known_outside(info: StructInfo, symbols: set[Any]) -> StructInfo:
-    """What the caller knows of a last state: extents that only symbols of its own stand in."""
+    """The struct info of a last state for the caller, who knows the extents that depend on its own symbols only."""
     if isinstance(info, ShapeStructInfo):
         return ShapeStructInfo(ndim=info.ndim)
     assert isinstance(info, TensorStructInfo)
@@ -170,20 +184,22 @@ def _known_outside(info: StructInfo, symbols: set[Any]) -> StructInfo:
 
 
 @converter("scan")
-def scan(g: AtenImporter, graph: Any, init: Sequence[Any], xs: Sequence[Expr], captured: Sequence[Any] = ()) -> Any:
+def scan(
+    g: AtenImporter, graph: fx.GraphModule, init: Sequence[Any], xs: Sequence[Expr], captured: Sequence[Any] = ()
+) -> Any:
     """A graph applied to the rows of tensors, one after the other, with states carried on: states, then results."""
     return _scan(g, graph, list(init), list(xs), list(captured), lambda carried, rows: [*carried, *rows])
 
 
 @converter("map_impl")
-def map_(g: AtenImporter, graph: Any, xs: Sequence[Expr], captured: Sequence[Any] = ()) -> Any:
+def map_(g: AtenImporter, graph: fx.GraphModule, xs: Sequence[Expr], captured: Sequence[Any] = ()) -> Any:
     """A graph applied to each row of tensors."""
     return _scan(g, graph, [], list(xs), list(captured), lambda _, rows: list(rows))
 
 
 def _scan(
     g: AtenImporter,
-    graph: Any,
+    graph: fx.GraphModule,
     carried: list[Any],
     xs: list[Expr],
     captured: list[Any],
@@ -219,12 +235,12 @@ def _scan(
 
 
 def _with_row(g: AtenImporter, x: Expr, place: PrimExpr, row: Expr) -> Expr:
-    """x with another row at a place."""
+    """x with one row replaced."""
     return g.emit(op.slice_scatter(x, op.expand_dims(row, 0), place, place + 1, 1, axis=0))
 
 
 @converter("associative_scan")
-def associative_scan(g: AtenImporter, graph: Any, xs: Sequence[Expr], captured: Sequence[Any] = ()) -> Any:
+def associative_scan(g: AtenImporter, graph: fx.GraphModule, xs: Sequence[Expr], captured: Sequence[Any] = ()) -> Any:
     """What a graph makes of each row and all rows before it."""
     steps = g.static(g.shape(xs[0])[0], "the number of rows that are scanned")
     last: list[Any] = [select(g, x, 0, 0) for x in xs]

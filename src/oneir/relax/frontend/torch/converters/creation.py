@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, PrimValue, const
 from ..dtypes import as_fill, as_operand, cast, default_float, dtype_name, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Impossible, Refused, converter
+from ..registry import NotDecomposable, converter
 from .shape import flat
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _scalar_dtype(value: Any) -> str:
-    """The dtype of a tensor made of a number."""
+    """The dtype of a tensor that is made from a number."""
     if isinstance(value, bool):
         return "bool"
     return "int64" if isinstance(value, (int, PrimExpr)) else default_float()
@@ -28,22 +32,22 @@ def _filled(g: Importer, shape: Any, value: Any, dtype: str) -> Expr:
 
 
 @converter("full")
-def full(g: Importer, size: Any, fill_value: Any, *, dtype: Any = None) -> Expr:
+def full(g: Importer, size: Any, fill_value: Any, *, dtype: torch.dtype | None = None) -> Expr:
     """A tensor of one value."""
     own = g.dtype(fill_value) if is_tensor(fill_value) else _scalar_dtype(fill_value)
     return _filled(g, size, fill_value, own if dtype is None else dtype_name(dtype))
 
 
 def _constant(name: str, value: int) -> None:
-    def make(g: Importer, *size: Any, dtype: Any = None) -> Expr:
+    def make(g: Importer, *size: Any, dtype: torch.dtype | None = None) -> Expr:
         return _filled(g, flat(size), value, default_float() if dtype is None else dtype_name(dtype))
 
-    def make_new(g: Importer, x: Expr, *size: Any, dtype: Any = None) -> Expr:
+    def make_new(g: Importer, x: Expr, *size: Any, dtype: torch.dtype | None = None) -> Expr:
         return _filled(g, flat(size), value, g.dtype(x) if dtype is None else dtype_name(dtype))
 
     like = {0: op.zeros_like, 1: op.ones_like}[value]
 
-    def make_like(g: Importer, x: Expr, *, dtype: Any = None) -> Expr:
+    def make_like(g: Importer, x: Expr, *, dtype: torch.dtype | None = None) -> Expr:
         return g.emit(like(x) if dtype is None else like(x, dtype_name(dtype)))
 
     converter(name)(make)
@@ -57,38 +61,38 @@ converter("zero")(lambda g, x: g.emit(op.zeros_like(x)))
 
 
 @converter("empty")
-def empty(g: Importer, *size: Any, dtype: Any = None) -> Expr:
+def empty(g: Importer, *size: Any, dtype: torch.dtype | None = None) -> Expr:
     """A tensor whose elements nobody may rely on: zeros."""
     return g.emit(op.zeros(as_shape(flat(size)), default_float() if dtype is None else dtype_name(dtype)))
 
 
 @converter("new_empty")
-def new_empty(g: Importer, x: Expr, *size: Any, dtype: Any = None) -> Expr:
+def new_empty(g: Importer, x: Expr, *size: Any, dtype: torch.dtype | None = None) -> Expr:
     """The same, in the dtype of another tensor."""
     return empty(g, *size, dtype=g.dtype(x) if dtype is None else dtype)
 
 
 @converter("empty_permuted", "empty_strided")
-def empty_strided(g: Importer, size: Any, strides: Any, *, dtype: Any = None) -> Expr:
-    """The same; how it lies in memory is not said in a graph."""
+def empty_strided(g: Importer, size: Any, strides: Any, *, dtype: torch.dtype | None = None) -> Expr:
+    """The same; graphs have no strides."""
     return empty(g, size, dtype=dtype)
 
 
 @converter("empty_like")
-def empty_like(g: Importer, x: Expr, *, dtype: Any = None) -> Expr:
+def empty_like(g: Importer, x: Expr, *, dtype: torch.dtype | None = None) -> Expr:
     """The same, in the shape and dtype of another tensor."""
     return g.emit(op.zeros_like(x) if dtype is None else op.zeros_like(x, dtype_name(dtype)))
 
 
 @converter("full_like")
-def full_like(g: Importer, x: Expr, fill_value: Any, *, dtype: Any = None) -> Expr:
+def full_like(g: Importer, x: Expr, fill_value: Any, *, dtype: torch.dtype | None = None) -> Expr:
     """A tensor of one value in the shape of another."""
     own = g.dtype(x) if dtype is None else dtype_name(dtype)
     return g.emit(op.full_like(x, as_fill(fill_value, own), own if own != g.dtype(x) else None))
 
 
 @converter("new_full")
-def new_full(g: Importer, x: Expr, size: Any, fill_value: Any, *, dtype: Any = None) -> Expr:
+def new_full(g: Importer, x: Expr, size: Any, fill_value: Any, *, dtype: torch.dtype | None = None) -> Expr:
     """A tensor of one value in the dtype of another."""
     return _filled(g, size, fill_value, g.dtype(x) if dtype is None else dtype_name(dtype))
 
@@ -100,7 +104,9 @@ def fill(g: Importer, x: Expr, value: Any) -> Expr:
 
 
 @converter("arange")
-def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None) -> Expr:
+def arange(
+    g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any = 1, dtype: torch.dtype | None = None
+) -> Expr:
     """The numbers from `start` up to, without, `end`."""
     if len(bounds) == 1:
         (end,) = bounds
@@ -116,7 +122,7 @@ def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any
         start, end, step = (int(v) if isinstance(v, float) and v.is_integer() else v for v in (start, end, step))
     if "int" in own and any(isinstance(v, float) for v in (start, end, step)):
         if any(is_symbolic(v) for v in (start, end, step)):
-            raise Refused("integers of a range of fractions of symbolic length; make it a range of floats")
+            raise UnsupportedError("integers of a range of fractions of symbolic length; make it a range of floats")
         import torch
 
         return const(torch.arange(start, end, step, dtype=getattr(torch, own)).numpy(), own)
@@ -124,7 +130,7 @@ def arange(g: Importer, *bounds: Any, start: Any = 0, end: Any = None, step: Any
 
 
 @converter("linspace")
-def linspace(g: Importer, start: Any, end: Any, steps: int, *, dtype: Any = None) -> Expr:
+def linspace(g: Importer, start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None) -> Expr:
     """`steps` numbers from `start` to `end`, both included."""
     own = default_float() if dtype is None else dtype_name(dtype)
     steps = g.static(steps, "the number of steps")
@@ -138,13 +144,13 @@ def linspace(g: Importer, start: Any, end: Any, steps: int, *, dtype: Any = None
 
 
 @converter("scalar_tensor")
-def scalar_tensor(g: Importer, value: Any, *, dtype: Any = None) -> Expr:
+def scalar_tensor(g: Importer, value: Any, *, dtype: torch.dtype | None = None) -> Expr:
     """A number as a tensor."""
     return g.emit(as_operand(value, default_float() if dtype is None else dtype_name(dtype)))
 
 
 @converter("tensor", "as_tensor")
-def tensor(g: Importer, data: Any, *, dtype: Any = None) -> Expr:
+def tensor(g: Importer, data: Any, *, dtype: torch.dtype | None = None) -> Expr:
     """A tensor of Python's numbers."""
     if is_tensor(data):
         return data if dtype is None else g.emit(cast(data, dtype_name(dtype)))
@@ -155,7 +161,7 @@ def tensor(g: Importer, data: Any, *, dtype: Any = None) -> Expr:
 
 
 @converter("eye")
-def eye(g: Importer, n: Any, m: Any = None, *, dtype: Any = None) -> Expr:
+def eye(g: Importer, n: Any, m: Any = None, *, dtype: torch.dtype | None = None) -> Expr:
     """Ones on the diagonal."""
     return g.emit(op.eye(n, m, dtype=default_float() if dtype is None else dtype_name(dtype)))
 
@@ -176,7 +182,7 @@ def triu(g: Importer, x: Expr, diagonal: int = 0) -> Expr:
 def one_hot(g: Importer, x: Expr, num_classes: int = -1) -> Expr:
     """A vector with a single 1 for each index."""
     if num_classes < 0:
-        raise Impossible("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
+        raise NotDecomposable("one_hot without num_classes gives a tensor whose shape depends on data; say num_classes")
     return g.emit(op.one_hot(x, PrimValue(1), PrimValue(0), num_classes, -1))
 
 
@@ -188,7 +194,7 @@ def hamming_window(
     alpha: float = 0.54,
     beta: float = 0.46,
     *,
-    dtype: Any = None,
+    dtype: torch.dtype | None = None,
 ) -> Expr:
     """The window of Hamming."""
     own = default_float() if dtype is None else dtype_name(dtype)
@@ -196,7 +202,7 @@ def hamming_window(
 
 
 @converter("hann_window")
-def hann_window(g: Importer, window_length: int, periodic: bool = True, *, dtype: Any = None) -> Expr:
+def hann_window(g: Importer, window_length: int, periodic: bool = True, *, dtype: torch.dtype | None = None) -> Expr:
     """The window of Hann."""
     span = max(window_length - (0 if periodic else 1), 1)
     angles = 2 * math.pi * np.arange(window_length) / span
@@ -212,12 +218,12 @@ _RANDOM = (
 @converter(*_RANDOM.split())
 def of_random_numbers(g: Importer, *args: Any, **kwargs: Any) -> Expr:
     """Operators whose result is random."""
-    raise Impossible("random numbers; draw them outside of the model and pass them in")
+    raise NotDecomposable("random numbers; draw them outside of the model and pass them in")
 
 
 @converter("native_dropout")
-def native_dropout(g: Importer, x: Expr, p: float, train: bool | None) -> Any:
+def native_dropout(g: Importer, x: Expr, p: float, train: bool | None) -> tuple[Expr, Expr]:
     """x and a mask of what was kept: all, in inference."""
     if train is None or train:
-        raise Impossible("dropout is random in training; call model.eval() before")
+        raise NotDecomposable("dropout is random in training; call model.eval() before")
     return x, g.emit(op.ones(as_shape(g.shape(x)), "bool"))

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from .....ir import operators
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import TensorStructInfo
 from ..dtypes import as_operand
 from ..importer import Importer, as_shape, fields_of
-from ..registry import Refused, converter
+from ..registry import converter
 from .shape import broadcast_shape, matrix_transpose
 
 
@@ -39,8 +40,8 @@ def _smaller(a: Any, b: Any) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else operators.minimum(a, b)
 
 
-def _fine(g: Importer, batch: Sequence[Any]) -> Expr:
-    """The number that says that there is a result."""
+def _success(g: Importer, batch: Sequence[Any]) -> Expr:
+    """The status code of success."""
     return g.emit(op.zeros(as_shape(batch), "int32"))
 
 
@@ -54,7 +55,7 @@ def cholesky(g: Importer, a: Expr, upper: bool = False) -> Expr:
 @converter("linalg_cholesky_ex")
 def cholesky_ex(g: Importer, a: Expr, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The same, and whether there is one."""
-    return cholesky(g, a, upper), _fine(g, g.shape(a)[:-2])
+    return cholesky(g, a, upper), _success(g, g.shape(a)[:-2])
 
 
 def _solved(g: Importer, a: Expr, b: Expr) -> Expr:
@@ -64,7 +65,7 @@ def _solved(g: Importer, a: Expr, b: Expr) -> Expr:
 
 
 def _triangle(g: Importer, a: Expr, upper: bool, unit: bool = False) -> Expr:
-    """One triangle of matrices; with ones on the diagonal, whatever stands there, if `unit`."""
+    """One triangle of matrices; with `unit`, the diagonal is taken to be ones."""
     if not unit:
         return g.emit(op.triu(a) if upper else op.tril(a))
     rows = g.shape(a)[-1]
@@ -123,7 +124,7 @@ def inverse(g: Importer, a: Expr) -> Expr:
 @converter("linalg_inv_ex")
 def inverse_ex(g: Importer, a: Expr, *, check_errors: bool = False) -> Any:
     """The inverse, and whether there is one."""
-    return inverse(g, a), _fine(g, g.shape(a)[:-2])
+    return inverse(g, a), _success(g, g.shape(a)[:-2])
 
 
 @converter("linalg_solve")
@@ -140,7 +141,7 @@ def solve(g: Importer, a: Expr, b: Expr, *, left: bool = True) -> Expr:
 @converter("_linalg_solve_ex")
 def solve_ex(g: Importer, a: Expr, b: Expr, *, left: bool = True, check_errors: bool = False) -> Any:
     """The same; a factorization is not given."""
-    return solve(g, a, b, left=left), None, None, _fine(g, g.shape(a)[:-2])
+    return solve(g, a, b, left=left), None, None, _success(g, g.shape(a)[:-2])
 
 
 @converter("linalg_det", "det")
@@ -172,8 +173,8 @@ def _factored(g: Importer, a: Expr) -> tuple[Expr, Expr]:
 def lu_factor_ex(g: Importer, a: Expr, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """Both factors in one matrix, the exchanges of rows, and whether that could be."""
     if not pivot:
-        raise Refused("factors without exchanges of rows; leave pivot=False out")
-    return (*_factored(g, a), _fine(g, g.shape(a)[:-2]))
+        raise UnsupportedError("factors without exchanges of rows; leave pivot=False out")
+    return (*_factored(g, a), _success(g, g.shape(a)[:-2]))
 
 
 @converter("linalg_lu_factor")
@@ -186,7 +187,7 @@ def lu_factor(g: Importer, a: Expr, *, pivot: bool = True) -> Any:
 def lu(g: Importer, a: Expr, *, pivot: bool = True) -> Any:
     """A permutation and two triangular matrices, whose product is `a`."""
     if not pivot:
-        raise Refused("factors without exchanges of rows; leave pivot=False out")
+        raise UnsupportedError("factors without exchanges of rows; leave pivot=False out")
     return lu_unpack(g, *_factored(g, a))
 
 
@@ -240,7 +241,7 @@ def singular_values(g: Importer, a: Expr, *, driver: Any = None) -> Expr:
 
 @converter("linalg_pinv.atol_rtol_tensor")
 def pseudo_inverse(g: Importer, a: Expr, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Expr:
-    """The inverse on what singular values above a tolerance reach; one half of a Hermitian matrix is read."""
+    """The pseudoinverse, by the singular values above a tolerance; one half of a Hermitian matrix is read."""
     *_, rows, columns = g.shape(a)
     dtype = g.dtype(a)
     if hermitian:

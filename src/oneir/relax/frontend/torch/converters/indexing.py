@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .....ir.expr import IntImm
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import as_operand, is_float
 from ..importer import Importer, as_shape, is_symbolic, is_tensor
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
 from .shape import broadcast_shape, matrix_transpose, product
 
 
@@ -87,7 +88,7 @@ def take(g: Importer, x: Expr, index: Expr) -> Expr:
 @converter("gather")
 @scalars_as_vectors
 def gather(g: Importer, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
-    """The elements at an index of one dimension, which is given for each element of the result."""
+    """The elements at indices along one dimension, one index for each element of the result."""
     return g.emit(op.gather_elements(x, index, axis=dim))
 
 
@@ -384,7 +385,7 @@ def masked_scatter(g: Importer, x: Expr, mask: Expr, source: Expr) -> Expr:
 
 @converter("getitem")
 def getitem(g: Importer, x: Any, index: Any) -> Any:
-    """A part of a tuple, or of a tensor as Python's indexing says."""
+    """An element of a tuple, or a part of a tensor by Python's indexing."""
     if isinstance(x, (list, tuple)):
         return x[index]
     if isinstance(x, Tuple):
@@ -421,8 +422,10 @@ def index_like_python(g: Importer, x: Expr, index: tuple[Any, ...]) -> Expr:
 
 @converter("setitem")
 def setitem(g: Importer, x: Expr, index: Any, value: Any) -> Expr:
-    """Writing into a part of a tensor: traced modules do not say what else shares it."""
-    raise Refused("writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export")
+    """Raises `UnsupportedError`: traced modules do not show which other values share the written memory."""
+    raise UnsupportedError(
+        "writing into a part of a tensor; use torch.where or torch.slice_scatter, or import by torch.export"
+    )
 
 
 @converter("getattr")
@@ -440,4 +443,4 @@ def getattr_(g: Importer, x: Any, name: str) -> Any:
         return None
     if name == "data":
         return x
-    raise Refused(f"the attribute `{name}` of a tensor")
+    raise UnsupportedError(f"the attribute `{name}` of a tensor")

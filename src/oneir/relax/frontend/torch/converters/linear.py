@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..... import te
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import unified
 from ..importer import Importer, as_shape
-from ..registry import Refused, converter, find_converter
+from ..registry import converter, find_converter
+
+if TYPE_CHECKING:
+    import torch
 
 
 @converter("linear")
@@ -55,15 +59,22 @@ def addbmm(g: Importer, x: Expr, batch1: Expr, batch2: Expr, *, beta: Any = 1, a
 
 @converter("_grouped_mm", "transformers::grouped_mm_fallback")
 def grouped_mm(
-    g: Importer, x: Expr, weight: Expr, offs: Expr | None = None, bias: Expr | None = None, out_dtype: Any = None
+    g: Importer,
+    x: Expr,
+    weight: Expr,
+    offs: Expr | None = None,
+    bias: Expr | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Expr:
     """The rows of x times the matrix of their group: `offs[i]` is where the rows of group i end."""
     if offs is None:
         return matmul(g, x, weight)
     if g.ndim(x) != 2 or g.ndim(weight) != 3:
-        raise Refused("grouped_mm of groups that are not rows of the first argument; use one product for each group")
+        raise UnsupportedError(
+            "grouped_mm of groups that are not rows of the first argument; use one product for each group"
+        )
     if bias is not None:
-        raise Refused("grouped_mm with a bias; add it afterwards")
+        raise UnsupportedError("grouped_mm with a bias; add it afterwards")
     return g.emit(g.block_builder.call_te(_grouped_product, x, weight, offs))
 
 
@@ -116,7 +127,7 @@ def functional_embedding(
 ) -> Expr:
     """The same, with the arguments of `torch.nn.functional.embedding`."""
     if max_norm is not None:
-        raise Refused("max_norm rewrites the weights while they are looked up; leave it out")
+        raise UnsupportedError("max_norm rewrites the weights while they are looked up; leave it out")
     return rows_of(g, weight, input)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr
 from ..dtypes import unified
 from ..importer import Importer
-from ..registry import Refused, converter
+from ..registry import converter
 
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
@@ -35,9 +36,9 @@ def cross_entropy_loss(
 ) -> Expr:
     """-log(softmax(x)) at the target classes."""
     if label_smoothing != 0.0:
-        raise Refused("cross_entropy with label_smoothing; write it with log_softmax")
+        raise UnsupportedError("cross_entropy with label_smoothing; write it with log_softmax")
     if "int" not in g.dtype(target):
-        raise Refused("cross_entropy whose targets are probabilities; write it with log_softmax")
+        raise UnsupportedError("cross_entropy whose targets are probabilities; write it with log_softmax")
     logs = op.nn.log_softmax(x, 1 if g.ndim(x) > 2 else -1)
     return g.emit(op.nn.nll_loss(logs, target, weight, _reduction(reduction), ignore_index))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from ..importer import Importer
-from ..registry import Refused, call_converter, find_converter
+from ..registry import call_converter, find_converter
 from .recurrent import call_cell, call_recurrent
 
 # For each class: the function that its `forward` calls, and the attributes that follow the input, `name=` by keyword.
@@ -126,9 +127,11 @@ def call_module(g: Importer, module: Any, args: tuple[Any, ...], kwargs: dict[st
         if kind.__name__ in _RECURRENT:
             return _RECURRENT[kind.__name__](g, module, *args, **kwargs)
     else:
-        raise Refused("the importer has no converter for this module; trace into it, or import it by torch.export")
+        raise UnsupportedError(
+            "the importer has no converter for this module; trace into it, or import it by torch.export"
+        )
     if getattr(module, "padding_mode", "zeros") != "zeros":
-        raise Refused(
+        raise UnsupportedError(
             f"a convolution with padding_mode={module.padding_mode!r}; pad with torch.nn.functional.pad before"
         )
     name, attributes = _FUNCTIONS[kind.__name__]

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..importer import Importer
-from ..registry import Refused, converter
+from ..registry import converter
 
 
 def _filled(g: Importer, given: Expr | None, extents: Sequence[Any], value: int, dtype: str) -> Expr:
-    """A weight or bias; where there is none, one that changes nothing."""
+    """A weight or bias, or if it is None the constant that changes nothing."""
     if given is not None:
         return given
     shape = [g.static(e, "an extent of what is normalized") for e in extents]
@@ -61,7 +62,7 @@ def _batch_norm(
         mean, var = g.emit(op.mean(x, axes)), g.emit(op.variance(x, axes))
         if running_mean is not None:
             if momentum is None:
-                raise Refused("running statistics over all batches (momentum=None) are for training")
+                raise UnsupportedError("running statistics over all batches (momentum=None) are for training")
             updated = _updated(g, x, axes, (old_mean, old_var), (mean, var), momentum)
     made = g.emit(
         op.nn.batch_norm(
@@ -82,7 +83,7 @@ def _batch_norm(
 def _updated(
     g: Importer, x: Expr, axes: list[int], old: tuple[Expr, Expr], new: tuple[Expr, Expr], momentum: float
 ) -> tuple[Expr, Expr]:
-    """Running statistics after a batch, of which the variance is that of a sample."""
+    """The running mean and variance after a batch; the variance is the unbiased one."""
     shape = g.shape(x)
     count = math.prod(g.static(shape[a], "the number of elements of a channel in training") for a in axes)
     factors = momentum, momentum * count / max(count - 1, 1)
@@ -279,7 +280,7 @@ def functional_instance_norm(
 def normalize(g: Importer, x: Expr, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Expr:
     """x divided by its norm over a dimension."""
     if p != 2.0:
-        raise Refused(f"normalize with p={p}; write it as x / torch.linalg.vector_norm(x, p, ...)")
+        raise UnsupportedError(f"normalize with p={p}; write it as x / torch.linalg.vector_norm(x, p, ...)")
     length = op.sqrt(op.sum(op.multiply(x, x), dim, keepdims=True))
     return g.emit(op.divide(x, op.maximum(length, const(eps, g.dtype(x)))))
 
@@ -300,7 +301,7 @@ def local_response_norm(
     dtype = g.dtype(x)
     shape, rest = g.shape(x), g.ndim(x) - 2
     if rest < 1:
-        raise Refused("local_response_norm needs at least three dimensions")
+        raise UnsupportedError("local_response_norm needs at least three dimensions")
     squares = op.expand_dims(op.reshape(g.emit(op.square(x)), [shape[0], shape[1], -1]), 1)
     padded = op.nn.pad(squares, [0, 0, 0, 0, size // 2, (size - 1) // 2, 0, 0])
     mean = op.nn.avg_pool2d(padded, pool_size=[size, 1], strides=[1, 1])

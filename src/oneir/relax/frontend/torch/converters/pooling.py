@@ -11,45 +11,42 @@ import numpy as np
 
 from .... import op
 from ....expr import Expr, const
+from ...pooling import AVG_POOL, MAX_POOL, max_with_indices, pool_options, window_indices
+from ...window import DATA_LAYOUT, Window
 from ..dtypes import is_float
-from ..importer import Importer, as_shape
-from ..registry import Impossible, converter
-from .convolution import batched, per_axis
-
-_LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+from ..importer import Importer
+from ..registry import NotDecomposable, converter
+from .convolution import batched, per_axis, window_of
 
 
-def _pool(
-    g: Importer, rank: int, x: Expr, function: Callable[..., Expr], kernel: Any, stride: Any, **options: Any
-) -> Expr:
-    """A pooling over `rank` dimensions, of a batch or a single image."""
-    x, single = batched(g, x, rank)
-    size = per_axis(kernel, rank)
-    strides = size if stride is None or stride in ([], ()) else per_axis(stride, rank)
-    out = g.emit(function(x, pool_size=size, strides=strides, layout=_LAYOUT[rank], **options))
+def _window(rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> Window:
+    """The window of a pooling, whose stride is the kernel unless it is given."""
+    return window_of(rank, kernel, kernel if stride is None or stride in ([], ()) else stride, padding, dilation)
+
+
+def _pool(g: Importer, x: Expr, function: Callable[..., Expr], window: Window, **options: Any) -> Expr:
+    """A pooling of a batch or a single image."""
+    x, single = batched(g, x, window.rank)
+    out = g.emit(function(x, **pool_options(window), **options))
     return g.emit(op.squeeze(out, [0])) if single else out
 
 
-def _windows(extent: int, size: int, stride: int, before: int, reach: int) -> tuple[int, int]:
-    """How many windows ceil_mode makes of a dimension, and what they need after it.
-
-    A window that starts behind the dimension is left out. `reach` is the extent of a window.
-    """
-    count = -(-(extent + 2 * before - reach) // stride) + 1
-    if (count - 1) * stride >= extent + before:
-        count -= 1
-    return count, max((count - 1) * stride + reach - extent - before, 0)
+def _sizes(g: Importer, x: Expr, rank: int) -> list[int]:
+    """The spatial extents of an image, which must be known."""
+    return [g.static(e, "the extent of an image") for e in g.shape(x)[-rank:]]
 
 
-def _left_out(extents: list[Any], strides: list[int], around: list[int], reaches: list[int]) -> bool:
+def _ends_outside(window: Window, extents: list[Any]) -> bool:
     """Whether ceil_mode would make a window that starts behind the image, which PyTorch leaves out."""
-    return any(
-        isinstance(e, int) and -(-(e + 2 * p - r) // s) * s >= e + p
-        for e, s, p, r in zip(extents, strides, around, reaches, strict=True)
-    )
+    for i, extent in enumerate(extents):
+        if isinstance(extent, int):
+            space = extent + window.before[i] + window.after[i] - window.extent(i)
+            if window.starts_outside(i, extent, -(-space // window.strides[i])):
+                return True
+    return False
 
 
-def _adaptive_windows(g: Importer, x: Expr, axis: int, count: int) -> np.ndarray[Any, Any]:
+def _adaptive_windows(g: Importer, x: Expr, axis: int, count: int) -> np.ndarray:
     """The elements of each window of adaptive pooling; shorter windows name their last element again."""
     extent = g.static(g.shape(x)[axis], "the extent of an image")
     starts = [i * extent // count for i in range(count)]
@@ -59,8 +56,6 @@ def _adaptive_windows(g: Importer, x: Expr, axis: int, count: int) -> np.ndarray
 
 
 def _register(rank: int) -> None:
-    max_pool = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}[rank]
-    avg_pool = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}[rank]
     adaptive = {1: op.nn.adaptive_avg_pool1d, 2: op.nn.adaptive_avg_pool2d, 3: op.nn.adaptive_avg_pool3d}[rank]
 
     def largest(
@@ -73,18 +68,12 @@ def _register(rank: int) -> None:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Expr:
+        window = _window(rank, kernel_size, stride, padding, dilation)
         if return_indices:
-            return _with_indices(g, rank, x, kernel_size, stride, padding, dilation, ceil_mode)
-        around, dilations, size = per_axis(padding, rank), per_axis(dilation, rank), per_axis(kernel_size, rank)
-        if ceil_mode:
-            strides = size if stride is None or stride in ([], ()) else per_axis(stride, rank)
-            reaches = [d * (k - 1) + 1 for d, k in zip(dilations, size, strict=True)]
-            extents = g.shape(x)[-rank:]
-            if _left_out(extents, strides, around, reaches):
-                each = zip(extents, size, strides, around, reaches, strict=True)
-                known = [_windows(g.static(e, "the extent of an image"), *rest) for e, *rest in each]
-                around, ceil_mode = [*around, *(after for _, after in known)], False
-        return _pool(g, rank, x, max_pool, kernel_size, stride, padding=around, dilation=dilations, ceil_mode=ceil_mode)
+            return _with_indices(g, x, window, ceil_mode)
+        if ceil_mode and _ends_outside(window, g.shape(x)[-rank:]):
+            window.after, ceil_mode = window.ceil_padding(_sizes(g, x, rank)), False
+        return _pool(g, x, MAX_POOL[rank], window, ceil_mode=ceil_mode)
 
     def average(
         g: Importer,
@@ -97,42 +86,35 @@ def _register(rank: int) -> None:
         divisor_override: int | None = None,
     ) -> Expr:
         if not is_float(g.dtype(x)):
-            raise Impossible("means of integers; convert them to floats before")
-        around = per_axis(padding, rank)
+            raise NotDecomposable("means of integers; convert them to floats before")
+        window = _window(rank, kernel_size, stride, padding)
         # Without padding both ways of counting are the same; the published importer counts it but for images.
-        counted = divisor_override is not None or (count_include_pad and (rank != 2 or any(around)))
-        size = per_axis(kernel_size, rank)
-        strides = size if stride is None or stride in ([], ()) else per_axis(stride, rank)
+        counted = divisor_override is not None or (count_include_pad and (rank != 2 or any(window.before)))
         extents = g.shape(x)[-rank:]
-        if ceil_mode and (divisor_override is not None or _left_out(extents, strides, around, size)):
-            sizes = [g.static(e, "the extent of an image") for e in extents]
-            return _uneven_average(
-                g, rank, x, avg_pool, sizes, size, strides, around, count_include_pad, divisor_override
-            )
+        if ceil_mode and (divisor_override is not None or _ends_outside(window, extents)):
+            return _uneven_average(g, x, window, _sizes(g, x, rank), count_include_pad, divisor_override)
         if ceil_mode:
             # Of a window that is larger than the padded image, nothing outside of that counts.
-            stride = strides
-            size = [
-                min(s, e + 2 * p) if isinstance(e, int) else s for s, e, p in zip(size, extents, around, strict=True)
-            ]
-        out = _pool(g, rank, x, avg_pool, size, stride, padding=around, ceil_mode=ceil_mode, count_include_pad=counted)
+            each = zip(window.kernel, extents, window.before, strict=True)
+            window.kernel = [min(k, e + 2 * p) if isinstance(e, int) else k for k, e, p in each]
+        out = _pool(g, x, AVG_POOL[rank], window, ceil_mode=ceil_mode, count_include_pad=counted)
         if divisor_override is None:
             return out
-        return g.emit(op.multiply(out, const(math.prod(size) / divisor_override, g.dtype(out))))
+        return g.emit(op.multiply(out, const(window.count / divisor_override, g.dtype(out))))
 
     def adaptive_average(g: Importer, x: Expr, output_size: Any) -> Expr:
         x, single = batched(g, x, rank)
         given = per_axis(output_size, rank)
         size = [extent if s is None else s for s, extent in zip(given, g.shape(x)[2:], strict=True)]
-        out = g.emit(adaptive(x, size, layout=_LAYOUT[rank]))
+        out = g.emit(adaptive(x, size, layout=DATA_LAYOUT[rank]))
         return g.emit(op.squeeze(out, [0])) if single else out
 
     def adaptive_largest(g: Importer, x: Expr, output_size: Any, return_indices: bool = False) -> Any:
-        extents = [g.static(e, "the extent of an image") for e in g.shape(x)[-rank:]]
+        extents = _sizes(g, x, rank)
         sizes = [e if s is None else s for s, e in zip(per_axis(output_size, rank), extents, strict=True)]
         if return_indices:
             tables = [_adaptive_windows(g, x, g.ndim(x) - rank + i, count) for i, count in enumerate(sizes)]
-            return _largest_of_windows(g, rank, x, tables)
+            return max_with_indices(g, x, tables)
         if all(e % s == 0 for e, s in zip(extents, sizes, strict=True)):
             return largest(g, x, [e // s for e, s in zip(extents, sizes, strict=True)])
         for i, count in enumerate(sizes):
@@ -167,70 +149,24 @@ for _rank in (1, 2, 3):
 
 
 def _uneven_average(
-    g: Importer,
-    rank: int,
-    x: Expr,
-    avg_pool: Callable[..., Expr],
-    extents: list[int],
-    size: list[int],
-    strides: list[int],
-    around: list[int],
-    count_include_pad: bool,
-    divisor: int | None,
+    g: Importer, x: Expr, window: Window, extents: list[int], count_include_pad: bool, divisor: int | None
 ) -> Expr:
     """Sums of the windows of ceil_mode, each divided by its own number of elements, or by the divisor."""
-    each = list(zip(extents, size, strides, around, strict=True))
-    known = [_windows(e, k, s, p, k) for e, k, s, p in each]
-    factors: np.ndarray[Any, Any] = np.ones([], "float64")
-    for (extent, reach, step, before), (count, _) in zip(each, known, strict=True):
-        start = np.arange(count) * step - before
-        end = np.minimum(start + reach, extent + before)
+    factors: np.ndarray = np.ones([], "float64")
+    for i, (extent, size, before) in enumerate(zip(extents, window.kernel, window.before, strict=True)):
+        start = np.arange(window.positions(i, extent, True)) * window.strides[i] - before
+        end = np.minimum(start + size, extent + before)
         counted = end - start if count_include_pad else np.minimum(end, extent) - np.maximum(start, 0)
-        factors = np.multiply.outer(factors, reach / counted if divisor is None else np.full(count, float(reach)))
+        factors = np.multiply.outer(factors, size / counted if divisor is None else np.full(len(start), float(size)))
     if divisor is not None:
         factors = factors / divisor
-    padding = [*around, *(after for _, after in known)]
-    means = _pool(g, rank, x, avg_pool, size, strides, padding=padding, ceil_mode=False, count_include_pad=True)
+    window.after = window.ceil_padding(extents)
+    means = _pool(g, x, AVG_POOL[window.rank], window, ceil_mode=False, count_include_pad=True)
     return g.emit(op.multiply(means, const(factors, g.dtype(means))))
 
 
-def _with_indices(
-    g: Importer, rank: int, x: Expr, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+def _with_indices(g: Importer, x: Expr, window: Window, ceil_mode: bool) -> Any:
     """The largest elements of windows, and where they are in the flat image."""
-    sizes = per_axis(kernel, rank)
-    strides = sizes if stride is None or stride in ([], ()) else per_axis(stride, rank)
-    tables: list[np.ndarray[Any, Any]] = []
-    options = zip(g.shape(x)[-rank:], sizes, strides, per_axis(padding, rank), per_axis(dilation, rank), strict=True)
-    for extent, size, step, before, apart in options:
-        extent = g.static(extent, "the extent of an image, for the indices of max_pool,")
-        reach = apart * (size - 1) + 1
-        count = (extent + 2 * before - reach) // step + 1
-        if ceil_mode:
-            count, _ = _windows(extent, size, step, before, reach)
-        places = (np.arange(count) * step - before)[:, None] + (np.arange(size) * apart)[None, :]
-        # Padding never is the largest element: an element of the window stands in its place.
-        inside = (places >= 0) & (places < extent)
-        first = places[np.arange(count), inside.argmax(1)][:, None]
-        tables.append(np.where(inside, places, first))
-    return _largest_of_windows(g, rank, x, tables)
-
-
-def _largest_of_windows(g: Importer, rank: int, x: Expr, tables: list[np.ndarray[Any, Any]]) -> Any:
-    """The largest elements of windows, which are given for each dimension by their places, and their flat places."""
-    lead, extents = g.ndim(x) - rank, [g.static(e, "the extent of an image") for e in g.shape(x)[-rank:]]
-    places: np.ndarray[Any, Any] = np.zeros([], "int64")
-    for table, extent in zip(tables, extents, strict=True):
-        places = np.add.outer(places * extent, table)
-    outer = [2 * i for i in range(rank)]
-    inner = [2 * i + 1 for i in range(rank)]
-    counts = [len(table) for table in tables]
-    places = places.transpose([*outer, *inner]).reshape([*counts, -1])
-    shape = g.shape(x)[:lead]
-    image = g.emit(op.reshape(x, as_shape([*shape, math.prod(extents)])))
-    windows = g.emit(op.take(image, const(places, "int64"), lead))
-    values = g.emit(op.max(windows, -1))
-    which = g.emit(op.argmax(windows, -1, True))
-    repeated = g.emit(op.broadcast_to(const(places, "int64"), as_shape(g.shape(windows))))
-    found = op.squeeze(op.gather_elements(repeated, which, axis=g.ndim(windows) - 1), [-1])
-    return values, g.emit(found)
+    what = "the extent of an image, for the indices of max_pool,"
+    sizes = [g.static(e, what) for e in g.shape(x)[-window.rank :]]
+    return max_with_indices(g, x, [window_indices(window, i, e, ceil_mode) for i, e in enumerate(sizes)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .... import op
 from ....expr import Expr, const
@@ -10,10 +10,13 @@ from ..dtypes import as_operand, dtype_name
 from ..importer import Importer, as_shape, is_tensor
 from ..registry import converter
 
+if TYPE_CHECKING:
+    import torch
+
 _LIBRARY = "quantized_decomposed::"
 
 
-def _quantized(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any) -> Expr:
+def _quantized(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: torch.dtype) -> Expr:
     """round(x / scale) + zero_point, within bounds."""
     inverse = op.divide(const(1.0, g.dtype(scale)), scale) if is_tensor(scale) else 1.0 / scale
     steps = op.round(op.multiply(op.astype(x, "float32"), as_operand(_plain(g, inverse), "float32")))
@@ -22,7 +25,7 @@ def _quantized(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high
     return g.emit(op.astype(op.minimum(op.maximum(places, lowest), highest), dtype_name(dtype)))
 
 
-def _dequantized(g: Importer, x: Expr, scale: Any, zero_point: Any, dtype: Any) -> Expr:
+def _dequantized(g: Importer, x: Expr, scale: Any, zero_point: Any, dtype: torch.dtype | None) -> Expr:
     """(x - zero_point) * scale"""
     made = op.astype(x, "float32")
     if zero_point is not None:
@@ -36,7 +39,7 @@ def _plain(g: Importer, value: Any) -> Any:
 
 
 def _along(g: Importer, x: Expr, values: Any, axis: int) -> Any:
-    """One number for each place along an axis, so that it broadcasts."""
+    """A vector along an axis, in a shape that broadcasts."""
     if values is None:
         return None
     shape = [1] * g.ndim(x)
@@ -44,17 +47,24 @@ def _along(g: Importer, x: Expr, values: Any, axis: int) -> Any:
     return g.emit(op.reshape(values, as_shape(shape)))
 
 
-@converter(f"{_LIBRARY}quantize_per_tensor")
-def quantize_per_tensor(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any) -> Expr:
-    """Integers with one scale."""
+@converter(f"{_LIBRARY}quantize_per_tensor", f"{_LIBRARY}quantize_per_token")
+def quantize(g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: torch.dtype) -> Expr:
+    """Integers with one scale, or with one for each row, which then is a tensor of one column."""
     return _quantized(g, x, scale, zero_point, low, high, dtype)
 
 
-@converter(f"{_LIBRARY}dequantize_per_tensor")
-def dequantize_per_tensor(
-    g: Importer, x: Expr, scale: Any, zero_point: Any, low: Any, high: Any, dtype: Any, *, out_dtype: Any = None
+@converter(f"{_LIBRARY}dequantize_per_tensor", f"{_LIBRARY}dequantize_per_token")
+def dequantize(
+    g: Importer,
+    x: Expr,
+    scale: Any,
+    zero_point: Any,
+    low: Any,
+    high: Any,
+    dtype: torch.dtype,
+    out_dtype: torch.dtype | None = None,
 ) -> Expr:
-    """What integers with one scale stand for."""
+    """Floats from integers with one scale, or with one for each row."""
     return _dequantized(g, x, scale, zero_point, out_dtype)
 
 
@@ -62,7 +72,7 @@ def dequantize_per_tensor(
 def quantize_per_channel(
     g: Importer, x: Expr, scales: Expr, zero_points: Expr, axis: int, low: int, high: int, dtype: Any
 ) -> Expr:
-    """Integers with a scale for each place along an axis."""
+    """Integers with a scale for each index along an axis."""
     return _quantized(g, x, _along(g, x, scales, axis), _along(g, x, zero_points, axis), low, high, dtype)
 
 
@@ -75,30 +85,16 @@ def dequantize_per_channel(
     axis: int,
     low: int,
     high: int,
-    dtype: Any,
+    dtype: torch.dtype,
     *,
-    out_dtype: Any = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Expr:
-    """What integers with a scale for each place along an axis stand for."""
+    """Floats from integers with a scale for each index along an axis."""
     return _dequantized(g, x, _along(g, x, scales, axis), _along(g, x, zero_points, axis), out_dtype)
 
 
-@converter(f"{_LIBRARY}quantize_per_token")
-def quantize_per_token(g: Importer, x: Expr, scales: Expr, zero_points: Expr, low: int, high: int, dtype: Any) -> Expr:
-    """Integers with a scale for each row; scales have one column."""
-    return _quantized(g, x, scales, zero_points, low, high, dtype)
-
-
-@converter(f"{_LIBRARY}dequantize_per_token")
-def dequantize_per_token(
-    g: Importer, x: Expr, scales: Expr, zero_points: Expr, low: int, high: int, dtype: Any, output_dtype: Any
-) -> Expr:
-    """What integers with a scale for each row stand for."""
-    return _dequantized(g, x, scales, zero_points, output_dtype)
-
-
 @converter(f"{_LIBRARY}choose_qparams")
-def choose_qparams(g: Importer, x: Expr, low: int, high: int, eps: float, dtype: Any) -> Any:
+def choose_qparams(g: Importer, x: Expr, low: int, high: int, eps: float, dtype: torch.dtype) -> tuple[Expr, Expr]:
     """A scale and a zero point with which the numbers from the smallest to the largest, and 0, have integers."""
     smallest, largest = _range(g, x)
     scale = g.emit(op.divide(op.subtract(largest, smallest), const(float(high - low), "float32")))
@@ -109,7 +105,9 @@ def choose_qparams(g: Importer, x: Expr, low: int, high: int, eps: float, dtype:
 
 
 @converter(f"{_LIBRARY}choose_qparams_symmetric")
-def choose_qparams_symmetric(g: Importer, x: Expr, low: int, high: int, eps: float, dtype: Any) -> Any:
+def choose_qparams_symmetric(
+    g: Importer, x: Expr, low: int, high: int, eps: float, dtype: torch.dtype
+) -> tuple[Expr, Expr]:
     """The same, with integers as far below 0 as above."""
     smallest, largest = _range(g, x)
     size = op.maximum(op.negative(smallest), largest)

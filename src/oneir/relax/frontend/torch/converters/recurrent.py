@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .....ir.expr import PrimExpr
 from .....ir.expr import const as number
 from .....ir.operators import maximum
+from .....runtime.error import UnsupportedError
 from .....tir.op import sigmoid, tanh
 from .....topi.nn import recurrent as loops
 from .... import op
 from ....expr import Expr, const
-from ...recurrent import recurrent_layer
+from ...recurrent import gru_cell, lstm_cell, recurrent_layer, rnn_cell
 from ..importer import Importer, as_shape, fields_of, is_symbolic
-from ..registry import Refused, converter
+from ..registry import converter
 
 State = tuple[Expr, ...]
 
@@ -72,31 +72,11 @@ def _plain_cell(activation: Callable[[Expr], Expr]) -> Cell:
     return cell
 
 
-def _follow_lstm(
-    sums: loops.Values, gates: loops.Values, vectors: loops.Values, _: loops.Values
-) -> dict[int, PrimExpr]:
-    entering, forgetting, candidate, leaving = (a + b for a, b in zip(gates, sums, strict=True))
-    cell = sigmoid(forgetting) * vectors[1] + sigmoid(entering) * tanh(candidate)
-    return {1: cell, 0: sigmoid(leaving) * tanh(cell)}
-
-
-def _follow_gru(
-    sums: loops.Values, gates: loops.Values, vectors: loops.Values, own: loops.Values
-) -> dict[int, PrimExpr]:
-    reset, update = (sigmoid(gates[i] + sums[i]) for i in (0, 1))
-    new = tanh(gates[2] + reset * (sums[2] + own[0] if own else sums[2]))
-    return {0: (number(1, new.dtype) - update) * new + update * vectors[0]}
-
-
-def _plain_loop(activation: Callable[[PrimExpr], PrimExpr]) -> loops.Cell:
-    return loops.Cell(1, 1, 1, [loops.Product(0, 1, 0, lambda sums, gates, *_: {0: activation(gates[0] + sums[0])})])
-
-
 _CELLS: dict[str, tuple[Cell, loops.Cell]] = {
-    "LSTM": (_lstm_cell, loops.Cell(4, 2, 2, [loops.Product(0, 4, 0, _follow_lstm)])),
-    "GRU": (_gru_cell, loops.Cell(3, 1, 1, [loops.Product(0, 3, 0, _follow_gru)])),
-    "RNN_TANH": (_plain_cell(op.tanh), _plain_loop(tanh)),
-    "RNN_RELU": (_plain_cell(op.nn.relu), _plain_loop(lambda x: maximum(x, number(0, x.dtype)))),
+    "LSTM": (_lstm_cell, lstm_cell(sigmoid, tanh, tanh, "ifco")),
+    "GRU": (_gru_cell, gru_cell(sigmoid, tanh, "run")),
+    "RNN_TANH": (_plain_cell(op.tanh), rnn_cell(tanh)),
+    "RNN_RELU": (_plain_cell(op.nn.relu), rnn_cell(lambda x: maximum(x, number(0, x.dtype)))),
 }
 """Steps in the graph, and in a loop."""
 
@@ -157,7 +137,7 @@ def _recurrent(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Expr, Sequence[Expr]]:
-    """All layers; gives the outputs, and for each kind of state that of all layers and directions."""
+    """Emits all layers; returns the outputs and, for each kind of state, the last ones of all layers and directions."""
     single = g.ndim(x) == 2
     if single:
         x, states, batch_first = op.expand_dims(x, 1), [op.expand_dims(s, 1) for s in states], False
@@ -187,33 +167,16 @@ def _slices(g: Importer, x: Expr, count: int) -> list[Expr]:
 
 def _check(train: bool, dropout: float) -> None:
     if train and dropout:
-        raise Refused("dropout between recurrent layers is random; call model.eval() before the model is exported")
-
-
-@converter("lstm.input")
-def lstm(
-    g: Importer,
-    x: Expr,
-    hx: Sequence[Expr],
-    params: Sequence[Expr],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> Any:
-    """Outputs, last hidden states, last cells."""
-    _check(train, dropout)
-    out, final = _recurrent(g, x, hx, params, "LSTM", num_layers, bidirectional, batch_first)
-    return (out, *final)
+        raise UnsupportedError(
+            "dropout between recurrent layers is random; call model.eval() before the model is exported"
+        )
 
 
 def _register(name: str, mode: str) -> None:
     def convert(
         g: Importer,
         x: Expr,
-        hx: Expr,
+        hx: Any,
         params: Sequence[Expr],
         has_biases: bool,
         num_layers: int,
@@ -222,16 +185,17 @@ def _register(name: str, mode: str) -> None:
         bidirectional: bool,
         batch_first: bool,
     ) -> Any:
+        """Outputs, last hidden states and, of an LSTM, last cells."""
         _check(train, dropout)
-        out, final = _recurrent(g, x, [hx], params, mode, num_layers, bidirectional, batch_first)
+        states = hx if mode == "LSTM" else [hx]
+        out, final = _recurrent(g, x, states, params, mode, num_layers, bidirectional, batch_first)
         return (out, *final)
 
-    converter(name)(convert)
+    converter(f"{name}.input")(convert)
 
 
-_register("gru.input", "GRU")
-_register("rnn_tanh.input", "RNN_TANH")
-_register("rnn_relu.input", "RNN_RELU")
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    _register(_name, _name.upper())
 
 
 def call_recurrent(g: Importer, module: Any, x: Expr, hx: Any = None) -> Any:

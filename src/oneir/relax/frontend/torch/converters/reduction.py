@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .....ir.expr import PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import as_operand, cast, dtype_name, is_float, unified
 from ..importer import Importer, is_symbolic, is_tensor
-from ..registry import Refused, converter, scalars_as_vectors
+from ..registry import converter, scalars_as_vectors
 from .indexing import slice_
 from .shape import cat
 from .unary import as_float
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _axes(dim: Any) -> Any:
@@ -24,7 +28,7 @@ def _axes(dim: Any) -> Any:
     return list(dim) if isinstance(dim, (list, tuple)) else dim
 
 
-def _summand(g: Importer, x: Expr, dtype: Any) -> Expr:
+def _summand(g: Importer, x: Expr, dtype: torch.dtype | None) -> Expr:
     """What is added or multiplied: integers and bools as int64, unless a dtype is given."""
     if dtype is not None:
         return cast(x, dtype_name(dtype))
@@ -33,21 +37,21 @@ def _summand(g: Importer, x: Expr, dtype: Any) -> Expr:
 
 @converter("sum")
 @scalars_as_vectors
-def sum_(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def sum_(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Expr:
     """The sum over dimensions, or over all."""
     return g.emit(op.sum(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
 
 
 @converter("prod")
 @scalars_as_vectors
-def prod(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def prod(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Expr:
     """The product over dimensions, or over all."""
     return g.emit(op.prod(_summand(g, x, dtype), _axes(dim), keepdims=keepdim))
 
 
 @converter("mean")
 @scalars_as_vectors
-def mean(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def mean(g: Importer, x: Expr, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Expr:
     """The mean over dimensions, or over all."""
     x = x if dtype is None else cast(x, dtype_name(dtype))
     return g.emit(op.mean(x, _axes(dim), keepdims=keepdim))
@@ -163,7 +167,7 @@ def logsumexp(g: Importer, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
 @converter("linalg_vector_norm")
 @scalars_as_vectors
 def vector_norm(
-    g: Importer, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    g: Importer, x: Expr, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Expr:
     """The norm of vectors: (sum of |x| to the power of ord) to the power of 1 / ord."""
     x = as_float(g, x) if dtype is None else cast(x, dtype_name(dtype))
@@ -182,25 +186,27 @@ def vector_norm(
 
 @converter("norm", "frobenius_norm")
 @scalars_as_vectors
-def norm(g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Expr:
+def norm(
+    g: Importer, x: Expr, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Expr:
     """The norm of vectors, with the arguments of `torch.norm`."""
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
-        raise Refused(f"norm with p={p!r}")
+        raise UnsupportedError(f"norm with p={p!r}")
     return vector_norm(g, x, p, dim, keepdim, dtype=dtype)
 
 
 @converter("cumsum")
 @scalars_as_vectors
-def cumsum(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+def cumsum(g: Importer, x: Expr, dim: int, *, dtype: torch.dtype | None = None) -> Expr:
     """The sums of the elements up to each one."""
     return g.emit(op.cumsum(x, dim, _scan_dtype(g, x, dtype)))
 
 
 @converter("cumprod")
 @scalars_as_vectors
-def cumprod(g: Importer, x: Expr, dim: int, *, dtype: Any = None) -> Expr:
+def cumprod(g: Importer, x: Expr, dim: int, *, dtype: torch.dtype | None = None) -> Expr:
     """The products of the elements up to each one."""
     return g.emit(op.cumprod(x, dim, _scan_dtype(g, x, dtype)))
 

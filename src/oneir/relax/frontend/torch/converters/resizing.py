@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -10,46 +9,25 @@ from typing import Any
 import numpy as np
 
 from ..... import topi
-from .....topi.image.cubic import far_weight, near_weight
+from .....runtime.error import UnsupportedError
 from .... import op
-from ....expr import Expr, const
+from ....expr import Expr
+from ...resize import RESIZE2D_METHODS, cubic_weights, linear_weights, resize_axis, scaled_extent
 from ..dtypes import is_float
 from ..importer import Importer
-from ..registry import Impossible, Refused, converter, find_converter
+from ..registry import NotDecomposable, converter, find_converter
 from .convolution import per_axis
 
-# For each kind of interpolation, how far an element reaches.
-_REACH = {"nearest": 0, "nearest-exact": 0, "linear": 1, "cubic": 2}
-_RESIZE2D = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+_RADIUS = {"nearest": 0, "nearest-exact": 0, "linear": 1, "cubic": 2}
+"""The number of elements on each side that an interpolation uses."""
 
 
-def _scaled(g: Importer, extent: Any, factor: float) -> Any:
-    """An extent times a factor, rounded down."""
-    if float(factor).is_integer():
-        return extent * int(factor)
-    return int(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
-
-
-def _linear(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return np.maximum(1 - np.abs(distance), 0)
-
-
-def _cubic(a: float) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The weights of cubic convolution by the distance of an element."""
-
-    def weight(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        d = np.abs(distance)
-        return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
-
-    return weight
-
-
-def _taps(
+def _sources(
     extent: int, new: int, factor: float | None, kind: str, align_corners: bool, antialias: bool
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
-    """Which elements each new element is made of, a row for each of them, and their weights; None where all are 1.
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The indices of the elements that each new element is the sum of, a row for each, and their weights, if not 1.
 
-    Computed as PyTorch does it, in float32.
+    Places are computed in float32, as PyTorch does.
     """
     if align_corners:
         step = np.float32((extent - 1) / (new - 1) if new > 1 else 0)
@@ -57,40 +35,24 @@ def _taps(
         step = np.float32(1 / factor if factor else extent / new)
     place = np.arange(new, dtype="float32")
     if kind == "nearest":
-        return np.minimum((place * step).astype("int64"), extent - 1)[None], None
+        return np.minimum((place * step).astype("int64"), extent - 1)[:, None], None
     if kind == "nearest-exact":
-        return np.minimum(((place + np.float32(0.5)) * step).astype("int64"), extent - 1)[None], None
+        return np.minimum(((place + np.float32(0.5)) * step).astype("int64"), extent - 1)[:, None], None
     from_corners = align_corners and not antialias
     source = place * step if from_corners else (place + np.float32(0.5)) * step - np.float32(0.5)
-    weight = _cubic(-0.5 if antialias else -0.75) if kind == "cubic" else _linear
-    reach = float(_REACH[kind])
+    weight = partial(cubic_weights, a=-0.5 if antialias else -0.75) if kind == "cubic" else linear_weights
+    radius = float(_RADIUS[kind])
     if antialias:
-        scale = max(float(step), 1.0)
-        first = np.maximum((source.astype("float64") + 0.5 - reach * scale + 0.5).astype("int64"), 0)
-        last = np.minimum((source.astype("float64") + 0.5 + reach * scale + 0.5).astype("int64"), extent)
-        rows = first[None] + np.arange((last - first).max())[:, None]
-        weights = np.where(rows < last, weight((rows - source.astype("float64")) / scale), 0.0)
-        return np.minimum(rows, extent - 1), weights / weights.sum(0)
+        scale, exact = max(float(step), 1.0), source.astype("float64")
+        first = np.maximum((exact + 0.5 - radius * scale + 0.5).astype("int64"), 0)
+        last = np.minimum((exact + 0.5 + radius * scale + 0.5).astype("int64"), extent)
+        indices = first[:, None] + np.arange((last - first).max())
+        weights = np.where(indices < last[:, None], weight((indices - exact[:, None]) / scale), 0.0)
+        return np.minimum(indices, extent - 1), weights / weights.sum(1, keepdims=True)
     if kind == "linear":
         source = np.maximum(source, np.float32(0))
-    below = np.floor(source).astype("int64")
-    rows = below[None] + np.arange(1 - int(reach), int(reach) + 1)[:, None]
-    return np.clip(rows, 0, extent - 1), weight(rows - source[None].astype("float64"))
-
-
-def _along(g: Importer, x: Expr, axis: int, rows: np.ndarray[Any, Any], weights: np.ndarray[Any, Any] | None) -> Expr:
-    """One dimension resized: sums of elements times their weights."""
-    if weights is None:
-        return g.emit(op.take(x, const(rows[0], "int64"), axis))
-    spread = [1] * g.ndim(x)
-    spread[axis] = -1
-    total: Expr | None = None
-    for row, weight in zip(rows, weights, strict=True):
-        factor = const(weight.reshape(spread), g.dtype(x))
-        part = op.multiply(op.take(x, const(row, "int64"), axis), factor)
-        total = part if total is None else op.add(total, part)
-    assert total is not None
-    return g.emit(total)
+    indices = np.floor(source).astype("int64")[:, None] + np.arange(1 - int(radius), int(radius) + 1)
+    return np.clip(indices, 0, extent - 1), weight(indices - source[:, None].astype("float64"))
 
 
 def resize(
@@ -101,22 +63,22 @@ def resize(
     Coordinates are divided by the factor, also where the extent of the result was rounded.
     """
     rank = g.ndim(x) - 2
-    if not is_float(g.dtype(x)) and _REACH[kind]:
-        raise Impossible("integers are resized by their nearest neighbours only; convert them to floats")
+    if not is_float(g.dtype(x)) and _RADIUS[kind]:
+        raise NotDecomposable("integers are resized by their nearest neighbours only; convert them to floats")
     extents = g.shape(x)[2:]
     factors = [None] * rank if factors is None else [None if f is None else float(f) for f in per_axis(factors, rank)]
     if size is None and g.expected is not None:
         size = g.expected[2:]
     elif size is None:
-        size = [_scaled(g, e, f) for e, f in zip(extents, factors, strict=True)]
+        size = [scaled_extent(g, e, f) for e, f in zip(extents, factors, strict=True)]
     size = per_axis(size, rank)
     exact = align_corners or all(map(partial(_is_exact, g), extents, factors, size))
-    if rank == 2 and exact and kind in _RESIZE2D and not antialias:
-        return _resize2d(g, x, size, _RESIZE2D[kind], align_corners)
+    if rank == 2 and exact and kind in RESIZE2D_METHODS and not antialias:
+        return _resize2d(g, x, size, RESIZE2D_METHODS[kind], align_corners)
     for axis, (extent, new, factor) in enumerate(zip(extents, size, factors, strict=True), 2):
         known = g.static(extent, f"the extent of an image that is resized by mode={kind!r}"), g.static(new, "a size")
         if known[0] != known[1] or factor is not None:
-            x = _along(g, x, axis, *_taps(*known, factor, kind, align_corners, antialias))
+            x = resize_axis(g, x, axis, *_sources(*known, factor, kind, align_corners, antialias))
     return x
 
 
@@ -203,13 +165,13 @@ def interpolate(
     """Images resized, with the arguments of `torch.nn.functional.interpolate`."""
     rank = g.ndim(x) - 2
     if size is None and (recompute_scale_factor or mode == "area"):
-        size = [_scaled(g, e, f) for e, f in zip(g.shape(x)[2:], per_axis(scale_factor, rank), strict=True)]
+        size = [scaled_extent(g, e, f) for e, f in zip(g.shape(x)[2:], per_axis(scale_factor, rank), strict=True)]
     if mode == "area":
         pool = find_converter(f"adaptive_avg_pool{rank}d")
         assert pool is not None
         return pool(g, x, size)
     if mode not in _KINDS:
-        raise Refused(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
+        raise UnsupportedError(f"interpolate with mode={mode!r}; modes are area, {', '.join(_KINDS)}")
     factor = None if size is not None else scale_factor
     return resize(g, x, size, factor, _KINDS[mode], bool(align_corners), antialias)
 
@@ -222,7 +184,7 @@ _OUTSIDE = ("zeros", "border", "reflection")
 def grid_sampler(
     g: Importer, x: Expr, grid: Expr, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Expr:
-    """Images or volumes at the places that a grid (n, ..., coordinates) gives, from -1 to 1."""
+    """Images or volumes sampled at the coordinates of a grid (n, ..., coordinates), from -1 to 1."""
     rank = g.ndim(x) - 2
     points = g.emit(op.permute_dims(grid, [0, rank + 1, *range(1, rank + 1)]))
     method, outside = _METHODS[interpolation_mode], _OUTSIDE[padding_mode]
@@ -241,5 +203,5 @@ def grid_sample(
 ) -> Expr:
     """The same, with the arguments of `torch.nn.functional.grid_sample`."""
     if mode not in _METHODS or padding_mode not in _OUTSIDE:
-        raise Refused(f"grid_sample with mode={mode!r} and padding_mode={padding_mode!r}")
+        raise UnsupportedError(f"grid_sample with mode={mode!r} and padding_mode={padding_mode!r}")
     return grid_sampler(g, x, grid, _METHODS.index(mode), _OUTSIDE.index(padding_mode), bool(align_corners))

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ....struct_info import ShapeStructInfo
 from ..dtypes import is_float, unified
 from ..importer import Importer, as_shape, fields_of, is_tensor
-from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from ..registry import NotDecomposable, converter, scalars_as_vectors
 from .indexing import places_of
 from .shape import broadcast_shape
 
@@ -80,7 +81,7 @@ def bucketize(g: Importer, x: Expr, boundaries: Expr, *, out_int32: bool = False
 def isin(g: Importer, elements: Any, test_elements: Expr, *, assume_unique: bool = False, invert: bool = False) -> Expr:
     """Whether each element is one of others."""
     if not is_tensor(elements) or not is_tensor(test_elements):
-        raise Refused("isin with a number; make it a tensor")
+        raise UnsupportedError("isin with a number; make it a tensor")
     others = op.reshape(test_elements, [1, -1])
     equal = op.equal(op.reshape(elements, [-1, 1]), others)
     found = op.astype(op.max(op.astype(equal, "int32"), 1), "bool")
@@ -99,9 +100,9 @@ def searchsorted(
     side: str | None = None,
     sorter: Expr | None = None,
 ) -> Expr:
-    """The place of each value in a sequence in order: how many elements are smaller, or not larger."""
+    """The index at which each value would be inserted into a sorted sequence."""
     if sorter is not None:
-        raise Refused("searchsorted with a sorter; put the sequence in order before")
+        raise UnsupportedError("searchsorted with a sorter; put the sequence in order before")
     values, sequence = unified(values, sorted_sequence)
     values, sequence = g.emit(values), g.emit(sequence)
     compare = op.less_equal if right or side == "right" else op.less
@@ -132,7 +133,7 @@ def _kth(g: Importer, x: Expr, k: int, dim: int, keepdim: bool) -> Any:
     place = g.axis(x, dim)
     extent = g.static(g.shape(x)[place], "the extent of a dimension that is ordered")
     if not 1 <= k <= extent:
-        raise Refused(f"there is no element {k} of {extent}")
+        raise UnsupportedError(f"there is no element {k} of {extent}")
     values, places = sort(g, x, place)
     found = [g.emit(op.strided_slice(part, [place], [k - 1], [k])) for part in (values, places)]
     return tuple(found if keepdim else [g.emit(op.squeeze(part, [place])) for part in found])
@@ -192,14 +193,14 @@ def unique_dim(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> Any:
-    """The different parts along a dimension, for each part which one it is, and how often each stands."""
+    """The unique slices along a dimension, the index of each slice among them, and their counts."""
     made = fields_of(g.emit(op.unique(x, True, False, True, True, dim)))
     return made[0], made[1], made[2]
 
 
 @converter("_unique2")
 def unique(g: Importer, x: Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The different elements, for each element which one it is, and how often each stands; None if not asked for."""
+    """The unique elements, the index of each element among them, and their counts, empty unless asked for."""
     values, which, counts = fields_of(g.emit(op.unique(x, True, False, True, True)))
     which = g.emit(op.reshape(which, as_shape(g.shape(x))))
     nothing = const(np.zeros([0], "int64"), "int64")
@@ -230,7 +231,7 @@ def nanmedian(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = Fals
 @converter("mode")
 @scalars_as_vectors
 def mode(g: Importer, x: Expr, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent element, the smallest of several, and where it stands last."""
+    """The most frequent element, of several the smallest, and its last index."""
     place = g.axis(x, dim)
     count = g.static(g.shape(x)[place], "the extent of a dimension whose elements are counted")
     same = op.equal(op.expand_dims(x, place), op.expand_dims(x, place + 1))
@@ -245,7 +246,7 @@ def mode(g: Importer, x: Expr, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _running(name: str, extreme: Callable[..., Expr], worst: Callable[[str], Any]) -> None:
-    """The most extreme element so far along a dimension, and where it stands last."""
+    """The cumulative extreme along a dimension, and its last index."""
 
     @scalars_as_vectors
     def convert(g: Importer, x: Expr, dim: int) -> Any:
@@ -288,4 +289,6 @@ _DATA_DEPENDENT = "histogram segment_reduce unique unique_consecutive"
 @converter(*_DATA_DEPENDENT.split())
 def of_data_dependent_shape(g: Importer, *args: Any, **kwargs: Any) -> Expr:
     """Operators whose result has a shape that depends on data."""
-    raise Impossible("the shape of the result depends on data; use torch.where or torch.topk, or compute it outside")
+    raise NotDecomposable(
+        "the shape of the result depends on data; use torch.where or torch.topk, or compute it outside"
+    )

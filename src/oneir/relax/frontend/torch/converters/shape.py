@@ -11,12 +11,13 @@ import numpy as np
 from ..... import topi
 from .....ir import operators
 from .....ir.expr import IntImm, PrimExpr
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, Tuple, const
 from ....struct_info import ShapeStructInfo
 from ..dtypes import cast, unified
 from ..importer import Importer, as_shape, fields_of, is_symbolic, is_tensor
-from ..registry import Impossible, Refused, converter, scalars_as_vectors
+from ..registry import NotDecomposable, converter, scalars_as_vectors
 
 
 def flat(values: Sequence[Any]) -> list[Any]:
@@ -39,7 +40,7 @@ def reshape(g: Importer, x: Expr, *shape: Any, size: Any = None) -> Expr:
     """The elements in another shape, of which one extent may be -1."""
     extents = flat(shape) if size is None else list(size)
     if not all(isinstance(e, (int, PrimExpr)) for e in extents):
-        raise Refused(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
+        raise UnsupportedError(f"view as another dtype, {extents}; use .to(dtype), or reinterpret the data before")
     if -1 in extents and g.expected is not None:
         return g.emit(op.reshape(x, as_shape(g.expected)))
     return g.emit(op.reshape(x, extents if -1 in extents else as_shape(extents)))
@@ -108,7 +109,7 @@ def matrix_transpose(g: Importer, x: Expr) -> Expr:
 
 @converter("movedim", "moveaxis")
 def movedim(g: Importer, x: Expr, source: Any, destination: Any) -> Expr:
-    """Dimensions at other places."""
+    """The tensor with dimensions moved to other positions."""
     sources = [g.axis(x, d) for d in ([source] if isinstance(source, int) else source)]
     targets = [g.axis(x, d) for d in ([destination] if isinstance(destination, int) else destination)]
     order = [d for d in range(g.ndim(x)) if d not in sources]
@@ -152,7 +153,7 @@ def tile(g: Importer, x: Expr, *dims: Any) -> Expr:
 def repeat_interleave(
     g: Importer, x: Expr, repeats: Any = None, dim: int | None = None, *, output_size: Any = None
 ) -> Expr:
-    """Each element several times: as often as a number or, for each element, a tensor says."""
+    """Each element repeated: a number of times, or for each element the number that a tensor has."""
     if not is_tensor(repeats):
         return g.emit(op.repeat(x, g.static(repeats, "repeats"), dim))
     if dim is None:
@@ -164,7 +165,7 @@ def repeat_interleave(
 
 @converter("repeat_interleave.Tensor")
 def repeated_places(g: Importer, repeats: Expr, *, output_size: Any = None) -> Expr:
-    """0 as often as the first element says, 1 as often as the second, and so on."""
+    """Indices for repetition: `repeats[0]` times 0, then `repeats[1]` times 1, and so on."""
     ends = g.emit(op.cumsum(op.astype(repeats, "int64"), 0))
     if output_size is None:
         last = g.emit(op.tensor_to_shape(op.reshape(op.max(ends), [1])))
@@ -181,7 +182,7 @@ def cat(g: Importer, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 
 def _without_placeholders(g: Importer, tensors: Sequence[Expr]) -> list[Expr]:
-    """Tensors of shape (0,) may stand among others, and are nothing."""
+    """The tensors to concatenate: PyTorch ignores those of shape (0,)."""
     kept = [t for t in tensors if g.shape(t) != [0]]
     return kept or list(tensors)
 
@@ -247,9 +248,9 @@ def chunk(g: Importer, x: Expr, chunks: int, dim: int = 0) -> Any:
 
 @converter("tensor_split")
 def tensor_split(g: Importer, x: Expr, indices_or_sections: Any, dim: int = 0) -> Any:
-    """A dimension cut into so many pieces, the first ones longer by one, or at the given places."""
+    """A dimension split into a number of pieces, the first ones longer by one, or at given indices."""
     if is_tensor(indices_or_sections):
-        raise Impossible("tensor_split at places that are data gives tensors whose shapes depend on data")
+        raise NotDecomposable("tensor_split at places that are data gives tensors whose shapes depend on data")
     extent = _extent(g, x, dim)
     if isinstance(indices_or_sections, (list, tuple)):
         places = [0, *(min(p % (extent + 1) if p < 0 else p, extent) for p in indices_or_sections), extent]
@@ -282,7 +283,7 @@ converter("ravel")(lambda g, x: g.emit(op.reshape(x, as_shape([product(g.shape(x
 
 
 def _at_least(rank: int) -> None:
-    """Dimensions of extent 1 around those that a tensor has; a matrix gets its third one at the end."""
+    """A tensor of at least so many dimensions; new ones have extent 1, the third one is the last."""
 
     def one(g: Importer, x: Expr) -> Expr:
         shape = g.shape(x)
@@ -314,7 +315,7 @@ def cartesian_prod(g: Importer, *tensors: Any) -> Expr:
 
 @converter("as_strided", "as_strided_copy")
 def as_strided(g: Importer, x: Expr, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Expr:
-    """Elements of the memory that x lies in, which must be without gaps, in its order and its own."""
+    """Elements of the memory of x by strides; x must be contiguous and cover its whole storage."""
     places = _strided_places(g, size, stride, storage_offset)
     elements = op.reshape(x, as_shape([product(g.shape(x))]))
     found = g.emit(op.take(elements, const(places.reshape(-1), "int64"), axis=0))
@@ -336,7 +337,7 @@ def as_strided_scatter(
 def _strided_places(g: Importer, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any) -> np.ndarray:
     """Where in memory the elements are that as_strided takes."""
     if not g.is_contiguous:
-        raise Impossible("as_strided of a view; use indexing, or x.contiguous() before")
+        raise NotDecomposable("as_strided of a view; use indexing, or x.contiguous() before")
     sizes, strides = ([g.static(v, "a size or stride of as_strided") for v in values] for values in (size, stride))
     places = np.full(sizes, g.static(storage_offset or 0, "the offset of as_strided"), "int64")
     for axis, step in enumerate(strides):
@@ -406,7 +407,7 @@ def channel_shuffle(g: Importer, x: Expr, groups: int) -> Expr:
 
 
 @converter("meshgrid")
-def meshgrid(g: Importer, *tensors: Any, indexing: str | None = None) -> Any:
+def meshgrid(g: Importer, *tensors: Any, indexing: str | None = None) -> Expr:
     """The coordinates of a grid."""
     if isinstance(tensors[-1], str):
         indexing, tensors = tensors[-1], tensors[:-1]
@@ -423,7 +424,7 @@ def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant"
     if not isinstance(mode, str):
         mode, value = "constant", mode
     if mode not in _PAD_MODES:
-        raise Refused(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
+        raise UnsupportedError(f"pad with mode={mode!r}; modes are {', '.join(_PAD_MODES)}")
     if mode == "constant" and any(is_symbolic(a) for a in pad):
         missing = [0] * (2 * g.ndim(x) - len(pad))
         amounts = [*pad, *missing][::-1]
@@ -553,4 +554,4 @@ def copy(g: Importer, x: Expr, source: Expr) -> Expr:
     "_assert",
 )
 def checked_while_tracing(g: Importer, *args: Any, **kwargs: Any) -> None:
-    """What PyTorch wrote down of the example that it traced with: a graph says it in its struct info."""
+    """An assertion of PyTorch about its example inputs, which struct info expresses already."""

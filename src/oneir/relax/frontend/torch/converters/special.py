@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .....runtime.error import UnsupportedError
 from .....topi import special
 from .... import op
 from ....expr import Expr, const
 from ..importer import Importer
-from ..registry import Refused, converter
+from ..registry import converter
 from .unary import as_float
 
 
@@ -41,7 +42,7 @@ def polygamma(g: Importer, *args: Any) -> Expr:
     # The operator has the order first, the method last.
     order, x = args if isinstance(args[0], int) else reversed(args)
     if not isinstance(order, int) or order < 0:
-        raise Refused(f"polygamma of order {order}; expected an integer that is at least 0")
+        raise UnsupportedError(f"polygamma of order {order}; expected an integer that is at least 0")
     return _emit(g, special.polygamma, x, order) if order else _emit(g, special.digamma, x)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import operator as python
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..dtypes import cast, default_float, dtype_name, is_float, unified
 from ..importer import Importer, Pair, is_tensor
-from ..registry import Refused, converter
+from ..registry import converter
+
+if TYPE_CHECKING:
+    import torch
 
 
 def as_float(g: Importer, x: Expr) -> Expr:
@@ -31,7 +35,7 @@ def _of_numbers(names: str, graph_op: Callable[[Expr], Expr], of_integer: Callab
         if is_tensor(x):
             return g.emit(graph_op(x))
         if of_integer is None:
-            raise Refused(f"expected a tensor, found `{x}`")
+            raise UnsupportedError(f"expected a tensor, found `{x}`")
         return of_integer(x)
 
     converter(*names.split())(convert)
@@ -202,8 +206,8 @@ def erfc(g: Importer, x: Expr) -> Expr:
 
 
 @converter("to", "_to_copy", "type", "astype")
-def to(g: Importer, x: Expr, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    """The tensor in another dtype; where it lies is not said in a graph."""
+def to(g: Importer, x: Expr, *args: Any, dtype: torch.dtype | str | None = None, **kwargs: Any) -> Expr:
+    """The tensor in another dtype; graphs have no devices."""
     for argument in args:
         if is_tensor(argument):
             dtype = g.dtype(argument)
@@ -219,7 +223,7 @@ def _is_device(argument: Any) -> bool:
 
 
 @converter("prims::convert_element_type")
-def convert_dtype(g: Importer, x: Expr, dtype: Any) -> Any:
+def convert_dtype(g: Importer, x: Expr, dtype: torch.dtype) -> Any:
     """The tensor in a dtype of PyTorch or of ours; complex, with imaginary parts of 0."""
     if getattr(dtype, "is_complex", False):
         real = convert_dtype(g, x, dtype.to_real())

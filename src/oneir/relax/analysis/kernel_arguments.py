@@ -1,4 +1,4 @@
-"""Whether a call of loops (`call_tir` and its kin) passes what the loops take."""
+"""Whether a call of a PrimFunc (`call_tir`, `call_tir_inplace`, ...) passes what the PrimFunc takes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ..struct_info import (
 _CALLS = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad")
 
 
-def check_loop_arguments(call: Call, mod: IRModule, analyzer: Analyzer) -> str | None:
-    """What is wrong with the arguments and outputs of a call of loops; None if nothing is, or it calls none."""
+def check_kernel_arguments(call: Call, mod: IRModule, analyzer: Analyzer) -> str | None:
+    """What is wrong with the arguments and outputs of a call of a PrimFunc; None if nothing is, or it calls none."""
     if not isinstance(call.op, Op) or call.op.name not in _CALLS:
         return None
     callee = call.args[0] if call.args else None
@@ -62,7 +62,7 @@ def check_loop_arguments(call: Call, mod: IRModule, analyzer: Analyzer) -> str |
 
 
 def _passed(call: Call) -> list[StructInfo] | str:
-    """What the loops get, in the order of their parameters: inputs, new outputs, numbers."""
+    """What the PrimFunc gets, in the order of its parameters: inputs, new outputs, numbers."""
     if len(call.args) < 2 or len(call.sinfo_args) != 1:
         return f"`{call.op.name}` takes a function, a tuple of arguments and the struct info of the result"
     arguments = getattr(call.args[1], "struct_info_", None)
