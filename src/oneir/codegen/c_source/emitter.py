@@ -353,7 +353,7 @@ class KernelEmitter:
             first = index.base if isinstance(index, e.Ramp) else index
             return f"({self.memory(load.buffer.data, load.buffer.dtype)} + {self.scalar(first)})"
         if name == "tir.tvm_access_ptr":
-            args: Sequence[Any] = node.args
+            args: Any = node.args
             element, data, offset = args[:3]
             return f"({self.memory(data, element.dtype)} + {self.scalar(offset)})"
         raise CompileError(f"{node} is no address that a kernel for {self.dialect.name} can take")

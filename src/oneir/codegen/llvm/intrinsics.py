@@ -311,8 +311,7 @@ class CallEmitter(ExprEmitter):
 
 def is_on_host(node: e.Call) -> bool:
     """Whether the device type that a call of memory names is the host's."""
-    kind = node.args[0]
-    return isinstance(kind, e.IntImm) and kind.value == 1
+    return e.as_int(node.args[0]) == 1
 
 
 _CALLS: dict[str, Callable[[Any, e.Call], str]] = {
