@@ -30,7 +30,9 @@ def test_a_kernel_reads_as_one_would_write_it():
 
     source = text(saxpy)
     kernel = source[source.index("__kernel") :]
-    assert kernel == """\
+    assert (
+        kernel
+        == """\
 __kernel void saxpy(__global float* restrict x, __global float* restrict y, int n) {
   const int blockIdx_x = (int)get_group_id(0);
   const int threadIdx_x = (int)get_local_id(0);
@@ -39,6 +41,7 @@ __kernel void saxpy(__global float* restrict x, __global float* restrict y, int 
   }
 }
 """
+    )
 
 
 def test_shared_memory_and_barriers_stand_where_the_language_wants_them():

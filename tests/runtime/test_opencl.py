@@ -186,9 +186,13 @@ def test_temporary_memory_between_kernels_is_the_devices():
 def test_tensors_elsewhere_are_refused():
     lib = built(scale)
     x = oneir.runtime.tensor(np.zeros(4, "float32"))
-    with pytest.raises(DeviceError, match=r"argument 0 `X` of `scale`: expected a tensor on opencl, found one on cpu:0"):
+    with pytest.raises(
+        DeviceError, match=r"argument 0 `X` of `scale`: expected a tensor on opencl, found one on cpu:0"
+    ):
         lib["scale"](x, x)
-    with pytest.raises(DeviceError, match=r"argument 1 `Y` of `scale`: expected a tensor on opencl, found one on cpu:0"):
+    with pytest.raises(
+        DeviceError, match=r"argument 1 `Y` of `scale`: expected a tensor on opencl, found one on cpu:0"
+    ):
         lib["scale"](on_device(np.zeros(4, "float32")), x)
 
 
