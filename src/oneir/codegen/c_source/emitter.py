@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ...ir import expr as e
 from ...ir.dtype import DataType
@@ -348,12 +348,13 @@ class KernelEmitter:
             return self.values[node]
         name = node.op.name if isinstance(node, e.Call) and isinstance(node.op, Op) else ""
         if name == "tir.address_of":
-            load = node.args[0]
+            load: Any = node.args[0]
             index = _flat_index(load)
             first = index.base if isinstance(index, e.Ramp) else index
             return f"({self.memory(load.buffer.data, load.buffer.dtype)} + {self.scalar(first)})"
         if name == "tir.tvm_access_ptr":
-            element, data, offset = node.args[:3]
+            args: Any = node.args
+            element, data, offset = args[:3]
             return f"({self.memory(data, element.dtype)} + {self.scalar(offset)})"
         raise CompileError(f"{node} is no address that a kernel for {self.dialect.name} can take")
 
@@ -644,7 +645,7 @@ def _flat_index(node: Any) -> e.PrimExpr:
     return node.indices[0] if node.indices else e.const(0)
 
 
-def _is_contiguous(index: Any) -> bool:
+def _is_contiguous(index: Any) -> TypeGuard[e.Ramp]:
     return isinstance(index, e.Ramp) and isinstance(index.stride, e.IntImm) and index.stride.value == 1
 
 

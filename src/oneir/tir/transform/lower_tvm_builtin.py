@@ -216,7 +216,7 @@ class _Lower(Mapper):
             self.put(values, i, Field.VALUE_CODE, const(int(code)))
             self.put(values, i, Field.VALUE_FLAGS, const(0))
             self.put(values, i, field, value)
-        return Call(node.dtype, f"{name}_lowered", [callee, values, const(0), const(len(args))], node.span)
+        return Call(node.dtype, f"{name}_lowered", [callee, values, const(0), const(len(args))], span=node.span)
 
     def make_shape(self, node: Call) -> Var:
         shape = self.memory("shape", len(node.args))

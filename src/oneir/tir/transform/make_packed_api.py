@@ -168,7 +168,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None, mod: IRModule | Non
     if target is not None and target.host is not None:
         attrs["target"] = target.host
     params = Array((handle, args, num_args, result))
-    return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, func.span)
+    return PrimFunc(params, packed, PrimType("int32"), EMPTY, attrs, span=func.span)
 
 
 def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
@@ -386,7 +386,7 @@ def written_buffers(func: PrimFunc, mod: IRModule | None = None) -> set[Any]:
 def signature_of(func: PrimFunc) -> Signature:
     """What a function expects of its arguments, for the message of a call that fails its checks."""
     written, device_type = written_buffers(func), device_type_of(func)
-    params = []
+    params: list[Param] = []
     for var in func.params:
         buffer = func.buffer_map.get(var)
         if buffer is None:
@@ -432,7 +432,7 @@ class _Callees(Mapper):
                 name += "_"
             self.names.add(name)
             copy = self.copies[node.op] = GlobalVar(name)
-        return Call(node.dtype, copy, node.args, node.span)
+        return Call(node.dtype, copy, node.args, span=node.span)
 
 
 def with_unpacked_copies(mod: IRModule) -> IRModule:

@@ -56,7 +56,7 @@ class MakeUnpackedAPI(PrimFuncPass):
         if func.attrs.get("calling_conv") is not None or func.attrs.get(IS_GLOBAL):
             return func
         known = set(func.params)
-        params = []
+        params: list[Var] = []
         for param in func.params:
             buffer = func.buffer_map.get(param)
             params.append(param if buffer is None else buffer.data)
@@ -70,7 +70,7 @@ class MakeUnpackedAPI(PrimFuncPass):
             params.append(device_id)
             body = on_device(body, device_type_of(func), device_id)
         attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
-        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, func.span)
+        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, span=func.span)
 
 
 def _launches(func: PrimFunc) -> bool:
