@@ -194,8 +194,10 @@ def test_unreachable_devices_and_scopes_are_refused():
     with pytest.raises(DeviceError, match=r"cpu:0 has no memory of the scope 'texture'"):
         tensor([1], cpu(), "texture")
     on_gpu = Tensor(64, (2,), "float32", owner=None, device=cuda())
-    with pytest.raises(DeviceError, match=r"on cuda:0 cannot be read from here"):
+    with pytest.raises(DeviceError, match=r"cuda:0 cannot be used: there is no driver for devices of this kind"):
         on_gpu.numpy()
+    with pytest.raises(DeviceError, match=r"on cuda:0 cannot be read from here; copy it to the CPU"):
+        on_gpu[0]
     assert repr(on_gpu) == "Tensor(shape=(2,), dtype=float32, device=cuda:0)"
 
 
