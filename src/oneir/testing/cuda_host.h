@@ -1,8 +1,8 @@
 // CUDA C++ on the host: what stands above the text of a program, which is compiled as C++17 without a change.
 //
-// A block runs on one thread of the host. Its threads are fibers, with a stack each; `__syncthreads()` gives control
-// back to the scheduler, which lets every thread come to the barrier, one after the other in a given order, before any
-// goes on. A missing barrier then shows in one of the orders, or as the NaNs that shared memory is full of at first.
+// A block runs on one thread of the host. Its threads are fibers, with a stack each; a barrier gives control back to the
+// scheduler, which lets every thread come to the barrier, one after the other in a given order, before any goes on. A
+// missing barrier then shows in one of the orders, or as the NaNs that shared memory is full of at first.
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,8 @@
 #define __global__
 #define __launch_bounds__(threads)
 #define __shared__ static __attribute__((section("oneir_shared")))
-#define __syncthreads() oneir_wait(__LINE__)
+#define __syncthreads() oneir_wait(__LINE__, false)
+#define __syncwarp() oneir_wait(__LINE__, true)
 
 struct oneir_dim3 {
   unsigned x, y, z;
@@ -63,13 +64,14 @@ static inline float oneir_f16_of_bits(unsigned short bits) {
 
 // -- fibers --
 
-enum { ONEIR_STACK = 256 << 10, ONEIR_THREADS = 1024, ONEIR_MESSAGE = 256 };
+enum { ONEIR_STACK = 256 << 10, ONEIR_THREADS = 1024, ONEIR_WARP = 32, ONEIR_MESSAGE = 256 };
 
 struct oneir_fiber {
   ucontext_t start;
   jmp_buf place;
   char* stack;
-  int line;  // of the barrier at which it waits; 0 before it runs, -1 when it is done
+  int line;   // of the barrier at which it waits; 0 before it runs, -1 when it is done
+  bool warp;  // whether only its warp waits there
 };
 static oneir_fiber oneir_fibers[ONEIR_THREADS];
 static oneir_fiber* oneir_current;
@@ -77,14 +79,16 @@ static jmp_buf oneir_scheduler;
 static void (*oneir_body)(void**);
 static void** oneir_arguments;
 
-static void oneir_wait(int line) {
+static void oneir_wait(int line, bool warp) {
   oneir_current->line = line;
+  oneir_current->warp = warp;
   if (!_setjmp(oneir_current->place)) _longjmp(oneir_scheduler, 1);
 }
 
 static void oneir_run() {
   oneir_body(oneir_arguments);
   oneir_current->line = -1;
+  oneir_current->warp = false;
   _longjmp(oneir_scheduler, 1);
 }
 
@@ -103,39 +107,59 @@ static void oneir_resume(oneir_fiber* fiber) {
   _longjmp(fiber->place, 1);
 }
 
-// The numbers from 0 to `count` in an order: 0 forward, 1 backward, above that a shuffle of that seed.
+// The threads of a block, warp after warp, in an order: 0 forward, 1 backward, above that a shuffle of that seed.
 static void oneir_permute(int* places, int count, unsigned order) {
-  for (int i = 0; i < count; ++i) places[i] = order == 1 ? count - 1 - i : i;
+  int shuffled[ONEIR_THREADS], filled = 0;
+  bool taken[ONEIR_THREADS / ONEIR_WARP] = {};
+  for (int i = 0; i < count; ++i) shuffled[i] = order == 1 ? count - 1 - i : i;
   for (int i = count - 1; order > 1 && i > 0; --i) {
     order = order * 1664525u + 1013904223u | 2u;
-    int j = (int)((order >> 8) % (unsigned)(i + 1)), other = places[i];
-    places[i] = places[j], places[j] = other;
+    int j = (int)((order >> 8) % (unsigned)(i + 1)), other = shuffled[i];
+    shuffled[i] = shuffled[j], shuffled[j] = other;
+  }
+  for (int i = 0; i < count; ++i) {
+    int warp = shuffled[i] / ONEIR_WARP;
+    for (int j = i; j < count && !taken[warp]; ++j)
+      if (shuffled[j] / ONEIR_WARP == warp) places[filled++] = shuffled[j];
+    taken[warp] = true;
   }
 }
 
-static int oneir_run_block(const int* places, int threads, char* message) {
+// Whether threads stand at the same place; if not, a message says where they are.
+static bool oneir_together(const int* places, int count, char* message) {
+  const oneir_fiber& one = oneir_fibers[places[0]];
+  for (int i = 1; i < count; ++i) {
+    const oneir_fiber& other = oneir_fibers[places[i]];
+    if (one.line == other.line) continue;
+    char first[48], second[48];
+    snprintf(first, sizeof first, one.line < 0 ? "has ended" : "waits at the barrier in line %d", one.line);
+    snprintf(second, sizeof second, other.line < 0 ? "has ended" : "waits at the barrier in line %d", other.line);
+    snprintf(message, ONEIR_MESSAGE, "threads of block (%u, %u, %u) diverge: thread %d %s, thread %d %s", blockIdx.x,
+             blockIdx.y, blockIdx.z, places[0], first, places[i], second);
+    return false;
+  }
+  return true;
+}
+
+static bool oneir_run_block(const int* places, int threads, char* message) {
   memset(__start_oneir_shared, 0xff, __stop_oneir_shared - __start_oneir_shared);
   for (int i = 0; i < threads; ++i) oneir_fibers[i].line = 0;
-  for (;;) {
-    for (int i = 0; i < threads; ++i) {
-      unsigned t = places[i];
-      threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
-      oneir_resume(&oneir_fibers[t]);
+  do {
+    for (int first = 0, count; first < threads; first += count) {
+      int warp = places[first] / ONEIR_WARP;
+      for (count = 1; first + count < threads && places[first + count] / ONEIR_WARP == warp;) ++count;
+      do {  // a warp goes on alone up to a barrier of the block
+        for (int i = first; i < first + count; ++i) {
+          unsigned t = places[i];
+          threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+          oneir_resume(&oneir_fibers[t]);
+        }
+        if (!oneir_together(places + first, count, message)) return false;
+      } while (oneir_fibers[places[first]].warp);
     }
-    int line = oneir_fibers[0].line;
-    for (int i = 1; i < threads; ++i) {
-      int other = oneir_fibers[i].line;
-      if (other != line) {
-        char first[48], second[48];
-        snprintf(first, sizeof first, line < 0 ? "has ended" : "waits at the barrier in line %d", line);
-        snprintf(second, sizeof second, other < 0 ? "has ended" : "waits at the barrier in line %d", other);
-        snprintf(message, ONEIR_MESSAGE, "threads of block (%u, %u, %u) diverge: thread 0 %s, thread %d %s", blockIdx.x,
-                 blockIdx.y, blockIdx.z, first, i, second);
-        return 1;
-      }
-    }
-    if (line < 0) return 0;
-  }
+    if (!oneir_together(places, threads, message)) return false;
+  } while (oneir_fibers[0].line > 0);
+  return true;
 }
 
 static int oneir_launch(void (*body)(void**), void** arguments, const int* sizes, unsigned order, char* message) {
@@ -157,7 +181,7 @@ static int oneir_launch(void (*body)(void**), void** arguments, const int* sizes
   for (int i = 0; i < blocks; ++i) {
     unsigned b = order == 1 ? blocks - 1 - i : i;
     blockIdx = {b % gridDim.x, b / gridDim.x % gridDim.y, b / gridDim.x / gridDim.y};
-    if (oneir_run_block(places, threads, message)) return 1;
+    if (!oneir_run_block(places, threads, message)) return 1;
   }
   return 0;
 }
