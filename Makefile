@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-long slow-tests lint types format clean
+.PHONY: demo test opencl test-long slow-tests lint types format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
@@ -14,6 +14,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto
+
+# An OpenCL device for any processor, on which the tests of devices run; without one they are skipped, and say so.
+opencl:
+	@ldconfig -p | grep -q libOpenCL.so.1 && ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || { \
+	echo "Installing PoCL"; apt-get update -qq && \
+	apt-get install -y -qq --no-install-recommends pocl-opencl-icd ocl-icd-libopencl1 >/dev/null; }
 
 test-long: $(STAMP)
 	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto

@@ -100,7 +100,8 @@ def show(expr: Any) -> str:
         return f"{expr.op.name}({', '.join(show(a) for a in expr.args)})"
     if isinstance(expr, e.PrimExpr):
         parts = [
-            show(v) if isinstance(v, e.PrimExpr) else str(v) for v in (getattr(expr, f.name) for f in expr._compared)
+            show(v) if isinstance(v, e.PrimExpr) else str(v)
+            for v in (getattr(expr, f.name) for f in expr.compared_fields)
         ]
         return f"{type(expr).__name__}({', '.join(parts)})"
     return str(expr)

@@ -464,7 +464,7 @@ def test_divided_parts_put_together_are_the_whole(case: Any, inner: set[e.Var]) 
 def _variables(expr: Any, found: set[Any]) -> None:
     if isinstance(expr, e.Var):
         found.add(expr)
-    expr._visit_children(lambda child: _variables(child, found))
+    expr.visit_children(lambda child: _variables(child, found))
 
 
 def test_the_parts_of_a_map() -> None:

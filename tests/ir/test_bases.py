@@ -91,7 +91,7 @@ def test_types() -> None:
         ir.FuncType([ir.PrimType("int32")], ir.TupleType([])),
         TensorMapType(),
     ]
-    again = [type(t)(*(getattr(t, f.name) for f in t._init_fields)) for t in kinds]
+    again = [type(t)(*(getattr(t, f.name) for f in t.init_fields)) for t in kinds]
     assert all(isinstance(t, Type) for t in kinds)
     for m, a in enumerate(kinds):
         assert [a == b for b in again] == [m == n for n in range(len(kinds))]

@@ -11,7 +11,7 @@ import pytest
 
 from oneir.ir.container import EMPTY, Array
 from oneir.ir.expr import Add, IntImm, Select, Var
-from oneir.ir.node import Node, attr, binder, child, derived, meta, node_classes
+from oneir.ir.node import Node, as_array, attr, binder, child, derived, meta, node_classes
 from oneir.ir.structural import structural_equal
 from oneir.ir.visitor import Mapper, Visitor, post_order_visit, pre_order_visit
 
@@ -28,18 +28,18 @@ class Leaf(Node):
 class Tree(Node):
     left: Node
     right: Node | None = None
-    color: Hue = attr(Hue.RED, convert=Hue)
-    more: Array[Node] = child(())
-    named: Mapping[str, Node] = child(EMPTY)
+    color: Hue = attr(default=Hue.RED, converter=Hue)
+    more: Array[Node] = child(default=(), converter=as_array)
+    named: Mapping[str, Node] = child(default=EMPTY)
     size: int = derived()
-    note: str = meta("")
+    note: str = meta(default="")
 
     def _derive(self) -> None:
         self.size = 2 + len(self.more)
 
 
 class Painted(Tree):
-    paint: str = attr("dull")
+    paint: str = attr(default="dull")
 
 
 class Binding(Node):
@@ -60,6 +60,10 @@ class Custom(Node):
         self.other = both if other is None else other
 
 
+class Further(Custom, init=False):
+    more: Array[Node] = derived()
+
+
 def test_a_constructor_takes_the_fields_in_order_with_meta_fields_last():
     tree = Tree(Leaf(1), Leaf(2), 2, [Leaf(3)], {"a": Leaf(4)}, "a note")
     assert tree.left.value == 1 and tree.right.value == 2 and tree.color is Hue.BLUE and tree.note == "a note"
@@ -77,7 +81,7 @@ def test_defaults_and_lone_nodes_in_arrays():
 def test_a_subclass_adds_fields_after_those_of_its_base():
     painted = Painted(Leaf(1), paint="bright", note="n")
     assert painted.paint == "bright" and painted.size == 2 and painted.note == "n"
-    assert [f.name for f in Painted._fields] == ["left", "right", "color", "more", "named", "size", "paint", "note"]
+    assert [f.name for f in Painted.node_fields] == ["left", "right", "color", "more", "named", "size", "paint", "note"]
     assert not hasattr(painted, "__dict__")
 
 
@@ -266,3 +270,11 @@ def test_the_recursion_limit_is_restored_after_an_error():
     with pytest.raises(ValueError, match="here"):
         Fails()(Tree(Leaf(1)))
     assert sys.getrecursionlimit() == limit
+
+
+def test_a_class_may_keep_the_constructor_that_its_base_wrote_by_hand():
+    leaf = Leaf(1)
+    twice = Further(leaf)
+    assert twice.pair is leaf and twice.other is leaf
+    with pytest.raises(TypeError, match="more"):
+        Further(leaf, more=())

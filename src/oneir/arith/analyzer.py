@@ -30,7 +30,7 @@ from .const_int_bound import (
     is_index_like,
 )
 from .constraint import conjuncts, non_positive, reads_memory, residue
-from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set
+from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set, set_of
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
 from .pattern import Overflow
 from .prove import Prover
@@ -65,10 +65,10 @@ class ConstraintScope:
         self.analyzer, self.condition, self.simplified = analyzer, condition, simplified
 
     def __enter__(self) -> None:
-        self.saved = self.analyzer._enter(self.condition, self.simplified)
+        self.saved = self.analyzer.enter(self.condition, self.simplified)
 
     def __exit__(self, *exception: object) -> None:
-        self.analyzer._leave(self.saved)
+        self.analyzer.leave(self.saved)
 
 
 class Analyzer:
@@ -226,23 +226,24 @@ class Analyzer:
 
     def update(self, var: Var, info: ConstIntBound | ModularSet | IntSet, override: bool = False) -> None:
         """Gives one fact on a variable: its constant bounds, its residue, or the set of its values."""
-        if isinstance(info, ConstIntBound):
-            self._set_bounds(var, (info.min_value, info.max_value), override)
-        elif isinstance(info, ModularSet):
-            known = self.modular.variables.get(var)
-            new = (info.coeff, info.base)
-            if known is not None and known != new and not override:
-                raise InvalidValue(
-                    f"{var.name} is already known as {known[0]} * k + {known[1]}; "
-                    f"pass override=True to say {new[0]} * k + {new[1]}"
-                )
-            self._changed()
-            self.modular.variables[var] = new
-        elif isinstance(info, IntSet):
-            self._changed()
-            self.sets[var] = info
-        else:
-            raise TypeMismatch(f"expected a ConstIntBound, ModularSet or IntSet, found {type(info).__name__}")
+        match info:
+            case ConstIntBound():
+                self._set_bounds(var, (info.min_value, info.max_value), override)
+            case ModularSet():
+                known = self.modular.variables.get(var)
+                new = (info.coeff, info.base)
+                if known is not None and known != new and not override:
+                    raise InvalidValue(
+                        f"{var.name} is already known as {known[0]} * k + {known[1]}; "
+                        f"pass override=True to say {new[0]} * k + {new[1]}"
+                    )
+                self._changed()
+                self.modular.variables[var] = new
+            case IntSet():
+                self._changed()
+                self.sets[var] = info
+            case _:
+                raise TypeMismatch(f"expected a ConstIntBound, ModularSet or IntSet, found {type(info).__name__}")
 
     def constraint_scope(self, constraint: Any) -> ConstraintScope:
         """A context in which a condition is known to hold: `with analyzer.constraint_scope(n > 3): ...`
@@ -290,7 +291,7 @@ class Analyzer:
         self._changes += 1
         self._forget()
 
-    def _enter(self, condition: PrimExpr, simplified: bool) -> tuple[Any, ...]:
+    def enter(self, condition: PrimExpr, simplified: bool) -> tuple[Any, ...]:
         if not simplified:
             with deep_recursion:
                 condition = self.rewriter.visit(condition)
@@ -318,7 +319,7 @@ class Analyzer:
         )
         return (*saved, learned)
 
-    def _leave(self, saved: tuple[Any, ...]) -> None:
+    def leave(self, saved: tuple[Any, ...]) -> None:
         changes, bound_memos, memos, lengths, bound_variables, modular_variables, learned = saved
         if changes != self._changes:
             # What was bound inside stays known outside; what the condition says does not.
@@ -407,3 +408,10 @@ def _both(a: Congruence, b: Congruence) -> Congruence:
     k = ((y - x) // step * pow(p // step, -1, factor)) % factor if factor > 1 else 0
     whole = p * factor
     return whole, (x + p * k) % whole
+
+
+@set_of.provide
+def _set_of(expr: PrimExpr) -> IntervalSet:
+    result = Analyzer().int_set(expr, {})
+    assert isinstance(result, IntervalSet)
+    return result

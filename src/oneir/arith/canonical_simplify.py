@@ -89,7 +89,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         known = self.keys.get(id(expr))
         if known is not None:
             return known[1]
-        kind = type(expr)
+        kind: type[e.PrimExpr] = expr.__class__
         content: Any = None
         if kind is e.IntImm:
             content = (expr.dtype, expr.value)
@@ -117,7 +117,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def sum_of(self, expr: Any) -> Sum:
         """The sum that an int32 or int64 expression is."""
-        kind = type(expr)
+        kind: type[e.PrimExpr] = expr.__class__
         if kind is e.IntImm:
             return Sum(expr.value)
         known = self.sums.get(id(expr))
@@ -132,14 +132,14 @@ class CanonicalSimplifier(RewriteSimplifier):
         if effects != self.effects:
             # Calls with effects are neither merged nor dropped nor moved.
             result = Sum()
-            rebuilt = super().visit(expr) if kind is e.Call else expr._map_children(super().visit)
+            rebuilt = super().visit(expr) if kind is e.Call else expr.map_children(super().visit)
             result.add(next(_numbers), Term(rebuilt))
             return result
         self.sums[id(expr)] = (expr, result)
         return result
 
     def _sum_of_node(self, expr: Any) -> Sum:
-        kind = type(expr)
+        kind: type[e.PrimExpr] = expr.__class__
         if kind is e.Add or kind is e.Sub:
             return self._chain(expr)
         if kind is e.Mul:
@@ -156,7 +156,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         pending = [(expr, 1)]
         while pending:
             part, factor = pending.pop()
-            kind = type(part)
+            kind: type[e.PrimExpr] = part.__class__
             if kind is e.Add:
                 pending += ((part.b, factor), (part.a, factor))
             elif kind is e.Sub:
@@ -216,7 +216,8 @@ class CanonicalSimplifier(RewriteSimplifier):
             return result
         x, y = self.expression(a, expr.a), self.expression(b, expr.b)
         node = expr if x is expr.a and y is expr.b else None
-        result = self.binary(type(expr), x, y, node)
+        kind: type[e.BinaryOpExpr] = expr.__class__
+        result = self.binary(kind, x, y, node)
         if type(result) in (e.FloorDiv, e.FloorMod):
             if isinstance(result.b, e.IntImm) and result.b.value > 0:
                 return self.sum_of(result)
@@ -495,7 +496,7 @@ class CanonicalSimplifier(RewriteSimplifier):
             if term.scale < 0:
                 part = self.term_expression(term, -term.scale)
                 result = e.Sub(self._fitting(0, dtype) if result is None else result, part)
-        if base < 0:
+        if base < 0 and result is not None:
             result = e.Sub(result, self._fitting(-base, dtype))
         return result
 

@@ -141,22 +141,22 @@ class BoundAnalyzer:
 
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
-        self.variables: dict[e.Var, Bounds] = {}
+        self.variables: dict[e.PrimExpr, Bounds] = {}
         self.facts: list[tuple[e.PrimExpr, Bounds]] = []
         """Bounds of composite expressions, from conditions known to hold."""
         self.memo: dict[int, tuple[e.PrimExpr, Bounds]] = {}
 
-    def __call__(self, expr: Any) -> Bounds:
+    def __call__(self, expr: e.PrimExpr) -> Bounds:
         """The bounds of an expression."""
         return self.visit(expr)
 
-    def visit(self, expr: Any) -> Bounds:
+    def visit(self, expr: e.PrimExpr) -> Bounds:
         """The same; a method, since calling an object keeps C stack, and trees may be deep."""
         kind = type(expr)
-        if kind is e.IntImm:
+        if isinstance(expr, e.IntImm):
             value = expr.value
             return (value, value) if NEG_INF < value < POS_INF or expr.dtype.is_uint else (clip(value), clip(value))
-        if expr._is_variable:
+        if expr.is_variable:
             found = self.variables.get(expr)
             if found is not None:
                 return found
@@ -180,20 +180,20 @@ class BoundAnalyzer:
         self.memo[id(expr)] = (expr, bounds)
         return bounds
 
-    def _add(self, expr: Any) -> Bounds:
+    def visit_add(self, expr: e.Add) -> Bounds:
         return add_bounds(self.visit(expr.a), self.visit(expr.b))
 
-    def _sub(self, expr: Any) -> Bounds:
+    def visit_sub(self, expr: e.Sub) -> Bounds:
         low, high = self.visit(expr.b)
         return add_bounds(self.visit(expr.a), (-high, -low))
 
-    def _mul(self, expr: Any) -> Bounds:
+    def visit_mul(self, expr: e.Mul) -> Bounds:
         return _multiply(self.visit(expr.a), self.visit(expr.b))
 
-    def _floordiv(self, expr: Any) -> Bounds:
+    def visit_floordiv(self, expr: e.FloorDiv) -> Bounds:
         return floordiv_bounds(self.visit(expr.a), self.visit(expr.b))
 
-    def _floormod(self, expr: Any) -> Bounds:
+    def visit_floormod(self, expr: e.FloorMod) -> Bounds:
         divisor = self.visit(expr.b)
         bounds = floormod_bounds(self.visit(expr.a), divisor)
         if divisor[0] == divisor[1] > 1 and bounds == (0, divisor[1] - 1):
@@ -203,7 +203,7 @@ class BoundAnalyzer:
             return base % step, divisor[1] - step + base % step
         return bounds
 
-    def _truncdiv(self, expr: Any) -> Bounds:
+    def visit_truncdiv(self, expr: e.Div) -> Bounds:
         if not expr.dtype.is_int:
             return EVERYTHING
         a, b = self.visit(expr.a), self.visit(expr.b)
@@ -214,7 +214,7 @@ class BoundAnalyzer:
         largest = max(abs(a[0]), abs(a[1]))
         return -largest, largest
 
-    def _truncmod(self, expr: Any) -> Bounds:
+    def visit_truncmod(self, expr: e.Mod) -> Bounds:
         if not expr.dtype.is_int:
             return EVERYTHING
         a, b = self.visit(expr.a), self.visit(expr.b)
@@ -226,21 +226,21 @@ class BoundAnalyzer:
                 return a
         return low, high
 
-    def _min(self, expr: Any) -> Bounds:
+    def visit_min(self, expr: e.Min) -> Bounds:
         a, b = self.visit(expr.a), self.visit(expr.b)
         return min(a[0], b[0]), min(a[1], b[1])
 
-    def _max(self, expr: Any) -> Bounds:
+    def visit_max(self, expr: e.Max) -> Bounds:
         a, b = self.visit(expr.a), self.visit(expr.b)
         return max(a[0], b[0]), max(a[1], b[1])
 
-    def _truth(self, expr: Any) -> Bounds:
+    def visit_truth(self, expr: e.PrimExpr) -> Bounds:
         return _BOOL
 
-    def _select(self, expr: Any) -> Bounds:
+    def visit_select(self, expr: e.Select) -> Bounds:
         return union_bounds(self.visit(expr.true_value), self.visit(expr.false_value))
 
-    def _cast(self, expr: Any) -> Bounds:
+    def visit_cast(self, expr: e.Cast) -> Bounds:
         everything = dtype_bounds(expr.dtype)
         source = expr.value.dtype
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
@@ -248,92 +248,92 @@ class BoundAnalyzer:
         low, high = self.visit(expr.value)
         return (low, high) if low >= everything[0] and high <= everything[1] else everything
 
-    def _ramp(self, expr: Any) -> Bounds:
+    def visit_ramp(self, expr: e.Ramp) -> Bounds:
         if not isinstance(expr.lanes, int):
             return dtype_bounds(expr.dtype)
         return add_bounds(self.visit(expr.base), _multiply(self.visit(expr.stride), (0, expr.lanes - 1)))
 
-    def _broadcast(self, expr: Any) -> Bounds:
+    def visit_broadcast(self, expr: e.Broadcast) -> Bounds:
         return self.visit(expr.value)
 
-    def _let(self, expr: Any) -> Bounds:
+    def visit_let(self, expr: e.Let) -> Bounds:
         self.variables.setdefault(expr.var, self.visit(expr.value))
         return self.visit(expr.body)
 
-    def _call(self, expr: Any) -> Bounds:
+    def visit_call(self, expr: e.Call) -> Bounds:
         rule = _CALLS.get(expr.op.name) if isinstance(expr.op, Op) else None
         return dtype_bounds(expr.dtype) if rule is None else rule(self, expr, *expr.args)
 
-    def _likely(self, call: Any, condition: Any) -> Bounds:
+    def visit_likely(self, call: e.Call, condition: e.PrimExpr) -> Bounds:
         return self.visit(condition)
 
-    def _if_then_else(self, call: Any, condition: Any, yes: Any, no: Any) -> Bounds:
+    def visit_if_then_else(self, call: e.Call, condition: e.PrimExpr, yes: e.PrimExpr, no: e.PrimExpr) -> Bounds:
         return union_bounds(self.visit(yes), self.visit(no))
 
-    def _shift_right(self, call: Any, value: Any, count: Any) -> Bounds:
+    def visit_shift_right(self, call: e.Call, value: e.PrimExpr, count: e.PrimExpr) -> Bounds:
         amount = count.value if isinstance(count, e.IntImm) else -1
         if 0 <= amount < call.dtype.bits:
             return floordiv_bounds(self.visit(value), (1 << amount, 1 << amount))
         low, high = self.visit(value)
         return min(low, -1) if low < 0 else 0, max(high, 0)
 
-    def _shift_left(self, call: Any, value: Any, count: Any) -> Bounds:
+    def visit_shift_left(self, call: e.Call, value: e.PrimExpr, count: e.PrimExpr) -> Bounds:
         amount = count.value if isinstance(count, e.IntImm) else -1
         if 0 <= amount < call.dtype.bits:
             return scale_bounds(self.visit(value), 1 << amount)
         return dtype_bounds(call.dtype)
 
-    def _bitwise_and(self, call: Any, a: Any, b: Any) -> Bounds:
+    def visit_bitwise_and(self, call: e.Call, a: e.PrimExpr, b: e.PrimExpr) -> Bounds:
         highs = [high for low, high in (self.visit(a), self.visit(b)) if low >= 0]
         return (0, min(highs)) if highs else dtype_bounds(call.dtype)
 
-    def _bitwise_or(self, call: Any, a: Any, b: Any) -> Bounds:
+    def visit_bitwise_or(self, call: e.Call, a: e.PrimExpr, b: e.PrimExpr) -> Bounds:
         x, y = self.visit(a), self.visit(b)
         if x[0] < 0 or y[0] < 0:
             return dtype_bounds(call.dtype)
         return 0, (1 << max(x[1].bit_length(), y[1].bit_length())) - 1
 
-    def _abs(self, call: Any, value: Any) -> Bounds:
+    def visit_abs(self, call: e.Call, value: e.PrimExpr) -> Bounds:
         low, high = self.visit(value)
         return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
 
-    def _bit_count(self, call: Any, value: Any) -> Bounds:
+    def visit_bit_count(self, call: e.Call, value: e.PrimExpr) -> Bounds:
         return 0, value.dtype.bits
 
-    def _vscale(self, call: Any) -> Bounds:
+    def visit_vscale(self, call: e.Call) -> Bounds:
         return 1, dtype_bounds(call.dtype)[1]
 
 
 _HANDLERS: dict[type, Callable[[BoundAnalyzer, Any], Bounds]] = {
-    e.Add: BoundAnalyzer._add,
-    e.Sub: BoundAnalyzer._sub,
-    e.Mul: BoundAnalyzer._mul,
-    e.FloorDiv: BoundAnalyzer._floordiv,
-    e.FloorMod: BoundAnalyzer._floormod,
-    e.Div: BoundAnalyzer._truncdiv,
-    e.Mod: BoundAnalyzer._truncmod,
-    e.Min: BoundAnalyzer._min,
-    e.Max: BoundAnalyzer._max,
-    e.Select: BoundAnalyzer._select,
-    e.Cast: BoundAnalyzer._cast,
-    e.Ramp: BoundAnalyzer._ramp,
-    e.Broadcast: BoundAnalyzer._broadcast,
-    e.Let: BoundAnalyzer._let,
-    e.Call: BoundAnalyzer._call,
+    e.Add: BoundAnalyzer.visit_add,
+    e.Sub: BoundAnalyzer.visit_sub,
+    e.Mul: BoundAnalyzer.visit_mul,
+    e.FloorDiv: BoundAnalyzer.visit_floordiv,
+    e.FloorMod: BoundAnalyzer.visit_floormod,
+    e.Div: BoundAnalyzer.visit_truncdiv,
+    e.Mod: BoundAnalyzer.visit_truncmod,
+    e.Min: BoundAnalyzer.visit_min,
+    e.Max: BoundAnalyzer.visit_max,
+    e.Select: BoundAnalyzer.visit_select,
+    e.Cast: BoundAnalyzer.visit_cast,
+    e.Ramp: BoundAnalyzer.visit_ramp,
+    e.Broadcast: BoundAnalyzer.visit_broadcast,
+    e.Let: BoundAnalyzer.visit_let,
+    e.Call: BoundAnalyzer.visit_call,
 }
 for _comparison in (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or, e.Not):
-    _HANDLERS[_comparison] = BoundAnalyzer._truth
+    _HANDLERS[_comparison] = BoundAnalyzer.visit_truth
 
 _CALLS: dict[str, Callable[..., Bounds]] = {
-    "tir.likely": BoundAnalyzer._likely,
-    "tir.if_then_else": BoundAnalyzer._if_then_else,
-    "tir.shift_right": BoundAnalyzer._shift_right,
-    "tir.shift_left": BoundAnalyzer._shift_left,
-    "tir.bitwise_and": BoundAnalyzer._bitwise_and,
-    "tir.bitwise_or": BoundAnalyzer._bitwise_or,
-    "tir.bitwise_xor": BoundAnalyzer._bitwise_or,
-    "tir.abs": BoundAnalyzer._abs,
-    "tir.clz": BoundAnalyzer._bit_count,
-    "tir.popcount": BoundAnalyzer._bit_count,
-    "tir.vscale": BoundAnalyzer._vscale,
+    "tir.likely": BoundAnalyzer.visit_likely,
+    "tir.if_then_else": BoundAnalyzer.visit_if_then_else,
+    "tir.shift_right": BoundAnalyzer.visit_shift_right,
+    "tir.shift_left": BoundAnalyzer.visit_shift_left,
+    "tir.bitwise_and": BoundAnalyzer.visit_bitwise_and,
+    "tir.bitwise_or": BoundAnalyzer.visit_bitwise_or,
+    "tir.bitwise_xor": BoundAnalyzer.visit_bitwise_or,
+    "tir.abs": BoundAnalyzer.visit_abs,
+    "tir.clz": BoundAnalyzer.visit_bit_count,
+    "tir.popcount": BoundAnalyzer.visit_bit_count,
+    "tir.vscale": BoundAnalyzer.visit_vscale,
 }

@@ -35,7 +35,7 @@ def reads_memory(condition: Any) -> bool:
             kind = e.TCallEffectKind.of(node.op)
             if kind is None or kind > e.CallEffectKind.Pure:
                 return True
-        node._visit_children(pending.append)
+        node.visit_children(pending.append)
     return False
 
 
@@ -53,12 +53,14 @@ def non_positive(condition: Any) -> Iterator[tuple[Any, Any, int]]:
         case e.EQ(a=a, b=b):
             yield a, b, 0
             yield b, a, 0
+        case _:
+            pass
 
 
 def residue(condition: Any) -> tuple[e.Var, int, int] | None:
     """A condition `x % c == d` on a variable, as (x, c, d)."""
     match condition:
         case e.EQ(a=e.FloorMod(a=e.Var() as variable, b=e.IntImm(value=divisor)), b=e.IntImm(value=rest)):
-            if divisor > 0 and 0 <= rest < divisor:
-                return variable, divisor, rest
-    return None
+            return (variable, divisor, rest) if divisor > 0 and 0 <= rest < divisor else None
+        case _:
+            return None

@@ -120,12 +120,16 @@ def detect_common_subexpr(expr: Any, threshold: int) -> dict[PrimExpr, int]:
     """The first of equal parts, and how many there are, by what they are made of."""
 
     def count(node: Any) -> None:
-        if node._shared:
+        if node.is_shared:
             numbers[id(node)] = id(node)
             return
         parts: list[Any] = [type(node)]
-        parts += [getattr(node, field.name) for field in node._compared if field.kind == "attr"]
-        node._visit_children(lambda child: parts.append(numbers[id(child)]))
+        parts += [getattr(node, field.name) for field in node.compared_fields if field.kind == "attr"]
+
+        def add_child(child: Any) -> None:
+            parts.append(numbers[id(child)])
+
+        node.visit_children(add_child)
         found = counts.setdefault(tuple(parts), [node, 0])
         found[1] += 1
         numbers[id(node)] = id(found)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import expr as e
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, Range, Var
+from ..ir.expr import PrimExpr, Range, Var, as_int
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.visitor import deep_recursion
 from ..runtime.error import TypeMismatch, UnsupportedError
+from ..runtime.hook import Hook
+from .const_int_bound import POS_INF
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -35,6 +37,14 @@ def is_infinite(bound: PrimExpr) -> bool:
     return bound is _POS_INF or bound is _NEG_INF
 
 
+set_of: Hook[[PrimExpr], IntervalSet] = Hook("set_of", "oneir.arith.analyzer")
+"""The values of an expression of whose variables nothing is known."""
+
+
+set_of: Hook[[PrimExpr], IntervalSet] = Hook("set_of", "oneir.arith.analyzer")
+"""The values of an expression of whose variables nothing is known."""
+
+
 class IntSet(Node):
     """A set of integers."""
 
@@ -49,11 +59,7 @@ class IntSet(Node):
     @staticmethod
     def vector(vec: Any) -> IntervalSet:
         """The values of the lanes of a vector expression."""
-        from .analyzer import Analyzer
-
-        result = Analyzer().int_set(vec, {})
-        assert isinstance(result, IntervalSet)
-        return result
+        return set_of(e.as_expr(vec))
 
     @staticmethod
     def single_point(point: Any) -> IntervalSet:
@@ -163,7 +169,7 @@ class IntSetEvaluator:
                 if node in self.domains:
                     return True
             elif isinstance(node, PrimExpr):
-                node._visit_children(pending.append)
+                node.visit_children(pending.append)
         return False
 
     def _simple(self, expr: Any) -> PrimExpr:
@@ -179,12 +185,13 @@ class IntSetEvaluator:
         if a.is_nothing() or b.is_nothing():
             return NOTHING
         if a.is_single_point() and b.is_single_point():
+            kind: type[e.BinaryOpExpr] = expr.__class__
             if a.min_value is expr.a and b.min_value is expr.b:
                 return IntervalSet(expr, expr)
-            return IntSet.single_point(self._of(type(expr), a.min_value, b.min_value))
+            return IntSet.single_point(self._of(kind, a.min_value, b.min_value))
         return a, b
 
-    def _add(self, expr: Any) -> IntervalSet:
+    def visit_add(self, expr: e.Add) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -192,7 +199,7 @@ class IntSetEvaluator:
         low = self._end(e.Add, a.min_value, b.min_value, _NEG_INF)
         return IntervalSet(low, self._end(e.Add, a.max_value, b.max_value, _POS_INF))
 
-    def _sub(self, expr: Any) -> IntervalSet:
+    def visit_sub(self, expr: e.Sub) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -209,7 +216,7 @@ class IntSetEvaluator:
         # What overflows for certain is no bound.
         return infinity if low > limits[1] or high < limits[0] else self._of(cls, a, b)
 
-    def _mul(self, expr: Any) -> IntervalSet:
+    def visit_mul(self, expr: e.Mul) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -236,10 +243,7 @@ class IntSetEvaluator:
 
     def _constant(self, expr: PrimExpr) -> IntervalSet:
         """Constant bounds of an expression whose variables run over sets of constant bounds."""
-        from .analyzer import Analyzer
-        from .const_int_bound import POS_INF
-
-        inner = Analyzer()
+        inner = type(self.analyzer)()
         for variable, values in self.domains.items():
             if isinstance(values, IntervalSet) and not is_infinite(values.min_value):
                 low = self.analyzer.bounds(values.min_value)[0]
@@ -256,7 +260,7 @@ class IntSetEvaluator:
             e.IntImm(expr.dtype.element, high) if high <= limits[1] // 2 else _POS_INF,
         )
 
-    def _floordiv(self, expr: Any) -> IntervalSet:
+    def visit_floordiv(self, expr: e.FloorDiv) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -267,7 +271,7 @@ class IntSetEvaluator:
         low = self._end(e.FloorDiv, a.min_value, divisor, _NEG_INF)
         return IntervalSet(low, self._end(e.FloorDiv, a.max_value, divisor, _POS_INF))
 
-    def _truncdiv(self, expr: Any) -> IntervalSet:
+    def visit_truncdiv(self, expr: e.Div) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -277,7 +281,7 @@ class IntSetEvaluator:
         low = self._end(e.Div, a.min_value, b.min_value, _NEG_INF)
         return IntervalSet(low, self._end(e.Div, a.max_value, b.min_value, _POS_INF))
 
-    def _floormod(self, expr: Any) -> IntervalSet:
+    def visit_floormod(self, expr: e.FloorMod) -> IntervalSet:
         operands = self._operands(expr)
         if isinstance(operands, IntervalSet):
             return operands
@@ -294,10 +298,10 @@ class IntSetEvaluator:
                 return IntervalSet(self._of(e.Sub, a.min_value, offset), self._of(e.Sub, a.max_value, offset))
         return IntervalSet(e.const(0, expr.dtype.element), self._simple(divisor - 1))
 
-    def _min(self, expr: Any) -> IntervalSet:
+    def visit_min(self, expr: e.Min) -> IntervalSet:
         return self._extreme(expr, e.Min, _NEG_INF, _POS_INF)
 
-    def _max(self, expr: Any) -> IntervalSet:
+    def visit_max(self, expr: e.Max) -> IntervalSet:
         return self._extreme(expr, e.Max, _POS_INF, _NEG_INF)
 
     def _extreme(self, expr: Any, cls: type, winning: PrimExpr, losing: PrimExpr) -> IntervalSet:
@@ -313,7 +317,7 @@ class IntSetEvaluator:
 
         return IntervalSet(pick(a.min_value, b.min_value), pick(a.max_value, b.max_value))
 
-    def _comparison(self, expr: Any) -> IntervalSet:
+    def visit_comparison(self, expr: e.CmpExpr) -> IntervalSet:
         """A truth value: a point where the sets decide it, else either."""
         if not self._depends(expr):
             return IntervalSet(expr, expr)
@@ -331,10 +335,10 @@ class IntSetEvaluator:
                     return IntSet.single_point(e.IntImm("bool", 0))
         return IntervalSet(e.IntImm("bool", 0), e.IntImm("bool", 1))
 
-    def _select(self, expr: Any) -> IntervalSet:
+    def visit_select(self, expr: e.Select) -> IntervalSet:
         return union([self.visit(expr.true_value), self.visit(expr.false_value)], self.analyzer)
 
-    def _cast(self, expr: Any) -> IntervalSet:
+    def visit_cast(self, expr: e.Cast) -> IntervalSet:
         value = expr.value
         if not (value.dtype.is_int or value.dtype.is_bool) or not expr.dtype.is_int:
             return self._opaque(expr)
@@ -354,7 +358,7 @@ class IntSetEvaluator:
             )
         )
 
-    def _ramp(self, expr: Any) -> IntervalSet:
+    def visit_ramp(self, expr: e.Ramp) -> IntervalSet:
         base = self.visit(expr.base)
         if not (isinstance(expr.stride, e.IntImm) and isinstance(expr.lanes, int)) or base.is_nothing():
             return base if base.is_nothing() else EVERYTHING
@@ -365,25 +369,25 @@ class IntSetEvaluator:
             return IntervalSet(low, self._end(e.Add, high, span, _POS_INF))
         return IntervalSet(self._end(e.Add, low, span, _NEG_INF), high)
 
-    def _broadcast(self, expr: Any) -> IntervalSet:
+    def visit_broadcast(self, expr: e.Broadcast) -> IntervalSet:
         return self.visit(expr.value)
 
-    def _call(self, call: Any) -> IntervalSet:
+    def visit_call(self, call: e.Call) -> IntervalSet:
         name = call.op.name if isinstance(call.op, Op) else ""
         if name == "tir.likely":
             return self.visit(call.args[0])
         if name == "tir.if_then_else":
             return union([self.visit(call.args[1]), self.visit(call.args[2])], self.analyzer)
-        if name in ("tir.shift_left", "tir.shift_right") and isinstance(call.args[1], e.IntImm):
-            count = call.args[1].value
-            if 0 <= count < call.dtype.bits - 1:
+        if name in ("tir.shift_left", "tir.shift_right"):
+            count = as_int(call.args[1])
+            if count is not None and 0 <= count < call.dtype.bits - 1:
                 factor = e.const(1 << count, call.dtype)
                 return self.visit((e.Mul if name == "tir.shift_left" else e.FloorDiv)(call.args[0], factor))
         if not self._depends(call):
             return IntervalSet(call, call)
         return self._constant(call)
 
-    def _let(self, expr: Any) -> IntervalSet:
+    def visit_let(self, expr: e.Let) -> IntervalSet:
         inner = IntSetEvaluator(self.analyzer, {**self.domains, expr.var: self.visit(expr.value)})
         return inner.visit(expr.body)
 
@@ -420,24 +424,24 @@ def _outer(cls: type, a: PrimExpr, b: PrimExpr, infinity: PrimExpr, analyzer: An
 
 
 _HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntervalSet]] = {
-    e.Add: IntSetEvaluator._add,
-    e.Sub: IntSetEvaluator._sub,
-    e.Mul: IntSetEvaluator._mul,
-    e.FloorDiv: IntSetEvaluator._floordiv,
-    e.FloorMod: IntSetEvaluator._floormod,
-    e.Div: IntSetEvaluator._truncdiv,
-    e.Min: IntSetEvaluator._min,
-    e.Max: IntSetEvaluator._max,
-    e.Select: IntSetEvaluator._select,
-    e.Cast: IntSetEvaluator._cast,
-    e.Ramp: IntSetEvaluator._ramp,
-    e.Broadcast: IntSetEvaluator._broadcast,
-    e.Call: IntSetEvaluator._call,
-    e.Let: IntSetEvaluator._let,
-    e.EQ: IntSetEvaluator._comparison,
-    e.NE: IntSetEvaluator._comparison,
-    e.LT: IntSetEvaluator._comparison,
-    e.LE: IntSetEvaluator._comparison,
-    e.GT: IntSetEvaluator._comparison,
-    e.GE: IntSetEvaluator._comparison,
+    e.Add: IntSetEvaluator.visit_add,
+    e.Sub: IntSetEvaluator.visit_sub,
+    e.Mul: IntSetEvaluator.visit_mul,
+    e.FloorDiv: IntSetEvaluator.visit_floordiv,
+    e.FloorMod: IntSetEvaluator.visit_floormod,
+    e.Div: IntSetEvaluator.visit_truncdiv,
+    e.Min: IntSetEvaluator.visit_min,
+    e.Max: IntSetEvaluator.visit_max,
+    e.Select: IntSetEvaluator.visit_select,
+    e.Cast: IntSetEvaluator.visit_cast,
+    e.Ramp: IntSetEvaluator.visit_ramp,
+    e.Broadcast: IntSetEvaluator.visit_broadcast,
+    e.Call: IntSetEvaluator.visit_call,
+    e.Let: IntSetEvaluator.visit_let,
+    e.EQ: IntSetEvaluator.visit_comparison,
+    e.NE: IntSetEvaluator.visit_comparison,
+    e.LT: IntSetEvaluator.visit_comparison,
+    e.LE: IntSetEvaluator.visit_comparison,
+    e.GT: IntSetEvaluator.visit_comparison,
+    e.GE: IntSetEvaluator.visit_comparison,
 }

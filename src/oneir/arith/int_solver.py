@@ -14,7 +14,7 @@ from ..ir import expr as e
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.expr import PrimExpr, Range, Var, as_expr
-from ..ir.node import Node, attr, child
+from ..ir.node import Node, as_array, attr, child
 from ..ir.visitor import Mapper, post_order_visit
 from .analyzer import Analyzer
 from .constraint import conjuncts, non_positive
@@ -28,10 +28,10 @@ def _exprs(values: Any) -> Array[PrimExpr]:
 class IntGroupBounds(Node):
     """Bounds of a variable v: lower <= coef * v, coef * v == equal, coef * v <= upper, each a list."""
 
-    coef: PrimExpr = child(convert=as_expr)
-    lower: Array[PrimExpr] = child((), convert=_exprs)
-    equal: Array[PrimExpr] = child((), convert=_exprs)
-    upper: Array[PrimExpr] = child((), convert=_exprs)
+    coef: PrimExpr = child(converter=as_expr)
+    lower: Array[PrimExpr] = child(default=(), converter=_exprs)
+    equal: Array[PrimExpr] = child(default=(), converter=_exprs)
+    upper: Array[PrimExpr] = child(default=(), converter=_exprs)
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
@@ -60,9 +60,9 @@ class IntGroupBounds(Node):
 class IntConstraints(Node):
     """Integer variables, the ranges of some of them, and conditions on them."""
 
-    variables: Array[Var] = attr((), convert=lambda variables: Array(variables or ()))
-    ranges: Mapping[Var, Range] = child(EMPTY)
-    relations: Array[PrimExpr] = child((), convert=_exprs)
+    variables: Array[Var] = attr(default=(), converter=as_array)
+    ranges: Mapping[Var, Range] = child(default=EMPTY)
+    relations: Array[PrimExpr] = child(default=(), converter=_exprs)
 
 
 class IntConstraintsTransform(Node):
@@ -73,8 +73,8 @@ class IntConstraintsTransform(Node):
 
     src: IntConstraints
     dst: IntConstraints
-    src_to_dst: Mapping[Var, PrimExpr] = child(EMPTY)
-    dst_to_src: Mapping[Var, PrimExpr] = child(EMPTY)
+    src_to_dst: Mapping[Var, PrimExpr] = child(default=EMPTY)
+    dst_to_src: Mapping[Var, PrimExpr] = child(default=EMPTY)
 
 
 class _Substitute(Mapper):
@@ -109,7 +109,7 @@ def _integer_form(expr: PrimExpr, variables: set[Var], analyzer: Analyzer) -> tu
     form = Linear.of(expr, variables)
     if form is None:
         return None
-    coefficients = {}
+    coefficients: dict[Var, int] = {}
     for var, coefficient in form.coefficients.items():
         value = analyzer.simplify(coefficient)
         if not isinstance(value, e.IntImm):
@@ -146,12 +146,12 @@ class _Equations:
     def add(self, coefficients: Mapping[Var, int], rest: PrimExpr) -> bool:
         """Takes sum(coefficients * x) + rest == 0 into account; whether there still is a solution."""
         of_x = [coefficients.get(var, 0) for var in self.variables]
-        of_y = [sum(a * row[k] for a, row in zip(of_x, self.v, strict=True)) for k in range(len(of_x))]
+        of_y: list[int] = [sum(a * row[k] for a, row in zip(of_x, self.v, strict=True)) for k in range(len(of_x))]
         target = ops.negative(rest)
         for k, value in self.fixed.items():
             target = ops.subtract(target, ops.multiply(value, of_y[k]))
         target = self.analyzer.simplify(target)
-        free = [k for k in range(len(of_y)) if k not in self.fixed and of_y[k]]
+        free: list[int] = [k for k in range(len(of_y)) if k not in self.fixed and of_y[k]]
         while len(free) > 1:
             pivot = min(free, key=lambda k: abs(of_y[k]))
             for k in free:
@@ -191,7 +191,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     problem = _problem(equations, variables, ranges)
     system = _Equations(problem.variables)
     names = set(problem.variables)
-    others = []
+    others: list[PrimExpr] = []
     for relation in problem.relations:
         form = None
         if isinstance(relation, e.EQ) and relation.a.dtype.is_int:
@@ -302,7 +302,7 @@ class _Inequalities:
         """The sum of multiples of two inequalities in which the variable is gone."""
         step = math.lcm(upper[0][var], lower[0][var])
         total: dict[Var, int] = {}
-        rests = []
+        rests: list[PrimExpr] = []
         for coefficients, value in (upper, lower):
             times = step // abs(coefficients[var])
             for v, c in coefficients.items():

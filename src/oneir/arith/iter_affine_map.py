@@ -148,7 +148,8 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
 
 def _terms(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
     """What a sum adds and subtracts."""
-    result, pending = [], [(expr, 1)]
+    result: list[tuple[PrimExpr, int]] = []
+    pending = [(expr, 1)]
     while pending:
         part, factor = pending.pop()
         if isinstance(part, (e.Add, e.Sub)):

@@ -15,7 +15,7 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import Array
 from ..ir.expr import IntImm, PrimExpr, as_expr
-from ..ir.node import Node, attr, child
+from ..ir.node import Node, as_array, attr, child
 from ..ir.visitor import Mapper
 from ..runtime.error import InvalidValue
 from .analyzer import Analyzer
@@ -55,17 +55,17 @@ class IterMapExpr(PrimExpr):
 class IterMark(Node, shared=True):
     """What runs over [0, extent): `source` is a variable, a variable less its minimum, or an `IterSumExpr`."""
 
-    source: PrimExpr = child(convert=as_expr)
-    extent: PrimExpr = child(convert=as_expr)
+    source: PrimExpr = child(converter=as_expr)
+    extent: PrimExpr = child(converter=as_expr)
 
 
 class IterSplitExpr(IterMapExpr):
     """`source // lower_factor % extent * scale`."""
 
     source: IterMark
-    lower_factor: PrimExpr = child(convert=as_expr)
-    extent: PrimExpr = child(convert=as_expr)
-    scale: PrimExpr = child(convert=as_expr)
+    lower_factor: PrimExpr = child(converter=as_expr)
+    extent: PrimExpr = child(converter=as_expr)
+    scale: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         self.dtype = self.source.source.dtype
@@ -74,8 +74,8 @@ class IterSplitExpr(IterMapExpr):
 class IterSumExpr(IterMapExpr):
     """The sum of `args` and `base`."""
 
-    args: Array[IterSplitExpr]
-    base: PrimExpr = child(convert=as_expr)
+    args: Array[IterSplitExpr] = child(converter=as_array)
+    base: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         self.dtype = self.base.dtype
@@ -88,9 +88,9 @@ class IterMapResult(Node):
     reach every output.
     """
 
-    indices: Array[IterSumExpr]
-    errors: Array[str] = attr((), convert=Array)
-    padding_predicate: PrimExpr = child(False, convert=as_expr)
+    indices: Array[IterSumExpr] = child(converter=as_array)
+    errors: Array[str] = attr(default=(), converter=as_array)
+    padding_predicate: PrimExpr = child(default=False, converter=as_expr)
 
 
 def is_number(expr: Any, value: int) -> bool:

@@ -72,12 +72,12 @@ class _Inverter:
 def _digits(total: IterSumExpr) -> Sequence[IterSplitExpr]:
     """The splits of a sum, the largest scale first; each must reach exactly as far as the next one's scale."""
     # Of several with one scale, all but one have the extent 1, and that one comes last.
-    left = sorted(total.args, key=lambda arg: not is_number(arg.extent, 1))
+    left: list[IterSplitExpr] = sorted(total.args, key=lambda arg: not is_number(arg.extent, 1))
     chain: list[IterSplitExpr] = []
     equal = Analyzer().can_prove_equal
     while left:
-        below = chain and ops.multiply(chain[-1].scale, chain[-1].extent)
         if chain:
+            below = ops.multiply(chain[-1].scale, chain[-1].extent)
             found = next((arg for arg in left if equal(arg.scale, below)), None)
         else:
             found = next((a for a in left if all(equal(ops.floormod(b.scale, a.scale), 0) for b in left)), None)

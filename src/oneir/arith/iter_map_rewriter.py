@@ -141,7 +141,7 @@ class IterMapRewriter:
         if isinstance(expr, Var):
             found = self.variables.get(expr)
             return self.sum((), self.sizes.of(expr)) if found is None else found
-        kind = type(expr)
+        kind: type[e.PrimExpr] = expr.__class__
         if kind in (e.Add, e.Sub):
             factor = self.sizes.of(-1) if kind is e.Sub else None
             return self.add(self.visit(expr.a), self.visit(expr.b), factor)
@@ -226,7 +226,8 @@ class IterMapRewriter:
     def _separate(self, total: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
         """(q, r) with total == q * divisor + r, where q has the terms that the divisor divides."""
         sizes = self.sizes
-        high, rest = [], []
+        high: list[IterSplitExpr] = []
+        rest: list[IterSplitExpr] = []
         for arg in total.args:
             if sizes.divides(divisor, arg.scale):
                 high.append(arg.replace(scale=sizes.quotient(arg.scale, divisor)))

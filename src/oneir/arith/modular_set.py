@@ -40,18 +40,18 @@ class ModularAnalyzer:
     """What an analyzer knows of remainders."""
 
     def __init__(self):
-        self.variables: dict[e.Var, Congruence] = {}
+        self.variables: dict[e.PrimExpr, Congruence] = {}
         self.memo: dict[int, tuple[e.PrimExpr, Congruence]] = {}
 
-    def __call__(self, expr: Any) -> Congruence:
+    def __call__(self, expr: e.PrimExpr) -> Congruence:
         """The congruence of an expression."""
         return self.visit(expr)
 
-    def visit(self, expr: Any) -> Congruence:
+    def visit(self, expr: e.PrimExpr) -> Congruence:
         """The same; a method, since calling an object keeps C stack, and trees may be deep."""
         if type(expr) is e.IntImm:
             return 0, expr.value
-        if expr._is_variable:
+        if expr.is_variable:
             return self.variables.get(expr, ANYTHING)
         known = self.memo.get(id(expr))
         if known is not None:
@@ -68,27 +68,27 @@ class ModularAnalyzer:
             coeff = math.gcd(coeff, 1 << expr.dtype.bits)
         return reduced(coeff, base)
 
-    def _add(self, expr: Any) -> Congruence:
+    def visit_add(self, expr: e.Add) -> Congruence:
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p, q), a + b)
 
-    def _sub(self, expr: Any) -> Congruence:
+    def visit_sub(self, expr: e.Sub) -> Congruence:
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p, q), a - b)
 
-    def _mul(self, expr: Any) -> Congruence:
+    def visit_mul(self, expr: e.Mul) -> Congruence:
         # (p x + a) (q y + b) = p q x y + p b x + q a y + a b
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return self._ring(expr, math.gcd(p * q, p * b, q * a), a * b)
 
-    def _floordiv(self, expr: Any) -> Congruence:
+    def visit_floordiv(self, expr: e.FloorDiv) -> Congruence:
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         if q == 0 and b > 0 and p % b == 0:
             # (p x + a) // b = (p // b) x + a // b
             return reduced(p // b, a // b)
         return ANYTHING
 
-    def _floormod(self, expr: Any) -> Congruence:
+    def visit_floormod(self, expr: e.FloorMod) -> Congruence:
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         # The remainder differs from the dividend by a multiple of the divisor.
         coeff = math.gcd(p, q, b)
@@ -96,19 +96,19 @@ class ModularAnalyzer:
             return 0, a % b
         return reduced(coeff, a)
 
-    def _truncmod(self, expr: Any) -> Congruence:
+    def visit_truncmod(self, expr: e.Mod) -> Congruence:
         if not expr.dtype.is_int:
             return ANYTHING
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         return reduced(math.gcd(p, q, b), a)
 
-    def _either(self, expr: Any) -> Congruence:
+    def visit_either(self, expr: e.BinaryOpExpr) -> Congruence:
         return union(self.visit(expr.a), self.visit(expr.b))
 
-    def _select(self, expr: Any) -> Congruence:
+    def visit_select(self, expr: e.Select) -> Congruence:
         return union(self.visit(expr.true_value), self.visit(expr.false_value))
 
-    def _cast(self, expr: Any) -> Congruence:
+    def visit_cast(self, expr: e.Cast) -> Congruence:
         source = expr.value.dtype
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return ANYTHING
@@ -118,42 +118,42 @@ class ModularAnalyzer:
             return coeff, base
         return reduced(math.gcd(coeff, 1 << expr.dtype.bits), base)
 
-    def _broadcast(self, expr: Any) -> Congruence:
+    def visit_broadcast(self, expr: e.Broadcast) -> Congruence:
         return self.visit(expr.value)
 
-    def _ramp(self, expr: Any) -> Congruence:
+    def visit_ramp(self, expr: e.Ramp) -> Congruence:
         (p, a), (q, b) = self.visit(expr.base), self.visit(expr.stride)
         return self._ring(expr, math.gcd(p, q, b), a)
 
-    def _let(self, expr: Any) -> Congruence:
+    def visit_let(self, expr: e.Let) -> Congruence:
         self.variables.setdefault(expr.var, self.visit(expr.value))
         return self.visit(expr.body)
 
-    def _call(self, expr: Any) -> Congruence:
+    def visit_call(self, expr: e.Call) -> Congruence:
         name = expr.op.name if isinstance(expr.op, Op) else ""
         if name == "tir.if_then_else":
             return union(self.visit(expr.args[1]), self.visit(expr.args[2]))
-        if name == "tir.shift_left" and isinstance(expr.args[1], e.IntImm):
-            count = expr.args[1].value
-            if 0 <= count < expr.dtype.bits:
+        if name == "tir.shift_left":
+            count = e.as_int(expr.args[1])
+            if count is not None and 0 <= count < expr.dtype.bits:
                 coeff, base = self.visit(expr.args[0])
                 return self._ring(expr, coeff << count, base << count)
         return ANYTHING
 
 
 _HANDLERS: dict[type, Callable[[ModularAnalyzer, Any], Congruence]] = {
-    e.Add: ModularAnalyzer._add,
-    e.Sub: ModularAnalyzer._sub,
-    e.Mul: ModularAnalyzer._mul,
-    e.FloorDiv: ModularAnalyzer._floordiv,
-    e.FloorMod: ModularAnalyzer._floormod,
-    e.Mod: ModularAnalyzer._truncmod,
-    e.Min: ModularAnalyzer._either,
-    e.Max: ModularAnalyzer._either,
-    e.Select: ModularAnalyzer._select,
-    e.Cast: ModularAnalyzer._cast,
-    e.Broadcast: ModularAnalyzer._broadcast,
-    e.Ramp: ModularAnalyzer._ramp,
-    e.Let: ModularAnalyzer._let,
-    e.Call: ModularAnalyzer._call,
+    e.Add: ModularAnalyzer.visit_add,
+    e.Sub: ModularAnalyzer.visit_sub,
+    e.Mul: ModularAnalyzer.visit_mul,
+    e.FloorDiv: ModularAnalyzer.visit_floordiv,
+    e.FloorMod: ModularAnalyzer.visit_floormod,
+    e.Mod: ModularAnalyzer.visit_truncmod,
+    e.Min: ModularAnalyzer.visit_either,
+    e.Max: ModularAnalyzer.visit_either,
+    e.Select: ModularAnalyzer.visit_select,
+    e.Cast: ModularAnalyzer.visit_cast,
+    e.Broadcast: ModularAnalyzer.visit_broadcast,
+    e.Ramp: ModularAnalyzer.visit_ramp,
+    e.Let: ModularAnalyzer.visit_let,
+    e.Call: ModularAnalyzer.visit_call,
 }

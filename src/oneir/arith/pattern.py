@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..ir import expr as e
 from ..ir.operators import same_expr
@@ -41,8 +41,8 @@ COMMUTATIVE = {e.Add, e.Mul, e.Min, e.Max, e.EQ, e.NE, e.And, e.Or}
 
 _QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "varies", "whole"}
 
-# A parsed pattern: a name, a number, or a node class with its operands.
-Term = Any
+Term: TypeAlias = "str | int | tuple[Any, ...]"
+"""A parsed pattern: a name, a number, or a node class followed by its operands."""
 
 
 class Asked(str):
@@ -57,7 +57,7 @@ def same(a: Any, b: Any) -> bool:
     """Whether two expressions are the same structure; quick where they differ near the root."""
     if a is b:
         return True
-    kind = type(a)
+    kind: type[e.PrimExpr] = a.__class__
     if kind is not type(b):
         return False
     if kind is e.IntImm:
@@ -99,7 +99,8 @@ def parse_term(node: ast.expr) -> Term:
             return Asked(f"s.{ast.unparse(node)}")
         case ast.Call(func=ast.Name(id=name), args=args):
             return (FUNCTIONS[name], *(parse_term(a) for a in args))
-    raise InternalError(f"not part of a rewrite rule: {ast.unparse(node)}")
+        case _:
+            raise InternalError(f"not part of a rewrite rule: {ast.unparse(node)}")
 
 
 def is_constant(term: Term) -> bool:
@@ -175,7 +176,7 @@ def _may_be(term: Term, found: type) -> bool:
 
 def parse_rules(table: str) -> list[Rule]:
     """The rules of a table: one a line; empty lines and what follows a `#` are left out."""
-    rules = []
+    rules: list[Rule] = []
     for line in table.splitlines():
         text = line.split("#")[0].strip()
         if not text:
@@ -187,6 +188,7 @@ def parse_rules(table: str) -> list[Rule]:
         replacement = parse_term(ast.parse(right.strip(), mode="eval").body)
         seen: set[Term] = set()
         for variant in variants(pattern):
+            assert isinstance(variant, tuple)
             if variant[0] is not pattern[0]:  # A difference with a constant reaches the rules as a sum.
                 continue
             names: dict[str, str] = {}

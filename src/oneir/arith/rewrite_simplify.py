@@ -108,12 +108,12 @@ def broadcast_like(value: e.PrimExpr, dtype: DataType) -> e.PrimExpr:
 class RewriteStats(Node):
     """What the simplifier has done since its statistics were reset."""
 
-    nodes_visited: int = attr(0)
-    constraints_entered: int = attr(0)
-    rewrites_attempted: int = attr(0)
-    rewrites_performed: int = attr(0)
-    max_recursive_depth: int = attr(0)
-    num_recursive_rewrites: int = attr(0)
+    nodes_visited: int = attr(default=0)
+    constraints_entered: int = attr(default=0)
+    rewrites_attempted: int = attr(default=0)
+    rewrites_performed: int = attr(default=0)
+    max_recursive_depth: int = attr(default=0)
+    num_recursive_rewrites: int = attr(default=0)
 
 
 class RewriteSimplifier:
@@ -205,7 +205,7 @@ class RewriteSimplifier:
             return truth(not a.value)
         if type(a) is e.Broadcast:
             return e.Broadcast(self.make_not(a.value), a.lanes)
-        kind = type(a)
+        kind: type[e.PrimExpr] = a.__class__
         if kind is e.EQ or kind is e.NE:
             return (e.NE if kind is e.EQ else e.EQ)(a.a, a.b)
         if (kind is e.LT or kind is e.LE) and not a.a.dtype.is_float:
@@ -414,10 +414,10 @@ class RewriteSimplifier:
 
     def visit(self, expr: Any) -> Any:
         """An expression simplified."""
-        kind = type(expr)
+        kind: type[e.PrimExpr] = expr.__class__
         if kind is e.IntImm:
             return expr
-        if expr._is_variable:
+        if expr.is_variable:
             if expr in self.substitutes:
                 return self.substitutes[expr]
             return self._known(expr) if isinstance(expr, e.Var) and expr.dtype is BOOL else expr
@@ -434,7 +434,7 @@ class RewriteSimplifier:
         elif isinstance(expr, e.BinaryOpExpr):
             result = self.visit_binary(expr)
         else:
-            result = expr._map_children(self.visit)
+            result = expr.map_children(self.visit)
         if before == self.effects:
             self.memo[id(expr)] = (expr, result)
         return result
@@ -447,11 +447,13 @@ class RewriteSimplifier:
             return expr if a is expr.a and b is expr.b else type(expr)(a, b)
         if self.extended and isinstance(expr, e.LogicalExpr) and expr.dtype is BOOL:
             return self._extended_connective(expr, a, b)
-        return self.binary(type(expr), a, b, expr)
+        kind: type[e.BinaryOpExpr] = expr.__class__
+        return self.binary(kind, a, b, expr)
 
     def _extended_connective(self, expr: Any, a: Any, b: Any) -> Any:
         """A connective with the simplifications that are only done on demand."""
-        kind, extensions = type(expr), self.analyzer.extensions
+        kind: type[e.BinaryOpExpr] = expr.__class__
+        extensions = self.analyzer.extensions
         if extensions & extensions.ApplyConstraintsToBooleanBranches:
             # Each side matters only where the other does not already decide.
             with self.analyzer.holding(a if kind is e.And else self.make_not(a)):
@@ -463,14 +465,14 @@ class RewriteSimplifier:
             result = as_and_of_ors(self, result)
         return result
 
-    def _visit_not(self, expr: Any) -> Any:
+    def visit_not(self, expr: e.Not) -> Any:
         a = self.visit(expr.a)
         result = self.make_not(a)
         return expr if type(result) is e.Not and result.a is expr.a else self._known(result)
 
     def _branch(self, condition: Any, value: Any) -> Any:
         """A value that matters only where the condition holds."""
-        if isinstance(condition, e.IntImm) or not condition.dtype.is_scalar or value._is_variable:
+        if isinstance(condition, e.IntImm) or not condition.dtype.is_scalar or value.is_variable:
             return self.visit(value)
         if isinstance(value, e.ConstExpr):
             return value
@@ -489,7 +491,7 @@ class RewriteSimplifier:
             new_yes, new_no = self.visit(yes), self.visit(no)
         return condition, new_yes, new_no, before == self.effects
 
-    def _visit_select(self, expr: Any) -> Any:
+    def visit_select(self, expr: e.Select) -> Any:
         condition, yes, no, pure = self._choice(expr.condition, expr.true_value, expr.false_value)
         if condition is expr.condition and yes is expr.true_value and no is expr.false_value:
             unchanged = expr
@@ -503,24 +505,24 @@ class RewriteSimplifier:
             return unchanged if same_parts else result
         return result
 
-    def _visit_call(self, call: Any) -> Any:
+    def visit_call(self, call: e.Call) -> Any:
         op = call.op
         name = op.name if isinstance(op, Op) else ""
         if name == "tir.if_then_else":
             return self._visit_if_then_else(call)
         kind = e.TCallEffectKind.of(op)
         if kind is None or kind > e.CallEffectKind.ReadState:
-            call = call._map_children(self.visit)
+            call = call.map_children(self.visit)
             self.effects += 1
             return call
         before = self.effects
-        result = call._map_children(self.visit)
+        result = call.map_children(self.visit)
         rule = _CALLS.get(name)
         if rule is None or before != self.effects:
             return result
         return rule(self, result)
 
-    def _likely(self, call: Any) -> Any:
+    def visit_likely(self, call: e.Call) -> Any:
         return call.args[0] if isinstance(call.args[0], e.IntImm) else call
 
     def _visit_if_then_else(self, call: Any) -> Any:
@@ -534,9 +536,9 @@ class RewriteSimplifier:
         old_condition, old_yes, old_no = call.args
         if condition is old_condition and yes is old_yes and no is old_no:
             return call
-        return e.Call(call.dtype, call.op, [condition, yes, no], call.span)
+        return e.Call(call.dtype, call.op, [condition, yes, no], span=call.span)
 
-    def _shift(self, call: Any) -> Any:
+    def visit_shift(self, call: e.Call) -> Any:
         value, count = call.args
         if isinstance(value, e.IntImm) and isinstance(count, e.IntImm):
             return (ops.shift_left if call.op.name == "tir.shift_left" else ops.shift_right)(value, count)
@@ -548,7 +550,7 @@ class RewriteSimplifier:
                 return self.binary(e.Mul if call.op.name == "tir.shift_left" else e.FloorDiv, value, factor)
         return call
 
-    def _bitwise(self, call: Any) -> Any:
+    def visit_bitwise(self, call: e.Call) -> Any:
         a, b = call.args
         if isinstance(a, e.IntImm) and isinstance(b, e.IntImm):
             return getattr(ops, call.op.name[4:])(a, b)
@@ -563,7 +565,7 @@ class RewriteSimplifier:
                     return a
         return call
 
-    def _visit_cast(self, expr: Any) -> Any:
+    def visit_cast(self, expr: e.Cast) -> Any:
         value = self.visit(expr.value)
         if value is expr.value and not isinstance(value, (e.ConstExpr, e.Broadcast, e.Cast, e.Ramp)):
             return expr
@@ -593,13 +595,13 @@ class RewriteSimplifier:
         result = ops.cast(dtype, value)
         return node if node is not None and type(result) is e.Cast and result.value is node.value else result
 
-    def _visit_ramp(self, expr: Any) -> Any:
+    def visit_ramp(self, expr: e.Ramp) -> Any:
         base, stride = self.visit(expr.base), self.visit(expr.stride)
         if isinstance(stride, e.IntImm) and stride.value == 0:
             return e.Broadcast(base, expr.lanes)
         return expr if base is expr.base and stride is expr.stride else e.Ramp(base, stride, expr.lanes)
 
-    def _visit_let(self, expr: Any) -> Any:
+    def visit_let(self, expr: e.Let) -> Any:
         before = self.effects
         value = self.visit(expr.value)
         if before == self.effects:
@@ -629,22 +631,23 @@ def _negated(condition: Any) -> Any:
             return e.EQ(a, b)
         case e.Not(a=a):
             return a
-    return e.Not(condition)
+        case _:
+            return e.Not(condition)
 
 
 _HANDLERS: dict[type, Callable[[RewriteSimplifier, Any], Any]] = {
-    e.Not: RewriteSimplifier._visit_not,
-    e.Select: RewriteSimplifier._visit_select,
-    e.Call: RewriteSimplifier._visit_call,
-    e.Cast: RewriteSimplifier._visit_cast,
-    e.Ramp: RewriteSimplifier._visit_ramp,
-    e.Let: RewriteSimplifier._visit_let,
+    e.Not: RewriteSimplifier.visit_not,
+    e.Select: RewriteSimplifier.visit_select,
+    e.Call: RewriteSimplifier.visit_call,
+    e.Cast: RewriteSimplifier.visit_cast,
+    e.Ramp: RewriteSimplifier.visit_ramp,
+    e.Let: RewriteSimplifier.visit_let,
 }
 _CALLS: dict[str, Callable[[RewriteSimplifier, Any], Any]] = {
-    "tir.likely": RewriteSimplifier._likely,
-    "tir.shift_left": RewriteSimplifier._shift,
-    "tir.shift_right": RewriteSimplifier._shift,
-    "tir.bitwise_and": RewriteSimplifier._bitwise,
-    "tir.bitwise_or": RewriteSimplifier._bitwise,
-    "tir.bitwise_xor": RewriteSimplifier._bitwise,
+    "tir.likely": RewriteSimplifier.visit_likely,
+    "tir.shift_left": RewriteSimplifier.visit_shift,
+    "tir.shift_right": RewriteSimplifier.visit_shift,
+    "tir.bitwise_and": RewriteSimplifier.visit_bitwise,
+    "tir.bitwise_or": RewriteSimplifier.visit_bitwise,
+    "tir.bitwise_xor": RewriteSimplifier.visit_bitwise,
 }

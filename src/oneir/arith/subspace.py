@@ -70,7 +70,7 @@ class _Divider:
         if not is_number(split.scale, 1):
             raise NoMatch(f"the index {total} has the stride {split.scale}")
         division = self.split(split)
-        marks = []
+        marks: list[IterMark] = []
         for part, base in ((division.outer, self.sizes.zero), (division.inner, total.base)):
             args = () if part is None else (part,)
             marks.append(IterMark(IterSumExpr(args, base), self.sizes.one if part is None else part.extent))

@@ -159,6 +159,18 @@ def _linker(name: str) -> Check:
     return Check(name, f"{linker}, for shared libraries", facts={"program": linker})
 
 
+def _opencl(name: str) -> Check:
+    from ..runtime import opencl
+    from ..runtime.driver import find_driver
+
+    driver = find_driver(opencl().device_type)
+    assert driver is not None
+    names = [str(driver.attribute(i, "device_name")) for i in range(driver.count())]
+    if not names:
+        return Check(name, "no device", advice=driver.requirement, facts={"devices": []})
+    return Check(name, ", ".join(f"opencl:{i} is {device}" for i, device in enumerate(names)), facts={"devices": names})
+
+
 def _package(package: str, extra: str, use: str) -> Callable[[str], Check]:
     """Looks for a package that something needs; it is not imported, which would take seconds."""
 
@@ -261,6 +273,7 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "threads": _threads,
     "cache": _cache,
     "linker": _linker,
+    "OpenCL": _opencl,
     "torch": _package("torch", "torch", "imports .pt2 files"),
     "onnx": _package("onnx", "onnx", "imports .onnx files"),
     "onnxruntime": _package("onnxruntime", "bench", "what `oneir bench` compares with"),

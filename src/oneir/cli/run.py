@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.device import cpu
+from ..runtime.device import Device, cpu, device
 from ..runtime.error import InvalidValue, UnsupportedError
 from ..runtime.module import Module
 from ..runtime.signature import Param, Signature
@@ -29,6 +29,7 @@ examples:
   oneir run model.so --input x=x.npy --output results.npz     on an array; all results into one file
   oneir run model.so --input inputs.npz --extent batch=8      arrays by the names of inputs; the others for a batch of 8
   oneir run model.so --repeat 1000 --profile                  how long it takes, and what each kernel takes
+  oneir run model.pt2 --device opencl                         on another device than the processor
   oneir run model.so --json                                   results as JSON, for scripts
 """
 
@@ -56,6 +57,9 @@ def add(commands: Any) -> None:
     add_shape_option(parser)
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the results to a file")
     parser.add_argument("--function", metavar="NAME", help="the function to run (main, or the only one)")
+    parser.add_argument(
+        "--device", default="cpu", metavar="KIND", help="where it runs: cpu, opencl, opencl:1, ... (cpu)"
+    )
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="run N times more and print the times")
     parser.add_argument("--profile", action="store_true", help="print what each kernel takes, one after the other")
     parser.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace that Perfetto opens")
@@ -77,12 +81,17 @@ def run(options: argparse.Namespace) -> None:
     """Runs the command."""
     if options.output is not None and options.output.suffix != ".npz":
         raise InvalidValue(f"--output is an archive of arrays, FILE.npz, found {options.output}")
-    function = _function(_loaded(options.program, options.shape), options.function)
+    where = device(options.device)
+    function = _function(_loaded(options.program, options.shape, where), options.function, where)
     profiled = options.profile or options.trace is not None
+    if profiled and where != cpu():
+        raise UnsupportedError(
+            f"what each kernel takes is measured on the CPU only, not on {where}; --repeat times all"
+        )
     if function.profile is None and profiled:
         raise UnsupportedError(f"`{function.signature.name}` is one kernel: there is nothing in it to profile")
     inputs = Inputs(function.signature, options.input, options.extent, options.seed)
-    args = inputs.arguments()
+    args = [a.copyto(where) if isinstance(a, Tensor) and where != cpu() else a for a in inputs.arguments()]
     outputs, first, times = _times(function, args, options.repeat)
     report = function.profile(*args) if profiled and function.profile is not None else None
     if options.output is not None:
@@ -127,8 +136,8 @@ def _times(function: _Function, args: list[Any], count: int) -> tuple[Any, float
 # -- what is run --
 
 
-def _loaded(path: Path, shapes: list[str]) -> Executable | Module:
-    """A compiled file, or a model, compiled."""
+def _loaded(path: Path, shapes: list[str], where: Device) -> Executable | Module:
+    """A compiled file, or a model, compiled for a device."""
     if not is_model(path):
         return load_compiled(path)
     from ..driver.compile import compile
@@ -137,32 +146,37 @@ def _loaded(path: Path, shapes: list[str]) -> Executable | Module:
         step("reading the model")
         module = load_model(path, shapes)
         step("compiling")
-        return compile(module)
+        return compile(module, None if where == cpu() else where.type)
 
 
-def _function(loaded: Executable | Module, name: str | None) -> _Function:
+def _function(loaded: Executable | Module, name: str | None, where: Device) -> _Function:
     """A function of what was loaded: the one of that name, else the only one, or `main`."""
     names = loaded.vm_functions if isinstance(loaded, Executable) else loaded.names
     name = name or (names[0] if len(names) == 1 else "main")
     if isinstance(loaded, Module):
-        return _kernel(loaded, name)
-    machine = VirtualMachine(loaded, cpu())
+        return _kernel(loaded, name, where)
+    machine = VirtualMachine(loaded, where)
     function = loaded.program.functions[loaded.place_of(name)]
     assert isinstance(function, VMFunction)
     unknown = Signature(name, tuple(Param(p, "handle") for p in function.params))
     call = machine[name]
-    return _Function(
-        function.signature or unknown, lambda *args: _flat(call(*args)), lambda *args: machine.profile(name, *args)
-    )
+
+    def run(*args: Any) -> list[Any]:
+        results = _flat(call(*args))
+        where.sync()
+        return results
+
+    return _Function(function.signature or unknown, run, lambda *args: machine.profile(name, *args))
 
 
-def _kernel(module: Module, name: str) -> _Function:
+def _kernel(module: Module, name: str, where: Device) -> _Function:
     """A function of loops, whose results are the tensors that it writes."""
     kernel, signature = module[name], module.signatures[name]
     written = [i for i, param in enumerate(signature.params) if param.writable]
 
     def call(*args: Any) -> list[Any]:
         kernel(*args)
+        where.sync()
         return [args[i] for i in written]
 
     return _Function(signature, call, None)

@@ -26,7 +26,8 @@ from ..runtime.once import once
 from ..runtime.signature import Signature
 from ..target.target import Target
 from ..tir.function import PrimFunc
-from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, get_tir_pipeline
+from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, driven, get_tir_pipeline
+from ..tir.transform import BindTarget
 from ..tir.transform.make_packed_api import signature_of
 
 
@@ -48,7 +49,7 @@ def build(
     """
     module, target = as_module(mod), as_target(target)
     objects = compile_units(module, target, pipeline)
-    return backend_of(target).load(objects, signatures_of(module), KernelSources(module, target, pipeline))
+    return backend_of(target).load(objects, signatures_of(module, target), KernelSources(module, target, pipeline))
 
 
 def compile_units(
@@ -108,11 +109,11 @@ def _report_time(stage: str, seconds: float) -> None:
         instrument.run_after_stage(stage, seconds)
 
 
-def signatures_of(mod: IRModule) -> dict[str, Signature]:
-    """The signatures of a module's public functions, by `global_symbol`."""
+def signatures_of(mod: IRModule, target: Target) -> dict[str, Signature]:
+    """The signatures of a module's public functions, by `global_symbol`; their tensors are on the target's device."""
     return {
         func.attrs["global_symbol"]: signature_of(func)
-        for func in mod.functions.values()
+        for func in BindTarget(driven(target))(mod).functions.values()
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs
     }
 

@@ -79,8 +79,8 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
         mod, public_forms = found.module, found.public_forms
         as_module(merged([mod, public_forms]))
         objects = compile_units(mod, target, pipeline, schedule_passes(target))
-        public = signatures_of(public_forms) if found.has_public_forms else {}
-        code = KernelCode(objects, signatures_of(mod), public, lambda: (mod, public_forms))
+        public = signatures_of(public_forms, target) if found.has_public_forms else {}
+        code = KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms))
     return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
 
 

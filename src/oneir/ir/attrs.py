@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .container import EMPTY
+from .container import EMPTY, is_mapping, is_sequence
 from .node import Node, attr, node_classes
 
 
@@ -16,7 +16,7 @@ class Attrs(Node):
 class DictAttrs(Attrs):
     """Facts by name; reads like a dictionary."""
 
-    values_by_name: Mapping[str, Any] = attr(EMPTY)
+    values_by_name: Mapping[str, Any] = attr(default=EMPTY)
 
     def __getitem__(self, key: str) -> Any:
         return self.values_by_name[key]
@@ -50,7 +50,7 @@ class DictAttrs(Attrs):
         return self.values_by_name.items()
 
 
-def as_dict_attrs(value: Any) -> DictAttrs:
+def as_dict_attrs(value: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:
     """Attributes from a mapping, or none."""
     return value if isinstance(value, DictAttrs) else DictAttrs(plain_mapping(value or {}))
 
@@ -68,9 +68,9 @@ def plain_value(value: Any) -> Any:
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, (FloatImm, StringImm)):
         return value.value
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return tuple(plain_value(v) for v in value)
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return plain_mapping(value)
     return value
 

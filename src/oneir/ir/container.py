@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, TypeGuard, TypeVar, overload
 
 from ..runtime.object import Object
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 Map = Mapping
 """The class of the mappings in nodes: any of Python's."""
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Array(tuple[T, ...], Object):
@@ -28,11 +28,11 @@ class Array(tuple[T, ...], Object):
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...
     @overload
-    def __getitem__(self, index: slice) -> Array[T]: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: slice[Any, Any, Any]) -> Array[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice[Any, Any, Any]) -> T | Array[T]:
         if isinstance(index, slice):
-            return Array(tuple.__getitem__(self, index))
-        return tuple.__getitem__(self, index if isinstance(index, int) else int(index))
+            return Array(super().__getitem__(index))
+        return super().__getitem__(index)
 
     def __add__(self, other: Iterable[Any]) -> Array[Any]:
         if not isinstance(other, (list, tuple)):
@@ -45,7 +45,7 @@ class Array(tuple[T, ...], Object):
         return Array((*other, *self))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (list, tuple)):
+        if not is_sequence(other):
             return NotImplemented
         return len(self) == len(other) and all(a is b or bool(a == b) for a, b in zip(self, other, strict=True))
 
@@ -53,10 +53,21 @@ class Array(tuple[T, ...], Object):
         result = self.__eq__(other)
         return result if result is NotImplemented else not result
 
-    __hash__ = tuple.__hash__
+    def __hash__(self) -> int:
+        return super().__hash__()
 
     def __repr__(self) -> str:
         return "[" + ", ".join(map(repr, self)) + "]"
+
+
+def is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether `value` is a list or a tuple, and so an `Array` as well; texts are none."""
+    return isinstance(value, (list, tuple))
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether `value` is a mapping; asks for the common class first."""
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def map_array(values: Array[Any], f: Callable[[Any], Any]) -> Array[Any]:

@@ -33,7 +33,7 @@ class DiagnosticLevel(IntEnum):
 class Diagnostic(Node):
     """One message; `span` says what it is about, None when that is not known."""
 
-    level: DiagnosticLevel = attr(convert=DiagnosticLevel)
+    level: DiagnosticLevel = attr(converter=DiagnosticLevel)
     span: Any = attr()
     message: str
 

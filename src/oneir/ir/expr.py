@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from ..runtime.error import InvalidValue, OneIRError, TypeMismatch
 from . import operators as ops
@@ -21,6 +21,13 @@ from .node import Node, attr, binder, child, derived, meta
 from .op import Fact
 from .span import SequentialSpan, Span
 from .type import PointerType, PrimType, Type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+ExprLike: TypeAlias = "ExprOp | int | float | np.generic"
+"""What may stand for an expression: a number, Python's or NumPy's, or an object with `__prim_expr__`."""
 
 
 class ExprOp:
@@ -204,7 +211,7 @@ class NotEqualOp(ExprOp):
 class BaseExpr(Node):
     """Base of all expressions, of graphs and of loops."""
 
-    span: Span | SequentialSpan | None = meta()
+    span: Span | SequentialSpan | None = meta(default=None)
 
 
 class PrimExpr(ExprOp, BaseExpr):
@@ -249,7 +256,7 @@ class RelaxExpr(BaseExpr):
         return self
 
 
-def as_expr(value: Any) -> PrimExpr:
+def as_expr(value: ExprLike) -> PrimExpr:
     """A Python number, or anything that stands for an expression, as an expression: int is int32, float is float32."""
     if isinstance(value, PrimExpr):
         return value
@@ -258,45 +265,53 @@ def as_expr(value: Any) -> PrimExpr:
     return const(value)
 
 
-def const(value: Any, dtype: str | None = None, span: Span | None = None) -> PrimExpr:
+def const(value: ExprLike | str, dtype: str | None = None, span: Span | None = None) -> PrimExpr:
     """A constant of the given dtype (vectors are broadcast).
 
     Without a dtype: bool for a bool, int32 for an int that fits, else int64, float32 for a float, the array's own for a
     NumPy scalar.
     """
-    if isinstance(value, PrimExpr):
+    if isinstance(value, ExprOp):
+        value = value.__prim_expr__()
         return value if dtype is None or value.dtype == dtype else ops.cast(dtype, value)
     if isinstance(value, str):
-        return StringImm(value, span)
+        return StringImm(value, span=span)
     if dtype is None:
         if isinstance(value, bool):
-            return IntImm(BOOL, int(value), span)
+            return IntImm(BOOL, int(value), span=span)
         if isinstance(value, int):
-            return IntImm(INT32 if -(1 << 31) <= value < (1 << 31) else INT64, value, span)
+            return IntImm(INT32 if -(1 << 31) <= value < (1 << 31) else INT64, value, span=span)
         if isinstance(value, float):
-            return FloatImm(FLOAT32, value, span)
-        numpy_dtype = getattr(value, "dtype", None)
-        if numpy_dtype is None or getattr(value, "ndim", 0) != 0:
+            return FloatImm(FLOAT32, value, span=span)
+        if getattr(value, "dtype", None) is None or getattr(value, "ndim", 0) != 0:
             raise TypeMismatch(f"expected a number or an expression, found {value!r} of type {type(value).__name__}")
-        dtype = str(numpy_dtype)
-        value = value.item()
+        dtype = str(value.dtype)
     wanted = DataType(dtype)
-    if not isinstance(value, (bool, int, float)):
-        value = value.item() if hasattr(value, "item") else value
+    number: Any = value
+    if not isinstance(value, (bool, int, float)) and hasattr(value, "item"):
+        number = value.item()
     if not wanted.is_scalar:
-        return Broadcast(const(value, wanted.element, span), wanted.lanes, span)
+        return Broadcast(const(number, wanted.element, span), wanted.lanes, span=span)
     if wanted.is_float:
-        return FloatImm(wanted, float(value), span)
+        return FloatImm(wanted, float(number), span=span)
     if wanted.is_int or wanted.is_bool:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidValue(f"{value} cannot be a constant of dtype {wanted}")
-        return IntImm(wanted, int(value), span)
-    if wanted.is_handle and value == 0:
-        return ops.cast(wanted, IntImm(DataType("uint64"), 0, span))
-    raise InvalidValue(f"cannot make a constant of dtype {wanted} from {value!r}")
+        if isinstance(number, float) and not math.isfinite(number):
+            raise InvalidValue(f"{number} cannot be a constant of dtype {wanted}")
+        return IntImm(wanted, int(number), span=span)
+    if wanted.is_handle and number == 0:
+        return ops.cast(wanted, IntImm(DataType("uint64"), 0, span=span))
+    raise InvalidValue(f"cannot make a constant of dtype {wanted} from {number!r}")
 
 
-def _as_type(value: Any) -> Type:
+def as_int(value: object) -> int | None:
+    """The value of an integer constant, or of an integer of Python or NumPy; None for anything else."""
+    if isinstance(value, IntImm):
+        return value.value
+    index: Any = getattr(value, "__index__", None)
+    return None if index is None else index()
+
+
+def _as_type(value: Type | str) -> Type:
     return value if isinstance(value, Type) else PrimType(value)
 
 
@@ -311,8 +326,8 @@ class Var(PrimExpr, shared=True):
     """
 
     name: str
-    type_annotation: Type = attr("int32", convert=_as_type, argument="dtype")
-    _is_variable: ClassVar[bool] = True
+    type_annotation: Type = attr(default="int32", converter=_as_type, alias="dtype")
+    is_variable: ClassVar[bool] = True
 
     def _derive(self) -> None:
         self.dtype = _dtype_of_type(self.type_annotation)
@@ -344,7 +359,7 @@ class ConstExpr(PrimExpr):
 class IntImm(ConstExpr):
     """An integer or bool constant; must fit its dtype."""
 
-    dtype: DataType = attr(convert=DataType)
+    dtype: DataType = attr(converter=DataType)
     value: int = attr()
 
     def _derive(self) -> None:
@@ -376,8 +391,8 @@ class IntImm(ConstExpr):
 class FloatImm(ConstExpr):
     """A floating-point constant. `value` is kept as written and rounded to the dtype where it is used."""
 
-    dtype: DataType = attr(convert=DataType)
-    value: float = attr(convert=float)
+    dtype: DataType = attr(converter=DataType)
+    value: float = attr(converter=float)
 
     def _derive(self) -> None:
         if not self.dtype.is_float:
@@ -425,8 +440,8 @@ class IntImmEnum(ExprOp):
 class Cast(PrimExpr):
     """`value` converted to `dtype`: float to integer truncates and saturates, NaN gives 0; integers wrap."""
 
-    dtype: DataType = attr(convert=DataType)
-    value: PrimExpr = child(convert=as_expr)
+    dtype: DataType = attr(converter=DataType)
+    value: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         if self.dtype.lanes != self.value.dtype.lanes:
@@ -434,10 +449,10 @@ class Cast(PrimExpr):
 
 
 class BinaryOpExpr(PrimExpr):
-    """Base of arithmetic and comparisons over two operands of one dtype."""
+    """Base of arithmetic and comparisons over two operands of one dtype; a number takes the other operand's."""
 
-    a: PrimExpr
-    b: PrimExpr
+    a: PrimExpr = child(converter=as_expr, deferred=True)
+    b: PrimExpr = child(converter=as_expr, deferred=True)
 
     def _derive(self) -> None:
         a, _b = _matched(self)
@@ -545,7 +560,7 @@ class Or(LogicalExpr):
 class Not(PrimExpr):
     """not a"""
 
-    a: PrimExpr = child(convert=as_expr)
+    a: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         if not self.a.dtype.is_bool:
@@ -556,9 +571,9 @@ class Not(PrimExpr):
 class Select(PrimExpr):
     """`true_value` where `condition` holds, else `false_value`; both are evaluated."""
 
-    condition: PrimExpr = child(convert=as_expr)
-    true_value: PrimExpr = child(convert=as_expr)
-    false_value: PrimExpr = child(convert=as_expr)
+    condition: PrimExpr = child(converter=as_expr)
+    true_value: PrimExpr = child(converter=as_expr)
+    false_value: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         condition, dtype = self.condition.dtype, self.true_value.dtype
@@ -574,9 +589,9 @@ class Select(PrimExpr):
 class Ramp(PrimExpr):
     """The vector base, base + stride, ..., `lanes` long; lanes may be a multiple of vscale."""
 
-    base: PrimExpr = child(convert=as_expr)
-    stride: PrimExpr = child(convert=as_expr)
-    lanes: Any = attr(convert=lambda lanes: ops.lanes_operand(lanes))
+    base: PrimExpr = child(converter=as_expr)
+    stride: PrimExpr = child(converter=as_expr)
+    lanes: Any = attr(converter=lambda lanes: ops.lanes_operand(lanes))
 
     def _derive(self) -> None:
         if self.base.dtype is not self.stride.dtype:
@@ -592,8 +607,8 @@ class Ramp(PrimExpr):
 class Broadcast(PrimExpr):
     """The vector of `lanes` times `value`."""
 
-    value: PrimExpr = child(convert=as_expr)
-    lanes: Any = attr(convert=lambda lanes: ops.lanes_operand(lanes))
+    value: PrimExpr = child(converter=as_expr)
+    lanes: Any = attr(converter=lambda lanes: ops.lanes_operand(lanes))
 
     def _derive(self) -> None:
         if not self.value.dtype.is_scalar:
@@ -624,17 +639,17 @@ class Call(PrimExpr):
     `op` may be given by the name of a registered operator.
     """
 
-    dtype: DataType = attr(convert=DataType)
-    op: Any = child(convert=lambda op: ops.as_op(op))
-    args: Array[PrimExpr] = child(convert=lambda args: ops.as_expr_array(args))
+    dtype: DataType = attr(converter=DataType)
+    op: Any = child(converter=lambda op: ops.as_op(op))
+    args: Array[PrimExpr] = child(converter=lambda args: ops.as_expr_array(args))
 
 
 class Let(PrimExpr):
     """`body` with `var` standing for `value`."""
 
     var: Var = binder()
-    value: PrimExpr = child(convert=as_expr)
-    body: PrimExpr = child(convert=as_expr)
+    value: PrimExpr = child(converter=as_expr)
+    body: PrimExpr = child(converter=as_expr)
 
     def _derive(self) -> None:
         self.dtype = self.body.dtype
@@ -665,7 +680,7 @@ class Range(Node):
 
     min: PrimExpr
     extent: PrimExpr
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
     def __init__(
         self, begin: Any = None, end: Any = None, span: Span | None = None, *, min: Any = None, extent: Any = None

@@ -20,12 +20,16 @@ class DummyGlobalInfo(GlobalInfo):
     """A global info without content."""
 
 
+def _as_target(given: Any) -> Any:
+    return make_target(given) if isinstance(given, (str, Mapping)) else given
+
+
 class VDevice(GlobalInfo):
     """A device of the program: a target, an index among the devices of its kind, a memory scope.
 
     The target may be given as its text or dictionary.
     """
 
-    target: Any = attr(None, convert=lambda given: make_target(given) if isinstance(given, (str, Mapping)) else given)
+    target: Any = attr(default=None, converter=_as_target)
     vdevice_id: int = 0
     memory_scope: str = "global"

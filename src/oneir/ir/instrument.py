@@ -44,14 +44,13 @@ class PassInstrument:
 def pass_instrument(pi_cls: type | None = None) -> Any:
     """A class decorator: the class becomes an instrument; methods that it lacks do nothing."""
 
-    def decorate(cls: type) -> type:
+    def decorate(cls: Any) -> type:
         if not isinstance(cls, type):
             raise TypeMismatch(f"pass_instrument expects a class, found {cls!r}")
-        return (
-            cls
-            if issubclass(cls, PassInstrument)
-            else type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
-        )
+        given: type[Any] = cls
+        if issubclass(given, PassInstrument):
+            return given
+        return type(given.__name__, (given, PassInstrument), {"__doc__": given.__doc__})
 
     return decorate if pi_cls is None else decorate(pi_cls)
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.tensor import Tensor, tensor
-from .container import Array
+from .container import Array, is_mapping, is_sequence
 from .dtype import DataType
-from .node import Field, Node, is_mapping, node_classes
+from .node import Field, Node, node_classes, reduce_node
 from .op import Op
 
 VERSION = 1
@@ -67,7 +67,7 @@ class _Save:
             node, ready = stack.pop()
             if id(node) in self.indices:
                 continue
-            fields = () if isinstance(node, Op) else node._saved_fields
+            fields = () if isinstance(node, Op) else node.saved_fields
             if not ready:
                 stack.append((node, True))
                 for field in reversed(fields):
@@ -81,7 +81,7 @@ class _Save:
         return {"format": "oneir", "version": VERSION, "root": self.value(value, "root"), "nodes": self.nodes}
 
     def fields(self, node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
-        out = {}
+        out: dict[str, Any] = {}
         for field in fields:
             value = getattr(node, field.name, None)
             if value is not field.default:
@@ -89,7 +89,7 @@ class _Save:
         return out
 
     def value(self, value: Any, where: str) -> Any:
-        cls = type(value)
+        cls: type[object] = value.__class__
         if value is None or cls in (bool, int, str):
             return value
         if isinstance(value, Node):
@@ -123,7 +123,7 @@ def _nodes_of(value: Any) -> list[Node]:
     """The nodes in a value, those inside of containers too."""
     if isinstance(value, Node):
         return [value]
-    if isinstance(value, (tuple, list)):
+    if is_sequence(value):
         return [node for item in value for node in _nodes_of(item)]
     if is_mapping(value):
         return [node for item in value.items() for part in item for node in _nodes_of(part)]
@@ -151,17 +151,17 @@ def load_json(json_str: str) -> Any:
     Raises `JSONError` for any other text, and says where it went wrong.
     """
     try:
-        program = json.loads(json_str, parse_constant=_refuse_constant)
+        program: Any = json.loads(json_str, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise JSONError(f"expected a program as JSON, found a text that is none: {error}") from None
-    if not isinstance(program, dict) or program.get("format") != "oneir":
+    if not is_mapping(program) or program.get("format") != "oneir":
         raise JSONError('expected a program as JSON, an object with "format": "oneir"')
     if program.get("version") != VERSION:
         raise JSONError(
             f"the program was saved in format version {program.get('version')!r}; this release reads version {VERSION}"
         )
     entries = program.get("nodes")
-    if not isinstance(entries, list):
+    if not is_sequence(entries):
         raise JSONError(f'"nodes": expected a list, found {_brief(entries)}')
     load = _Load()
     for i, entry in enumerate(entries):
@@ -183,11 +183,9 @@ class _Load:
         self.nodes: list[Node] = []
 
     def node(self, entry: Any, where: str) -> Node:
-        match entry:
-            case [str() as key, dict() as fields]:
-                pass
-            case _:
-                raise JSONError(f"{where}: expected [class, fields], found {_brief(entry)}")
+        if not is_sequence(entry) or len(entry) != 2 or not isinstance(entry[0], str) or not is_mapping(entry[1]):
+            raise JSONError(f"{where}: expected [class, fields], found {_brief(entry)}")
+        key, fields = entry[0], entry[1]
         cls = node_classes.get(key)
         if cls is None:
             raise JSONError(f"{where}: there is no node class {key!r}")
@@ -206,7 +204,7 @@ class _Load:
     def value(self, value: Any, where: str) -> Any:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
-        if isinstance(value, list):
+        if is_sequence(value):
             return Array([self.value(v, where) for v in value])
         if len(value) != 1:
             raise JSONError(f"{where}: expected an object with one key, found {_brief(value)}")
@@ -241,14 +239,16 @@ class _Load:
                 return base64.b64decode(content, validate=True)
             case "ndarray" | "tensor" | "scalar":
                 return _load_array(tag, *content)
+            case _:
+                pass
         if tag not in _loaded_types:
             raise JSONError(f"{where}: there is no kind of value {tag!r}")
         return _loaded_types[tag](self.value(content, where))
 
 
 def _make(cls: type[Node], values: dict[str, Any]) -> Node:
-    arguments = {f.name: f.argument for f in cls._init_fields}
-    derived = {f.name: values.pop(f.name) for f in cls._saved_fields if f.kind == "derived" and f.name in values}
+    arguments = {f.name: f.alias for f in cls.init_fields}
+    derived = {f.name: values.pop(f.name) for f in cls.saved_fields if f.kind == "derived" and f.name in values}
     unknown = values.keys() - arguments.keys()
     if unknown:
         raise TypeMismatch(f"the class has no field {', '.join(sorted(unknown))}")
@@ -268,20 +268,20 @@ def _load_array(tag: str, dtype: str, shape: list[int], data: str) -> Any:
 
 def _enums() -> dict[str, type[Enum]]:
     """The enumerations that fields of nodes hold, by name."""
-    converts = [f.convert for cls in list(node_classes.values()) for f in cls._init_fields]
+    converts = [f.converter for cls in list(node_classes.values()) for f in cls.init_fields]
     return {c.__name__: c for c in converts if isinstance(c, type) and issubclass(c, Enum)}
 
 
 _PLAIN_TYPES: dict[str, type] = {"str": str, "int": int, "bool": bool, "float": float, "DataType": DataType}
 _ANNOTATION = re.compile(r"(Array\[)?(\w+)\]?( \| None)?")
-_checks_of: dict[type, list[tuple[str, str, type]]] = {}
+_checks_of: dict[type, list[tuple[str, str, type[Any]]]] = {}
 
 
-def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
+def _checks(cls: type[Node]) -> list[tuple[str, str, type[Any]]]:
     """What the declaration says about the fields of a class: name, "one" or "array", perhaps "optional", and class."""
     found = _checks_of.get(cls)
     if found is None:
-        found = []
+        checks: dict[str, tuple[str, str, type[Any]]] = {}
         for owner in reversed(cls.__mro__):
             names = vars(sys.modules[owner.__module__])
             for name, annotation in inspect.get_annotations(owner).items():
@@ -291,12 +291,11 @@ def _checks(cls: type[Node]) -> list[tuple[str, str, type]]:
                     match
                     and isinstance(expected, type)
                     and expected is not Any
-                    and any(f.name == name for f in cls._fields)
+                    and any(f.name == name for f in cls.node_fields)
                 ):
                     shape = ("optional " if match[3] else "") + ("array" if match[1] else "one")
-                    found = [check for check in found if check[0] != name]
-                    found.append((name, shape, expected))
-        _checks_of[cls] = found
+                    checks[name] = (name, shape, expected)
+        found = _checks_of[cls] = list(checks.values())
     return found
 
 
@@ -304,5 +303,10 @@ def _fits(value: Any, shape: str, expected: type) -> bool:
     if value is None and shape.startswith("optional"):
         return True
     if shape.endswith("array"):
-        return isinstance(value, tuple) and all(isinstance(v, expected) for v in value)
+        return is_sequence(value) and all(isinstance(v, expected) for v in value)
     return isinstance(value, expected)
+
+
+@reduce_node.provide
+def _reduce_node(node: Node) -> tuple[object, ...]:
+    return load_json, (save_json(node),)

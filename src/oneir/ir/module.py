@@ -25,9 +25,7 @@ class CallingConv(IntEnum):
 
 
 class BaseFunc(AttrsHolder, RelaxExpr):
-    """Base of functions: loops (`tir.PrimFunc`) and graphs (`relax.Function`)."""
-
-    attrs: DictAttrs = attr(None, convert=as_dict_attrs)
+    """Base of functions: kernels (`tir.PrimFunc`) and graphs (`relax.Function`)."""
 
     def _with(self, values: Mapping[str, Any]) -> Any:
         return self.replace(attrs=DictAttrs(values))
@@ -50,10 +48,10 @@ class IRModule(AttrsHolder, Node):
     scripts.
     """
 
-    functions: Mapping[GlobalVar, BaseFunc] = binder(EMPTY)
-    attrs: DictAttrs = attr(None, convert=as_dict_attrs)
-    global_infos: Mapping[str, Any] = child(EMPTY)
-    span: Span | None = meta()
+    functions: Mapping[GlobalVar, BaseFunc] = binder(default=EMPTY)
+    attrs: DictAttrs = attr(default=None, converter=as_dict_attrs)
+    global_infos: Mapping[str, Any] = child(default=EMPTY)
+    span: Span | None = meta(default=None)
 
     def __init__(
         self,

@@ -21,15 +21,23 @@ visited.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 from ..runtime.hook import Hook
 from ..runtime.object import Object
 from ..runtime.script_printer import Scriptable
 from .container import EMPTY, Array, map_array, map_mapping
 
-_MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "MISSING"})()
+T = TypeVar("T")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+_MISSING: Any = _Missing()
 _PLAIN = {"str", "int", "bool", "float", "bytes", "DataType", "None"}
 node_classes: dict[str, type[Node]] = {}
 """Every node class by its type key, "tir.For" for instance; what JSON reads names back from."""
@@ -38,23 +46,25 @@ node_classes: dict[str, type[Node]] = {}
 class Field:
     """One declared field of a node class; made by `child`, `attr`, `binder`, `derived` or `meta`."""
 
-    __slots__ = ("argument", "compared", "convert", "default", "defines", "kind", "name", "saved", "shape")
+    __slots__ = ("alias", "compared", "converter", "default", "deferred", "defines", "kind", "name", "saved", "shape")
 
     def __init__(
         self,
         kind: str,
         default: Any = _MISSING,
-        convert: Callable[[Any], Any] | None = None,
+        converter: Callable[[Any], Any] | None = None,
         defines: bool = False,
-        argument: str = "",
+        alias: str = "",
         saved: bool = True,
         compared: bool = True,
+        deferred: bool = False,
     ):
         self.name = ""
-        self.argument = argument  # the constructor's name for the field, where that is another than the field's
+        self.alias = alias  # the constructor's name for the field, where that is another than the field's
         self.kind = kind
         self.default = default
-        self.convert = convert
+        self.converter = converter
+        self.deferred = deferred
         self.defines = defines
         self.saved = saved
         self.compared = compared and kind not in ("derived", "meta")
@@ -62,43 +72,59 @@ class Field:
 
 
 def child(
-    default: Any = _MISSING,
     *,
-    convert: Callable[[Any], Any] | None = None,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
+    deferred: bool = False,
     defines: bool = False,
-    argument: str = "",
+    alias: str = "",
 ) -> Any:
-    """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it."""
-    return Field("child", default, convert, defines, argument)
+    """A visited field. `defines`: when the node stands in a binder, unbound variables found here are bound by it.
+
+    `deferred`: the converter only declares what the constructor takes; `_derive`, which sees all fields, converts.
+    """
+    return Field("child", default, converter, defines, alias, deferred=deferred)
 
 
 def attr(
-    default: Any = _MISSING,
     *,
-    convert: Callable[[Any], Any] | None = None,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
     defines: bool = False,
-    argument: str = "",
+    alias: str = "",
     compared: bool = True,
 ) -> Any:
     """A field of plain data. `defines` as of a child: in a binder, unbound variables inside are bound by it.
 
     One that is not `compared` is outside of equality.
     """
-    return Field("attr", default, convert, defines, argument, compared=compared)
+    return Field("attr", default, converter, defines, alias, compared=compared)
 
 
-def binder(default: Any = _MISSING, *, convert: Callable[[Any], Any] | None = None, argument: str = "") -> Any:
-    """A field whose variables are defined here."""
-    return Field("binder", default, convert, argument=argument)
+def binder(
+    *,
+    default: Any = _MISSING,
+    converter: Callable[[Any], Any] | None = None,
+    deferred: bool = False,
+    alias: str = "",
+) -> Any:
+    """A field whose variables are defined here. `deferred` as of a child."""
+    return Field("binder", default, converter, alias=alias, deferred=deferred)
 
 
-def derived(*, saved: bool = False) -> Any:
-    """A slot that `_derive` fills from the other fields. `saved`: JSON keeps it, for it may be filled in later."""
+def derived(*, saved: bool = False, init: Literal[False] = False) -> Any:
+    """A slot that `_derive` fills from the other fields. `saved`: JSON keeps it, for it may be filled in later.
+
+    `init` says to type checkers that it is no argument of the constructor.
+    """
     return Field("derived", None, saved=saved)
 
 
-def meta(default: Any = None) -> Any:
-    """A field outside of equality."""
+def meta(*, default: Any, kw_only: Literal[True] = True) -> Any:
+    """A field outside of equality, after all others in the constructor.
+
+    `kw_only` says to type checkers that it is given by name, since they order fields by declaration.
+    """
     return Field("meta", default)
 
 
@@ -116,18 +142,32 @@ def _shape_of(annotation: str) -> str:
     return "optional" if optional else "one"
 
 
-def as_array(value: Any) -> Array[Any]:
-    """Any iterable as an `Array`; a lone node becomes an array of one."""
-    if isinstance(value, Node):
-        return Array((value,))
-    return Array(value)
+def as_array(values: Iterable[T] | None) -> Array[T]:
+    """The converter of array fields: any iterable as an `Array`; a lone node, too, and none for None."""
+    elements: Any = (values,) if isinstance(values, Node) else values or ()
+    return Array(elements)
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(child, attr, binder, derived, meta))
 class NodeMeta(type):
-    """Reads the declaration of a node class, lays out its slots and writes its constructor."""
+    """Reads the declaration of a node class, lays out its slots and writes its constructor.
+
+    `shared`: a node that stands in several places stays one object. `key`: its name in JSON, where that is not
+    "package.Class". `init=False`: the constructor is the one that a base class wrote by hand.
+
+    To type checkers a node class is a dataclass: for each field, in the order of declaration, the constructor takes
+    what the field's converter takes.
+    """
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, shared: bool = False, key: str = ""
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        shared: bool = False,
+        key: str = "",
+        init: bool = True,
     ):
         own: dict[str, Field] = {}
         slots = list(namespace.get("__slots__", ()))
@@ -141,7 +181,7 @@ class NodeMeta(type):
                 field = _classify(annotation)
                 field.default = declared
             field.name, field.shape = field_name, _shape_of(annotation)
-            field.argument = field.argument or field_name
+            field.alias = field.alias or field_name
             own[field_name] = field
             if not any(field_name in base.__dict__ for parent in bases for base in parent.__mro__):
                 slots.append(field_name)
@@ -151,17 +191,19 @@ class NodeMeta(type):
         cls._own_fields = tuple(own.values())
         merged = {**{name: f for name, f in inherited.items() if name not in own}, **own}
         ordered = [f for f in merged.values() if f.kind != "meta"] + [f for f in merged.values() if f.kind == "meta"]
-        cls._fields = tuple(ordered)
-        cls._init_fields = tuple(f for f in ordered if f.kind != "derived")
-        cls._saved_fields = tuple(f for f in ordered if f.saved)
-        cls._compared = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
-        cls._shared = shared or any(getattr(base, "_shared", False) for base in bases)
+        cls.node_fields = tuple(ordered)
+        cls.init_fields = tuple(f for f in ordered if f.kind != "derived")
+        cls.saved_fields = tuple(f for f in ordered if f.saved)
+        cls.compared_fields = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
+        cls.is_shared = shared or any(getattr(base, "is_shared", False) for base in bases)
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
         node_classes[cls.type_key] = cls
-        cls._keyword_init = "__init__" in namespace or (cls.__dict__.get("_keyword_init", False) and not own)
-        if "__init__" not in namespace and (own or "_derive" in namespace):
+        if "__init__" in namespace:
+            cls._keyword_init = True
+        elif init and (own or "_derive" in namespace):
+            cls._keyword_init = False
             _write_init(cls)
         return cls
 
@@ -177,24 +219,21 @@ def _compile(cls: Any, name: str, lines: list[str], scope: dict[str, Any]) -> No
 
 def _write_init(cls: Any) -> None:
     scope: dict[str, Any] = {"Array": Array, "as_array": as_array, "EMPTY": EMPTY}
-    arguments, body = ["self"], []
-    for field in cls._init_fields:
-        name = field.argument
+    arguments = ["self"]
+    body: list[str] = []
+    for field in cls.init_fields:
+        name = field.alias
         if field.default is _MISSING:
             arguments.append(name)
         else:
             scope[f"default_{name}"] = field.default
             arguments.append(f"{name}=default_{name}")
         value = name
-        if field.convert is not None:
-            scope[f"convert_{name}"] = field.convert
+        if field.converter is as_array:
+            value = f"{name} if type({name}) is Array else as_array({name})"
+        elif field.converter is not None and not field.deferred:
+            scope[f"convert_{name}"] = field.converter
             value = f"convert_{name}({name})"
-            if field.shape == "optional":
-                value = f"None if {name} is None else {value}"
-        elif field.shape == "array":
-            value = f"{name} if type({name}) is Array else as_array({name} or ())"
-        elif field.shape == "optional array":
-            value = f"{name} if {name} is None or type({name}) is Array else as_array({name})"
         elif field.shape == "mapping":
             value = f"{name} or EMPTY"
         body.append(f"    self.{field.name} = {value}")
@@ -204,39 +243,40 @@ def _write_init(cls: Any) -> None:
 
 
 def _visited(cls: Any) -> list[Field]:
-    return [f for f in cls._fields if f.kind in ("child", "binder")]
+    return [f for f in cls.node_fields if f.kind in ("child", "binder")]
 
 
 def _write_visit(cls: Any) -> None:
-    """`_visit_children(f)`: calls `f` on every node held by a child or binder field, in the order of the fields.
+    """`visit_children(f)`: calls `f` on every node held by a child or binder field, in the order of the fields.
 
     Variables in binder fields are left out: they are definitions, not uses.
     """
-    lines = ["def _visit_children(self, f):"]
+    lines = ["def visit_children(self, f):"]
     for field in _visited(cls):
         value = f"self.{field.name}"
-        guard = " if not e._is_variable" if field.kind == "binder" else ""
+        guard = " if not e.is_variable" if field.kind == "binder" else ""
         if field.shape in ("array", "mapping", "optional array"):
             values = f"({value} or ())" if field.shape == "optional array" else value
             values = f"{value}.values()" if field.shape == "mapping" else values
-            lines += [f"    for e in {values}:", f"        {'if not e._is_variable: ' if guard else ''}f(e)"]
+            lines += [f"    for e in {values}:", f"        {'if not e.is_variable: ' if guard else ''}f(e)"]
         else:
             lines += [
                 f"    e = {value}",
-                f"    if isinstance(e, Node){' and not e._is_variable' if guard else ''}: f(e)",
+                f"    if isinstance(e, Node){' and not e.is_variable' if guard else ''}: f(e)",
             ]
-    _compile(cls, "_visit_children", [*lines, "    return None"], {"Node": Node})
+    _compile(cls, "visit_children", [*lines, "    return None"], {"Node": Node})
 
 
 def _write_map(cls: Any) -> None:
-    """`_map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
-    lines, changed = ["def _map_children(self, f):"], []
+    """`map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
+    lines = ["def map_children(self, f):"]
+    changed: list[str] = []
     for field in _visited(cls):
-        name, keep = field.name, "not e._is_variable" if field.kind == "binder" else ""
+        name, keep = field.name, "not e.is_variable" if field.kind == "binder" else ""
         lines.append(f"    e = self.{name}")
         if field.shape in ("array", "mapping", "optional array"):
             mapper = "map_mapping" if field.shape == "mapping" else "map_array"
-            function = "lambda v: v if v._is_variable else f(v)" if keep else "f"
+            function = "lambda v: v if v.is_variable else f(v)" if keep else "f"
             none = "e if e is None else " if field.shape == "optional array" else ""
             lines.append(f"    new_{name} = {none}{mapper}(e, {function}) if e else e")
         else:
@@ -244,48 +284,42 @@ def _write_map(cls: Any) -> None:
         changed.append(f"new_{name} is self.{name}")
     if changed:
         arguments = [
-            (f"{f.argument}=" if cls._keyword_init else "")
+            (f"{f.alias}=" if cls._keyword_init else "")
             + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
-            for f in cls._init_fields
+            for f in cls.init_fields
         ]
         lines += [f"    if {' and '.join(changed)}: return self", f"    return cls({', '.join(arguments)})"]
     else:
         lines.append("    return self")
-    _compile(
-        cls, "_map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls}
-    )
+    _compile(cls, "map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls})
 
 
 class Node(Object, Scriptable, metaclass=NodeMeta):
     """Base of everything in the IR: immutable by convention, compared by identity."""
 
     __slots__ = ()
-    _fields: ClassVar[tuple[Field, ...]]
-    _init_fields: ClassVar[tuple[Field, ...]]
-    _saved_fields: ClassVar[tuple[Field, ...]]
-    _compared: ClassVar[tuple[Field, ...]]
-    _shared: ClassVar[bool]
-    _keyword_init: ClassVar[bool]
-    _is_variable: ClassVar[bool] = False
+    node_fields: ClassVar[tuple[Field, ...]]
+    init_fields: ClassVar[tuple[Field, ...]]
+    saved_fields: ClassVar[tuple[Field, ...]]
+    compared_fields: ClassVar[tuple[Field, ...]]
+    is_shared: ClassVar[bool]
+    _keyword_init: ClassVar[bool] = False
+    is_variable: ClassVar[bool] = False
     type_key: ClassVar[str]
 
-    if TYPE_CHECKING:
-        # Arguments follow the fields, in the form that each field's `convert` takes.
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def _visit_children(self, f: Callable[[Any], Any]) -> None:
+    def visit_children(self, f: Callable[[Any], Any]) -> None:
         _write_visit(type(self))
-        self._visit_children(f)
+        self.visit_children(f)
 
-    def _map_children(self, f: Callable[[Any], Any]) -> Any:
+    def map_children(self, f: Callable[[Any], Any]) -> Any:
         _write_map(type(self))
-        return self._map_children(f)
+        return self.map_children(f)
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; the identical node if they are what it has."""
         if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
             return self
-        fields = {f.name: f.argument for f in self._init_fields}
+        fields = {f.name: f.alias for f in self.init_fields}
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise TypeError(
@@ -297,25 +331,24 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled and copied as JSON: a node that stands in several places stays one, and no tree is too deep."""
-        from .json import load_json, save_json
-
-        return load_json, (save_json(self),)
+        return reduce_node(self)
 
     def __str__(self) -> str:
         text = text_of(self) if text_of.is_provided else None
         if text is not None:
             return text
-        arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self._compared)
+        arguments = ", ".join(f"{f.name}={getattr(self, f.name, None)!r}" for f in self.compared_fields)
         return f"{type(self).__name__}({arguments})"
 
     def __repr__(self) -> str:
         return self.__str__()
 
 
+reduce_node: Hook[[Node], tuple[object, ...]] = Hook("reduce_node", "oneir.ir.json")
+"""What `__reduce__` of a node gives."""
+
+reduce_node: Hook[[Node], tuple[object, ...]] = Hook("reduce_node", "oneir.ir.json")
+"""What `__reduce__` of a node gives."""
+
 text_of: Hook[[Any], str | None] = Hook("text_of", "oneir.script.printer")
 """How a node prints; None leaves it to its fields."""
-
-
-def is_mapping(value: object) -> bool:
-    """Whether `value` is a mapping; asks for the common class first."""
-    return type(value) is dict or isinstance(value, Mapping)

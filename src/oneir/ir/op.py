@@ -27,10 +27,10 @@ class Op(Node, shared=True):
     """
 
     name: str
-    description: str = meta("")
-    num_inputs: int = meta(-1)
-    arguments: tuple[tuple[str, str], ...] = meta(())
-    attrs: dict[str, Any] = attr(None)
+    description: str = meta(default="")
+    num_inputs: int = meta(default=-1)
+    arguments: tuple[tuple[str, str], ...] = meta(default=())
+    attrs: dict[str, Any] = attr(default=None)
 
     @staticmethod
     def register(name: str, description: str = "", num_inputs: int = -1, **attrs: Any) -> Op:

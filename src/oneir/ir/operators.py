@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,26 @@ def same_expr(lhs: Any, rhs: Any) -> bool:
     return lhs is rhs or equal_exprs(lhs, rhs)
 
 
+def same_exprs(lhs: Sequence[Any], rhs: Sequence[Any]) -> bool:
+    """Whether two lists of expressions, such as the indices of two accesses, are the same one by one."""
+    return len(lhs) == len(rhs) and all(map(same_expr, lhs, rhs))
+
+
 def as_op(op: Any) -> Any:
     """An operator by name, or the callee as it is."""
     return Op.get(op) if isinstance(op, str) else op
 
 
-def as_expr_array(args: Any) -> Array[Any]:
-    """Call arguments: numbers and strings become constants, nodes of any kind stay."""
-    if type(args) is Array and all(isinstance(a, Node) for a in args):
+def as_argument(arg: Any) -> Any:
+    """An argument of a call: a number or a string becomes a constant, a node of any kind stays."""
+    return arg if isinstance(arg, Node) else e.StringImm(arg) if isinstance(arg, str) else e.as_expr(arg)
+
+
+def as_expr_array(args: Iterable[Any]) -> Array[Any]:
+    """The arguments of a call, each as `as_argument` gives it."""
+    if isinstance(args, Array) and all(isinstance(a, Node) for a in args):
         return args
-    return Array(a if isinstance(a, Node) else e.StringImm(a) if isinstance(a, str) else e.as_expr(a) for a in args)
+    return Array(as_argument(a) for a in args)
 
 
 def lanes_operand(lanes: Any) -> Any:
@@ -249,7 +259,7 @@ def add(lhs: Any, rhs: Any, span: Any = None) -> Any:
             return rhs
         if _is_value(rhs, 0):
             return lhs
-    return e.Add(lhs, rhs, span)
+    return e.Add(lhs, rhs, span=span)
 
 
 def subtract(lhs: Any, rhs: Any, span: Any = None) -> Any:
@@ -259,7 +269,7 @@ def subtract(lhs: Any, rhs: Any, span: Any = None) -> Any:
         return _folded(lhs.dtype, operator.sub, operator.sub, lhs, rhs)
     if _indexing(lhs.dtype) and _is_value(rhs, 0):
         return lhs
-    return e.Sub(lhs, rhs, span)
+    return e.Sub(lhs, rhs, span=span)
 
 
 def difference(end: Any, begin: Any) -> Any:
@@ -284,7 +294,11 @@ def multiply(lhs: Any, rhs: Any, span: Any = None) -> Any:
             return lhs
         if _is_value(rhs, 0):
             return rhs
-    return e.Mul(lhs, rhs, span)
+    return e.Mul(lhs, rhs, span=span)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    return a / b
 
 
 def divide(lhs: Any, rhs: Any, span: Any = None) -> Any:
@@ -293,10 +307,10 @@ def divide(lhs: Any, rhs: Any, span: Any = None) -> Any:
     if not lhs.dtype.is_float:
         raise div_ambiguity_error()
     if _constant_pair(lhs, rhs) and rhs.value != 0:
-        return _folded(lhs.dtype, operator.floordiv, operator.truediv, lhs, rhs)
+        return _folded(lhs.dtype, int.__floordiv__, _quotient, lhs, rhs)
     if _is_value(rhs, 1):
         return lhs
-    return e.Div(lhs, rhs, span)
+    return e.Div(lhs, rhs, span=span)
 
 
 def div_ambiguity_error() -> TypeMismatch:
@@ -341,7 +355,7 @@ def floordiv(a: Any, b: Any, span: Any = None) -> Any:
     a, b = match_types(a, b)
     if a.dtype.is_float:
         return call_op("tir.floor", divide(a, b, span))
-    return _integer_division(e.FloorDiv, operator.floordiv, a, b, span)
+    return _integer_division(e.FloorDiv, int.__floordiv__, a, b, span)
 
 
 def floormod(a: Any, b: Any, span: Any = None) -> Any:
@@ -356,11 +370,11 @@ def negative(a: Any, span: Any = None) -> Any:
     """-a"""
     a = e.as_expr(a)
     if isinstance(a, e.FloatImm):
-        return e.FloatImm(a.dtype, -a.value, span)
+        return e.FloatImm(a.dtype, -a.value, span=span)
     if isinstance(a, e.IntImm):
-        return e.IntImm(a.dtype, wrap_int(-a.value, a.dtype), span)
+        return e.IntImm(a.dtype, wrap_int(-a.value, a.dtype), span=span)
     if a.dtype.is_float:
-        return e.Mul(a, e.const(-1, a.dtype), span)
+        return e.Mul(a, e.const(-1, a.dtype), span=span)
     return subtract(_zero_like(a), a, span)
 
 
@@ -368,14 +382,14 @@ def absolute(x: Any, span: Any = None) -> Any:
     """The magnitude; of the smallest integer, itself."""
     x = e.as_expr(x)
     if isinstance(x, e.FloatImm):
-        return e.FloatImm(x.dtype, math.fabs(x.value), span)
+        return e.FloatImm(x.dtype, math.fabs(x.value), span=span)
     if isinstance(x, e.IntImm):
-        return e.IntImm(x.dtype, wrap_int(abs(x.value), x.dtype), span)
+        return e.IntImm(x.dtype, wrap_int(abs(x.value), x.dtype), span=span)
     if x.dtype.is_float:
-        return e.Call(x.dtype, "tir.fabs", [x], span)
+        return e.Call(x.dtype, "tir.fabs", [x], span=span)
     if not x.dtype.is_int:
         raise TypeMismatch(f"abs expects a number, found {x} of dtype {x.dtype}")
-    return x if x.dtype.is_uint else e.Select(greater_equal(x, 0), x, negative(x), span)
+    return x if x.dtype.is_uint else e.Select(greater_equal(x, 0), x, negative(x), span=span)
 
 
 def minimum(a: Any, b: Any, span: Any = None) -> Any:
@@ -385,7 +399,7 @@ def minimum(a: Any, b: Any, span: Any = None) -> Any:
         return a
     if _constant_pair(a, b):
         return a if a.value <= b.value or math.isnan(a.value) else b
-    return e.Min(a, b, span)
+    return e.Min(a, b, span=span)
 
 
 def maximum(a: Any, b: Any, span: Any = None) -> Any:
@@ -395,13 +409,13 @@ def maximum(a: Any, b: Any, span: Any = None) -> Any:
         return a
     if _constant_pair(a, b):
         return a if a.value >= b.value or math.isnan(a.value) else b
-    return e.Max(a, b, span)
+    return e.Max(a, b, span=span)
 
 
 def _compare(make: type, decide: Callable[[Any, Any], bool], a: Any, b: Any, span: Any) -> Any:
     a, b = match_types(a, b)
     if _constant_pair(a, b):
-        return e.IntImm(BOOL, int(decide(a.value, b.value)), span)
+        return e.IntImm(BOOL, int(decide(a.value, b.value)), span=span)
     return make(a, b, span)
 
 
@@ -441,7 +455,7 @@ def logical_and(a: Any, b: Any, span: Any = None) -> Any:
     for x, y in ((a, b), (b, a)):
         if isinstance(x, e.IntImm):
             return y if x.value else x
-    return e.And(a, b, span)
+    return e.And(a, b, span=span)
 
 
 def logical_or(a: Any, b: Any, span: Any = None) -> Any:
@@ -450,7 +464,7 @@ def logical_or(a: Any, b: Any, span: Any = None) -> Any:
     for x, y in ((a, b), (b, a)):
         if isinstance(x, e.IntImm):
             return x if x.value else y
-    return e.Or(a, b, span)
+    return e.Or(a, b, span=span)
 
 
 def _bools(a: Any, b: Any) -> tuple[Any, Any]:
@@ -472,7 +486,7 @@ def as_bool(value: Any) -> Any:
 def logical_not(a: Any, span: Any = None) -> Any:
     """not a"""
     a = as_bool(a)
-    return e.IntImm(BOOL, 1 - a.value, span) if isinstance(a, e.IntImm) else e.Not(a, span)
+    return e.IntImm(BOOL, 1 - a.value, span=span) if isinstance(a, e.IntImm) else e.Not(a, span=span)
 
 
 def _bitwise(name: str, of_ints: Callable[[int, int], int], a: Any, b: Any, span: Any) -> Any:
@@ -481,22 +495,22 @@ def _bitwise(name: str, of_ints: Callable[[int, int], int], a: Any, b: Any, span
         raise TypeMismatch(f"{name} expects integers, found {a.dtype}: {a} and {b}")
     if _constant_pair(a, b):
         return e.IntImm(a.dtype, wrap_int(of_ints(a.value, b.value), a.dtype))
-    return e.Call(a.dtype, f"tir.{name}", (a, b), span)
+    return e.Call(a.dtype, f"tir.{name}", (a, b), span=span)
 
 
 def bitwise_and(x: Any, y: Any, span: Any = None) -> Any:
     """x & y"""
-    return _bitwise("bitwise_and", operator.and_, x, y, span)
+    return _bitwise("bitwise_and", int.__and__, x, y, span)
 
 
 def bitwise_or(x: Any, y: Any, span: Any = None) -> Any:
     """x | y"""
-    return _bitwise("bitwise_or", operator.or_, x, y, span)
+    return _bitwise("bitwise_or", int.__or__, x, y, span)
 
 
 def bitwise_xor(x: Any, y: Any, span: Any = None) -> Any:
     """x ^ y"""
-    return _bitwise("bitwise_xor", operator.xor, x, y, span)
+    return _bitwise("bitwise_xor", int.__xor__, x, y, span)
 
 
 def bitwise_not(x: Any, span: Any = None) -> Any:
@@ -504,7 +518,7 @@ def bitwise_not(x: Any, span: Any = None) -> Any:
     x = e.as_expr(x)
     if not x.dtype.is_int:
         raise TypeMismatch(f"bitwise_not expects an integer, found {x.dtype}: {x}")
-    return e.Call(x.dtype, "tir.bitwise_not", (x,), span)
+    return e.Call(x.dtype, "tir.bitwise_not", (x,), span=span)
 
 
 def shift_count_valid(bits: int, count: int) -> bool:
@@ -553,32 +567,32 @@ def cast(dtype: Any, value: Any, span: Any = None) -> Any:
         return value
     if value.dtype.is_scalar and not dtype.is_scalar:
         element = cast(dtype.element, value, span)
-        return e.Broadcast(element, scalable_lanes(dtype.lanes) if dtype.scalable else dtype.lanes, span)
+        return e.Broadcast(element, scalable_lanes(dtype.lanes) if dtype.scalable else dtype.lanes, span=span)
     if isinstance(value, e.Broadcast) and value.dtype.lanes == dtype.lanes:
-        return e.Broadcast(cast(dtype.element, value.value, span), value.lanes, span)
+        return e.Broadcast(cast(dtype.element, value.value, span), value.lanes, span=span)
     if isinstance(value, (e.IntImm, e.FloatImm)):
         folded = _cast_constant(dtype, value, span)
         if folded is not None:
             return folded
-    return e.Cast(dtype, value, span)
+    return e.Cast(dtype, value, span=span)
 
 
 def _cast_constant(dtype: DataType, value: Any, span: Any) -> Any:
     source = value.value
     if dtype.is_bool:
-        return e.IntImm(dtype, int(source != 0), span)
+        return e.IntImm(dtype, int(source != 0), span=span)
     if dtype.is_int:
         whole = (
             float_to_int(round_float(source, value.dtype), dtype)
             if isinstance(value, e.FloatImm)
             else wrap_int(source, dtype)
         )
-        return e.IntImm(dtype, whole, span)
+        return e.IntImm(dtype, whole, span=span)
     if dtype.is_float:
         if isinstance(value, e.IntImm):
-            return e.FloatImm(dtype, float(source), span)
+            return e.FloatImm(dtype, float(source), span=span)
         narrowed = round_float(source, value.dtype) if value.dtype.bits < dtype.bits else source
-        return e.FloatImm(dtype, narrowed, span)
+        return e.FloatImm(dtype, narrowed, span=span)
     return None
 
 
@@ -587,4 +601,4 @@ def call_op(name: str, *args: Any, dtype: Any = None, span: Any = None) -> Any:
     operands = [e.as_expr(a) for a in args]
     if len(operands) == 2:
         operands = list(match_types(args[0], args[1]))
-    return e.Call(dtype or operands[0].dtype, name, operands, span)
+    return e.Call(dtype or operands[0].dtype, name, operands, span=span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..runtime.once import new_lock
 from .container import Array
-from .node import Node, attr
+from .node import Node, as_array, attr
 
 
 class SourceName(Node, shared=True):
@@ -29,7 +29,7 @@ class Span(Node, shared=True):
 class SequentialSpan(Node, shared=True):
     """Several spans, for a node that was made from several others."""
 
-    spans: Array[Span] = attr(convert=Array)
+    spans: Array[Span] = attr(converter=as_array)
 
 
 class SourceMap:

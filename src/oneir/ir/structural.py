@@ -17,6 +17,7 @@ import numpy as np
 
 from ..runtime.digest import digests
 from ..runtime.error import OneIRError, TypeMismatch
+from .container import is_mapping, is_sequence
 from .expr import FloatImm, GlobalVar, PrimExpr
 from .node import Field, Node
 from .op import Op
@@ -57,7 +58,7 @@ class _Comparison:
 
     def _same_type_of(self, a: Any, b: Any) -> bool:
         return all(
-            f.name == "name" or self.equal(getattr(a, f.name), getattr(b, f.name), f.defines) for f in a._compared
+            f.name == "name" or self.equal(getattr(a, f.name), getattr(b, f.name), f.defines) for f in a.compared_fields
         )
 
     def shared(self, a: Any, b: Any, binding: bool) -> bool:
@@ -72,7 +73,7 @@ class _Comparison:
         return True
 
     def fields(self, a: Any, b: Any, binding: bool) -> bool:
-        for field in a._compared:
+        for field in a.compared_fields:
             x, y = getattr(a, field.name), getattr(b, field.name)
             if x is y and not isinstance(x, (Node, tuple, Mapping)):
                 continue
@@ -85,19 +86,19 @@ class _Comparison:
         if isinstance(a, Node):
             if type(a) is not type(b):
                 return self._differ(a, b)
-            if a._is_variable:
+            if a.is_variable:
                 return self.variables(a, b, binding)
             if isinstance(a, (Op, Type)):
                 return a == b or self._differ(a, b)
             if isinstance(a, FloatImm):
                 same = a.dtype == b.dtype and same_float(a.value, b.value)
                 return same or self._differ(a, b)
-            if a._shared:
+            if a.is_shared:
                 return self.shared(a, b, binding)
             return self.fields(a, b, binding)
-        if isinstance(a, (tuple, list)):
+        if is_sequence(a):
             return self.sequences(a, b, binding)
-        if isinstance(a, Mapping):
+        if is_mapping(a):
             return self.mappings(a, b, binding)
         if isinstance(a, np.ndarray) or hasattr(a, "__dlpack__"):
             return same_array(a, b) or self._differ(a, b)
@@ -106,7 +107,7 @@ class _Comparison:
         return (type(a) is type(b) and a == b) or self._differ(a, b)
 
     def sequences(self, a: Any, b: Any, binding: bool) -> bool:
-        if not isinstance(b, (tuple, list)) or len(a) != len(b):
+        if not is_sequence(b) or len(a) != len(b):
             return self._differ(a, b)
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             if not self.equal(x, y, binding):
@@ -115,7 +116,7 @@ class _Comparison:
         return True
 
     def mappings(self, a: Any, b: Any, binding: bool) -> bool:
-        if not isinstance(b, Mapping) or len(a) != len(b):
+        if not is_mapping(b) or len(a) != len(b):
             return self._differ(a, b)
         functions = {key.name_hint: key for key in b if isinstance(key, GlobalVar)}
         for key, value in a.items():
@@ -213,10 +214,10 @@ class _Digest:
         self.arrays: list[tuple[int, np.ndarray]] = []
         """The places of tokens that the bytes of arrays are to follow."""
 
-    def add(self, value: Any, binding: bool = False) -> None:
+    def add(self, value: object, binding: bool = False) -> None:
         _digest_rule(type(value))(self, value, binding)
 
-    def node(self, node: Any, binding: bool) -> None:
+    def node(self, node: Node, binding: bool) -> None:
         self.tokens.append(node.type_key)
         for name, always, bound in self.fields(type(node)):
             self.add(getattr(node, name, None), always or (binding and bound))
@@ -229,7 +230,7 @@ class _Digest:
         if number is not None:
             self.tokens.append(f"#{number}")
             return
-        if node._is_variable and not (binding or self.map_free_vars):
+        if node.is_variable and not (binding or self.map_free_vars):
             self.tokens.append(f"free {node.name} {getattr(node, 'dtype', '')}")
             return
         self.node(node, binding)
@@ -285,12 +286,12 @@ class _Digest:
 
 
 @functools.cache
-def _digest_rule(cls: type) -> Callable[[_Digest, Any, bool], None]:
+def _digest_rule(cls: type[object]) -> Callable[[_Digest, Any, bool], None]:
     """How values of a class become tokens."""
     if issubclass(cls, Node):
         if issubclass(cls, Op):
             return _Digest.operator
-        return _Digest.shared if cls._is_variable or cls._shared else _Digest.node
+        return _Digest.shared if cls.is_variable or cls.is_shared else _Digest.node
     if hasattr(cls, "__dlpack__"):
         return _Digest.array
     kinds = ((tuple, list), _Digest.sequence), (Mapping, _Digest.mapping), (float, _Digest.float)
@@ -306,8 +307,8 @@ def _digest_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
     """
     return [
         (f.name, f.kind == "binder", f.defines or issubclass(cls, PrimExpr))
-        for f in cls._compared
-        if not (cls._is_variable and f.name == "name")
+        for f in cls.compared_fields
+        if not (cls.is_variable and f.name == "name")
     ]
 
 
@@ -317,9 +318,11 @@ def _exact_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
 
     What a function's name is said to be is filled in at some time from the function, and says nothing new.
     """
-    others = [f for f in cls._fields if f not in cls._compared and (f.kind == "meta" or f.saved)]
+    others = [f for f in cls.node_fields if f not in cls.compared_fields and (f.kind == "meta" or f.saved)]
     others = [f for f in others if f.kind == "meta" or not issubclass(cls, GlobalVar)]
-    return [(f.name, f.kind == "binder", f.defines or issubclass(cls, PrimExpr)) for f in (*cls._compared, *others)]
+    return [
+        (f.name, f.kind == "binder", f.defines or issubclass(cls, PrimExpr)) for f in (*cls.compared_fields, *others)
+    ]
 
 
 def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, dataclass_transform
 
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from .container import is_sequence
 from .module import IRModule
 from .visitor import deep_recursion
 
@@ -94,7 +95,7 @@ class PassContext:
 
     @classmethod
     def _stack(cls) -> list[PassContext]:
-        stack = getattr(cls._local, "stack", None)
+        stack: list[PassContext] | None = getattr(cls._local, "stack", None)
         if stack is None:
             stack = cls._local.stack = []
         return stack
@@ -182,7 +183,7 @@ class Pass:
 
     def _checked(self, mod: IRModule, ctx: PassContext) -> IRModule:
         with deep_recursion:
-            result = self.transform_module(mod, ctx)
+            result: Any = self.transform_module(mod, ctx)
         if not isinstance(result, IRModule):
             raise TypeMismatch(f"the pass {self.info.name!r} must return an IRModule, found {type(result).__name__}")
         return result
@@ -236,10 +237,10 @@ def pass_key(value: Any) -> str | None:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    if isinstance(value, (tuple, list)):
+    if is_sequence(value):
         parts = [pass_key(part) for part in value]
         return None if None in parts else f"({', '.join(part for part in parts if part is not None)})"
-    cls = type(value)
+    cls: type[Any] = value.__class__
     if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:
         return None
     if is_dataclass(cls):
@@ -265,7 +266,10 @@ def _class_pass(cls: type, info: PassInfo, base: type[Pass], method: str) -> typ
         def __getattr__(self, name: str) -> Any:
             return getattr(self._instance, name)
 
-    setattr(PyPass, method, lambda self, *args: getattr(self._instance, method)(*args))
+    def transform(self: Any, *args: Any) -> Any:
+        return getattr(self._instance, method)(*args)
+
+    setattr(PyPass, method, transform)
     PyPass.__name__, PyPass.__qualname__, PyPass.__doc__ = cls.__name__, cls.__qualname__, cls.__doc__
     PyPass.__module__ = cls.__module__
     return PyPass
@@ -282,7 +286,10 @@ def pass_decorator(base: type[Pass], method: str) -> Callable[..., Any]:
         def info(self) -> PassInfo:
             return self.own_info
 
-    setattr(OfFunction, method, lambda self, *args: self.function(*args))
+    def transform(self: Any, *args: Any) -> Any:
+        return self.function(*args)
+
+    setattr(OfFunction, method, transform)
     OfFunction.__name__ = OfFunction.__qualname__ = base.__name__
 
     def decorate(

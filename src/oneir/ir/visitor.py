@@ -86,23 +86,23 @@ class Visitor(_Dispatch):
         with deep_recursion:
             self.visit(node)
 
-    def visit(self, node: Any) -> None:
+    def visit(self, node: Node) -> None:
         """Calls the method for the node's class."""
         handler = self._handlers.get(type(node))
         (handler or self._find_handler(type(node)))(self, node)
 
     def generic_visit(self, node: Any) -> None:
         """Visits the children of a node."""
-        node._visit_children(self.visit)
+        node.visit_children(self.visit)
 
     @classmethod
     def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
-        return Visitor._visit_shared if getattr(node_class, "_shared", False) else cls.generic_visit
+        return Visitor._visit_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
 
     def _visit_shared(self, node: Any) -> None:
         if id(node) not in self._seen:
             self._seen.add(id(node))
-            node._visit_children(self.visit)
+            node.visit_children(self.visit)
 
 
 class Mapper(_Dispatch):
@@ -119,24 +119,24 @@ class Mapper(_Dispatch):
         with deep_recursion:
             return self.visit(node)
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: Node) -> Any:
         """Calls the method for the node's class."""
         handler = self._handlers.get(type(node))
         return (handler or self._find_handler(type(node)))(self, node)
 
     def generic_visit(self, node: Any) -> Any:
         """The node with its children mapped."""
-        return node._map_children(self.visit)
+        return node.map_children(self.visit)
 
     @classmethod
     def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
-        return Mapper._map_shared if getattr(node_class, "_shared", False) else cls.generic_visit
+        return Mapper._map_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
 
     def _map_shared(self, node: Any) -> Any:
         found = self._mapped.get(id(node))
         if found is None:
             # The original is kept too, so that its id stays its own while the mapper lives.
-            found = self._mapped[id(node)] = (node, node._map_children(self.visit))
+            found = self._mapped[id(node)] = (node, node.map_children(self.visit))
         return found[1]
 
 
@@ -146,11 +146,11 @@ class _PostOrder(Visitor):
         self.f = f
 
     def visit(self, node: Any) -> None:
-        if node._shared:
-            if id(node) in self._seen and not node._is_variable:
+        if node.is_shared:
+            if id(node) in self._seen and not node.is_variable:
                 return
             self._seen.add(id(node))
-        node._visit_children(self.visit)
+        node.visit_children(self.visit)
         self.f(node)
 
 
@@ -164,7 +164,7 @@ def pre_order_visit(stmt: Node, fvisit: Callable[[Any], bool]) -> None:
 
     def visit(node: Any) -> None:
         if fvisit(node):
-            node._visit_children(visit)
+            node.visit_children(visit)
 
     with deep_recursion:
         visit(stmt)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import IntImm
+from ..ir.expr import as_int
 from ..ir.module import IRModule
 from ..runtime.device import Device, cpu
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
@@ -283,7 +283,7 @@ def _output(info: Any, args: Sequence[Any]) -> Any:
 def _known(info: TensorStructInfo, args: Sequence[Any]) -> list[int]:
     """The shape of an output; a symbolic extent is that of the first argument of as many dimensions."""
     extents = list(info.extents or ())
-    found = [e.value if isinstance(e, IntImm) else None for e in extents]
+    found = [as_int(e) for e in extents]
     like = next((tuple(a.shape) for a in args if len(getattr(a, "shape", ())) == len(extents)), None)
     if None in found and like is None:
         raise InvalidValue(

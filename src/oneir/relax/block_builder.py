@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ..arith import Analyzer, ConstIntBound
-from ..ir.expr import GlobalVar, IntImm, PrimExpr
+from ..ir.expr import GlobalVar, PrimExpr, as_int
 from ..ir.expr import Var as TirVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_equal
@@ -470,8 +470,8 @@ class BlockBuilder:
 
     def _bind(self, value: Expr, name_hint: str, kind: type[Var]) -> Var:
         name = self._names.fresh(name_hint or ("lv" if kind is DataflowVar else "gv"))
-        var = kind(name, self.struct_info_of(value), value.span)
-        self._append(VarBinding(var, value, value.span))
+        var = kind(name, self.struct_info_of(value), span=value.span)
+        self._append(VarBinding(var, value, span=value.span))
         return var
 
     def struct_info_of(self, value: Expr) -> StructInfo:
@@ -614,4 +614,4 @@ def _outline(func: BaseFunc) -> Hashable:
 
 def _numbers(extents: Sequence[PrimExpr]) -> tuple[int | None, ...]:
     """Extents, symbolic ones as None."""
-    return tuple([e.value if isinstance(e, IntImm) else None for e in extents])
+    return tuple([as_int(e) for e in extents])

@@ -36,7 +36,7 @@ class _Copier(PyExprMutator):
     def visit_var_binding_(self, binding: VarBinding) -> None:
         # The variable comes first: a local function may call itself by it.
         var = self.visit_var_def(binding.var)
-        self.builder_.emit_normalized(VarBinding(var, self.visit_expr(binding.value), binding.span))
+        self.builder_.emit_normalized(VarBinding(var, self.visit_expr(binding.value), span=binding.span))
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value, info = self.visit_expr(binding.value), self.visit_struct_info(binding.struct_info)

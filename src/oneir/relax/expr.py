@@ -21,7 +21,7 @@ from ..ir.expr import FloatImm, GlobalVar, PrimExpr, RelaxExpr, as_expr
 from ..ir.expr import IntImm as _IntImm
 from ..ir.expr import StringImm as _TirStringImm
 from ..ir.module import BaseFunc
-from ..ir.node import Node, attr, binder, child, derived, meta
+from ..ir.node import Node, as_array, attr, binder, child, derived, meta
 from ..ir.op import Op
 from ..ir.operators import call_global
 from ..ir.span import SequentialSpan, Span
@@ -143,10 +143,10 @@ class ExprWithOp(RelaxExpr):
 class Var(ExprWithOp, shared=True):
     """A variable: an object of its own, whatever its name."""
 
-    name: str = attr(argument="name_hint")
-    struct_info_: Any = attr(None, defines=True, argument="struct_info")
+    name: str = attr(alias="name_hint")
+    struct_info_: Any = attr(default=None, defines=True, alias="struct_info")
     vid: Id = derived()
-    _is_variable: ClassVar[bool] = True
+    is_variable: ClassVar[bool] = True
 
     def __init__(
         self, name_hint: str | Id, struct_info: StructInfo | None = None, span: Span | SequentialSpan | None = None
@@ -166,7 +166,7 @@ class Var(ExprWithOp, shared=True):
         return self.name
 
 
-class DataflowVar(Var, shared=True):
+class DataflowVar(Var, shared=True, init=False):
     """A variable seen only inside its dataflow block."""
 
 
@@ -191,9 +191,9 @@ class Call(ExprWithOp):
     """
 
     op: Any = child()
-    args: Array[Expr] = child()
-    attrs: DictAttrs = attr(None)
-    sinfo_args: Array[StructInfo] = child(())
+    args: Array[Expr] = child(converter=as_array)
+    attrs: DictAttrs = attr(default=None)
+    sinfo_args: Array[StructInfo] = child(default=(), converter=as_array)
 
     def __init__(
         self,
@@ -243,8 +243,8 @@ class If(ExprWithOp):
     """The value of `true_branch` if `cond` holds, else that of `false_branch`."""
 
     cond: Expr = child()
-    true_branch: SeqExpr = child(convert=lambda body: as_seq_expr(body))
-    false_branch: SeqExpr = child(convert=lambda body: as_seq_expr(body))
+    true_branch: SeqExpr = child(converter=lambda body: as_seq_expr(body))
+    false_branch: SeqExpr = child(converter=lambda body: as_seq_expr(body))
 
     def _derive(self) -> None:
         self.struct_info_ = None
@@ -253,10 +253,10 @@ class If(ExprWithOp):
 class Tuple(ExprWithOp):
     """Several values as one."""
 
-    fields: Array[Expr] = child(convert=lambda fields: Array(as_graph_expr(f) for f in fields))
+    fields: Array[Expr] = child(converter=lambda fields: Array(as_graph_expr(f) for f in fields))
 
     def _derive(self) -> None:
-        infos = [getattr(f, "struct_info_", None) for f in self.fields]
+        infos: list[Any] = [getattr(f, "struct_info_", None) for f in self.fields]
         self.struct_info_ = None if None in infos else TupleStructInfo(infos)
 
     def __len__(self) -> int:
@@ -273,7 +273,7 @@ class TupleGetItem(ExprWithOp):
     """One value of a tuple. A negative index counts from the end, where the tuple's length is known."""
 
     tuple_value: Expr = child()
-    index: int = attr(convert=int)
+    index: int = attr(converter=int)
 
     def _derive(self) -> None:
         self.struct_info_ = None
@@ -298,7 +298,7 @@ class TupleIndexError(InvalidValue, IndexError):
 class ShapeExpr(ExprWithOp):
     """A shape, its extents integers or expressions over symbolic variables."""
 
-    values: Array[PrimExpr] = child(convert=lambda values: as_extents(values), defines=True)
+    values: Array[PrimExpr] = child(converter=lambda values: as_extents(values), defines=True)
 
     def _derive(self) -> None:
         self.struct_info_ = ShapeStructInfo(self.values)
@@ -332,7 +332,7 @@ class Constant(ExprWithOp, key="relax.expr.Constant"):
     """
 
     data: Tensor = attr()
-    name: str = meta("")
+    name: str = meta(default="")
 
     def __init__(
         self,
@@ -351,7 +351,7 @@ class Constant(ExprWithOp, key="relax.expr.Constant"):
 class PrimValue(ExprWithOp):
     """A number outside of tensors; an integer is int64."""
 
-    value: PrimExpr = child(convert=lambda value: as_extent_or_number(value))
+    value: PrimExpr = child(converter=lambda value: as_extent_or_number(value))
 
     def _derive(self) -> None:
         self.struct_info_ = PrimStructInfo(value=self.value)
@@ -380,7 +380,7 @@ class StringImm(ExprWithOp):
 class DataTypeImm(ExprWithOp):
     """A dtype as a value."""
 
-    value: DataType = attr(convert=DataType)
+    value: DataType = attr(converter=DataType)
 
     def _derive(self) -> None:
         self.struct_info_ = ObjectStructInfo()
@@ -399,7 +399,7 @@ class VarBinding(Binding):
 
     var: Var = binder()
     value: Expr = child()
-    span: Span | None = meta()
+    span: Span | SequentialSpan | None = meta(default=None)
 
 
 class MatchCast(Binding):
@@ -411,7 +411,7 @@ class MatchCast(Binding):
     var: Var = binder()
     struct_info: StructInfo = binder()
     value: Expr = child()
-    span: Span | SequentialSpan | None = meta()
+    span: Span | SequentialSpan | None = meta(default=None)
 
     def __init__(self, var: Var, value: Expr, struct_info: StructInfo, span: Span | SequentialSpan | None = None):
         self.var, self.value, self.struct_info, self.span = var, value, struct_info, span
@@ -420,8 +420,8 @@ class MatchCast(Binding):
 class BindingBlock(Node):
     """Bindings, one after the other."""
 
-    bindings: Array[Binding] = child()
-    span: Span | None = meta()
+    bindings: Array[Binding] = child(converter=as_array)
+    span: Span | SequentialSpan | None = meta(default=None)
 
 
 class DataflowBlock(BindingBlock):
@@ -431,7 +431,7 @@ class DataflowBlock(BindingBlock):
 class SeqExpr(ExprWithOp):
     """Blocks of bindings, then the value."""
 
-    blocks: Array[BindingBlock] = child()
+    blocks: Array[BindingBlock] = child(converter=as_array)
     body: Expr = child()
 
     def _derive(self) -> None:
@@ -449,11 +449,11 @@ _NO_BODY: Any = None
 class Function(BaseFunc, ExprWithOp):
     """A function over graph values. Symbolic variables in the struct info of the parameters are its own."""
 
-    params: Array[Var] = binder()
-    ret_struct_info: StructInfo = attr(None)
+    params: Array[Var] = binder(converter=as_array)
+    ret_struct_info: StructInfo = attr()
     body: SeqExpr = child()
-    is_pure: bool = attr(True)
-    attrs: DictAttrs = attr(None, convert=as_dict_attrs)
+    is_pure: bool = attr()
+    attrs: DictAttrs = attr(default=None, converter=as_dict_attrs)
     struct_info_: Any = derived()
 
     def __init__(
@@ -515,7 +515,7 @@ class ExternFunc(BaseFunc, ExprWithOp):
     """A function of the runtime, by the name under which it is registered."""
 
     global_symbol: str
-    attrs: DictAttrs = attr(None, convert=as_dict_attrs)
+    attrs: DictAttrs = attr(default=None, converter=as_dict_attrs)
     struct_info_: Any = derived(saved=True)
 
     def __init__(

@@ -376,7 +376,7 @@ class PyExprMutator(ExprFunctor):
         new = self.with_struct_info(var, self.builder_.struct_info_of(value))
         if new is not binding.var:
             self._variables[binding.var] = new
-        self.builder_.emit_normalized(VarBinding(new, value, binding.span))
+        self.builder_.emit_normalized(VarBinding(new, value, span=binding.span))
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
         var, value = self.visit_var_def(binding.var), self.visit_expr(binding.value)

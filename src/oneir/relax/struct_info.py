@@ -20,7 +20,7 @@ from ..ir.dtype import DataType
 from ..ir.env_func import EnvFunc
 from ..ir.expr import IntImm, PrimExpr, RelaxExpr, Var, as_expr, const
 from ..ir.global_info import VDevice
-from ..ir.node import Node, attr, binder, child, meta
+from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.span import Span
 from ..ir.structural import structural_equal, structural_hash
 from ..runtime.error import InvalidValue, TypeMismatch
@@ -62,7 +62,7 @@ class StructInfo(Node):
 class ObjectStructInfo(StructInfo):
     """Any value."""
 
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
 
 class PrimStructInfo(StructInfo):
@@ -72,9 +72,9 @@ class PrimStructInfo(StructInfo):
     of another dtype.
     """
 
-    value: PrimExpr | None = child(None, defines=True)
+    value: PrimExpr | None = child(defines=True)
     dtype: DataType = attr()
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
     def __init__(self, dtype: Any = None, value: Any = None, span: Span | None = None):
         if value is not None:
@@ -118,9 +118,9 @@ class ShapeStructInfo(StructInfo):
     Raises `TypeMismatch` for an extent that is no integer, `InvalidValue` for an `ndim` that is not theirs.
     """
 
-    values: Array[PrimExpr] | None = child(None, defines=True)
-    ndim: int = attr(-1)
-    span: Span | None = meta()
+    values: Array[PrimExpr] | None = child(default=None, defines=True)
+    ndim: int = attr(default=-1)
+    span: Span | None = meta(default=None)
 
     def __init__(self, values: Any = None, ndim: int = -1, span: Span | None = None):
         self.values = None if values is None else as_extents(values)
@@ -138,11 +138,11 @@ class TensorStructInfo(StructInfo):
     Raises `TypeMismatch` for a shape or extent of another kind, `InvalidValue` for an `ndim` that is not the shape's.
     """
 
-    shape: RelaxExpr | None = child(None, defines=True)
+    shape: RelaxExpr | None = child(defines=True)
     dtype: DataType = attr()
-    ndim: int = attr(-1)
-    vdevice: VDevice | None = attr(None)
-    span: Span | None = meta()
+    ndim: int = attr(default=-1)
+    vdevice: VDevice | None = attr(default=None)
+    span: Span | None = meta(default=None)
 
     def __init__(
         self,
@@ -182,8 +182,8 @@ class TensorStructInfo(StructInfo):
 class TupleStructInfo(StructInfo):
     """A tuple of values."""
 
-    fields: Array[StructInfo] = child(defines=True)
-    span: Span | None = meta()
+    fields: Array[StructInfo] = child(converter=as_array, defines=True)
+    span: Span | None = meta(default=None)
 
 
 class FuncStructInfo(StructInfo):
@@ -195,9 +195,9 @@ class FuncStructInfo(StructInfo):
 
     params: Array[StructInfo] | None = binder()
     ret: StructInfo = child()
-    purity: bool = attr(True)
-    derive_func: Any = attr(None)
-    span: Span | None = meta()
+    purity: bool = attr(default=True)
+    derive_func: Any = attr(default=None)
+    span: Span | None = meta(default=None)
 
     def __init__(
         self,

@@ -12,22 +12,22 @@ from .struct_info import as_dtype
 class ShapeType(Type):
     """A shape; `ndim` is -1 when the number of dimensions is not known."""
 
-    ndim: int = attr(-1)
-    span: Span | None = meta()
+    ndim: int = attr(default=-1)
+    span: Span | None = meta(default=None)
 
 
 class ObjectType(Type):
     """Any value."""
 
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
 
 class TensorType(Type):
     """A tensor; `ndim` is -1, and `dtype` "void", when they are not known."""
 
-    ndim: int = attr(-1)
-    dtype: DataType = attr("float32", convert=as_dtype)
-    span: Span | None = meta()
+    ndim: int = attr(default=-1)
+    dtype: DataType = attr(default="float32", converter=as_dtype)
+    span: Span | None = meta(default=None)
 
 
 DynTensorType = TensorType
@@ -37,4 +37,4 @@ DynTensorType = TensorType
 class PackedFuncType(Type):
     """A function of the runtime."""
 
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)

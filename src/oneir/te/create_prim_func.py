@@ -222,13 +222,15 @@ class _Builder:
         indices = Array(scope.values[iv.var] for iv in op.axis)
         buffers = [self.buffer_of(t) for t in outputs]
         bodies = [op.body[t.value_index] for t in outputs]
-        init, body = None, None
+        init: Stmt | None = None
         if isinstance(bodies[0], Reduce) and (starts or inner is None):
             init, body = self.reduction(op, bodies[0], buffers, indices, scope.values)
             if _reduces_nothing(op):
                 init, body = None, init
         elif inner is None:
             body = BufferStore(buffers[0], self.loads(bodies[0], scope.values), indices)
+        else:
+            body = inner[1]
         name = self.block_name(op, outputs)
         if inner is not None:
             number, body = inner
@@ -393,7 +395,7 @@ class _Quotients(Mapper):
         a, b = self.visit(node.a), self.visit(node.b)
         if isinstance(b, FloatImm) and b.value and _SMALLEST < abs(1 / b.value) < 1 / _SMALLEST:
             return ops.multiply(a, const(1 / b.value, b.dtype))
-        return node if a is node.a and b is node.b else Div(a, b, node.span)
+        return node if a is node.a and b is node.b else Div(a, b, span=node.span)
 
 
 # Between this and its reciprocal lie normal numbers of every dtype of floats.

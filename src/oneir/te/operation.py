@@ -193,12 +193,12 @@ def extern_primfunc(input_tensors: list[Tensor], primfunc: PrimFunc, **kwargs: A
 
 def var(name: str = "tindex", dtype: str = "int32", span: Any = None) -> Var:
     """A variable."""
-    return Var(name, dtype, span)
+    return Var(name, dtype, span=span)
 
 
 def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> SizeVar:
     """A variable that is never negative."""
-    return SizeVar(name, dtype, span)
+    return SizeVar(name, dtype, span=span)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None) -> IterVar:
@@ -208,9 +208,9 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
     if not tag:
         raise InvalidValue('a thread axis needs a tag, such as "threadIdx.x"')
     extent = Range(dom) if isinstance(dom, (int, ExprOp)) else dom
-    return IterVar(extent, name or tag, IterVar.ThreadIndex, tag, span)
+    return IterVar(extent, name or tag, IterVar.ThreadIndex, tag, span=span)
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """A variable to reduce over; `dom` is (begin, end)."""
-    return IterVar(dom, name, IterVar.CommReduce, thread_tag, span)
+    return IterVar(dom, name, IterVar.CommReduce, thread_tag, span=span)

@@ -9,7 +9,7 @@ from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
 from ..ir.expr import EqualOp, ExprOp, PrimExpr, as_expr
-from ..ir.node import Node, attr, binder, child
+from ..ir.node import Node, as_array, attr, binder, child
 from ..ir.visitor import post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.hook import Hook
@@ -50,8 +50,8 @@ class Tensor(ExprOp, DataProducer, shared=True):
     `A[i, j]` and `A(i, j)` are its elements. Indices below zero count from the end.
     """
 
-    shape: Array[PrimExpr] = child(convert=expr_array)
-    dtype: DataType = attr(convert=DataType)
+    shape: Array[PrimExpr] = child(converter=expr_array)
+    dtype: DataType = attr(converter=DataType)
     op: Operation = child()
     value_index: int = 0
 
@@ -145,7 +145,7 @@ class Operation(Node, shared=True):
 
     name: str
     tag: str = ""
-    attrs: Mapping[str, Any] = attr(EMPTY)
+    attrs: Mapping[str, Any] = attr(default=EMPTY)
 
     def output(self, index: int) -> Tensor:
         """The tensor of one output."""
@@ -170,8 +170,8 @@ class Operation(Node, shared=True):
 class PlaceholderOp(Operation):
     """A tensor given from outside."""
 
-    shape: Array[PrimExpr] = child((), convert=expr_array)
-    dtype: DataType = attr("float32", convert=DataType)
+    shape: Array[PrimExpr] = child(default=(), converter=expr_array)
+    dtype: DataType = attr(default="float32", converter=DataType)
 
     def output(self, index: int) -> Tensor:
         return Tensor(self.shape, self.dtype, self, self._checked(index))
@@ -180,8 +180,8 @@ class PlaceholderOp(Operation):
 class BaseComputeOp(Operation):
     """Base of operations over iteration variables."""
 
-    axis: Array[IterVar] = binder(())
-    reduce_axis: Array[IterVar] = binder(())
+    axis: Array[IterVar] = binder(default=(), converter=as_array)
+    reduce_axis: Array[IterVar] = binder(default=(), converter=as_array)
 
     @property
     def shape(self) -> Array[PrimExpr]:
@@ -192,7 +192,7 @@ class BaseComputeOp(Operation):
 class ComputeOp(BaseComputeOp):
     """One expression, or a tuple of them, for each element."""
 
-    body: Array[PrimExpr] = child((), convert=expr_array)
+    body: Array[PrimExpr] = child(default=(), converter=expr_array)
 
     @property
     def num_outputs(self) -> int:
@@ -217,11 +217,11 @@ class ComputeOp(BaseComputeOp):
 class ScanOp(Operation):
     """A recurrence along the first dimension: `update` computes a state from earlier ones, `init` the first."""
 
-    scan_axis: IterVar = binder(None)
-    init: Array[Tensor] = child(())
-    update: Array[Tensor] = child(())
-    state_placeholder: Array[Tensor] = child(())
-    inputs: Array[Tensor] = child(())
+    scan_axis: IterVar = binder(default=None)
+    init: Array[Tensor] = child(default=(), converter=as_array)
+    update: Array[Tensor] = child(default=(), converter=as_array)
+    state_placeholder: Array[Tensor] = child(default=(), converter=as_array)
+    inputs: Array[Tensor] = child(default=(), converter=as_array)
 
     @property
     def num_outputs(self) -> int:
@@ -239,10 +239,10 @@ class ScanOp(Operation):
 class ExternOp(Operation):
     """A statement over buffers, written by hand or a call into a library."""
 
-    inputs: Array[Tensor] = child(())
-    input_placeholders: Array[Buffer] = child(())
-    output_placeholders: Array[Buffer] = child(())
-    body: Stmt | None = child(None)
+    inputs: Array[Tensor] = child(default=(), converter=as_array)
+    input_placeholders: Array[Buffer] = child(default=(), converter=as_array)
+    output_placeholders: Array[Buffer] = child(default=(), converter=as_array)
+    body: Stmt | None = child(default=None)
 
     @property
     def num_outputs(self) -> int:

@@ -184,7 +184,6 @@ class CudaHostDriver(Driver):
         self.order = order
         self.launched: list[str] = []
         """The names of the kernels that were launched, in order."""
-        self._memory: dict[int, np.ndarray] = {}
         self._programs: dict[bytes, CudaOnHost] = {}
 
     def count(self) -> int:
@@ -196,11 +195,11 @@ class CudaHostDriver(Driver):
     def alloc(self, device_id: int, nbytes: int) -> int:
         block = np.full(nbytes + 128, 0xFF, np.uint8)
         address = -(-block.ctypes.data // 128) * 128
-        self._memory[address] = block
+        _memory[address] = block
         return address
 
     def free(self, device_id: int, address: int) -> None:
-        del self._memory[address]
+        del _memory[address]
 
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         ctypes.memmove(target, source, nbytes)
@@ -237,6 +236,8 @@ class CudaHostDriver(Driver):
         program.launch(kernel.name, sizes[:3], sizes[3:], arguments, self.order)
 
 
+_memory: dict[int, np.ndarray] = {}
+"""What is allocated, by address. Temporary memory is kept for later programs, which another driver may run."""
 _launches: dict[int, tuple[_Launch, CudaOnHost, KernelRecord]] = {}
 """By address: what programs launch with, which lives as long as the process."""
 

@@ -1,4 +1,4 @@
-"""Buffers: typed, shaped views of memory.
+"""Buffers: typed, shaped views of memory; their regions and the store of elements.
 
 A = decl_buffer((128, 64), "float32", name="A")
 A[i, j]          # BufferLoad
@@ -9,17 +9,18 @@ A[0:4, 0:16]     # BufferRegion
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, SupportsInt, TypeGuard
 
 from ..ir import operators as ops
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
-from ..ir.expr import IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
-from ..ir.node import Node, attr, child, meta
-from ..ir.span import Span
+from ..ir.expr import Call, ExprLike, ExprOp, IntImm, PrimExpr, Ramp, Range, Var, as_expr, const, pointer_to
+from ..ir.node import Node, as_array, attr, child, meta
+from ..ir.span import SequentialSpan, Span
 from ..ir.type import PointerType
-from ..runtime.error import InvalidValue
-from .expr import BufferLoad, expr_array, ramp_or_scalar
+from ..runtime.error import InvalidValue, TypeMismatch
+from .expr import BufferLoad, access_dtype, expr_array, optional_expr_array, ramp_or_scalar
 
 DEFAULT_ALIGNMENT = 64
 """Bytes to which a buffer's data is aligned unless it says otherwise."""
@@ -27,6 +28,17 @@ DEFAULT_ALIGNMENT = 64
 
 class DataProducer(Node):
     """Base of what a `ProducerLoad` reads."""
+
+
+def _as_elem_offset(offset: ExprLike | None, shape: Sequence[PrimExpr] = ()) -> PrimExpr:
+    """None is 0, of the dtype that the shape has."""
+    if offset is not None:
+        return as_expr(offset)
+    return const(0, shape[0].dtype if shape and shape[0].dtype.is_int else "int32")
+
+
+def _as_axes(axes: Iterable[SupportsInt] | None) -> Array[int]:
+    return Array(int(axis) for axis in axes or ())
 
 
 class Buffer(Node, shared=True):
@@ -37,26 +49,22 @@ class Buffer(Node, shared=True):
     """
 
     data: Var = child(defines=True)
-    dtype: DataType = attr(convert=DataType)
-    shape: Array[PrimExpr] = child(convert=expr_array, defines=True)
-    strides: Array[PrimExpr] = child((), convert=lambda strides: expr_array(strides or ()), defines=True)
-    elem_offset: PrimExpr | None = child(None, defines=True)
-    name: str = meta("buffer")
+    dtype: DataType = attr(converter=DataType)
+    shape: Array[PrimExpr] = child(converter=expr_array, defines=True)
+    strides: Array[PrimExpr] = child(default=(), converter=optional_expr_array, defines=True)
+    elem_offset: PrimExpr = child(default=None, converter=_as_elem_offset, deferred=True, defines=True)
+    name: str = meta(default="buffer")
     data_alignment: int = DEFAULT_ALIGNMENT
     offset_factor: int = 1
     buffer_type: str = ""
-    axis_separators: Array[Any] = attr((), convert=lambda axes: Array(int(a) for a in axes or ()))
-    span: Span | None = meta()
+    axis_separators: Array[int] = attr(default=(), converter=_as_axes)
+    span: Span | None = meta(default=None)
 
     READ: ClassVar[int] = 1
     WRITE: ClassVar[int] = 2
 
     def _derive(self) -> None:
-        if self.elem_offset is None:
-            index = self.shape[0].dtype if self.shape else "int32"
-            self.elem_offset = const(0, index if DataType(index).is_int else "int32")
-        else:
-            self.elem_offset = as_expr(self.elem_offset)
+        self.elem_offset = _as_elem_offset(self.elem_offset, self.shape)
         if self.strides and len(self.strides) != len(self.shape):
             raise InvalidValue(f"buffer `{self.name}` has {len(self.shape)} dimensions but {len(self.strides)} strides")
 
@@ -75,7 +83,7 @@ class Buffer(Node, shared=True):
         if len(self.shape) == 1 and not self.strides:
             return self
         groups = [0, *self.axis_separators, len(self.shape)]
-        shape = []
+        shape: list[PrimExpr] = []
         for begin, end in itertools.pairwise(groups):
             extent: Any = const(1, self.shape[begin].dtype) if begin < end else const(1, "int32")
             if self.strides and begin < end and begin == 0 and len(groups) == 2:
@@ -90,7 +98,7 @@ class Buffer(Node, shared=True):
         """Where the element at `indices` stands in the flattened buffer, `elem_offset` included."""
         indices = expr_array(indices)
         groups = [0, *self.axis_separators, len(self.shape)]
-        out = []
+        out: list[PrimExpr] = []
         for begin, end in itertools.pairwise(groups):
             offset: Any = None
             for axis in range(begin, end):
@@ -104,7 +112,6 @@ class Buffer(Node, shared=True):
                         else ops.add(ops.multiply(offset, self.shape[axis]), indices[axis])
                     )
             out.append(const(0, "int32") if offset is None else offset)
-        assert self.elem_offset is not None
         if not (isinstance(self.elem_offset, IntImm) and self.elem_offset.value == 0):
             out[-1] = ops.add(self.elem_offset, out[-1])
         return Array(out)
@@ -115,8 +122,6 @@ class Buffer(Node, shared=True):
 
     def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
         """A store of as many elements from `begin` on as `value` has lanes."""
-        from .stmt import BufferStore
-
         value = as_expr(value)
         return BufferStore(self, value, self._vector_indices(begin, value.dtype), predicate)
 
@@ -136,8 +141,6 @@ class Buffer(Node, shared=True):
         extent: Any = None,
     ) -> PrimExpr:
         """A pointer to the data that says how it will be used: "r", "w" or "rw" (1, 2 or 3), from `offset` on."""
-        from .op import tvm_access_ptr, type_annotation
-
         if isinstance(access_mask, str):
             access_mask = sum({"r": 1, "w": 2}[c] for c in set(access_mask))
         element = self.dtype.with_lanes(content_lanes)
@@ -148,12 +151,11 @@ class Buffer(Node, shared=True):
         begin = ops.add(self.elem_offset, offset)
         if content_lanes != 1:
             size, begin = ops.floordiv(size, content_lanes), ops.floordiv(begin, content_lanes)
-        return tvm_access_ptr(type_annotation(element), self.data, begin, size, access_mask)
+        element_type = Call(element, "tir.type_annotation", ())
+        return Call("handle", "tir.tvm_access_ptr", (element_type, self.data, begin, size, access_mask))
 
     def __getitem__(self, indices: Any) -> Any:
-        from .stmt import BufferRegion
-
-        items = indices if isinstance(indices, tuple) else tuple(indices) if isinstance(indices, list) else (indices,)
+        items = as_items(indices)
         if not any(isinstance(item, slice) for item in items):
             return BufferLoad(self, items)
         vector = slice_as_vector(self, items)
@@ -168,6 +170,65 @@ class Buffer(Node, shared=True):
         raise InvalidValue(f"buffer `{self.name}` cannot be iterated over; index it: {self.name}[i]")
 
 
+class BufferRegion(ExprOp, Node):
+    """The part of a buffer that a range for each dimension covers."""
+
+    buffer: Buffer
+    region: Array[Range] = child(converter=as_array)
+
+    @staticmethod
+    def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
+        """The region of one element."""
+        return BufferRegion(buffer, [Range.from_min_extent(i, const(1, i.dtype)) for i in expr_array(indices)])
+
+    @staticmethod
+    def full(buffer: Buffer) -> BufferRegion:
+        """The region of all elements."""
+        return BufferRegion(buffer, [Range(d) for d in buffer.shape])
+
+    def __getitem__(self, indices: Any) -> Any:
+        return BufferRegion(self.buffer, slices_as_region(self.buffer, as_items(indices)))
+
+    def __prim_expr__(self) -> PrimExpr:
+        """The one-dimensional slice of known extent as a vector load."""
+        indices: list[PrimExpr] = []
+        for axis, r in enumerate(self.region):
+            extent = getattr(r.extent, "value", None)
+            if extent is None or (extent != 1 and axis != len(self.region) - 1):
+                raise TypeMismatch(
+                    f"the region {self} is not a value: "
+                    "only a slice of known extent in the last dimension can be loaded"
+                )
+            indices.append(ramp_or_scalar(r.min, extent))
+        return BufferLoad(self.buffer, indices)
+
+
+class Stmt(Node):
+    """Base of statements."""
+
+    span: Span | SequentialSpan | None = meta(default=None)
+
+
+class BufferStore(Stmt):
+    """`buffer[indices] = value`; with a bool vector `predicate`, only the lanes that it selects."""
+
+    buffer: Buffer
+    value: PrimExpr = child(converter=as_expr)
+    indices: Array[PrimExpr] = child(converter=expr_array)
+    predicate: PrimExpr | None = None
+
+    def _derive(self) -> None:
+        wanted = access_dtype(self.buffer, self.indices)
+        found = self.value.dtype
+        if found is not wanted:
+            if not found.is_scalar and wanted.is_scalar:
+                raise TypeMismatch(
+                    f"cannot store {found} to one element of buffer `{self.buffer.name}` ({wanted}); "
+                    "index a vector of elements"
+                )
+            self.value = ops.cast(wanted, self.value)
+
+
 def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExpr:
     """How many elements lie between the first and the last element, both included."""
     last: Any = const(0, shape[0].dtype)
@@ -176,20 +237,27 @@ def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExp
     return last + 1
 
 
+def as_items(indices: Any) -> tuple[Any, ...]:
+    """What stands in the brackets of an access as a tuple, one item for each dimension."""
+    return tuple(indices) if is_sequence(indices) else (indices,)
+
+
+def _is_slice(item: object) -> TypeGuard[slice[Any, Any, Any]]:
+    return isinstance(item, slice)
+
+
 def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Indices whose last one is a slice with a step, as a ramp; None when the slices mean a region.
 
     `A[i, 0:16:1]` and `A[i, 0:16:2]` are vectors; `A[i, 0:16]`, without a step, is a region.
     """
     last = items[-1]
-    if not isinstance(last, slice) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
+    if not _is_slice(last) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
         return None
     begin = 0 if last.start is None else last.start
     end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
     step = last.step
     extent = ops.floordiv(ops.add(ops.difference(end, begin), ops.subtract(step, 1)), step)
-    from ..ir.expr import Ramp
-
     begin = as_expr(begin)
     lanes = extent.value if isinstance(extent, IntImm) else extent
     if lanes == 1:
@@ -199,10 +267,10 @@ def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] |
 
 def slices_as_region(buffer: Buffer, items: tuple[Any, ...]) -> list[Range]:
     """Indices and slices as the ranges that they cover; missing trailing ones cover everything."""
-    region = []
+    region: list[Range] = []
     for axis, dim in enumerate(buffer.shape):
-        item = items[axis] if axis < len(items) else slice(None)
-        if isinstance(item, slice):
+        item: Any = items[axis] if axis < len(items) else slice(None)
+        if _is_slice(item):
             if item.step not in (None, 1):
                 raise InvalidValue(f"a region of buffer `{buffer.name}` cannot have the step {item.step}")
             begin = const(0, dim.dtype) if item.start is None else item.start
@@ -237,7 +305,7 @@ def decl_buffer(
     dtype = "float32" if dtype is None else dtype
     shape = expr_array(shape)
     if data is None:
-        data = Var(name, pointer_to(DataType(dtype), scope), span)
+        data = Var(name, pointer_to(DataType(dtype), scope), span=span)
     if elem_offset is None and offset_factor > 0:
         elem_offset = Var(f"{name}_elem_offset", shape[0].dtype if shape else "int32")
     return Buffer(

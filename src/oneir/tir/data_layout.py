@@ -31,7 +31,7 @@ class Layout(Node):
     """
 
     name: str
-    dtype: DataType = attr("int32", convert=DataType)
+    dtype: DataType = attr(default="int32", converter=DataType)
     axes: Array[IterVar] = derived()
 
     def _derive(self) -> None:

@@ -4,10 +4,11 @@ expressions, lane shuffles.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
 from ..ir.expr import (
     EQ,
@@ -53,9 +54,11 @@ from ..ir.expr import (
     Var,
     as_expr,
 )
-from ..ir.node import Node, attr, binder, child, meta
+from ..ir.expr import ExprLike as ExprLike
+from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.operators import div_ambiguity_error
 from ..ir.span import Span
+from ..ir.substitute import substitute
 from ..runtime.error import TypeMismatch
 
 if TYPE_CHECKING:
@@ -119,18 +122,24 @@ __all__ = [
 ]
 
 
-def expr_array(values: Any) -> Array[PrimExpr]:
+def expr_array(values: ExprOp | int | Iterable[ExprLike]) -> Array[PrimExpr]:
     """One expression or several, as an array of expressions."""
     if isinstance(values, (ExprOp, int)):
         return Array((as_expr(values),))
-    if type(values) is Array and all(isinstance(v, PrimExpr) for v in values):
-        return values
+    given: Any = values
+    if given.__class__ is Array and all(isinstance(v, PrimExpr) for v in values):
+        return given
     return Array(as_expr(v) for v in values)
+
+
+def optional_expr_array(values: ExprOp | int | Iterable[ExprLike] | None) -> Array[PrimExpr]:
+    """`expr_array`, to which None is an empty array."""
+    return Array() if values is None else expr_array(values)
 
 
 def convert(expr: Any) -> Any:
     """A number or string as a constant, a list as an array of expressions, an expression as itself."""
-    return Array(map(convert, expr)) if isinstance(expr, (list, tuple)) else as_expr(expr)
+    return Array(map(convert, expr)) if is_sequence(expr) else as_expr(expr)
 
 
 class IterVarType(IntEnum):
@@ -147,16 +156,25 @@ class IterVarType(IntEnum):
     Tensorized = 8
 
 
+def _as_domain(dom: Range | tuple[ExprLike, ExprLike] | None) -> Range | None:
+    return dom if dom is None or isinstance(dom, Range) else Range(*dom)
+
+
+def _as_iter_variable(var: Var | str, dom: Range | None = None) -> Var:
+    """A name makes a variable of the domain's dtype."""
+    return Var(var, "int32" if dom is None else dom.extent.dtype) if isinstance(var, str) else var
+
+
 class IterVar(ExprOp, Node, shared=True):
     """A variable with the range it runs over and how: spatial (DataPar), reduction (CommReduce), a thread's index,
     ...
     """
 
-    dom: Range | None = child(convert=lambda dom: dom if isinstance(dom, Range) else Range(*dom))
-    var: Var = binder()
-    iter_type: IterVarType = attr(convert=IterVarType)
+    dom: Range | None = child(converter=_as_domain)
+    var: Var = binder(converter=_as_iter_variable, deferred=True)
+    iter_type: IterVarType = attr(converter=IterVarType)
     thread_tag: str = ""
-    span: Span | None = meta()
+    span: Span | None = meta(default=None)
 
     DataPar = IterVarType.DataPar
     ThreadIndex = IterVarType.ThreadIndex
@@ -169,8 +187,7 @@ class IterVar(ExprOp, Node, shared=True):
     Tensorized = IterVarType.Tensorized
 
     def _derive(self) -> None:
-        if isinstance(self.var, str):
-            self.var = Var(self.var, "int32" if self.dom is None else self.dom.extent.dtype)
+        self.var = _as_iter_variable(self.var, self.dom)
 
     def __prim_expr__(self) -> PrimExpr:
         return self.var
@@ -188,7 +205,7 @@ class BufferLoad(PrimExpr):
     """
 
     buffer: Buffer
-    indices: Array[PrimExpr] = child(convert=expr_array)
+    indices: Array[PrimExpr] = child(converter=expr_array)
     predicate: PrimExpr | None = None
 
     def _derive(self) -> None:
@@ -199,7 +216,7 @@ class ProducerLoad(PrimExpr):
     """An element of a tensor expression's output."""
 
     producer: Any = attr()
-    indices: Array[PrimExpr] = child(convert=expr_array)
+    indices: Array[PrimExpr] = child(converter=expr_array)
 
     def _derive(self) -> None:
         self.dtype = DataType(self.producer.dtype)
@@ -208,8 +225,8 @@ class ProducerLoad(PrimExpr):
 class Shuffle(PrimExpr):
     """The lanes named by `indices` out of all lanes of `vectors` laid end to end."""
 
-    vectors: Array[PrimExpr] = child(convert=expr_array)
-    indices: Array[PrimExpr] = child(convert=expr_array)
+    vectors: Array[PrimExpr] = child(converter=expr_array)
+    indices: Array[PrimExpr] = child(converter=expr_array)
 
     def _derive(self) -> None:
         self.dtype = self.vectors[0].dtype.with_lanes(len(self.indices))
@@ -220,16 +237,14 @@ class CommReducer(Node, shared=True):
     elements.
     """
 
-    lhs: Array[Var] = binder()
-    rhs: Array[Var] = binder()
-    result: Array[PrimExpr] = child(convert=expr_array)
-    identity_element: Array[PrimExpr] = child(convert=expr_array)
-    span: Span | None = meta()
+    lhs: Array[Var] = binder(converter=as_array)
+    rhs: Array[Var] = binder(converter=as_array)
+    result: Array[PrimExpr] = child(converter=expr_array)
+    identity_element: Array[PrimExpr] = child(converter=expr_array)
+    span: Span | None = meta(default=None)
 
     def combine(self, lhs: Any, rhs: Any) -> Array[PrimExpr]:
         """The combination of two tuples of values."""
-        from .stmt_functor import substitute
-
         values = {**dict(zip(self.lhs, lhs, strict=True)), **dict(zip(self.rhs, rhs, strict=True))}
         return Array(substitute(r, values) for r in self.result)
 
@@ -238,11 +253,11 @@ class Reduce(PrimExpr):
     """The combination of `source` over `axis`, where `condition` holds; the `value_index`-th of a tuple of values."""
 
     combiner: CommReducer
-    source: Array[PrimExpr] = child(convert=expr_array, argument="src")
-    axis: Array[IterVar] = binder(argument="rdom")
-    condition: PrimExpr = child(convert=as_expr)
+    source: Array[PrimExpr] = child(converter=expr_array, alias="src")
+    axis: Array[IterVar] = binder(converter=as_array, alias="rdom")
+    condition: PrimExpr = child(converter=as_expr)
     value_index: int = attr()
-    init: Array[PrimExpr] = child((), convert=lambda init: expr_array(init or ()))
+    init: Array[PrimExpr] = child(default=(), converter=optional_expr_array)
 
     def _derive(self) -> None:
         self.dtype = self.source[self.value_index].dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..ir.attrs import DictAttrs, as_dict_attrs
@@ -20,8 +20,13 @@ from .stmt_functor import substitute
 __all__ = ["IndexMap", "PrimFunc", "TensorIntrin"]
 
 
-def _as_params(params: Any) -> Array[Any]:
+def _as_params(params: Var | Buffer | Iterable[Var | Buffer]) -> Array[Any]:
+    """One parameter or several; `_derive` makes variables of the buffers among them."""
     return Array((params,) if isinstance(params, (Var, Buffer)) else params)
+
+
+def _as_ret_type(ret_type: Type | None) -> Type:
+    return VOID_TYPE if ret_type is None else ret_type
 
 
 class PrimFunc(BaseFunc):
@@ -31,18 +36,16 @@ class PrimFunc(BaseFunc):
     among the parameters stands for a handle and its entry in `buffer_map`.
     """
 
-    params: Array[Var] = binder(convert=_as_params)
+    params: Array[Var] = binder(converter=_as_params)
     body: Stmt = child()
-    ret_type: Type | None = attr(None)
-    buffer_map: Mapping[Var, Buffer] = binder(EMPTY)
-    attrs: DictAttrs = attr(None, convert=as_dict_attrs)
+    ret_type: Type = attr(default=None, converter=_as_ret_type)
+    buffer_map: Mapping[Var, Buffer] = binder(default=EMPTY)
+    attrs: DictAttrs = attr(default=None, converter=as_dict_attrs)
 
     def _derive(self) -> None:
-        if self.ret_type is None:
-            self.ret_type = VOID_TYPE
         if any(isinstance(p, Buffer) for p in self.params):
             buffer_map = dict(self.buffer_map)
-            params = []
+            params: list[Var] = []
             for p in self.params:
                 if isinstance(p, Buffer):
                     handle = Var(p.name, "handle")

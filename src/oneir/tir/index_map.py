@@ -6,12 +6,12 @@ IndexMap.from_func(lambda i, j: [i, j // 4, j % 4])
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.expr import BinaryOpExpr, ConstExpr, PrimExpr, Var, as_expr
-from ..ir.node import Node, attr, binder, child
+from ..ir.node import Node, as_array, attr, binder, child
 from ..ir.operators import cast, match_types
 from ..ir.visitor import Mapper
 from ..runtime.error import InvalidValue
@@ -28,9 +28,9 @@ class _Separator:
 class IndexMap(Node):
     """`final_indices` as expressions over `initial_indices`; `inverse_index_map` when it is known beforehand."""
 
-    initial_indices: Array[Var] = binder()
-    final_indices: Array[PrimExpr] = child(convert=expr_array)
-    inverse_index_map: Any = attr(None)
+    initial_indices: Array[Var] = binder(converter=as_array)
+    final_indices: Array[PrimExpr] = child(converter=expr_array)
+    inverse_index_map: Any = attr(default=None)
 
     AXIS_SEPARATOR = _Separator()
 
@@ -74,12 +74,13 @@ class IndexMap(Node):
             names += [f"{star}_{i}" for i in range(len(names), ndim)]
         initial = [Var(name, index_dtype) for name in names]
         result = mapping_function(*initial)
-        items = list(result) if isinstance(result, (list, tuple)) else [result]
-        separators, final = [], []
+        items = result if is_sequence(result) else [result]
+        separators: list[int] = []
+        final: list[PrimExpr] = []
         for item in items:
             if isinstance(item, _Separator):
                 separators.append(len(final))
-            elif isinstance(item, (list, tuple)):
+            elif is_sequence(item):
                 final += [as_expr(i) for i in item]
             else:
                 final.append(as_expr(item))
@@ -112,7 +113,7 @@ class IndexMap(Node):
             analyzer.bind(var, Range(dim))
         final = self.map_indices(fresh)
         dom_map = {var: Range(dim) for var, dim in zip(fresh, shape, strict=True)}
-        out = []
+        out: list[PrimExpr] = []
         for index in final:
             bounds: Any = analyzer.int_set(index, _intervals(dom_map))
             if is_infinite(bounds.min_value) or is_infinite(bounds.max_value):
@@ -126,10 +127,10 @@ class IndexMap(Node):
 
         from ..runtime.tensor import tensor
 
-        source = arr_src.numpy() if hasattr(arr_src, "numpy") else np.asarray(arr_src)
+        source: Any = arr_src.numpy() if hasattr(arr_src, "numpy") else np.asarray(arr_src)
         extents: Array[Any] = self.map_shape(list(source.shape))
         shape = tuple(int(d) for d in extents)
-        grids = np.meshgrid(*[np.arange(d) for d in source.shape], indexing="ij")
+        grids: Sequence[Any] = np.meshgrid(*[np.arange(int(d)) for d in source.shape], indexing="ij")
         values = dict(zip(self.initial_indices, grids, strict=True))
         target = np.zeros(shape, dtype=source.dtype)
         target[tuple(evaluate_on_arrays(f, values) for f in self.final_indices)] = source

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from ..ir.expr import (
 from ..ir.op import Fact, Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
+from .buffer import Buffer
+from .expr import BufferLoad
 
 PURE, READ, UPDATE, OPAQUE = (
     CallEffectKind.Pure,
@@ -125,8 +127,18 @@ _FLOAT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
 for _name, _binary in _FLOAT_BINARY.items():
     register(_name, PURE, _wide(_binary), 2)
 register("nextafter", PURE, np.nextafter, 2)
-register("ldexp", PURE, lambda x, y: np.ldexp(x, np.asarray(y).astype(np.int32)), 2)
-register("fma", PURE, _wide(lambda a, b, c: a * b + c), 3)
+
+
+def _ldexp(x: Any, exponent: Any) -> Any:
+    return np.ldexp(x, np.asarray(exponent).astype(np.int32))
+
+
+def _multiply_add(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+register("ldexp", PURE, _ldexp, 2)
+register("fma", PURE, _wide(_multiply_add), 3)
 
 
 def _float_call(name: str, *args: Any, span: Any = None) -> PrimExpr:
@@ -139,7 +151,7 @@ def _float_call(name: str, *args: Any, span: Any = None) -> PrimExpr:
     operands = [first]
     for other in args[1:]:
         operands = [*ops.match_types(first, other)]
-    return Call(operands[0].dtype, f"tir.{name}", operands, span)
+    return Call(operands[0].dtype, f"tir.{name}", operands, span=span)
 
 
 def exp(x: Any, span: Any = None) -> PrimExpr:
@@ -279,7 +291,7 @@ def fma(x: Any, y: Any, z: Any, span: Any = None) -> PrimExpr:
     y, z = ops.match_types(y, z)
     if not x.dtype.is_float:
         raise TypeMismatch(f"fma expects floats, found {x.dtype}: {x}, {y} and {z}")
-    return Call(x.dtype, "tir.fma", [x, y, z], span)
+    return Call(x.dtype, "tir.fma", [x, y, z], span=span)
 
 
 def nextafter(x1: Any, x2: Any, span: Any = None) -> PrimExpr:
@@ -290,7 +302,7 @@ def nextafter(x1: Any, x2: Any, span: Any = None) -> PrimExpr:
 def ldexp(x1: Any, x2: Any, span: Any = None) -> PrimExpr:
     """x1 times 2 to the power x2, x2 an integer."""
     x1 = as_expr(x1)
-    return Call(x1.dtype, "tir.ldexp", [x1, as_expr(x2)], span)
+    return Call(x1.dtype, "tir.ldexp", [x1, as_expr(x2)], span=span)
 
 
 def fmod(x: Any, y: Any, span: Any = None) -> PrimExpr:
@@ -311,8 +323,8 @@ def _rounding(name: str, x: Any, span: Any) -> PrimExpr:
     if not x.dtype.is_float:
         return x
     if isinstance(x, FloatImm) and math.isfinite(x.value):
-        return FloatImm(x.dtype, float(_FLOAT_FUNCTIONS[name](ops.round_float(x.value, x.dtype))), span)
-    return Call(x.dtype, f"tir.{name}", [x], span)
+        return FloatImm(x.dtype, float(_FLOAT_FUNCTIONS[name](ops.round_float(x.value, x.dtype))), span=span)
+    return Call(x.dtype, f"tir.{name}", [x], span=span)
 
 
 def floor(x: Any, span: Any = None) -> PrimExpr:
@@ -350,7 +362,7 @@ def _float_question(name: str, x: Any, of_integers: bool, span: Any) -> PrimExpr
     x = as_expr(x)
     if x.dtype.is_int or x.dtype.is_bool:
         return const(of_integers, BOOL.with_lanes(x.dtype.lanes))
-    return Call(BOOL.with_lanes(x.dtype.lanes, x.dtype.scalable), f"tir.{name}", [x], span)
+    return Call(BOOL.with_lanes(x.dtype.lanes, x.dtype.scalable), f"tir.{name}", [x], span=span)
 
 
 def isnan(x: Any, span: Any = None) -> PrimExpr:
@@ -373,10 +385,14 @@ register("isnullptr", PURE, num_inputs=1)
 
 def isnullptr(x: Any, span: Any = None) -> PrimExpr:
     """Whether a pointer is null."""
-    return Call(BOOL, "tir.isnullptr", [x], span)
+    return Call(BOOL, "tir.isnullptr", [x], span=span)
 
 
 # -- integers and bits --
+
+
+def _integers(x: Any) -> list[int]:
+    return np.ravel(x).tolist()
 
 
 def _lanewise(function: Callable[[int, int, DataType], int]) -> Callable[[Any, Any], Any]:
@@ -384,7 +400,7 @@ def _lanewise(function: Callable[[int, int, DataType], int]) -> Callable[[Any, A
 
     def reference(x: Any, count: Any) -> Any:
         dtype = DataType(x.dtype.name)
-        lanes = [function(int(a), int(b), dtype) for a, b in zip(np.ravel(x), np.ravel(count), strict=True)]
+        lanes = [function(a, b, dtype) for a, b in zip(_integers(x), _integers(count), strict=True)]
         return np.array(lanes, x.dtype).reshape(np.shape(x))
 
     return reference
@@ -396,15 +412,25 @@ register("bitwise_xor", PURE, np.bitwise_xor, 2)
 register("bitwise_not", PURE, np.bitwise_not, 1)
 register("shift_left", PURE, _lanewise(ops.fold_shift_left), 2)
 register("shift_right", PURE, _lanewise(ops.fold_shift_right), 2)
-register("popcount", PURE, lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")), 1)
-register(
-    "clz",
-    PURE,
-    lambda x: np.vectorize(lambda v: x.dtype.itemsize * 8 - int(v).bit_length(), otypes=[np.int64])(
-        x.view(f"u{x.dtype.itemsize}")
-    ),
-    1,
-)
+
+
+def _unsigned(x: Any) -> Any:
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def _popcount(x: Any) -> Any:
+    return np.bitwise_count(_unsigned(x))
+
+
+def _clz(x: Any) -> Any:
+    def of_one(value: Any) -> int:
+        return x.dtype.itemsize * 8 - int(value).bit_length()
+
+    return np.vectorize(of_one, otypes=[np.int64])(_unsigned(x))
+
+
+register("popcount", PURE, _popcount, 1)
+register("clz", PURE, _clz, 1)
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not = ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor, ops.bitwise_not
 shift_left, shift_right = ops.shift_left, ops.shift_right
 
@@ -412,13 +438,13 @@ shift_left, shift_right = ops.shift_left, ops.shift_right
 def popcount(x: Any, span: Any = None) -> PrimExpr:
     """How many bits are 1."""
     x = as_expr(x)
-    return Call(x.dtype, "tir.popcount", [x], span)
+    return Call(x.dtype, "tir.popcount", [x], span=span)
 
 
 def clz(x: Any, span: Any = None) -> PrimExpr:
     """How many leading bits are 0; the width for 0. The result is int32."""
     x = as_expr(x)
-    return Call("int32", "tir.clz", [x], span)
+    return Call("int32", "tir.clz", [x], span=span)
 
 
 TVectorizable.set(register("reinterpret", PURE, num_inputs=1), True)
@@ -429,7 +455,7 @@ def reinterpret(dtype: str, value: Any, span: Any = None) -> PrimExpr:
     value, wanted = as_expr(value), DataType(dtype)
     if wanted.bits * wanted.lanes != value.dtype.bits * value.dtype.lanes:
         raise TypeMismatch(f"reinterpret expects dtypes of one size, found {value.dtype} and {wanted}")
-    return value if value.dtype is wanted else Call(wanted, "tir.reinterpret", [value], span)
+    return value if value.dtype is wanted else Call(wanted, "tir.reinterpret", [value], span=span)
 
 
 div, truncdiv, truncmod = ops.truncdiv, ops.truncdiv, ops.truncmod
@@ -457,36 +483,40 @@ def min_value(dtype: str, span: Any = None) -> PrimExpr:
     """The smallest finite value of a dtype."""
     wanted = DataType(dtype)
     if wanted.is_float:
-        return FloatImm(wanted, -_largest(wanted), span)
-    return IntImm(wanted, -(1 << (wanted.bits - 1)) if wanted.code == "int" else 0, span)
+        return FloatImm(wanted, -_largest(wanted), span=span)
+    return IntImm(wanted, -(1 << (wanted.bits - 1)) if wanted.code == "int" else 0, span=span)
 
 
 def max_value(dtype: str, span: Any = None) -> PrimExpr:
     """The largest finite value of a dtype."""
     wanted = DataType(dtype)
     if wanted.is_float:
-        return FloatImm(wanted, _largest(wanted), span)
-    return IntImm(wanted, (1 << (wanted.bits - (wanted.code == "int"))) - 1, span)
+        return FloatImm(wanted, _largest(wanted), span=span)
+    return IntImm(wanted, (1 << (wanted.bits - (wanted.code == "int"))) - 1, span=span)
+
+
+def _limits(dtype: DataType) -> np.finfo[Any]:
+    if dtype.code == "float" and dtype.bits in (16, 32, 64):
+        return np.finfo(str(dtype))
+    import ml_dtypes
+
+    return cast(np.finfo[Any], ml_dtypes.finfo(dtype.to_numpy()))
 
 
 def _largest(dtype: DataType) -> float:
-    if dtype.code == "float" and dtype.bits in (16, 32, 64):
-        return float(np.finfo(str(dtype)).max)
-    import ml_dtypes
-
-    return float(ml_dtypes.finfo(dtype.to_numpy()).max)
+    return float(_limits(dtype).max)
 
 
 def infinity(dtype: str, span: Any = None) -> PrimExpr:
     """Positive infinity of a float dtype."""
     if not DataType(dtype).is_float:
         raise TypeMismatch(f"expected a float dtype for infinity, found {dtype}")
-    return FloatImm(dtype, math.inf, span)
+    return FloatImm(dtype, math.inf, span=span)
 
 
 def nan(dtype: str, span: Any = None) -> PrimExpr:
     """NaN of a float dtype."""
-    return FloatImm(dtype, math.nan, span)
+    return FloatImm(dtype, math.nan, span=span)
 
 
 # -- choice and truth --
@@ -504,13 +534,13 @@ def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> PrimExpr:
     t, f = ops.match_types(t, f)
     if isinstance(cond, IntImm):
         return t if cond.value else f
-    return Call(t.dtype, "tir.if_then_else", [cond, t, f], span)
+    return Call(t.dtype, "tir.if_then_else", [cond, t, f], span=span)
 
 
 def likely(cond: Any, span: Any = None) -> PrimExpr:
     """cond, which is expected to hold."""
     cond = ops.as_bool(cond)
-    return cond if isinstance(cond, IntImm) else Call(cond.dtype, "tir.likely", [cond], span)
+    return cond if isinstance(cond, IntImm) else Call(cond.dtype, "tir.likely", [cond], span=span)
 
 
 def assume(cond: Any = None) -> PrimExpr:
@@ -559,22 +589,22 @@ register("break_loop", CallEffectKind.ControlJump, num_inputs=0)
 def ret(val: Any, span: Any = None) -> PrimExpr:
     """Returns a value from the function."""
     val = as_expr(val)
-    return Call(val.dtype, "tir.ret", [val], span)
+    return Call(val.dtype, "tir.ret", [val], span=span)
 
 
 def thread_return(span: Any = None) -> PrimExpr:
     """Ends this thread's part of a kernel."""
-    return Call(VOID, "tir.thread_return", [], span)
+    return Call(VOID, "tir.thread_return", [], span=span)
 
 
 def continue_loop(span: Any = None) -> PrimExpr:
     """Goes on with the next iteration of the innermost loop."""
-    return Call(VOID, "tir.continue_loop", [], span)
+    return Call(VOID, "tir.continue_loop", [], span=span)
 
 
 def break_loop(span: Any = None) -> PrimExpr:
     """Leaves the innermost loop."""
-    return Call(VOID, "tir.break_loop", [], span)
+    return Call(VOID, "tir.break_loop", [], span=span)
 
 
 # -- calls out of the program --
@@ -589,31 +619,31 @@ for _name in ("tvm_call_packed", "tvm_call_cpacked", "tvm_call_packed_lowered", 
 
 def call_extern(dtype: str, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A C function of that name."""
-    return Call(dtype, "tir.call_extern", [StringImm(func_name), *args], span)
+    return Call(dtype, "tir.call_extern", [StringImm(func_name), *args], span=span)
 
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A C function of that name that has no effect but its value."""
-    return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *args], span)
+    return Call(dtype, "tir.call_pure_extern", [StringImm(func_name), *args], span=span)
 
 
 def call_intrin(dtype: str, func_name: str, *args: Any, span: Any = None) -> PrimExpr:
     """A call of a registered operator."""
-    return Call(dtype, func_name, list(args), span)
+    return Call(dtype, func_name, list(args), span=span)
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> PrimExpr:
     """An LLVM intrinsic, "llvm.prefetch.p0" for instance."""
-    return Call(dtype, "tir.call_llvm_intrin", [StringImm(name), *args], span)
+    return Call(dtype, "tir.call_llvm_intrin", [StringImm(name), *args], span=span)
 
 
 def call_llvm_pure_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> PrimExpr:
     """An LLVM intrinsic that has no effect but its value."""
-    return Call(dtype, "tir.call_llvm_pure_intrin", [StringImm(name), *args], span)
+    return Call(dtype, "tir.call_llvm_pure_intrin", [StringImm(name), *args], span=span)
 
 
 def _packed(op: str, args: tuple[Any, ...], span: Any) -> PrimExpr:
-    return Call("int32", op, [pack_buffer(a) for a in args], span)
+    return Call("int32", op, [pack_buffer(a) for a in args], span=span)
 
 
 def call_packed(*args: Any, span: Any = None) -> PrimExpr:
@@ -643,8 +673,6 @@ def call_tir(global_var: Any, *args: Any) -> PrimExpr:
 
 def pack_buffer(value: Any) -> Any:
     """A buffer as an argument of a packed call: its pointer, shape, strides, rank, element and offset."""
-    from .buffer import Buffer
-
     if not isinstance(value, Buffer):
         return value
     shape = Call(HANDLE, "tir.tvm_stack_make_shape", value.shape)
@@ -679,14 +707,11 @@ for _name, _effect, _count in (
 
 def address_of(obj: Any, span: Any = None) -> PrimExpr:
     """The address of a buffer's element (a load of it), or of its first element."""
-    from .buffer import Buffer
-    from .expr import BufferLoad
-
     if isinstance(obj, Buffer):
         obj = BufferLoad(obj, [const(0, d.dtype) for d in obj.shape])
     if not isinstance(obj, BufferLoad):
         raise TypeMismatch(f"address_of expects a buffer or an element of one, found {obj}")
-    return Call(HANDLE, "tir.address_of", [obj], span)
+    return Call(HANDLE, "tir.address_of", [obj], span=span)
 
 
 def type_annotation(dtype: str) -> PrimExpr:
@@ -737,7 +762,7 @@ def tvm_tuple(*value: Any) -> PrimExpr:
 
 def lookup_param(param_name: str, span: Any = None) -> PrimExpr:
     """The address of a parameter of that name."""
-    return Call(HANDLE, "tir.lookup_param", [StringImm(param_name)], span)
+    return Call(HANDLE, "tir.lookup_param", [StringImm(param_name)], span=span)
 
 
 def tvm_throw_last_error() -> PrimExpr:

@@ -70,14 +70,17 @@ def default_tir_passes() -> list[Pass]:
     ]
 
 
+def driven(target: Target) -> Target:
+    """The target with a host: this machine's processor for a device that names none."""
+    return target if target.host is not None or "cpu" in target.keys else target.with_host("llvm")
+
+
 def default_gpu_passes() -> list[Pass]:
     """From blocks to host functions and the kernels that they launch, for devices with threads."""
     target = Target.current(allow_none=True)
-    if target is not None and target.host is None:
-        target = target.with_host("llvm")
     config = PassContext.current().config
     return [
-        transform.BindTarget(target),
+        transform.BindTarget(None if target is None else driven(target)),
         transform.LowerCrossThreadReduction(),
         transform.PlanAndUpdateBufferAllocationLocation(),
         transform.LowerInitBlock(),

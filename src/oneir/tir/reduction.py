@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir import operators as ops
-from ..ir.container import Array
+from ..ir.container import Array, is_sequence
 from ..ir.dtype import BOOL
 from ..ir.expr import IntImm, PrimExpr, Var, as_expr, const
 from ..runtime.error import InvalidValue
@@ -30,7 +30,7 @@ def comm_reducer(
     """
 
     def make(source: Any, axis: Any, where: Any, init: Any) -> Any:
-        values = Array(as_expr(s) for s in (source if isinstance(source, (list, tuple)) else (source,)))
+        values = Array(as_expr(s) for s in (source if is_sequence(source) else (source,)))
         names = list(inspect.signature(fcombine).parameters)
         pairs = [[Var(f"{n}{i}" if len(values) > 1 else n, v.dtype) for i, v in enumerate(values)] for n in names]
         lhs, rhs = pairs
@@ -40,8 +40,8 @@ def comm_reducer(
             result, identity = fcombine(lhs, rhs), fidentity(*(v.dtype for v in values))
         reducer = CommReducer(lhs, rhs, [as_expr(r) for r in result], [as_expr(i) for i in identity])
         condition = IntImm(BOOL, 1) if where is None else ops.as_bool(where)
-        axes = axis if isinstance(axis, (list, tuple)) else (axis,)
-        inits = () if init is None else init if isinstance(init, (list, tuple)) else (init,)
+        axes = axis if is_sequence(axis) else (axis,)
+        inits = () if init is None else init if is_sequence(init) else (init,)
         outputs = [Reduce(reducer, values, axes, condition, i, inits) for i in range(len(values))]
         return outputs[0] if len(outputs) == 1 else Array(outputs)
 
@@ -71,7 +71,23 @@ def _one(dtype: str) -> PrimExpr:
     return const(1, dtype)
 
 
-sum = comm_reducer(lambda x, y: x + y, _zero, name="sum")
-prod = comm_reducer(lambda x, y: x * y, _one, name="prod")
-min = comm_reducer(lambda x, y: ops.minimum(x, y), max_value, name="min")
-max = comm_reducer(lambda x, y: ops.maximum(x, y), min_value, name="max")
+def _sum(x: Any, y: Any) -> Any:
+    return x + y
+
+
+def _product(x: Any, y: Any) -> Any:
+    return x * y
+
+
+def _smaller(x: Any, y: Any) -> Any:
+    return ops.minimum(x, y)
+
+
+def _larger(x: Any, y: Any) -> Any:
+    return ops.maximum(x, y)
+
+
+sum = comm_reducer(_sum, _zero, name="sum")
+prod = comm_reducer(_product, _one, name="prod")
+min = comm_reducer(_smaller, max_value, name="min")
+max = comm_reducer(_larger, min_value, name="max")

@@ -9,33 +9,26 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import EMPTY, Array
 from ..ir.dtype import DataType
-from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr, const
-from ..ir.node import Node, attr, binder, child, meta
-from ..ir.span import SequentialSpan, Span
-from ..runtime.error import TypeMismatch
-from .buffer import Buffer, slices_as_region
-from .expr import BufferLoad, IterVar, access_dtype, expr_array
-
-
-class Stmt(Node):
-    """Base of statements."""
-
-    span: Span | SequentialSpan | None = meta()
+from ..ir.expr import ConstExpr, ExprOp, PrimExpr, Range, Var, as_expr
+from ..ir.node import Node, as_array, attr, binder, child
+from .buffer import Buffer, BufferRegion, Stmt
+from .buffer import BufferStore as BufferStore
+from .expr import IterVar, expr_array
 
 
 class LetStmt(Stmt):
     """`body` with `var` standing for `value`, which is computed once."""
 
     var: Var = binder()
-    value: PrimExpr = child(convert=as_expr)
+    value: PrimExpr = child(converter=as_expr)
     body: Stmt
 
 
 class AssertStmt(Stmt):
     """Stops with `message` unless `condition` holds; then `body`."""
 
-    condition: PrimExpr = child(convert=ops.as_bool)
-    message: PrimExpr = child(convert=lambda m: ops.as_expr_array((m,))[0])
+    condition: PrimExpr = child(converter=ops.as_bool)
+    message: PrimExpr = child(converter=ops.as_argument)
     body: Stmt
 
 
@@ -53,12 +46,12 @@ class For(Stmt):
     """`for loop_var in [min, min + extent)`; `kind` says how it runs."""
 
     loop_var: Var = binder()
-    min: PrimExpr = child(convert=as_expr)
-    extent: PrimExpr = child(convert=as_expr)
-    kind: ForKind = attr(convert=ForKind)
+    min: PrimExpr = child(converter=as_expr)
+    extent: PrimExpr = child(converter=as_expr)
+    kind: ForKind = attr(converter=ForKind)
     body: Stmt
     thread_binding: IterVar | None = None
-    annotations: Mapping[str, Any] = attr(EMPTY)
+    annotations: Mapping[str, Any] = attr(default=EMPTY)
 
     def _derive(self) -> None:
         dtype = self.loop_var.dtype
@@ -71,40 +64,16 @@ class For(Stmt):
 class While(Stmt):
     """`body` as long as `condition` holds."""
 
-    condition: PrimExpr = child(convert=ops.as_bool)
+    condition: PrimExpr = child(converter=ops.as_bool)
     body: Stmt
-
-
-class BufferStore(Stmt):
-    """`buffer[indices] = value`; with a bool vector `predicate`, only the lanes that it selects."""
-
-    buffer: Buffer
-    value: PrimExpr
-    indices: Array[PrimExpr] = child(convert=expr_array)
-    predicate: PrimExpr | None = None
-
-    def _derive(self) -> None:
-        wanted = access_dtype(self.buffer, self.indices)
-        value = self.value
-        if not isinstance(value, ExprOp):
-            value = ops.cast(wanted, as_expr(value))
-        value = as_expr(value)
-        if value.dtype is not wanted:
-            if not value.dtype.is_scalar and wanted.is_scalar:
-                raise TypeMismatch(
-                    f"cannot store {value.dtype} to one element of buffer `{self.buffer.name}` ({wanted}); "
-                    "index a vector of elements"
-                )
-            value = ops.cast(wanted, value)
-        self.value = value
 
 
 class BufferRealize(Stmt):
     """`body` with memory for `buffer` in the given bounds."""
 
     buffer: Buffer = binder()
-    bounds: Array[Range]
-    condition: PrimExpr = child(convert=ops.as_bool)
+    bounds: Array[Range] = child(converter=as_array)
+    condition: PrimExpr = child(converter=ops.as_bool)
     body: Stmt
 
 
@@ -112,22 +81,22 @@ class Allocate(Stmt):
     """`body` with fresh memory of `extents` elements behind `buffer_var`."""
 
     buffer_var: Var = binder()
-    dtype: DataType = attr(convert=DataType)
-    extents: Array[PrimExpr] = child(convert=expr_array)
-    condition: PrimExpr = child(convert=ops.as_bool)
+    dtype: DataType = attr(converter=DataType)
+    extents: Array[PrimExpr] = child(converter=expr_array)
+    condition: PrimExpr = child(converter=ops.as_bool)
     body: Stmt
-    annotations: Mapping[str, Any] = attr(EMPTY)
+    annotations: Mapping[str, Any] = attr(default=EMPTY)
 
 
 class AllocateConst(Stmt):
     """`body` with constant data behind `buffer_var`; `data` is a runtime tensor."""
 
     buffer_var: Var = binder()
-    dtype: DataType = attr(convert=DataType)
-    extents: Array[PrimExpr] = child(convert=expr_array)
-    data: Any = attr(argument="data_or_idx")
+    dtype: DataType = attr(converter=DataType)
+    extents: Array[PrimExpr] = child(converter=expr_array)
+    data: Any = attr(alias="data_or_idx")
     body: Stmt
-    annotations: Mapping[str, Any] = attr(EMPTY)
+    annotations: Mapping[str, Any] = attr(default=EMPTY)
 
 
 class DeclBuffer(Stmt):
@@ -142,14 +111,14 @@ class AttrStmt(Stmt):
 
     node: Any = child()
     attr_key: str
-    value: PrimExpr = child(convert=lambda v: ops.as_expr_array((v,))[0])
+    value: PrimExpr = child(converter=ops.as_argument)
     body: Stmt
 
 
 class SeqStmt(Stmt):
     """Two or more statements, one after the other."""
 
-    seq: Array[Stmt]
+    seq: Array[Stmt] = child(converter=as_array)
 
     def __getitem__(self, index: int) -> Stmt:
         return self.seq[index]
@@ -161,7 +130,7 @@ class SeqStmt(Stmt):
 class IfThenElse(Stmt):
     """One of two statements; without `else_case`, one or none."""
 
-    condition: PrimExpr = child(convert=ops.as_bool)
+    condition: PrimExpr = child(converter=ops.as_bool)
     then_case: Stmt
     else_case: Stmt | None = None
 
@@ -169,44 +138,7 @@ class IfThenElse(Stmt):
 class Evaluate(Stmt):
     """Evaluates an expression for its effect."""
 
-    value: PrimExpr = child(convert=as_expr)
-
-
-class BufferRegion(ExprOp, Node):
-    """The part of a buffer that a range for each dimension covers."""
-
-    buffer: Buffer
-    region: Array[Range]
-
-    @staticmethod
-    def from_point(buffer: Buffer, indices: Any) -> BufferRegion:
-        """The region of one element."""
-        return BufferRegion(buffer, [Range.from_min_extent(i, const(1, i.dtype)) for i in expr_array(indices)])
-
-    @staticmethod
-    def full(buffer: Buffer) -> BufferRegion:
-        """The region of all elements."""
-        return BufferRegion(buffer, [Range(d) for d in buffer.shape])
-
-    def __getitem__(self, indices: Any) -> Any:
-        return BufferRegion(
-            self.buffer, slices_as_region(self.buffer, indices if isinstance(indices, tuple) else (indices,))
-        )
-
-    def __prim_expr__(self) -> PrimExpr:
-        """The one-dimensional slice of known extent as a vector load."""
-        from .expr import ramp_or_scalar
-
-        indices: list[PrimExpr] = []
-        for axis, r in enumerate(self.region):
-            extent = getattr(r.extent, "value", None)
-            if extent is None or (extent != 1 and axis != len(self.region) - 1):
-                raise TypeMismatch(
-                    f"the region {self} is not a value: "
-                    "only a slice of known extent in the last dimension can be loaded"
-                )
-            indices.append(ramp_or_scalar(r.min, extent))
-        return BufferLoad(self.buffer, indices)
+    value: PrimExpr = child(converter=as_expr)
 
 
 class MatchBufferRegion(Node):
@@ -222,22 +154,22 @@ class Block(Stmt):
     `init` runs where every reduction variable is at its minimum, before the body.
     """
 
-    iter_vars: Array[IterVar] = binder()
-    reads: Array[BufferRegion]
-    writes: Array[BufferRegion]
+    iter_vars: Array[IterVar] = binder(converter=as_array)
+    reads: Array[BufferRegion] = child(converter=as_array)
+    writes: Array[BufferRegion] = child(converter=as_array)
     name_hint: str = attr(compared=False)
     body: Stmt
     init: Stmt | None = None
-    alloc_buffers: Array[Buffer] = binder(())
-    match_buffers: Array[MatchBufferRegion] = binder(())
-    annotations: Mapping[str, Any] = attr(EMPTY)
+    alloc_buffers: Array[Buffer] = binder(default=(), converter=as_array)
+    match_buffers: Array[MatchBufferRegion] = binder(default=(), converter=as_array)
+    annotations: Mapping[str, Any] = attr(default=EMPTY)
 
 
 class BlockRealize(Stmt):
     """One instance of a block: a value for each of its iteration variables; it runs where `predicate` holds."""
 
-    iter_values: Array[PrimExpr] = child(convert=expr_array)
-    predicate: PrimExpr = child(convert=ops.as_bool)
+    iter_values: Array[PrimExpr] = child(converter=expr_array)
+    predicate: PrimExpr = child(converter=ops.as_bool)
     block: Block
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..ir.container import Array, map_array
-from ..ir.expr import Let, PrimExpr, Var, as_expr
+from ..ir.expr import Let, PrimExpr, Var
+from ..ir.substitute import substitute
 from ..ir.visitor import Mapper, Visitor, post_order_visit, pre_order_visit
 from .buffer import Buffer
 from .expr import BufferLoad, IterVar
-from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt
+from .stmt import Allocate, AllocateConst, Block, DeclBuffer, For, LetStmt, MatchBufferRegion
 
 __all__ = [
     "StmtMapper",
@@ -23,25 +24,8 @@ __all__ = [
 ]
 
 
-class _Substitute(Mapper):
-    def __init__(self, values: Mapping[Var, Any]):
-        super().__init__()
-        self.values = values
-
-    def visit_Var(self, var: Var) -> Any:
-        value = self.values.get(var, var)
-        return value if isinstance(value, (PrimExpr, Buffer)) else as_expr(value)
-
-
-def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
-    """The expression or statement with variables replaced; buffers whose shape or data changes are replaced
-    everywhere.
-    """
-    return _Substitute(vmap)(node) if vmap else node
-
-
 class _Transform(Mapper):
-    def __init__(self, before: Callable | None, after: Callable | None, only: set[str] | None):
+    def __init__(self, before: Callable[[Any], Any] | None, after: Callable[[Any], Any] | None, only: set[str] | None):
         super().__init__()
         self.before, self.after, self.only = before, after, only
 
@@ -120,7 +104,7 @@ class RenewDefs(Mapper):
     def visit_Block(self, node: Block) -> Any:
         iter_vars = map_array(node.iter_vars, self.visit)
         allocs = Array(self.renew_buffer(b) for b in node.alloc_buffers)
-        matches = []
+        matches: list[MatchBufferRegion] = []
         for match in node.match_buffers:
             source = self.visit(match.source)
             for expr in (*match.buffer.shape, *match.buffer.strides, match.buffer.elem_offset):

@@ -11,13 +11,13 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import Let, PrimExpr, Select, Var, const
+from ..ir.expr import Let, PrimExpr, Select, Var, as_int, const
 from ..runtime.error import ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor, tensor_operator
 from ..tir import op as tir_op
 from ..tir.expr import expr_array
 from . import tag
-from .index import Shape, broadcast_index, broadcast_shape, constant, is_equal, shape_text
+from .index import Shape, broadcast_index, broadcast_shape, is_equal, shape_text
 
 
 def broadcast_to(data: Tensor, shape: Shape) -> Tensor:
@@ -25,7 +25,7 @@ def broadcast_to(data: Tensor, shape: Shape) -> Tensor:
     target = expr_array(shape)
     common = broadcast_shape(target, data.shape, "broadcast_to")
     fits = len(common) == len(target) and all(
-        constant(extent) is None or is_equal(extent, c) for extent, c in zip(target, common, strict=True)
+        as_int(extent) is None or is_equal(extent, c) for extent, c in zip(target, common, strict=True)
     )
     if not fits:
         raise ShapeMismatch(
@@ -158,7 +158,7 @@ def _power(a: Any, b: Any) -> Any:
 def _integer_power(a: Any, b: Any) -> Any:
     """The product of the squares of squares of `a` that the bits of `b` choose."""
     dtype, one = a.dtype, const(1, a.dtype)
-    known = constant(b)
+    known = as_int(b)
     signed = not dtype.is_uint
     bits = dtype.bits - signed if known is None else max(known.bit_length(), 1)
     squares = [Var(f"square{i}", dtype) for i in range(bits)]

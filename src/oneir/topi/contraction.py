@@ -6,11 +6,11 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr
+from ..ir.expr import PrimExpr, as_int
 from ..runtime.error import InvalidValue, ShapeMismatch
 from ..te.tensor import Tensor
 from . import tag
-from .index import constant, is_equal, require_axis, require_int, require_ndim, shape_text
+from .index import is_equal, require_axis, require_int, require_ndim, shape_text
 
 
 def matmul(a: Tensor, b: Tensor, transp_a: bool = False, transp_b: bool = False) -> Tensor:
@@ -69,7 +69,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
 
 
 def _require_same(x: Any, y: Any, a: Tensor, b: Tensor, function: str) -> None:
-    if None not in (constant(x), constant(y)) and not is_equal(x, y):
+    if None not in (as_int(x), as_int(y)) and not is_equal(x, y):
         raise ShapeMismatch(
             f"topi.{function}: the summed extents of {shape_text(a.shape)} and {shape_text(b.shape)} differ: "
             f"{x} and {y}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..ir import operators as ops
-from ..ir.expr import IntImm, PrimExpr, as_expr, const
+from ..ir.expr import PrimExpr, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch
 
 Extent = int | PrimExpr
@@ -25,23 +25,15 @@ Padding = Sizes | str
 """Numbers of elements that are added at the ends of dimensions; "VALID" for none, "SAME" to keep extents."""
 
 
-def constant(value: Any) -> int | None:
-    """The value of an int or of an integer constant; None for anything else."""
-    if isinstance(value, int):
-        return value
-    value = as_expr(value)
-    return value.value if isinstance(value, IntImm) else None
-
-
 def constants(values: Any) -> list[int] | None:
     """The values of integer constants; None if one of them is no constant."""
-    found = [constant(v) for v in values]
+    found = [as_int(v) for v in values]
     return None if None in found else [v for v in found if v is not None]
 
 
 def require_int(value: Any, function: str, what: str) -> int:
     """The value of an argument that must be known when compiling."""
-    found = constant(value)
+    found = as_int(value)
     if found is None:
         raise InvalidValue(f"topi.{function}: expected a constant integer for {what}, found {value}")
     return found
@@ -71,20 +63,20 @@ def shape_text(shape: Shape) -> str:
 
 def is_equal(a: Any, b: Any) -> bool:
     """Whether two extents are provably the same."""
-    x, y = constant(a), constant(b)
+    x, y = as_int(a), as_int(b)
     if x is not None and y is not None:
         return x == y
-    return ops.same_expr(a, b) or constant(Analyzer().simplify(ops.subtract(a, b))) == 0
+    return ops.same_expr(a, b) or as_int(Analyzer().simplify(ops.subtract(a, b))) == 0
 
 
 def is_one(extent: Any) -> bool:
     """Whether an extent is the constant 1."""
-    return constant(extent) == 1
+    return as_int(extent) == 1
 
 
 def is_empty(shape: Shape) -> bool:
     """Whether an extent is the constant 0."""
-    return any(constant(d) == 0 for d in shape)
+    return any(as_int(d) == 0 for d in shape)
 
 
 def size_of(shape: Shape) -> PrimExpr:
@@ -127,7 +119,7 @@ def broadcast_shape(a: Any, b: Any, function: str) -> list[PrimExpr]:
 
 def _common_extent(x: PrimExpr, y: PrimExpr, a: Any, b: Any, function: str) -> PrimExpr:
     dtype = x.dtype if x.dtype.bits >= y.dtype.bits else y.dtype
-    known_x, known_y = constant(x), constant(y)
+    known_x, known_y = as_int(x), as_int(y)
     if is_equal(x, y) or known_y == 1:
         common = x
     elif known_x == 1:

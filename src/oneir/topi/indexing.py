@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, Select, const
+from ..ir.expr import PrimExpr, Select, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -18,7 +18,6 @@ from .broadcast import broadcast_to
 from .index import (
     Shape,
     broadcast_shape,
-    constant,
     is_equal,
     require_axis,
     require_int,
@@ -91,7 +90,7 @@ def _batch_dims(a: Tensor, indices: Tensor, axis: int, batch_dims: int) -> int:
     if batch > axis:
         raise InvalidValue(f"topi.take: expected batch_dims of at most the axis, {axis}, found {batch}")
     for x, y in zip(a.shape[:batch], indices.shape[:batch], strict=True):
-        if None not in (constant(x), constant(y)) and not is_equal(x, y):
+        if None not in (as_int(x), as_int(y)) and not is_equal(x, y):
             raise ShapeMismatch(
                 f"topi.take: the first {batch} extents of {shape_text(a.shape)} and {shape_text(indices.shape)} differ"
             )

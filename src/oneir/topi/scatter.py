@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, as_expr
+from ..ir.expr import PrimExpr, as_expr, as_int
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -21,7 +21,6 @@ from .broadcast import divide
 from .index import (
     broadcast_index,
     broadcast_shape,
-    constant,
     is_equal,
     require_axis,
     require_int,
@@ -87,7 +86,7 @@ def scatter_elements(
     combine = _combination(reduction, tuple(_COMBINE), "scatter_elements", "reduction")
     _require_integers(indices, "scatter_elements")
     known = zip(indices.shape, updates.shape, strict=False)
-    differ = any(None not in (constant(x), constant(y)) and not is_equal(x, y) for x, y in known)
+    differ = any(None not in (as_int(x), as_int(y)) and not is_equal(x, y) for x, y in known)
     if differ or not indices.ndim == updates.ndim == data.ndim:
         raise ShapeMismatch(
             f"topi.scatter_elements: expected indices and updates of one shape, with the {data.ndim} dimensions of the "
@@ -122,7 +121,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str) -> Ten
     count = require_int(indices.shape[0], "scatter_nd", "the first extent of indices") if indices.ndim else 0
     expected = [*indices.shape[1:], *data.shape[count:]]
     known = zip(expected, updates.shape, strict=False)
-    differ = any(None not in (constant(x), constant(y)) and not is_equal(x, y) for x, y in known)
+    differ = any(None not in (as_int(x), as_int(y)) and not is_equal(x, y) for x, y in known)
     if not 1 <= count <= data.ndim or differ or len(expected) != updates.ndim:
         raise ShapeMismatch(
             f"topi.scatter_nd: indices of shape {shape_text(indices.shape)} into {shape_text(data.shape)} do not fit "
@@ -162,7 +161,7 @@ def index_put(data: Tensor, indices: Any, values: Tensor, accumulate: bool = Fal
     target_shape = [*common, *data.shape[len(indices) :]]
     whole = broadcast_shape(target_shape, values.shape, "index_put")
     if len(whole) != len(target_shape) or not all(
-        is_equal(x, y) for x, y in zip(whole, target_shape, strict=True) if constant(y) is not None
+        is_equal(x, y) for x, y in zip(whole, target_shape, strict=True) if as_int(y) is not None
     ):
         raise ShapeMismatch(
             f"topi.index_put: values of shape {shape_text(values.shape)} do not broadcast to {shape_text(target_shape)}"
@@ -195,16 +194,15 @@ def slice_scatter(input_tensor: Tensor, src: Tensor, start: Any, end: Any, step:
     if by < 1:
         raise InvalidValue(f"topi.slice_scatter: expected a step of at least 1, found {by}")
     first, beyond, length = as_expr(start), as_expr(end), None
-    extent, low, high = (constant(v) for v in (input_tensor.shape[axis], first, beyond))
+    extent, low, high = (as_int(v) for v in (input_tensor.shape[axis], first, beyond))
     if extent is not None and low is not None and high is not None:
         low, high, _ = slice(low, high, by).indices(extent)
         first, beyond, length = as_expr(low), as_expr(high), len(range(low, high, by))
     else:
         first, beyond = (
-            ops.add(input_tensor.shape[axis], bound) if (constant(bound) or 0) < 0 else bound
-            for bound in (first, beyond)
+            ops.add(input_tensor.shape[axis], bound) if (as_int(bound) or 0) < 0 else bound for bound in (first, beyond)
         )
-    if src.ndim != input_tensor.ndim or (length is not None and length != constant(src.shape[axis])):
+    if src.ndim != input_tensor.ndim or (length is not None and length != as_int(src.shape[axis])):
         raise ShapeMismatch(
             f"topi.slice_scatter: src of shape {shape_text(src.shape)} is no slice {start}:{end}:{step} along axis "
             f"{axis} of {shape_text(input_tensor.shape)}"

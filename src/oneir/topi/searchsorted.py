@@ -7,12 +7,13 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
+from ..ir.expr import as_int
 from ..runtime.error import ShapeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.buffer import Buffer
 from ..tir.stmt import IfThenElse, Stmt, While, flat_seq
-from .index import constant, is_equal, shape_text
+from .index import is_equal, shape_text
 from .loops import allocate, for_each, let, scalar, store
 
 
@@ -59,7 +60,7 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     """
     many = sorted_sequence.ndim > 1
     leading = zip(sorted_sequence.shape[:-1], values.shape[:-1], strict=False)
-    differ = [(x, y) for x, y in leading if None not in (constant(x), constant(y)) and not is_equal(x, y)]
+    differ = [(x, y) for x, y in leading if None not in (as_int(x), as_int(y)) and not is_equal(x, y)]
     if not sorted_sequence.ndim or (many and (sorted_sequence.ndim != values.ndim or differ)):
         raise ShapeMismatch(
             f"topi.searchsorted: expected a vector, or sequences with the leading extents of the values "

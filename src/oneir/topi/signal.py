@@ -7,11 +7,11 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, Select, const
+from ..ir.expr import PrimExpr, Select, as_int, const
 from ..runtime.error import ShapeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
-from .index import Shape, constant, is_equal, require_ndim, shape_text
+from .index import Shape, is_equal, require_ndim, shape_text
 
 
 def _angle(product: PrimExpr, period: Any, dtype: str) -> PrimExpr:
@@ -46,7 +46,7 @@ def stft(
         value = ops.multiply(window(w.var), data(batch, at) if data.ndim == 2 else data(at))
         angle = _angle(ops.multiply(row, w.var), win_length, data.dtype)
         value = ops.multiply(value, Select(ops.equal(part, 0), tir_op.cos(angle), ops.negative(tir_op.sin(angle))))
-        return te.sum(ops.multiply(value, scale) if constant(normalized) else value, axis=w)
+        return te.sum(ops.multiply(value, scale) if as_int(normalized) else value, axis=w)
 
     return te.compute(output_shape, element, name="stft_cpu", tag="stft_cpu")
 
@@ -68,11 +68,11 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any) -> list[Tensor]:
             x, y = (t(*ax[:-1], k.var) for t in (re_data, im_data))
             angle = _angle(ops.multiply(ax[-1], k.var), size, dtype)
             cos, sin = tir_op.cos(angle), tir_op.sin(angle)
-            sin = sin if constant(inverse) else ops.negative(sin)
+            sin = sin if as_int(inverse) else ops.negative(sin)
             # (x + iy) * (cos + i sin)
             a, b = (ops.multiply(x, sin), ops.multiply(y, cos)) if imaginary else (x * cos, ops.negative(y * sin))
             value = ops.add(a, b)
-            return te.sum(ops.multiply(value, scale) if constant(inverse) else value, axis=k)
+            return te.sum(ops.multiply(value, scale) if as_int(inverse) else value, axis=k)
 
         return te.compute(re_data.shape, element, name=f"dft_{'im' if imaginary else 're'}", tag="dft_cpu")
 

@@ -8,13 +8,13 @@ from typing import Any
 from .. import te
 from ..arith import Analyzer
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, Select, Var, as_expr, const
+from ..ir.expr import PrimExpr, Select, Var, as_expr, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.expr import ProducerLoad
 from . import tag
-from .index import Shape, constant, constants, require_axis, require_int, require_ndim, shape_text
+from .index import Shape, constants, require_axis, require_int, require_ndim, shape_text
 
 
 def strided_slice(
@@ -51,7 +51,7 @@ def strided_slice(
     strides += [1] * (count - len(strides))
     begin += [None] * (count - len(begin))
     end += [None] * (count - len(end))
-    if any(constant(s) == 0 for s in strides):
+    if any(as_int(s) == 0 for s in strides):
         raise InvalidValue("topi.strided_slice: expected strides other than 0")
     known = [v for v in (*begin, *end, *strides, *a.shape) if v is not None]
     if constants(known) is not None:
@@ -79,8 +79,8 @@ def _static_slice(
     steps: dict[int, Any] = {}
     for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
         extent = require_int(a.shape[axis], "strided_slice", "an extent")
-        first = None if b is None else constant(b)
-        step, last = (1 if mode == "size" else constant(s)), None if e is None else constant(e)
+        first = None if b is None else as_int(b)
+        step, last = (1 if mode == "size" else as_int(s)), None if e is None else as_int(e)
         if mode == "size" and last is not None:
             start = slice(first, None).indices(extent)[0]
             last = None if last < 0 else start + last
@@ -111,7 +111,7 @@ def _symbolic_slice(
         first = last = None
         if b is not None:
             first = _from_front(b, extent, step, assume_inbound)
-        if mode == "size" and e is not None and (constant(e) or 0) >= 0:
+        if mode == "size" and e is not None and (as_int(e) or 0) >= 0:
             last = ops.add(0 if first is None else first, e)
         elif mode == "end" and e is not None:
             last = _from_front(e, extent, step, assume_inbound)
@@ -124,9 +124,10 @@ def _symbolic_slice(
             length = ops.maximum(length, 0)
         shape[axis] = analyzer.simplify(length)
         # Where nothing is read unless the begin lies inside, it does not have to be cut.
-        known = None if b is None else constant(b)
-        inside = known is not None and known >= 0 and (constant(step) or 0) > 0
-        begins[axis], steps[axis] = as_expr(b) if inside else first, step
+        known = None if b is None else as_int(b)
+        if b is not None and known is not None and known >= 0 and (as_int(step) or 0) > 0:
+            first = as_expr(b)
+        begins[axis], steps[axis] = first, step
     return _sliced(a, shape, begins, steps, name)
 
 
@@ -135,7 +136,7 @@ def _from_front(bound: Any, extent: PrimExpr, step: PrimExpr, assume_inbound: bo
 
     A bound in order is only moved to the front where it is known to be negative.
     """
-    value = constant(bound)
+    value = as_int(bound)
     if assume_inbound:
         return ops.add(extent, bound) if value is not None and value < 0 else as_expr(bound)
     if bound is extent:
@@ -158,10 +159,10 @@ def slice_length(begin: Any, end: Any, stride: Any, extent: Any, assume_inbound:
 
 def _in_order(begin: Any, end: Any, step: Any, extent: Any) -> bool:
     """Whether bounds, cut to the extent, are in the order of the step whatever a symbolic extent is."""
-    sign = constant(step)
+    sign = as_int(step)
     if begin is None or end is None or sign is None:
         return sign is not None
-    first, last = constant(begin), constant(end)
+    first, last = as_int(begin), as_int(end)
     if first is not None and last is not None and (first < 0) == (last < 0):
         return first <= last if sign > 0 else first >= last
     # One of the bounds is an end of the axis; no extent reaches the largest int32.
@@ -173,7 +174,7 @@ def _in_order(begin: Any, end: Any, step: Any, extent: Any) -> bool:
 
 def _length(first: PrimExpr, last: PrimExpr, step: PrimExpr) -> PrimExpr:
     forwards = tir_op.ceildiv(ops.subtract(last, first), step)
-    if (constant(step) or 0) > 0:
+    if (as_int(step) or 0) > 0:
         return forwards
     backwards = tir_op.ceildiv(ops.subtract(first, last), ops.negative(step))
     return tir_op.if_then_else(ops.less(step, 0), backwards, forwards)
@@ -207,7 +208,7 @@ def _slice_by_tensors(a: Tensor, begin: Any, end: Any, strides: Any) -> Tensor:
 
 def _inside(begin: PrimExpr, extent: PrimExpr) -> PrimExpr:
     """The first element of a slice that has any: a begin counted from the front, and cut to the axis."""
-    known = constant(begin)
+    known = as_int(begin)
     if known is not None and known >= 0:
         return ops.minimum(begin, ops.subtract(extent, 1))
     from_front = Select(ops.less(begin, 0), ops.add(begin, extent), begin)
@@ -221,7 +222,7 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
     """
     for vector, what in ((begin, "begin"), (end, "end"), (strides, "strides")):
         require_ndim(vector, 1, "dynamic_strided_slice", what)
-        if constant(vector.shape[0]) != a.ndim:
+        if as_int(vector.shape[0]) != a.ndim:
             raise ShapeMismatch(
                 f"topi.dynamic_strided_slice: expected {what} of {a.ndim} elements for a tensor of shape "
                 f"{shape_text(a.shape)}, found {vector.shape[0]}"
@@ -285,11 +286,11 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     else:
         name = "T_split_sections"
         parts = require_int(indices_or_sections, "split", "the number of parts")
-        if parts < 1 or (constant(extent) or 0) % parts:
+        if parts < 1 or (as_int(extent) or 0) % parts:
             raise InvalidValue(f"topi.split: cannot cut {extent} elements along axis {axis} into {parts} equal parts")
         each = ops.floordiv(extent, parts)
         cuts = [ops.multiply(each, i) for i in range(1, parts)]
-    known = [c for c in map(constant, cuts) if c is not None]
+    known = [c for c in map(as_int, cuts) if c is not None]
     if known != sorted(known) or (known and known[0] < 0):
         raise InvalidValue(f"topi.split: expected ascending indices, found {known}")
     begins = [const(0), *cuts]

@@ -7,13 +7,13 @@ from typing import Any
 
 from .. import te
 from ..ir import operators as ops
-from ..ir.expr import PrimExpr, StringImm, const
+from ..ir.expr import PrimExpr, StringImm, as_int, const
 from ..runtime.error import InvalidValue
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.stmt import AssertStmt, IfThenElse, Stmt, While, flat_seq
-from .index import constant, is_equal, ravel, require_axis, require_ndim, shape_text
+from .index import is_equal, ravel, require_axis, require_ndim, shape_text
 from .loops import allocate, for_each, let, loop, scalar, store
 
 
@@ -54,8 +54,8 @@ def topk(
     shape = list(data.shape)
     if isinstance(k, Tensor):
         shape[axis] = te.size_var("k")
-    elif constant(k) is None or (constant(k) or 0) >= 1:
-        have, want = constant(shape[axis]), constant(k)
+    elif as_int(k) is None or (as_int(k) or 0) >= 1:
+        have, want = as_int(shape[axis]), as_int(k)
         if have is not None and want is not None and want > have:
             raise InvalidValue(
                 f"topi.topk: expected k of at most {have} for {shape_text(data.shape)} along axis {axis}, found {want}"
@@ -115,14 +115,14 @@ def _sorted(
             if valid_count is not None:
                 before = ravel(rest[:axis], data.shape[:axis])
                 count = ops.minimum(ops.cast(extent.dtype, ins[1][before]), extent)
-            wanted = constant(outputs[0].shape[axis])
+            wanted = as_int(outputs[0].shape[axis])
             if valid_count is None and wanted is not None and 0 < wanted <= _FEW:
                 return _insertion(extent, wanted, compare, write)
             return let("count", count, lambda n: _merge_sort(extent, n, compare, write))
 
         rows = for_each(others, row, parallel=True)
         wanted = outputs[0].shape[axis]
-        if constant(extent) is not None or is_equal(wanted, extent):
+        if as_int(extent) is not None or is_equal(wanted, extent):
             return rows
         enough = f"topk: expected k of at most the number of elements along axis {axis}, found {wanted}"
         return AssertStmt(ops.less_equal(wanted, extent), StringImm(enough), rows)

@@ -10,7 +10,7 @@ from .. import te
 from ..arith import Analyzer
 from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import PrimExpr, const
+from ..ir.expr import PrimExpr, as_int, const
 from ..runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ..te.tensor import Tensor
 from ..tir import op as tir_op
@@ -23,7 +23,6 @@ from .generate import arange, hamming_window, meshgrid, one_hot, shape, tensor_s
 from .index import (
     Axes,
     Shape,
-    constant,
     is_empty,
     is_equal,
     ravel,
@@ -167,7 +166,7 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
 def reshape(a: Tensor, newshape: Shape) -> Tensor:
     """The elements of `a` in row-major order in another shape of as many elements."""
     target = expr_array(newshape)
-    have, want = constant(size_of(a.shape)), constant(size_of(target))
+    have, want = as_int(size_of(a.shape)), as_int(size_of(target))
     if have is not None and want is not None and have != want:
         raise ShapeMismatch(f"topi.reshape: {shape_text(a.shape)} has {have} elements, {shape_text(target)} has {want}")
     if is_empty(target) or is_empty(a.shape):
@@ -178,12 +177,12 @@ def reshape(a: Tensor, newshape: Shape) -> Tensor:
 def squeeze(a: Tensor, axis: Axes = None) -> Tensor:
     """`a` without dimensions of extent 1: those of `axis`, or (None) all that are known to be 1."""
     if axis is None:
-        removed = {i for i, extent in enumerate(a.shape) if constant(extent) == 1}
+        removed = {i for i, extent in enumerate(a.shape) if as_int(extent) == 1}
     else:
         axes = axis if isinstance(axis, (list, tuple)) else (axis,)
         removed = {require_axis(i, a.ndim, "squeeze") for i in axes}
         for i in removed:
-            if constant(a.shape[i]) not in (1, None):
+            if as_int(a.shape[i]) not in (1, None):
                 raise ShapeMismatch(f"topi.squeeze: axis {i} of {shape_text(a.shape)} is not of extent 1")
 
     def element(*ax: PrimExpr) -> Any:
@@ -239,7 +238,7 @@ def _joined(tensors: Sequence[Tensor], axis: int, function: str, new_axis: bool)
         differ = [
             i
             for i, (x, y) in enumerate(extents)
-            if (new_axis or i != axis) and None not in (constant(x), constant(y)) and not is_equal(x, y)
+            if (new_axis or i != axis) and None not in (as_int(x), as_int(y)) and not is_equal(x, y)
         ]
         if other.ndim != first.ndim or differ:
             raise ShapeMismatch(

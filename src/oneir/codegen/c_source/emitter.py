@@ -374,12 +374,13 @@ class KernelEmitter:
             return self.values[node]
         name = node.op.name if isinstance(node, e.Call) and isinstance(node.op, Op) else ""
         if name == "tir.address_of":
-            load = node.args[0]
+            load: Any = node.args[0]
             index = _flat_index(load)
             first = index.base if isinstance(index, e.Ramp) else index
             return f"({self.memory(load.buffer.data, load.buffer.dtype)} + {self.scalar(first)})"
         if name == "tir.tvm_access_ptr":
-            element, data, offset = node.args[:3]
+            args: Any = node.args
+            element, data, offset = args[:3]
             return f"({self.memory(data, element.dtype)} + {self.scalar(offset)})"
         raise CompileError(f"{node} is no address that a kernel for {self.dialect.name} can take")
 

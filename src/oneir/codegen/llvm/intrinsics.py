@@ -311,7 +311,7 @@ class CallEmitter(ExprEmitter):
 
 def is_on_host(node: e.Call) -> bool:
     """Whether the device type that a call of memory names is the host's."""
-    return isinstance(node.args[0], e.IntImm) and node.args[0].value == 1
+    return e.as_int(node.args[0]) == 1
 
 
 _CALLS: dict[str, Callable[[Any, e.Call], str]] = {

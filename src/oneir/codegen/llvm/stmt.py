@@ -243,7 +243,7 @@ class StmtEmitter(CallEmitter):
                 pending.append((part.value, inside))
             elif not isinstance(part, e.IntImm):
                 variables: list[Any] = []
-                post_order_visit(part, lambda n, into=variables: into.append(n) if n._is_variable else None)
+                post_order_visit(part, lambda n, into=variables: into.append(n) if n.is_variable else None)
                 pending += [(variable, True) for variable in variables]
         return found if found and self.depends_on(node.value, node.buffer.data) else set()
 
@@ -253,7 +253,7 @@ class StmtEmitter(CallEmitter):
             return True
         bound: list[e.PrimExpr] = []
         post_order_visit(
-            value, lambda n: bound.append(self.bindings[n]) if n._is_variable and n in self.bindings else None
+            value, lambda n: bound.append(self.bindings[n]) if n.is_variable and n in self.bindings else None
         )
         return any(self.depends_on(v, data) for v in bound)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.expr import IntImm, PrimExpr, Var, as_int
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
 from ...target.target import Target
@@ -75,9 +75,9 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
         nodes = [sch.get(loop) for loop in loops]
         if sch.get_child_blocks(handle) or not is_plain(block, nodes):
             return None
-        if any(static(node.extent) == 0 for node in nodes):
+        if any(as_int(node.extent) == 0 for node in nodes):
             return None  # nothing is computed
-        found.append(Leaf(handle, block, loops, [static(node.extent) for node in nodes]))
+        found.append(Leaf(handle, block, loops, [as_int(node.extent) for node in nodes]))
     return found
 
 
@@ -92,11 +92,6 @@ def extent_of(axis: IterVar) -> PrimExpr:
     """The extent of a block's axis."""
     assert axis.dom is not None
     return axis.dom.extent
-
-
-def static(extent: PrimExpr) -> int | None:
-    """The value of a constant extent; None for a symbolic one."""
-    return extent.value if isinstance(extent, IntImm) else None
 
 
 def largest_divisor(extent: int, most: int) -> int:

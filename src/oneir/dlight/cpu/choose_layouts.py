@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.expr import FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var
+from ...ir.expr import FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var, as_int
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
@@ -38,7 +38,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...topi import transpose
-from .base import extent_of, static, variables
+from .base import extent_of, variables
 from .contraction import operands, panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS
@@ -276,7 +276,7 @@ class _Accesses:
         store, (data, weight) = step.store, pair
         places = {buffer: i for i, buffer in enumerate(self.params[:-1])}
         layout = given[places[weight.buffer]] if weight.buffer in places else None
-        rows = math.prod(static(e) or FEW_ROWS + 1 for e in store.buffer.shape[:-1])
+        rows = math.prod(as_int(e) or FEW_ROWS + 1 for e in store.buffer.shape[:-1])
         if layout is None or rows > FEW_ROWS or not store.indices:
             return None
         plain = {a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}
@@ -400,7 +400,7 @@ def _dense(
     step: _Step, data: BufferLoad, weight: BufferLoad, channel: Any, dims: dict[Var, int], info: CPUInfo
 ) -> dict[Buffer, Layout] | None:
     store = step.store
-    extents = {iv.var: static(extent_of(iv)) for iv in step.block.iter_vars}
+    extents = {iv.var: as_int(extent_of(iv)) for iv in step.block.iter_vars}
     spatial = step.spatial()
     summed = {index: i for i, index in enumerate(data.indices) if isinstance(index, Var) and index not in spatial}
     width = panel_for(step.block, channel, info)

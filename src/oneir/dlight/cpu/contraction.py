@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var, const
+from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var, as_int, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -23,7 +23,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
-from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, static, variables
+from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, variables
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
@@ -78,7 +78,7 @@ def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
     Returns the names of the blocks that were moved.
     """
     result = leaf.block.writes[0]
-    size = math.prod(static(r.extent) or 1 for r in result.region)
+    size = math.prod(as_int(r.extent) or 1 for r in result.region)
     last = parallelize(sch, leaf.loops[:-1], leaf.work * size * 4)
     followers = sch.get_consumers(leaf.handle)
     if len(followers) != 1 or last is None:
@@ -115,7 +115,7 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
         return
     channel = store.indices[-1]
     vectors = [op for op in operands(leaf.block) or () if channel in variables_of(op)]
-    extents = {iv.var: static(extent_of(iv)) for iv in leaf.block.iter_vars}
+    extents = {iv.var: as_int(extent_of(iv)) for iv in leaf.block.iter_vars}
     if len(vectors) != 1 or not isinstance(channel, Var) or channel not in extents:
         return
     (vector,) = vectors
@@ -404,7 +404,7 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
     vector = _vector_operand(leaf)
     size = vector.buffer.dtype.itemsize
     for extent in vector.buffer.shape:
-        size *= static(extent) or ROWS_IF_UNKNOWN
+        size *= as_int(extent) or ROWS_IF_UNKNOWN
     return 2 * size <= info.l2_bytes
 
 
@@ -474,7 +474,7 @@ def in_vectors(sch: Schedule, tile: list[LoopRV], width: int) -> None:
 
 def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
     """How many elements a panel of weights has along an axis; None for an axis of unknown extent."""
-    extents = {iv.var: static(extent_of(iv)) for iv in block.iter_vars}
+    extents = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars}
     found = operands(block)
     extent = extents[channel]
     if found is None or extent is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.expr import PrimExpr, Var
+from ...ir.expr import PrimExpr, Var, as_int
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
@@ -25,7 +25,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from ...tir.stmt_functor import loads
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
+from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, variables
 from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
 
 UNROLLED = 16
@@ -130,7 +130,7 @@ def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
 def _steps(axes: Sequence[IterVar]) -> int:
     steps = 1
     for axis in axes:
-        extent = None if axis.dom is None else static(axis.dom.extent)
+        extent = None if axis.dom is None else as_int(axis.dom.extent)
         steps *= 64 if extent is None else extent
     return steps
 
@@ -262,7 +262,7 @@ def rows_together(last: Leaf, outer: list[Var]) -> int:
 def _work(sch: Schedule, leaf: Leaf) -> int:
     steps = 1
     for loop in sch.get_loops(leaf.handle):
-        extent = static(sch.get(loop).extent)
+        extent = as_int(sch.get(loop).extent)
         steps *= 64 if extent is None else extent
     return steps
 

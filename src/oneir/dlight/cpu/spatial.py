@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.expr import Add, Call, FloorDiv, FloorMod, PrimExpr, Var
+from ...ir.expr import Add, Call, FloorDiv, FloorMod, PrimExpr, Var, as_int
 from ...ir.op import Op
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
@@ -20,7 +20,7 @@ from ...tir.stmt import BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
 from ...tir.transform.simplify import SimplifyConfig, simplify
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, static, variables
+from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, variables
 
 CHUNK = 1 << 13
 """Elements of a long loop that are one task."""
@@ -123,7 +123,7 @@ def fuse_contiguous(
     variable of each.
     """
     block, axes, loops = sch.get(handle), list(axes), list(loops)
-    sizes = {iv.var: static(iv.dom.extent) for iv in block.iter_vars}
+    sizes = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars}
     places = _Places({axis for axis, extent in sizes.items() if extent != 1})
     places(block.body)
     kept = [i for i, axis in enumerate(axes) if sizes[axis] != 1]
@@ -150,7 +150,7 @@ class _Places(Visitor):
 
     def visit_BufferLoad(self, access: BufferLoad | BufferStore) -> None:
         dimensions = zip(access.buffer.shape, access.indices, strict=True)
-        place = [(static(extent), self.place(index)) for extent, index in dimensions]
+        place = [(as_int(extent), self.place(index)) for extent, index in dimensions]
         self.found.append([entry for entry in place if entry[0] != 1])
         self.generic_visit(access)
 
@@ -210,7 +210,7 @@ def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], a
 
 def tile_of(sch: Schedule, loop: LoopRV) -> int:
     """The extent of a tile of a loop: about a cache line of elements, a divisor if possible."""
-    extent = static(sch.get(loop).extent)
+    extent = as_int(sch.get(loop).extent)
     divisor = TILE if extent is None else largest_divisor(extent, TILE)
     return divisor if 2 * divisor > TILE else TILE
 
@@ -230,7 +230,7 @@ def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:
     if axes and axes[-1] in calls_in(leaf.block.body).choosing:
         sch.annotate(loops[-1], HINT, 1)
     if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
-        extent = static(sch.get(loops[0]).extent)
+        extent = as_int(sch.get(loops[0]).extent)
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
         loops = sch.split(loops[0], [None, chunk if 2 * chunk > CHUNK else CHUNK])
     parallelize(sch, loops[:-1], leaf.work)

@@ -24,7 +24,7 @@ import numpy as np
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, const
+from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, as_int, const
 from ...ir.visitor import Mapper
 from ...runtime.tensor import Tensor, empty
 from ...target.cpu import CPUInfo
@@ -44,7 +44,7 @@ from ...tir.stmt import (
     stmt_list,
 )
 from ...tir.stmt_functor import loads, substitute
-from .base import extent_of, static, variables
+from .base import extent_of, variables
 from .contraction import panel_of_rows
 
 Extent = int | PrimExpr
@@ -108,14 +108,14 @@ def winograd_for(
     window = _window(block, data, weight, depth)
     lanes = info.vector_bytes // 4
     extents = {iv.var: extent_of(iv) for iv in block.iter_vars}
-    channels, results = static(extents[depth]), static(extents[channel])
+    channels, results = as_int(extents[depth]), as_int(extents[channel])
     if window is None or data.dtype != "float32" or channels is None or results is None or lanes < 4:
         return None
     image = data.indices[0]
     if channels % lanes or results % lanes or not isinstance(image, Var):
         return None
     (_, rows), (_, columns) = window
-    images = static(extents[image]) or 1
+    images = as_int(extents[image]) or 1
     height, width = _usual(extents[rows]), _usual(extents[columns])
 
     def time(tile: int) -> float:
@@ -139,7 +139,7 @@ def winograd_for(
 
 def _usual(extent: PrimExpr) -> int:
     """An extent of an image; an assumed one for images of symbolic size, as if they were 256 elements high and wide."""
-    known = static(Analyzer().simplify(substitute(extent, dict.fromkeys(variables(extent), _index(256)))))
+    known = as_int(Analyzer().simplify(substitute(extent, dict.fromkeys(variables(extent), _index(256)))))
     return max(known or 1, 1)
 
 
@@ -147,7 +147,7 @@ def _window(
     block: Block, data: BufferLoad, weight: BufferLoad, depth: Var
 ) -> tuple[tuple[Var, Var], tuple[Var, Var]] | None:
     """For both dimensions of a 3×3 window with steps of one, the axis within the window and that of the result."""
-    summed = {iv.var: static(extent_of(iv)) for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce}
+    summed = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce}
     found = []
     for index in data.indices:
         if isinstance(index, Add) and isinstance(index.a, Var) and isinstance(index.b, Var):

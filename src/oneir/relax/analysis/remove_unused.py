@@ -54,7 +54,7 @@ class Liveness:
             return None
         self.used.update(shape_variables(binding.var.struct_info_))
         new = self.value(value)
-        return binding if new is value else VarBinding(binding.var, new, binding.span)
+        return binding if new is value else VarBinding(binding.var, new, span=binding.span)
 
     def value(self, value: Expr) -> Expr:
         """A value without unused bindings inside."""

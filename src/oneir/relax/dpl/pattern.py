@@ -18,7 +18,7 @@ from ...ir.attrs import DictAttrs, as_dict_attrs
 from ...ir.container import Array
 from ...ir.dtype import DataType
 from ...ir.expr import IntImm, PrimExpr
-from ...ir.node import Node, attr, child, node_classes
+from ...ir.node import Node, as_array, attr, child, node_classes
 from ...ir.op import Op
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.hook import Hook
@@ -119,7 +119,7 @@ class DFPattern(Node):
     def dup(self) -> Self:
         """A pattern of the same parts that is another one, so that it may match something else."""
         copy = object.__new__(type(self))
-        for field in self._init_fields:
+        for field in self.init_fields:
             setattr(copy, field.name, getattr(self, field.name))
         return copy
 
@@ -127,7 +127,7 @@ class DFPattern(Node):
 class ExprPattern(DFPattern):
     """An expression that is structurally equal to `expr`."""
 
-    expr: Expr = child()
+    expr: Expr | Op = child()
 
     def __str__(self) -> str:
         return str(self.expr)
@@ -136,7 +136,7 @@ class ExprPattern(DFPattern):
 class _NamedPattern(DFPattern):
     """Something that has a name; an empty `name` stands for any."""
 
-    name: str = attr("", argument="name_hint")
+    name: str = attr(default="", alias="name_hint")
 
     @property
     def name_hint(self) -> str:
@@ -162,7 +162,7 @@ class GlobalVarPattern(_NamedPattern):
 class ExternFuncPattern(DFPattern):
     """A function of the runtime of that name; any if the name is empty."""
 
-    global_symbol: str = attr("")
+    global_symbol: str = attr(default="")
 
     def __str__(self) -> str:
         return f"ExternFuncPattern({self.global_symbol})"
@@ -190,8 +190,8 @@ class CallPattern(DFPattern):
     """
 
     op: DFPattern = child()
-    args: Array[DFPattern] = child()
-    varg_default_wildcard: bool = attr(False)
+    args: Array[DFPattern] = child(converter=as_array)
+    varg_default_wildcard: bool = attr(default=False)
 
     def __init__(
         self, op: DFPattern, args: Sequence[DFPattern], varg_default_wildcard: bool = False, add_constraint: bool = True
@@ -219,7 +219,7 @@ def _patterns(what: str, values: Sequence[Any]) -> Array[DFPattern]:
 class FunctionPattern(DFPattern):
     """A function with parameters and a body that match."""
 
-    params: Array[DFPattern] = child()
+    params: Array[DFPattern] = child(converter=as_array)
     body: DFPattern = child()
 
     def __str__(self) -> str:
@@ -227,7 +227,7 @@ class FunctionPattern(DFPattern):
 
 
 class _TuplePattern(DFPattern):
-    fields: Array[DFPattern] = child(convert=lambda fields: _patterns("the fields of a tuple", fields))
+    fields: Array[DFPattern] = child(converter=lambda fields: _patterns("the fields of a tuple", fields))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -258,7 +258,7 @@ class TupleGetItemPattern(DFPattern):
     """The field `index` of a tuple that matches; any field if `index` is None."""
 
     tuple: DFPattern = child()
-    index: int = attr(-1)
+    index: int = attr(default=-1)
 
     def __init__(self, tuple_value: DFPattern, index: int | None = None):
         self.tuple, self.index = tuple_value, -1 if index is None else index
@@ -289,7 +289,7 @@ class AndPattern(_PairPattern):
 class NotPattern(DFPattern):
     """What does not match."""
 
-    reject: DFPattern = child(argument="to_reject")
+    reject: DFPattern = child(alias="to_reject")
 
     def __str__(self) -> str:
         return f"!({self.reject})"
@@ -302,7 +302,7 @@ class StructInfoPattern(DFPattern):
     """
 
     pattern: DFPattern = child()
-    struct_info: StructInfo = child(convert=as_struct_info)
+    struct_info: StructInfo = child(converter=as_struct_info)
 
     def __str__(self) -> str:
         return f"StructInfoPattern({self.pattern} has relax StructInfo {self.struct_info})"
@@ -312,7 +312,7 @@ class DataTypePattern(DFPattern):
     """The tensors of a dtype that match."""
 
     pattern: DFPattern = child()
-    dtype: DataType = attr(convert=DataType)
+    dtype: DataType = attr(converter=DataType)
 
     def __str__(self) -> str:
         return f"DataTypePattern({self.pattern} has dtype {self.dtype})"
@@ -322,7 +322,7 @@ class ShapePattern(DFPattern):
     """The tensors of a shape that match."""
 
     pattern: DFPattern = child()
-    shape: Array[PrimExpr] = child(convert=as_extents)
+    shape: Array[PrimExpr] = child(converter=as_extents)
 
     def __str__(self) -> str:
         return f"ShapePattern({self.pattern} has shape {_text(self.shape)})"
@@ -331,7 +331,7 @@ class ShapePattern(DFPattern):
 class PrimArrPattern(DFPattern):
     """A shape with these extents."""
 
-    fields: Array[PrimExpr] = child(convert=as_extents, argument="shape")
+    fields: Array[PrimExpr] = child(converter=as_extents, alias="shape")
 
     def __getitem__(self, index: int) -> PrimExpr:
         return self.fields[index]
@@ -354,7 +354,7 @@ class AttrPattern(DFPattern):
     """What matches and has these attributes: an operator, a call or a function."""
 
     pattern: DFPattern = child()
-    attrs: DictAttrs = attr(convert=as_dict_attrs)
+    attrs: DictAttrs = attr(converter=as_dict_attrs)
 
     def __str__(self) -> str:
         attrs = ", ".join(f'"{key}": {value!r}' for key, value in self.attrs.items())
@@ -368,7 +368,7 @@ class DFConstraint(Node):
 class SameShapeConstraint(DFConstraint):
     """What all of `args` match has one shape. Known to the `PatternContext` in which it is made."""
 
-    args: Array[DFPattern] = child()
+    args: Array[DFPattern] = child(converter=as_array)
 
     def __init__(self, *args: DFPattern):
         self.args = _patterns("the arguments of SameShapeConstraint", args)
@@ -383,8 +383,8 @@ class SameShapeConstraint(DFConstraint):
 class PatternSeq(Node):
     """Patterns each of which is used by the next one, by that one alone if `only_use`."""
 
-    patterns: Array[DFPattern] = child()
-    uses: tuple[Use, ...] = attr(())
+    patterns: Array[DFPattern] = child(converter=as_array)
+    uses: tuple[Use, ...] = attr(default=())
 
     def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False):
         self._set(_patterns("the parts of a PatternSeq", patterns), (Use(only_use, -1),) * (len(patterns) - 1))

@@ -204,7 +204,7 @@ class _Blocks(PyExprMutator):
         if struct_info_base_check(known, found) is BaseCheckResult.FAIL_L0:
             var = type(var)(var.name, found, var.span)
             self.set_var_remap(binding.var, var)
-        self.builder_.emit_normalized(VarBinding(var, value, binding.span))
+        self.builder_.emit_normalized(VarBinding(var, value, span=binding.span))
 
 
 def _sorted(bindings: Sequence[Binding]) -> list[Binding]:

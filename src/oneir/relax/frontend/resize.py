@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...topi.image.cubic import far_weight, near_weight
 from .. import op
 from ..expr import Expr, const
 from .importer import ModelImporter
@@ -30,9 +31,7 @@ def linear_weights(distance: np.ndarray) -> np.ndarray:
 def cubic_weights(distance: np.ndarray, a: float) -> np.ndarray:
     """The weights of cubic convolution by the distance of an element."""
     d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((d - 5) * d + 8) * d * a - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+    return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
 
 
 def resize_axis(g: ModelImporter, x: Expr, axis: int, indices: np.ndarray, weights: np.ndarray | None) -> Expr:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import te, topi
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Constant, Expr, Tuple
 from ..operator_facts import OpPattern
@@ -18,7 +18,6 @@ from .inference import (
     broadcast_extents,
     common_dtype,
     common_vdevice,
-    constant,
     fail,
     normalize_axis,
     tensor_argument,
@@ -110,7 +109,7 @@ def _gather_nd_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     for i, (x, y) in enumerate(zip((info.extents or ())[:batch], (indices.extents or ())[:batch], strict=False)):
         if builder.analyzer.can_prove(ops.not_equal(x, y)):
             raise fail(call, f"data and indices have batch_dims={batch} in common, found {x} and {y} at dimension {i}")
-    count = constant(indices.extents[-1]) if indices.extents is not None else None
+    count = as_int(indices.extents[-1]) if indices.extents is not None else None
     if count is None or indices.extents is None:
         return unknown_shape(info, -1)
     if count > info.ndim - batch:

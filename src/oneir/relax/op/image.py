@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import topi
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue
+from ...topi.image.cubic import cubic_weights
 from ..expr import Call, Expr, ShapeExpr
 from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
 from . import reference as numerics
 from .arguments import shape_value
 from .infer_layout import window_layouts
-from .inference import constant, fail, shape_argument, tensor_argument
+from .inference import fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
 from .registry import operator
 
@@ -80,7 +81,7 @@ def _resize2d_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info, size = tensor_argument(call, 0, "data"), shape_argument(call, 1)
     if size.ndim not in (2, -1):
         raise fail(call, f"the size must be a height and a width, found {size.ndim} extents")
-    if any((constant(extent) or 0) < 0 for extent in size.values or ()):
+    if any((as_int(extent) or 0) < 0 for extent in size.values or ()):
         raise fail(call, f"the size must be of at least 0, found {list(size.values or ())}")
     layout, dtype = call.attrs["layout"], call.attrs["out_dtype"]
     dtype = info.dtype if dtype == VOID else dtype
@@ -144,16 +145,6 @@ def _nearest(x: float, rounding: str) -> int:
     return int(rules[rounding](x))
 
 
-def _cubic_weights(t: float, a: float) -> list[float]:
-    def near(d: float) -> float:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: float) -> float:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return [far(1 + t), near(t), near(1 - t), far(2 - t)]
-
-
 def _weights(size: int, out: int, start: float, end: float, attrs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The weight of each element for each result, and which results lie inside."""
     mode, method = attrs["coordinate_transformation_mode"], attrs["method"]
@@ -170,7 +161,7 @@ def _weights(size: int, out: int, start: float, end: float, attrs: dict[str, Any
         taps = {"nearest_neighbor": [1.0], "linear": [1 - (x - base), x - base]}.get(method)
         first = base
         if taps is None:
-            taps, first = _cubic_weights(x - base, attrs["cubic_alpha"]), base - 1
+            taps, first = cubic_weights(x - base, attrs["cubic_alpha"]), base - 1
             if attrs["cubic_exclude"]:
                 taps = [w if 0 <= first + i < size else 0.0 for i, w in enumerate(taps)]
                 taps = [w / sum(taps) for w in taps]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import te, topi
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, Select, Var, const
+from ...ir.expr import PrimExpr, Select, Var, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir import op as tir_op
 from ...topi.slicing import slice_length
@@ -18,7 +18,7 @@ from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, Ten
 from .arguments import integer
 from .base import tensor_to_shape
 from .infer_layout import slice_layout
-from .inference import constant, fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
+from .inference import fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
 from .registry import operator
 
@@ -145,7 +145,7 @@ strided_slice.infer_layout(slice_layout)
 def _strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
     axes, begin, end, strides = _slice_bounds(call)
-    known = None if axes is None else [constant(a) for a in axes]
+    known = None if axes is None else [as_int(a) for a in axes]
     if known is not None and not known:
         return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
     if info.ndim == -1 or info.extents is None or known is None or None in known:
@@ -155,11 +155,11 @@ def _strided_slice_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     extents = list(info.extents)
     order = normalize_axes(call, [a for a in known if a is not None], info.ndim)
     for axis, first, last, step in zip(order, begin, end, strides, strict=True):
-        if constant(step) == 0:
+        if as_int(step) == 0:
             raise fail(call, "the strides must not be 0")
         length = slice_length(first, last, step, extents[axis], call.attrs["assume_inbound"])
         length = builder.analyzer.simplify(length)
-        extents[axis] = const(0, "int64") if (constant(length) or 0) < 0 else length
+        extents[axis] = const(0, "int64") if (as_int(length) or 0) < 0 else length
     return of_shape(info, extents)
 
 
@@ -187,7 +187,7 @@ def _legalize_strided_slice(builder: BlockBuilder, call: Call) -> Expr:
         begin,
         end,
         strides,
-        [constant(a) for a in axes],
+        [as_int(a) for a in axes],
         slice_mode="end",
         assume_inbound=call.attrs["assume_inbound"],
         primfunc_name_hint="strided_slice",
@@ -210,7 +210,7 @@ def _dynamic_strided_slice_struct_info(call: Call, builder: BlockBuilder) -> Str
         bounds = tensor_argument(call, i, name)
         if bounds.ndim not in (1, -1) or bounds.dtype not in (VOID, "int64"):
             raise fail(call, f"argument {name} must be a vector of int64, found {bounds}", TypeMismatch)
-        count = constant(bounds.extents[0]) if bounds.extents is not None else None
+        count = as_int(bounds.extents[0]) if bounds.extents is not None else None
         if -1 != info.ndim != count and count is not None:
             raise fail(call, f"argument {name} has {count} elements for a tensor of {info.ndim} dimensions")
     return unknown_shape(info, info.ndim)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...arith import Analyzer
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, PrimExpr
+from ...ir.expr import IntImm, PrimExpr, as_int
 from ...ir.global_info import VDevice
 from ...runtime.error import InvalidValue, OneIRError, TypeMismatch
 from ..analysis.struct_info import call_error
@@ -152,13 +152,8 @@ def broadcast_extents(
     return result
 
 
-def constant(extent: PrimExpr | None) -> int | None:
-    """The value of an extent that is a constant; None of a symbolic one."""
-    return extent.value if isinstance(extent, IntImm) else None
-
-
 def _is_one(extent: PrimExpr) -> bool:
-    return constant(extent) == 1
+    return as_int(extent) == 1
 
 
 def broadcast(dtype: str | None = None) -> StructInfoRule:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import te, topi
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, PrimExpr, const
+from ...ir.expr import IntImm, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, OneIRError
 from ...topi.einsum import parse_subscripts
 from ..expr import Call, Expr, Tuple
@@ -21,7 +21,6 @@ from .inference import (
     broadcast_extents,
     common_dtype,
     common_vdevice,
-    constant,
     fail,
     only,
     same_extent,
@@ -172,9 +171,9 @@ def _einsum_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
             continue
         for letter, extent in zip(letters, info.extents, strict=True):
             known = extents.setdefault(letter, extent)
-            if constant(known) == 1:
+            if as_int(known) == 1:
                 extents[letter] = extent
-            elif constant(extent) != 1 and builder.analyzer.can_prove(known != extent):
+            elif as_int(extent) != 1 and builder.analyzer.can_prove(known != extent):
                 raise fail(call, f"the subscript {letter!r} stands for the extents {known} and {extent}")
     if any(letter not in extents for letter in output):
         return TensorStructInfo(None, dtype, device, len(output))

@@ -11,7 +11,7 @@ import numpy as np
 from ... import te, topi
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import IntImm, PrimExpr, const
+from ...ir.expr import IntImm, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr, ShapeExpr, Tuple, TupleGetItem, Var
 from ..operator_facts import OpPattern, ViewsArgument
@@ -29,7 +29,6 @@ from .infer_layout import (
 from .inference import (
     common_dtype,
     common_vdevice,
-    constant,
     fail,
     normalize_axes,
     normalize_axis,
@@ -116,7 +115,7 @@ def _broadcast_to_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         raise fail(call, f"a tensor of {info.ndim} dimensions cannot be broadcast to {target.ndim} dimensions")
     if info.extents is not None and target.values is not None:
         for have, want in zip(reversed(info.extents), reversed(target.values), strict=False):
-            if constant(have) != 1 and builder.analyzer.can_prove(ops.not_equal(have, want)):
+            if as_int(have) != 1 and builder.analyzer.can_prove(ops.not_equal(have, want)):
                 raise fail(call, f"the shape {_text(info.extents)} cannot be broadcast to {_text(target.values)}")
     return of_shape(info, call.args[1])
 
@@ -143,7 +142,7 @@ def reshape(x: Expr, shape: Any) -> Expr:
 def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
     """The shape with -1 and 0 replaced by the extents that they stand for."""
     extents = list(target.values)
-    known = list(map(constant, extents))
+    known = list(map(as_int, extents))
     if known.count(-1) > 1 or any(k is not None and k < -1 for k in known):
         raise InvalidValue(f"relax.reshape: expected extents of at least 0, and at most one -1, found {_text(extents)}")
     if -1 not in known and 0 not in known:
@@ -289,12 +288,12 @@ def _squeeze_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if axes is None:
         if extents is None or not all(isinstance(e, IntImm) for e in extents):
             return unknown_shape(info, -1)
-        return of_shape(info, [e for e in extents if constant(e) != 1])
+        return of_shape(info, [e for e in extents if as_int(e) != 1])
     removed = normalize_axes(call, axes, info.ndim)
     if extents is None:
         return unknown_shape(info, info.ndim - len(removed))
     for a in removed:
-        if constant(extents[a]) not in (1, None):
+        if as_int(extents[a]) not in (1, None):
             raise fail(call, f"axis {a} of the shape {_text(extents)} is not of extent 1")
     return of_shape(info, [e for i, e in enumerate(extents) if i not in removed])
 
@@ -484,7 +483,7 @@ def _split_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
 def cut_positions(extent: PrimExpr, cuts: Any, analyzer: Analyzer) -> list[PrimExpr]:
     """Where the parts of an axis begin, and where the last one ends."""
     zero = const(0, "int64")
-    known = constant(extent) is not None
+    known = as_int(extent) is not None
     if isinstance(cuts, int):
         each = analyzer.simplify(ops.floordiv(ops.add(extent, const(cuts - 1, "int64")), const(cuts, "int64")))
         inner = [analyzer.simplify(ops.multiply(each, const(i, "int64"))) for i in range(1, cuts)]
@@ -512,7 +511,7 @@ def _legalize_split(builder: BlockBuilder, call: Call) -> Expr:
     if extents is None:
         raise fail(call, f"the shape of `{x}` is not known: {x.struct_info}; cast it with match_cast")
     extent = extents[axis]
-    size = constant(extent)
+    size = as_int(extent)
     divides = isinstance(cuts, int) and size is not None and size % cuts == 0
     if not divides:
         cuts = cut_positions(extent, cuts, builder.analyzer)[1:-1]
@@ -545,7 +544,7 @@ def _repeat_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
             return unknown_shape(info, 1)
         return of_shape(info, [builder.analyzer.simplify(ops.multiply(product(extents), repeats))])
     if extents is None:
-        shape = info.shape if constant(repeats) == 1 else None
+        shape = info.shape if as_int(repeats) == 1 else None
         return TensorStructInfo(shape, info.dtype, info.vdevice, info.ndim)
     new = builder.analyzer.simplify(ops.multiply(extents[axis], repeats))
     return of_shape(info, [*extents[:axis], new, *extents[axis + 1 :]])
@@ -624,7 +623,7 @@ def _check_collapse(call: Call, have: Sequence[PrimExpr], want: Sequence[PrimExp
     """An error unless `want` is known to broadcast to `have`."""
     fits = len(want) <= len(have)
     for x, y in zip(reversed(have), reversed(want), strict=False):
-        fits &= same_extent(x, y, builder.analyzer) or constant(y) == 1
+        fits &= same_extent(x, y, builder.analyzer) or as_int(y) == 1
     if not fits:
         raise fail(
             call,

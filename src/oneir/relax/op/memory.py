@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arith import Analyzer
 from ...ir.dtype import DataType
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import TypeMismatch
 from ...runtime.registry import register_func
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, PrimValue, ShapeExpr, Tuple, Var
@@ -22,7 +22,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .arguments import dtype_value, number_value, shape_value, text_value
-from .inference import constant, fail, returns_nothing, returns_object, same_as_input, tensor_argument
+from .inference import fail, returns_nothing, returns_object, same_as_input, tensor_argument
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _viewed_shape(call: Call, data: TensorStructInfo) -> ShapeStructInfo:
     info = call.args[1].struct_info
     if not isinstance(info, ShapeStructInfo):
         raise fail(call, f"argument shape must be a shape, found `{call.args[1]}`: {info}", TypeMismatch)
-    if any((constant(extent) or 0) < 0 for extent in info.values or ()):
+    if any((as_int(extent) or 0) < 0 for extent in info.values or ()):
         raise fail(call, f"the extents of the view must not be below 0, found {list(info.values or ())}")
     return info
 
@@ -151,7 +151,7 @@ def _byte_offset(call: Call) -> PrimExpr | None:
     info = given.struct_info
     if not isinstance(info, PrimStructInfo) or info.dtype != "int64":
         raise fail(call, f"argument relative_byte_offset must be one int64, found `{given}`: {info}", TypeMismatch)
-    if (constant(info.value) or 0) < 0:
+    if (as_int(info.value) or 0) < 0:
         raise fail(call, f"argument relative_byte_offset must not be below 0, found {info.value}")
     return info.value
 

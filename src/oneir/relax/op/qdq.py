@@ -9,7 +9,7 @@ import numpy as np
 from ... import te
 from ...ir import operators as ops
 from ...ir.dtype import DataType
-from ...ir.expr import PrimExpr, as_expr
+from ...ir.expr import PrimExpr, as_expr, as_int
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import TypeMismatch
 from ...tir import op as tir_op
@@ -18,7 +18,7 @@ from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
-from .inference import constant, fail, normalize_axis, tensor_argument
+from .inference import fail, normalize_axis, tensor_argument
 from .registry import inlined, operator
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _checked(
     _check_dtype(call, "argument zero_point", zero.dtype, ("int8", "uint8", "int16", "uint16", "int32", "float16"))
     axis = None if data.ndim == -1 else normalize_axis(call, call.attrs["axis"], data.ndim) if data.ndim else None
     for name, info in (("scale", scale), ("zero_point", zero)):
-        if info.ndim == 0 or info.extents is None or all(constant(e) == 1 for e in info.extents):
+        if info.ndim == 0 or info.extents is None or all(as_int(e) == 1 for e in info.extents):
             continue
         if info.ndim != 1:
             raise fail(call, f"argument {name} must be a scalar or a vector, found {info.ndim} dimensions")
@@ -61,7 +61,7 @@ def _parameter(value: Any, index: tuple[Any, ...], axis: int) -> PrimExpr:
     """The scale or zero point of an element: a number, the only element, or that of its channel."""
     if not isinstance(value, te.Tensor):
         return as_expr(value)
-    if all(constant(e) == 1 for e in value.shape):
+    if all(as_int(e) == 1 for e in value.shape):
         return value(*[0] * value.ndim)
     return value(index[axis])
 

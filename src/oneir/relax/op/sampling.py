@@ -9,13 +9,13 @@ import numpy as np
 from ... import te, topi
 from ...ir import operators as ops
 from ...ir.dtype import DataType
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import TypeMismatch
 from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from .gather import check_integers
-from .inference import constant, fail, tensor_argument
+from .inference import fail, tensor_argument
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _multinomial_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         return TensorStructInfo(None, dtype, prob.vdevice, -1 if -1 in (prob.ndim, uniform.ndim, rows.ndim) else 2)
     if builder.analyzer.can_prove(ops.not_equal(uniform.extents[0], rows.extents[0])):
         raise fail(call, f"expected an index for each of the {uniform.extents[0]} samples, found {rows.extents[0]}")
-    if constant(uniform.extents[1]) != 1 or constant(rows.extents[1]) != 1:
+    if as_int(uniform.extents[1]) != 1 or as_int(rows.extents[1]) != 1:
         raise fail(call, f"samples and indices must have one column, found {uniform.shape} and {rows.shape}")
     return TensorStructInfo([uniform.extents[0], 1], dtype, prob.vdevice)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import te, topi
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..expr import Call, Expr, Tuple
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
@@ -19,7 +19,6 @@ from .gather import check_inside, check_integers, indexed_extents
 from .inference import (
     broadcast_extents,
     common_dtype,
-    constant,
     fail,
     normalize_axis,
     tensor_argument,
@@ -113,7 +112,7 @@ def _scatter_nd_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
         return _like_data(data)
     if not indices.extents:
         raise fail(call, "expected indices of at least one dimension, along which places are named, found a scalar")
-    count = constant(indices.extents[-1])
+    count = as_int(indices.extents[-1])
     if count is None:
         raise fail(call, f"the last extent of indices must be a constant, found {indices.shape}")
     if not 1 <= count <= data.ndim:
@@ -214,7 +213,7 @@ def _slice_scatter_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if analyzer.can_prove(step < 1):
         raise fail(call, f"the step must be at least 1, found {step}")
     # A negative bound counts from the end, so one may be below the other and behind it.
-    one_sign = (constant(start) or 0) < 0 or (constant(end) or 0) >= 0
+    one_sign = (as_int(start) or 0) < 0 or (as_int(end) or 0) >= 0
     if one_sign and analyzer.can_prove(end < start):
         raise fail(call, f"the start must not be after the end, found {start} and {end}")
     if len({data.ndim, src.ndim} - {-1}) > 1:
@@ -222,7 +221,7 @@ def _slice_scatter_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if data.extents is not None and src.extents is not None:
         axis = normalize_axis(call, call.attrs["axis"], data.ndim)
         expected = list(data.extents)
-        extent, *bounds = (constant(v) for v in (expected[axis], start, end, step))
+        extent, *bounds = (as_int(v) for v in (expected[axis], start, end, step))
         if extent is not None and None not in bounds:
             expected[axis] = const(len(range(*slice(*bounds).indices(extent))), "int64")
         elif one_sign:

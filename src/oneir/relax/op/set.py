@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ir.expr import as_int
 from ...runtime.error import TypeMismatch
 from ...runtime.vm.builtins import run_nonzero as numpy_nonzero
 from ...runtime.vm.builtins import run_unique as numpy_unique
@@ -17,7 +18,7 @@ from ..operator_facts import FDataDependent, OpPattern, RequiresArgumentShapes
 from ..struct_info import PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import number_value
-from .inference import constant, fail, normalize_axis, tensor_argument
+from .inference import fail, normalize_axis, tensor_argument
 from .registry import Operator, operator
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def unique(
 
 def _known(call: Call, index: int, name: str) -> int:
     info = call.args[index].struct_info
-    value = constant(info.value) if isinstance(info, PrimStructInfo) else None
+    value = as_int(info.value) if isinstance(info, PrimStructInfo) else None
     if value is None:
         raise fail(call, f"argument {name} must be a constant, found `{call.args[index]}`", TypeMismatch)
     return value

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import te, topi
 from ...ir.dtype import DataType
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
@@ -16,7 +16,7 @@ from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import integer
-from .inference import constant, fail, normalize_axis, tensor_argument
+from .inference import fail, normalize_axis, tensor_argument
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _topk_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if info.extents is not None:
         extents = list(info.extents)
         axis = normalize_axis(call, call.attrs["axis"], info.ndim)
-        size = constant(extents[axis])
+        size = as_int(extents[axis])
         if k > 0 and size is not None and size < k:
             raise fail(call, f"k={k} is more than the {size} elements along axis {axis}")
         extents[axis] = const(k, "int64") if k > 0 else extents[axis]

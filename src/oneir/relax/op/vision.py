@@ -8,12 +8,12 @@ import numpy as np
 
 from ... import topi
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import as_int, const
 from ...runtime.error import InvalidValue
 from ..expr import Call, Expr
 from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
-from .inference import constant, fail, tensor_argument
+from .inference import fail, tensor_argument
 from .registry import inlined, operator
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     for name, info in (("boxes", boxes), ("scores", scores)):
         if info.ndim not in (3, -1):
             raise fail(call, f"argument {name} must have three dimensions, found {info.ndim}")
-    if boxes.extents is not None and constant(boxes.extents[2]) not in (4, None):
+    if boxes.extents is not None and as_int(boxes.extents[2]) not in (4, None):
         raise fail(call, f"boxes are four numbers each, found {boxes.extents[2]}")
     if boxes.extents is not None and scores.extents is not None:
         for what, x, y in (("images", 0, 0), ("boxes", 1, 2)):

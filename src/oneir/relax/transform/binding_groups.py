@@ -239,7 +239,7 @@ class _GroupFunction:
                         continue
                     var = DataflowVar(binding.var.name, binding.var.struct_info)
                     if isinstance(binding, VarBinding):
-                        builder.emit_normalized(VarBinding(var, builder.normalize(value), binding.span))
+                        builder.emit_normalized(VarBinding(var, builder.normalize(value), span=binding.span))
                     else:
                         builder.emit_normalized(binding.replace(var=var, value=value))
                     self.inner[binding.var] = var

@@ -188,7 +188,7 @@ class _Planner(PyExprVisitor):
         planner.visit_expr(func)
         for var in planner.defined_in_dataflow:
             if type(var) is not DataflowVar and var not in planner.seen_outside:
-                plan.definitions[var] = plan.uses[var] = DataflowVar(var.name, var.struct_info, var.span)
+                plan.definitions[var] = plan.uses[var] = DataflowVar(var.name, var.struct_info, span=var.span)
         plan.constants = planner.constants
         for var, same in planner.same_as.items():
             while same in plan.definitions:

@@ -138,7 +138,7 @@ class _Converter(PyExprMutator):
         if layout != start:
             value = self._converted(self.builder_.emit(value), layout, start)
         new = value if value is binding.value else self.builder_.normalize(value)
-        self.builder_.emit_normalized(binding if new is binding.value else VarBinding(var, new, binding.span))
+        self.builder_.emit_normalized(binding if new is binding.value else VarBinding(var, new, span=binding.span))
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         value = binding.value

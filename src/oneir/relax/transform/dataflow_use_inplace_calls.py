@@ -227,4 +227,4 @@ class _Replacer(PyExprMutator):
         (name, *args) = call.args
         assert isinstance(name, GlobalVar)
         new = call.replace(args=[self.builder_.add_func(func, name.name_hint), *args])
-        self.builder_.emit_normalized(VarBinding(binding.var, self.builder_.normalize(new), binding.span))
+        self.builder_.emit_normalized(VarBinding(binding.var, self.builder_.normalize(new), span=binding.span))

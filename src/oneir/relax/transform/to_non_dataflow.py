@@ -29,4 +29,4 @@ class _ToNonDataflow(PyExprMutator):
 
     def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
         new = self.visit_binding_block_(block)
-        return BindingBlock(block.bindings, block.span) if new is block else new
+        return BindingBlock(block.bindings, span=block.span) if new is block else new

@@ -67,4 +67,4 @@ class _Updater(PyExprMutator):
         if var is binding.var and value is binding.value:
             self.builder_.emit_normalized(binding)
             return
-        self.builder_.emit_normalized(VarBinding(var, self.builder_.normalize(value), binding.span))
+        self.builder_.emit_normalized(VarBinding(var, self.builder_.normalize(value), span=binding.span))

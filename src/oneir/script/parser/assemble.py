@@ -43,7 +43,7 @@ def _contains_block(stmt: Stmt) -> bool:
         if isinstance(node, (Block, BlockRealize)):
             return True
         if isinstance(node, Stmt):
-            node._visit_children(todo.append)
+            node.visit_children(todo.append)
     return False
 
 

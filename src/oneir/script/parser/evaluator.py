@@ -81,12 +81,12 @@ def locate(node: Any, span: Span) -> None:
     todo = [node]
     while todo:
         found = todo.pop()
-        if not found._shared:
+        if not found.is_shared:
             if getattr(found, "span", found) is None:
                 found.span = span
             elif found is not node:
                 continue
-            found._visit_children(todo.append)
+            found.visit_children(todo.append)
 
 
 class Evaluator:
@@ -135,7 +135,7 @@ class Evaluator:
             raise self.error(node, problem) from problem
         if isinstance(value, (EqualOp, NotEqualOp)):
             value = as_expr(value)
-        if isinstance(value, BaseExpr) and value.span is None and not value._shared:
+        if isinstance(value, BaseExpr) and value.span is None and not value.is_shared:
             locate(value, self.source.span(node))
         return value
 

@@ -308,7 +308,7 @@ class RelaxParser(Evaluator):
 
     def located(self, value: Expr, node: Any) -> Expr:
         """A value with the place that it came from."""
-        if value.span is None and not value._shared:
+        if value.span is None and not value.is_shared:
             locate(value, self.source.span(node))
         return value
 
@@ -411,7 +411,7 @@ class RelaxParser(Evaluator):
             self.scope.names[node.name] = var
         function = self.parse_function(node, {**options, "private": True})
         var.set_struct_info(function.struct_info)
-        self.state.append(VarBinding(var, self.builder.normalize(function), span))
+        self.state.append(VarBinding(var, self.builder.normalize(function), span=span))
         self.scope.names[node.name] = var
 
     # -- blocks --

@@ -85,7 +85,7 @@ class TIRParser(Evaluator):
         attrs = dict(state.attrs or {})
         if not private:
             attrs.setdefault("global_symbol", state.name)
-        return PrimFunc(state.params, body, state.ret_type, state.buffer_map, attrs, self.source.span(node))
+        return PrimFunc(state.params, body, state.ret_type, state.buffer_map, attrs, span=self.source.span(node))
 
     def parameters(self, node: ast.FunctionDef) -> None:
         args = node.args

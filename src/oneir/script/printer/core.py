@@ -300,13 +300,13 @@ class Ancestors:
             entry = stack.pop()
             node, _, depth = entry
             if isinstance(node, Node):
-                if node._is_variable or node.type_key == "tir.Buffer":
+                if node.is_variable or node.type_key == "tir.Buffer":
                     known = self._lowest.get(id(node))
                     self._lowest[id(node)] = entry if known is None else _common(known, entry)
                 if id(node) in seen:
                     continue
                 seen.add(id(node))
-                children: Iterable[Any] = [getattr(node, f.name) for f in node._init_fields]
+                children: Iterable[Any] = [getattr(node, f.name) for f in node.init_fields]
             elif isinstance(node, (tuple, list)):
                 children = node
             elif isinstance(node, dict):

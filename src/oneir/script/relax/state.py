@@ -68,7 +68,7 @@ class FunctionState:
                 value.set_struct_info(info)
             known = info
         var = self.variable(name, known, span)
-        self.append(VarBinding(var, value, span))
+        self.append(VarBinding(var, value, span=span))
         return var
 
     def match_cast(self, value: Any, info: StructInfo, name: str = "", span: Span | None = None) -> Var:
@@ -85,7 +85,7 @@ class FunctionState:
         """A variable of the block that is open."""
         dataflow = self.builder.current_block_is_dataflow()
         kind = DataflowVar if dataflow else Var
-        return kind(name or self.builder.get_unique_name("lv" if dataflow else "gv"), info, span)
+        return kind(name or self.builder.get_unique_name("lv" if dataflow else "gv"), info, span=span)
 
     def append(self, binding: Binding) -> None:
         """Adds a finished binding to the block that is open."""

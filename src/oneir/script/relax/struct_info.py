@@ -147,7 +147,7 @@ def Tuple(*fields: Any) -> Any:
     parts = [_part(f) for f in fields]
     if any(isinstance(p, Deferred) for p in parts):
         return Deferred(lambda names: TupleStructInfo([_build(p, names) for p in parts]))
-    return TupleStructInfo(parts)
+    return TupleStructInfo([p for p in parts if isinstance(p, StructInfo)])
 
 
 @Member

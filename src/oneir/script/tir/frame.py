@@ -71,7 +71,7 @@ def LetStmt_(value: Any, type_annotation: Any = None, *, var: Var | None = None)
     """`with T.LetStmt(value) as x:` binds a variable; `var` gives it."""
     value = as_expr(value)
     if var is None and type_annotation is not None:
-        kind = type_annotation() if callable(type_annotation) else type_annotation
+        kind: Any = type_annotation() if callable(type_annotation) else type_annotation
         var = kind if isinstance(kind, Var) else Var("", kind)
     if var is None:
         var = let_var(value)

@@ -15,3 +15,23 @@ from .verify_memory import verify_memory
 from .verify_ssa import verify_ssa
 from .verify_well_formed import verify_well_formed
 from .vtcm_compaction_passes import get_vtcm_compaction_passes
+
+__all__ = [
+    "OOBChecker",
+    "assert_pure_function",
+    "calculate_allocated_bytes",
+    "detect_buffer_access_lca",
+    "estimate_tir_bytes",
+    "estimate_tir_flops",
+    "expr_deep_equal",
+    "find_anchor_block",
+    "get_block_access_region",
+    "get_block_read_write_region",
+    "get_vtcm_compaction_passes",
+    "is_pure_function",
+    "undefined_vars",
+    "verify_gpu_code",
+    "verify_memory",
+    "verify_ssa",
+    "verify_well_formed",
+]

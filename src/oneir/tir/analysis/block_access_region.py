@@ -184,7 +184,7 @@ def get_block_read_write_region(block: Block, buffer_var_map: Mapping[Var, Buffe
     if not opaque:
         return Array((reads, writes))
     analyzer = Analyzer()
-    both = []
+    both: list[Array[BufferRegion]] = []
     for regions in (reads, writes):
         merged = _Accesses(analyzer)
         for region in (*regions, *opaque):

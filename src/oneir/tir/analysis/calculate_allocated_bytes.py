@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
-from ...ir.expr import IntImm
+from ...ir.expr import IntImm, PrimExpr
 from ...ir.module import IRModule
+from ...ir.node import Node
 from ...ir.visitor import Visitor
 from ..buffer import Buffer
 from ..function import PrimFunc
@@ -20,9 +22,9 @@ class _Allocated(Visitor):
         self.now: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
-    def inside(self, scope: str, sizes: object, width: int, node: object) -> None:
+    def inside(self, scope: str, sizes: Iterable[PrimExpr], width: int, node: Node) -> None:
         count = width
-        for size in sizes if isinstance(sizes, tuple) else ():
+        for size in sizes:
             count *= size.value if isinstance(size, IntImm) else 0
         self.now[scope] += count
         self.most[scope] = max(self.most[scope], self.now[scope])
@@ -56,7 +58,7 @@ def _bytes(buffer: Buffer) -> int:
 def calculate_allocated_bytes(func_or_mod: PrimFunc | IRModule) -> dict[str, dict[str, int]]:
     """For each function (a lone one is "main") the bytes it allocates at most at once, by storage scope."""
     mod = func_or_mod if isinstance(func_or_mod, IRModule) else IRModule({"main": func_or_mod})
-    result = {}
+    result: dict[str, dict[str, int]] = {}
     for var, func in mod.functions.items():
         if isinstance(func, PrimFunc):
             allocated = _Allocated()

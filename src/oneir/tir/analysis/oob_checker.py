@@ -20,7 +20,7 @@ class OOBChecker(ModulePass, name="tir.analysis.OOBChecker"):
     """Raises `InvalidValue` where an access certainly leaves its buffer; the message names every one."""
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        messages = []
+        messages: list[str] = []
         for var, func in mod.functions.items():
             if isinstance(func, PrimFunc):
                 accesses = _Accesses(var.name_hint)

@@ -159,13 +159,14 @@ def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bo
 
     With `assert_mode` a broken rule is a `WellFormedError` that names it and quotes the statement.
     """
-    if isinstance(obj, PrimFunc):
-        pairs: list[tuple[str, Any, Any]] = [(obj.attrs.get("global_symbol", "main"), obj, None)]
-    elif isinstance(obj, IRModule):
-        functions = dict(obj.functions)
-        pairs = [(v.name_hint, f, functions) for v, f in functions.items() if isinstance(f, PrimFunc)]
-    else:
-        raise TypeMismatch(f"expected a PrimFunc or an IRModule, found {type(obj).__name__}")
+    match obj:
+        case PrimFunc():
+            pairs: list[tuple[str, Any, Any]] = [(obj.attrs.get("global_symbol", "main"), obj, None)]
+        case IRModule():
+            functions = dict(obj.functions)
+            pairs = [(v.name_hint, f, functions) for v, f in functions.items() if isinstance(f, PrimFunc)]
+        case _:
+            raise TypeMismatch(f"expected a PrimFunc or an IRModule, found {type(obj).__name__}")
     try:
         for name, func, functions in pairs:
             _Verifier(name, functions)(func)

@@ -52,7 +52,7 @@ class Accesses:
 
     buffer: Buffer
     owner: Block
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list[Access])
     is_opaque: bool = False
     """Whether its pointer is used by itself, so that not all accesses are known."""
 
@@ -153,7 +153,8 @@ class AccessCollector(Visitor):
         if buffer is not known.buffer:
             known.is_opaque = True
             return
-        first, last = [], []
+        first: list[PrimExpr] = []
+        last: list[PrimExpr] = []
         for index in indices:
             index = substitute(index, self.values)
             if isinstance(index, Ramp) and isinstance(index.lanes, int):
@@ -323,14 +324,14 @@ def _written_box(
     loop may appear in one dimension only.
     """
     unused = dict(inner)
-    box = []
+    box: list[tuple[PrimExpr, PrimExpr]] = []
     for first, last in zip(write.first, write.last, strict=True):
         if reads_memory(first):
             return None
         used = list(dict.fromkeys(_variables(first)))
         if any(var in reduced for var in used):
             return None
-        steps = []
+        steps: list[tuple[int, For]] = []
         for var in used:
             if var not in inner:
                 continue

@@ -103,7 +103,11 @@ def exp2(f: Formula, x: PrimExpr) -> PrimExpr:
     return scale(f, f.let(exp2_fraction(r), "p"), k)
 
 
-@float_rule("exp10", lambda x: c_function("pow")(splat(10.0, x), x))
+def _exp10_of_doubles(x: PrimExpr) -> PrimExpr:
+    return c_function("pow")(splat(10.0, x), x)
+
+
+@float_rule("exp10", _exp10_of_doubles)
 def exp10(f: Formula, x: PrimExpr) -> PrimExpr:
     """10^x = 2^k * e^(r ln 10) with x = k log10(2) + r."""
     x = clamp(f, x, -46.0, 39.0)
@@ -115,7 +119,11 @@ def exp10(f: Formula, x: PrimExpr) -> PrimExpr:
     return scale(f, p, f.let(bits_of(z) - ROUNDER_BITS, "k"))
 
 
-@float_rule("sigmoid", lambda x: 1.0 / (1.0 + c_function("exp")(x * -1.0)))
+def _sigmoid_of_doubles(x: PrimExpr) -> PrimExpr:
+    return 1.0 / (1.0 + c_function("exp")(x * -1.0))
+
+
+@float_rule("sigmoid", _sigmoid_of_doubles)
 def sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
     """2^-64 / (2^-64 + e^-x 2^-64): every factor stays normal, and the division grades the denormal results."""
     p, k = exp_parts(f, flip_sign(clamp(f, x, -105.0, 40.0)))

@@ -7,6 +7,7 @@ in integers, to as many bits as the exponent asks for; that is computed only whe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Select, const
@@ -111,7 +112,7 @@ def _tangent(f: Formula, r: PrimExpr, k: PrimExpr) -> PrimExpr:
     return select(odd, -1.0, value) / select(odd, value, 1.0)
 
 
-def _everywhere(f: Formula, x: PrimExpr, finish) -> PrimExpr:
+def _everywhere(f: Formula, x: PrimExpr, finish: Callable[[Formula, PrimExpr, PrimExpr], PrimExpr]) -> PrimExpr:
     """`finish(f, r, k)` after the reduction that the magnitude asks for; NaN of an infinity, through the small one."""
     small = f.let(finish(f, *_reduce_small(f, x)), "small")
     a = f.let(magnitude(x), "a")

@@ -8,3 +8,24 @@ from .random_variable import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
 from .state import CachedFlags, ScheduleDebugMask, ScheduleState
 from .trace import Trace
+
+__all__ = [
+    "BlockRV",
+    "BlockScope",
+    "CachedFlags",
+    "DepKind",
+    "Dependency",
+    "ExprRV",
+    "Instruction",
+    "InstructionKind",
+    "LoopRV",
+    "Schedule",
+    "ScheduleDebugMask",
+    "ScheduleError",
+    "ScheduleState",
+    "StmtSRef",
+    "Trace",
+    "analysis",
+    "instruction",
+    "trace",
+]

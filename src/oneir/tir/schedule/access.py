@@ -7,7 +7,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.container import Array
+from ...ir.container import Array, is_sequence
 from ...ir.expr import Range
 from ...runtime.error import InvalidValue
 from ..block_scope import StmtSRef
@@ -77,7 +77,7 @@ def _render_ranges(values: dict[str, Any]) -> dict[str, Any]:
     ends = [index_text(end) for end in index_map.final_indices]
     ranges = ", ".join(f"({begin}, {end})" for begin, end in zip(ends[::2], ends[1::2], strict=True))
     names = ", ".join(v.name for v in index_map.initial_indices)
-    kind = BUFFER_TYPES[values["buffer_index_type"]]
+    kind = BUFFER_TYPES[int(values["buffer_index_type"])]
     return {
         "block": values["block"],
         "buffer_index": values["buffer_index"],
@@ -124,8 +124,8 @@ class Access(ScheduleBase):
 
         def ends(*variables: Any) -> list[Any]:
             ranges = gen_new_ranges(*variables)
-            items = ranges if isinstance(ranges, (list, tuple)) else [ranges]
-            return [ops.cast(dtype, end) for r in items for end in (r if isinstance(r, (list, tuple)) else (r, r + 1))]
+            items = ranges if is_sequence(ranges) else [ranges]
+            return [ops.cast(dtype, end) for r in items for end in (r if is_sequence(r) else (r, r + 1))]
 
         mapped = IndexMap.from_func(ends, ndim=len(stmt.iter_vars), index_dtype=dtype)
         self.apply(ANNOTATE_BUFFER_ACCESS, [handle, buffer_index, BUFFER_TYPES.index(buf_type), mapped])

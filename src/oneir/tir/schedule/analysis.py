@@ -15,6 +15,7 @@ from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.operators import same_exprs
 from ...ir.visitor import deep_recursion
 from ...runtime.object import Object
 from ..block_scope import StmtSRef
@@ -25,7 +26,6 @@ from ..index_map import IndexMap
 from ..stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from .conditions import scope_root_of, variables_of
 from .domain import domain_of
-from .inline import same_indices
 from .lookup import is_output
 from .random_variable import BlockRV
 from .schedule import Schedule
@@ -64,7 +64,7 @@ def suggest_index_map(
 
     def mapped(*places: Any) -> list[Any]:
         rest = _flat(buffer, places)
-        digits = []
+        digits: list[PrimExpr] = []
         for split in reversed(splits):
             digits.append(ops.floormod(rest, split.extent))
             rest = ops.floordiv(rest, split.extent)
@@ -222,7 +222,7 @@ class _Shapes(Matcher):
     def access(self, mine: BufferLoad | BufferStore, wanted: BufferLoad | BufferStore) -> None:
         self.buffer(mine.buffer, wanted.buffer)
         for access in (mine, wanted):
-            if not same_indices(self.indices.setdefault(access.buffer, access.indices), access.indices):
+            if not same_exprs(self.indices.setdefault(access.buffer, access.indices), access.indices):
                 raise Mismatch(f"the buffer {access.buffer.name} is accessed at different indices")
 
 

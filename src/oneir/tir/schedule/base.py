@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from ...arith import Analyzer
+from ...ir.container import is_sequence
 from ...ir.expr import ConstExpr, GlobalVar, IntImm, PrimExpr, Var
 from ...ir.module import IRModule
 from ...runtime.error import InvalidValue, TypeMismatch
@@ -24,7 +25,7 @@ from ..stmt_functor import substitute
 from .error import PrimitiveError
 from .instruction import Instruction, InstructionKind
 from .random_variable import BlockRV, LoopRV
-from .state import ScheduleState, duplicate
+from .state import ScheduleState
 from .trace import Trace
 
 _LEVELS = ("detail", "fast", "none")
@@ -92,7 +93,7 @@ class ScheduleBase(Object):
     def copy(self) -> Self:
         """A schedule of the same program that can go another way; handles of this one hold in both."""
         other = object.__new__(type(self))
-        other.state, srefs = duplicate(self.state)
+        other.state, srefs = self.state.duplicate()
         other._level, other._working_on = self._level, self._working_on
         other._symbols = {rv: srefs.get(value, value) for rv, value in self._symbols.items()}
         other._trace = None if self._trace is None else Trace(self._trace.insts, self._trace.decisions)
@@ -142,7 +143,7 @@ class ScheduleBase(Object):
             raise InvalidValue(f"{rand_var} is no handle of this schedule")
         del self._symbols[rand_var]
 
-    def _block(self, block: BlockRV | str) -> BlockRV:
+    def _block(self, block: Any) -> BlockRV:
         """A block given as such or by name."""
         if isinstance(block, str):
             return self.get_block(block)
@@ -168,7 +169,7 @@ class ScheduleBase(Object):
         except PrimitiveError as error:
             error.primitive, error.level = kind.method.replace("_", "-"), self._level
             raise
-        results = result if isinstance(result, list) else [] if result is None else [result]
+        results = result if is_sequence(result) else [] if result is None else [result]
         outputs = [self._new_handle(value) for value in results]
         if self._trace is not None:
             self._trace.append(Instruction(kind, inputs, attrs, outputs), decision)
@@ -178,7 +179,7 @@ class ScheduleBase(Object):
         """What an input stands for: the handle inside of the state, or a value."""
         if isinstance(value, (BlockRV, LoopRV)):
             return self.get_sref(value)
-        if isinstance(value, (list, tuple)):
+        if is_sequence(value):
             return [self._resolve(v) for v in value]
         if isinstance(value, Var):
             return self._symbols.get(value, value)

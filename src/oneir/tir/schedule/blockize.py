@@ -9,7 +9,7 @@ from typing import Any
 from ...arith import Analyzer, IterMapLevel, normalize_iter_map_to_expr, subspace_divide
 from ...arith.int_set import IntervalSet, is_infinite, union
 from ...arith.iter_map import is_number
-from ...ir.container import Array
+from ...ir.container import Array, is_sequence
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
@@ -31,13 +31,13 @@ from .state import ScheduleState
 class _Division:
     """The variables of a block taken apart: those of a new block around it, and those that it keeps."""
 
-    outer: list[IterVar] = field(default_factory=list)
-    outer_values: list[PrimExpr] = field(default_factory=list)
+    outer: list[IterVar] = field(default_factory=list[IterVar])
+    outer_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
     outer_predicate: PrimExpr = field(default_factory=lambda: IntImm("bool", 1))
-    inner: list[IterVar] = field(default_factory=list)
-    inner_values: list[PrimExpr] = field(default_factory=list)
+    inner: list[IterVar] = field(default_factory=list[IterVar])
+    inner_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
     inner_predicate: PrimExpr = field(default_factory=lambda: IntImm("bool", 1))
-    renamed: dict[Var, PrimExpr] = field(default_factory=dict)
+    renamed: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
 
 
 _Pair = tuple[tuple[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]]
@@ -50,7 +50,7 @@ def _divide(
     check_self_contained(state, state.stmt2ref[realize.block])
     if any(not is_number(domain_of(v).min, 0) for v in realize.block.iter_vars):
         raise PrimitiveError(state.mod, "The variables of the block {0} are expected to start at 0", realize.block)
-    domains = {}
+    domains: dict[Var, Range] = {}
     for sref in loops_above(around):
         domains[sref.stmt.loop_var] = Range.from_min_extent(sref.stmt.min, sref.stmt.extent)
     variables = [loop.loop_var for loop in inner]
@@ -154,8 +154,8 @@ class _Renamed(SubstituteEdit):
 
 
 def blockize(state: ScheduleState, target: Any, preserve_unit_iters: bool) -> StmtSRef:
-    if isinstance(target, list):
-        return _blockize_blocks(state, target, preserve_unit_iters)
+    if is_sequence(target):
+        return _blockize_blocks(state, [*target], preserve_unit_iters)
     realize, reuse = blockized(state, target, preserve_unit_iters)
     state.replace(target, realize, reuse)
     return state.stmt2ref[realize.block]
@@ -234,9 +234,9 @@ def relaxed_regions(regions: Sequence[BufferRegion], inner: Sequence[IterVar]) -
     """What regions cover while variables run."""
     analyzer = Analyzer()
     domains = {v.var: domain_of(v) for v in inner}
-    result = []
+    result: list[BufferRegion] = []
     for region in regions:
-        ranges = []
+        ranges: list[Range] = []
         for r, dim in zip(region.region, region.buffer.shape, strict=True):
             low: Any = analyzer.int_set(r.min, domains)
             high: Any = low if is_number(r.extent, 1) else analyzer.int_set(r.min + r.extent - 1, domains)
@@ -261,7 +261,10 @@ def _blockize_blocks(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_
     if place in srefs:
         raise PrimitiveError(state.mod, "The blocks to put together must not be inside of each other: {0}", place.stmt)
     shared: _Division | None = None
-    stmts, reads, writes, reuse = [], [], [], {}
+    stmts: list[Stmt] = []
+    reads: list[BufferRegion] = []
+    writes: list[BufferRegion] = []
+    reuse: dict[Block, Block] = {}
     for sref in srefs:
         realize, block = state.realize_of(sref), sref.stmt
         loops = [s.stmt for s in loops_above(sref.parent, place)]
@@ -291,9 +294,10 @@ def _blockize_blocks(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_
 
 def lowest_common(srefs: Sequence[StmtSRef]) -> StmtSRef:
     """The lowest block or loop around several statements, or one of them."""
-    paths = []
+    paths: list[list[StmtSRef]] = []
     for sref in srefs:
-        path, above = [], sref
+        path: list[StmtSRef] = []
+        above = sref
         while above is not None:
             path.append(above)
             above = above.parent
@@ -329,9 +333,9 @@ def _merged(regions: Sequence[BufferRegion]) -> list[BufferRegion]:
     by_buffer: dict[Buffer, list[BufferRegion]] = {}
     for region in regions:
         by_buffer.setdefault(region.buffer, []).append(region)
-    result = []
+    result: list[BufferRegion] = []
     for buffer, same in by_buffer.items():
-        ranges = []
+        ranges: list[Range] = []
         for axis, dim in enumerate(buffer.shape):
             sets = [IntervalSet(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in (x.region[axis] for x in same)]
             ranges.append(cover(union(sets, analyzer), dim, analyzer) if len(sets) > 1 else same[0].region[axis])

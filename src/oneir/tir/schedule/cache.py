@@ -100,7 +100,8 @@ def _leaves(block: Block, buffer: Buffer, region: Sequence[Range]) -> bool:
 
 def _clipped(buffer: Buffer, region: Sequence[Range]) -> Array[Range]:
     """The part of a region that is in the buffer; all of the buffer where that is no constant."""
-    analyzer, ranges = Analyzer(), []
+    analyzer = Analyzer()
+    ranges: list[Range] = []
     for r, dim in zip(region, buffer.shape, strict=True):
         low = analyzer.simplify(ops.maximum(r.min, 0))
         extent = analyzer.simplify(ops.subtract(ops.minimum(r.min + r.extent, dim), low))
@@ -178,7 +179,8 @@ def place_before_readers(
     later = [b for b in blocks[blocks.index(writer) + 1 :] if b in readers]
     if not later:
         return scope, len(as_list(_undeclared(scope.stmt.body)))
-    above, place = set(), writer.parent
+    above: set[StmtSRef] = set()
+    place = writer.parent
     while place is not scope.parent:
         above.add(place)
         place = place.parent
@@ -194,7 +196,7 @@ def relaxed_region(state: ScheduleState, writer: StmtSRef, buffer: Buffer, place
     """What a block writes of a buffer while the loops between it and a place around it run."""
     write = next(r for r in writer.stmt.writes if r.buffer is buffer)
     analyzer = Analyzer()
-    ranges = []
+    ranges: list[Range] = []
     for values, dim in zip(consumed_region(state.realize_of(writer), write, writer, place), buffer.shape, strict=True):
         if not isinstance(values, IntervalSet) or is_infinite(values.min_value) or is_infinite(values.max_value):
             ranges.append(Range(dim))

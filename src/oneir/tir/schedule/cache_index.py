@@ -86,7 +86,7 @@ def _computations(value: PrimExpr, threshold: int) -> list[PrimExpr]:
         expr, times = found[i]
         if times < threshold:
             parts: list[Any] = []
-            expr._visit_children(parts.append)
+            expr.visit_children(parts.append)
             for part in (p for whole in parts for p in _largest(whole)):
                 add(part, times)
         i += 1
@@ -100,7 +100,7 @@ def _largest(value: Any) -> list[PrimExpr]:
         return [value]
     parts: list[Any] = []
     if not isinstance(value, (Var, ConstExpr, Buffer)):
-        value._visit_children(parts.append)
+        value.visit_children(parts.append)
     return [found for part in parts for found in _largest(part)]
 
 

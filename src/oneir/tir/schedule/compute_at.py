@@ -272,7 +272,7 @@ def _required(
 def relaxed(realize: BlockRealize, region: BufferRegion, domains: Mapping[Var, Range]) -> list[IntervalSet]:
     """What a region covers while some loops run."""
     analyzer = Analyzer()
-    result = []
+    result: list[IntervalSet] = []
     for r in unbound_region(realize, region):
         low: Any = analyzer.int_set(r.min, domains)
         high: Any = low if is_number(r.extent, 1) else analyzer.int_set(r.min + r.extent - 1, domains)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, Range, Var
@@ -150,7 +152,7 @@ def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
         if isinstance(above.stmt, For):
             outside.add(above.stmt.loop_var)
         above = above.parent
-    used = set() if block.iter_vars else (inside | outside).intersection(undefined_vars(block))
+    used = set[Var]() if block.iter_vars else (inside | outside).intersection(undefined_vars(block))
     if outside and not used:
         realize = state.realize_of(sref)
         used = variables_of(*realize.iter_values, realize.predicate) & outside
@@ -216,11 +218,11 @@ def loop_variables(state: ScheduleState, block: StmtSRef, kinds: tuple[IterVarTy
 def variables_of(*exprs: object) -> set[Var]:
     """The variables in expressions."""
     found: set[Var] = set()
-    pending: list = list(exprs)
+    pending: list[Any] = list(exprs)
     while pending:
         node = pending.pop()
         if isinstance(node, Var):
             found.add(node)
         else:
-            node._visit_children(pending.append)
+            node.visit_children(pending.append)
     return found

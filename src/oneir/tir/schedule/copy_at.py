@@ -149,13 +149,14 @@ def _accessed(
     state: ScheduleState, loop: StmtSRef, blocks: Sequence[StmtSRef], buffer: Buffer, cache: Buffer, write: bool
 ) -> list[Range]:
     """What blocks access of a buffer in one iteration of a loop."""
-    analyzer, parts = Analyzer(), []
+    analyzer = Analyzer()
+    parts: list[list[IntervalSet]] = []
     for sref in blocks:
         for region in sref.stmt.writes if write else sref.stmt.reads:
             if region.buffer is buffer:
                 domains = loop_domains(sref.parent, loop, cache.scope())
                 parts.append(relaxed(state.realize_of(sref), region, domains))
-    result = []
+    result: list[Range] = []
     for axis in zip(*parts, strict=True):
         values = union(list(axis), analyzer)
         low = analyzer.simplify(values.min_value)

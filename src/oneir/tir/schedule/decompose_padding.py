@@ -120,7 +120,7 @@ def _match(state: ScheduleState, realize: BlockRealize, domains: dict[Var, Range
     found = detect_iter_map(realize.iter_values, domains, predicate, IterMapLevel.Surjective)
     if not found.indices or not is_number(found.padding_predicate, 0):
         raise refuse("Block iters are not independent wrt padding condition")
-    ranges = []
+    ranges: list[Range] = []
     for total in found.indices:
         if total.args and not is_number(total.args[0].scale, 1):
             raise refuse("Strided iteration is not supported")
@@ -156,7 +156,8 @@ def _copying(
     block, analyzer = realize.block, Analyzer()
     ranges = {loop.loop_var: domains[loop.loop_var] for loop in loops}
     moved: dict[Var, Any] = {}
-    iter_vars, values = [], []
+    iter_vars: list[IterVar] = []
+    values: list[PrimExpr] = []
     for v, value, inside in zip(block.iter_vars, realize.iter_values, padding.inside, strict=True):
         fresh = IterVar(
             Range.from_min_extent(const(0, v.dtype), inside.extent), v.var.copy_with_name(v.var.name), IterVar.DataPar

@@ -31,7 +31,7 @@ def loop_domains(sref: StmtSRef | None, until: StmtSRef | None = None, relaxed: 
 
     With the name of a memory `relaxed`, loops further out count as well if they are bound to threads that share it.
     """
-    domains = {}
+    domains: dict[Var, Range] = {}
     for loop in loops_above(sref, until):
         domains[loop.stmt.loop_var] = Range.from_min_extent(loop.stmt.min, loop.stmt.extent)
     if relaxed not in (None, "", "global") and until is not None:
@@ -95,7 +95,7 @@ def uses(expr: PrimExpr, variables: set[Var] | dict[Var, Any]) -> Var | None:
             if node in variables:
                 return node
         else:
-            node._visit_children(pending.append)
+            node.visit_children(pending.append)
     return None
 
 

@@ -10,7 +10,7 @@ from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Var
-from ...ir.operators import same_expr
+from ...ir.operators import same_expr, same_exprs
 from ..analysis import get_block_read_write_region
 from ..block_scope import DepKind, StmtSRef
 from ..buffer import Buffer
@@ -266,7 +266,7 @@ class _InlineConsumer(BufferInliner):
         if not is_number(realize.predicate, 1) or not isinstance(self.store, BufferStore):
             return None
         loads = list(loads_of(self.store, self.buffer))
-        if not loads or any(not same_indices(load.indices, loads[0].indices) for load in loads):
+        if not loads or any(not same_exprs(load.indices, loads[0].indices) for load in loads):
             return None
         return loads[0].indices
 
@@ -340,11 +340,6 @@ def loads_of(stmt: Any, buffer: Buffer) -> Iterator[BufferLoad]:
         stmt, lambda node: found.append(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
     )
     return iter(found)
-
-
-def same_indices(a: Array[PrimExpr], b: Array[PrimExpr]) -> bool:
-    """Whether two accesses are to the same element."""
-    return len(a) == len(b) and all(same_expr(x, y) for x, y in zip(a, b, strict=True))
 
 
 COMPUTE_INLINE = InstructionKind("ComputeInline", "compute_inline", compute_inline, ("block",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ...ir.container import Array
+from ...ir.container import Array, is_mapping, is_sequence
 from ...ir.expr import FloatImm, IntImm, StringImm
 from ...runtime.error import NotRegistered
 from ...runtime.object import Object
@@ -75,7 +75,7 @@ class InstructionKind(Object):
     def as_python(self, inputs: Sequence[Any], attrs: Sequence[Any], decision: Any, outputs: Sequence[str]) -> str:
         """The call as Python; inputs that are names come as such."""
         values: dict[str, Any] = {}
-        arguments = []
+        arguments: list[str] = []
         for name, value in zip(self.inputs, self.group(inputs), strict=False):
             if name == "*":
                 arguments += value
@@ -101,7 +101,7 @@ def as_code(value: Any) -> Any:
     """An input, in which strings are names of values, or quoted."""
     if isinstance(value, str):
         return Code(value)
-    return [as_code(v) for v in value] if isinstance(value, (list, tuple)) else value
+    return [as_code(v) for v in value] if is_sequence(value) else value
 
 
 def python_text(value: Any) -> str:
@@ -110,9 +110,9 @@ def python_text(value: Any) -> str:
         return str(value) if isinstance(value, Code) else f'"{value}"'
     if isinstance(value, (IntImm, FloatImm, StringImm)):
         return python_text(bool(value.value) if value.dtype == "bool" else value.value)
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return f"[{', '.join([python_text(v) for v in value])}]"
-    if isinstance(value, dict):
+    if is_mapping(value):
         items = sorted((str(key), python_text(v)) for key, v in value.items())
         return "{" + ", ".join(f'"{key}": {v}' for key, v in items) + "}"
     if isinstance(value, IndexMap):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...arith.iter_map import is_number
-from ...ir.container import Array
+from ...ir.container import Array, is_sequence
 from ...ir.expr import PrimExpr, Range, Var, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..analysis import get_block_read_write_region
@@ -227,7 +227,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
     extents = [domain_of(v).extent for v in block.iter_vars]
     shape = index_map.map_shape(extents)
     kinds = {v.var: v.iter_type for v in block.iter_vars}
-    new_vars = []
+    new_vars: list[IterVar] = []
     for i, (value, extent) in enumerate(zip(index_map.map_indices(old_vars), shape, strict=True)):
         found = {kinds[var] for var in variables_of(value) if var in kinds}
         if len(found) > 1:
@@ -341,7 +341,7 @@ def default_dtype(block: Block) -> str:
 
 def buffer_access(block: Block, buffer: Any) -> tuple[int, int]:
     """A buffer given as ("read", 0), by name, or as such: its position, and 0 for a read, 1 for a write."""
-    if isinstance(buffer, (tuple, list)) and len(buffer) == 2 and isinstance(buffer[0], str):
+    if is_sequence(buffer) and len(buffer) == 2 and isinstance(buffer[0], str):
         if buffer[0] not in BUFFER_TYPES:
             raise InvalidValue(f'a buffer is given as ("read", position) or ("write", position), found {buffer!r}')
         return int(buffer[1]), BUFFER_TYPES.index(buffer[0])

@@ -158,7 +158,7 @@ def _same_iterations(
     access the same part, which is another one in each iteration.
     """
     renamed: dict[Var, Any] = {y.loop_var: x.loop_var for x, y in zip(nest_a, nest_b, strict=True)}
-    regions = []
+    regions: list[list[list[IntervalSet]]] = []
     for sref, nest in ((a, nest_a), (b, nest_b)):
         realize = state.realize_of(sref)
         domains = loop_domains(sref.parent, state.stmt2ref[nest[-1]])
@@ -205,7 +205,9 @@ def loop_partition(
             # The init runs where the domain begins, which would be once for each part.
             raise PrimitiveError(state.mod, "The block {1} reduces over the loop {0} to partition", loop, block.stmt)
     name = f"{blocks[0].stmt.name_hint}_{loop.loop_var.name}"
-    begin, loops, parts = loop.min, [], []
+    begin = loop.min
+    loops: list[For] = []
+    parts: list[BlockRealize] = []
     for i, end in enumerate(_partition_ends(state, loop, factors)):
         part = _partition(loop, f"{loop.loop_var.name}{i}", begin, end)
         loops.append(part)

@@ -112,7 +112,8 @@ def _check_whole(state: ScheduleState, block: Block) -> None:
 
 def _padded_extents(state: ScheduleState, realize: BlockRealize, padding: Sequence[int]) -> dict[Var, PrimExpr]:
     """The extents of the variables of a block that grow, rounded up to multiples."""
-    analyzer, extents = Analyzer(), {}
+    analyzer = Analyzer()
+    extents: dict[Var, PrimExpr] = {}
     for v, value, factor in zip(realize.block.iter_vars, realize.iter_values, padding, strict=True):
         extent = domain_of(v).extent
         rounded = analyzer.simplify(ops.floordiv(extent + (factor - 1), factor) * factor)

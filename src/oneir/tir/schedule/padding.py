@@ -65,7 +65,7 @@ def pad_layout(
 
 def _leaves(state: ScheduleState, site: StmtSRef) -> list[StmtSRef]:
     """The blocks below a block that hold no others."""
-    found = []
+    found: list[StmtSRef] = []
     for child in state.child_blocks(site):
         found += _leaves(state, child) or [child]
     return found

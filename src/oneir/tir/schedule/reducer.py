@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.container import Array
 from ...ir.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Select, Var
-from ...ir.operators import same_expr
+from ...ir.operators import same_expr, same_exprs
 from ...ir.visitor import Mapper, post_order_visit
 from ..buffer import Buffer
 from ..expr import BufferLoad
@@ -75,7 +75,7 @@ def match_reduction(block: Block) -> Reduction | str:
             "after the other"
         )
     indices = updates[0].indices
-    same = all(_same(store.indices, indices) for store in (*inits, *updates))
+    same = all(same_exprs(store.indices, indices) for store in (*inits, *updates))
     reduction = _match(updates, [s.value for s in inits], indices) if same else None
     if reduction is None:
         return (
@@ -83,10 +83,6 @@ def match_reduction(block: Block) -> Reduction | str:
             "a minimum, a maximum, or a choice of either side by a comparison"
         )
     return reduction
-
-
-def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    return len(a) == len(b) and all(same_expr(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _stores(stmt: Any) -> list[BufferStore] | None:

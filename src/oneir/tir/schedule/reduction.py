@@ -94,7 +94,8 @@ def _check_no_repetition(state: ScheduleState, realize: BlockRealize, inner: Seq
 
 def init_condition(realize: BlockRealize) -> tuple[PrimExpr, set[Var]]:
     """The condition under which a reduction's init runs, and the variables that its values and that depend on."""
-    spatial, reduced = [], []
+    spatial: list[PrimExpr] = []
+    reduced: list[PrimExpr] = []
     for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (spatial if v.iter_type == IterVar.DataPar else reduced).append(value)
     used = variables_of(*spatial)
@@ -183,7 +184,8 @@ def only_block(state: ScheduleState, loop: StmtSRef) -> StmtSRef:
 
 def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[StmtSRef], target: StmtSRef) -> set[Var]:
     """The variables of the loops that are reduced over; refuses loops that a reduction in two steps cannot have."""
-    spatial, reduced = set(), set()
+    spatial: set[Var] = set()
+    reduced: set[Var] = set()
     for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (spatial if v.iter_type == IterVar.DataPar else reduced).update(variables_of(value))
     if state.child_blocks(loops[0])[0].stmt is not realize.block:
@@ -293,7 +295,7 @@ def _first_step(
     point = Range.from_min_extent(factored.var, 1)
 
     def regions(olds: Sequence[BufferRegion]) -> list[BufferRegion]:
-        result = []
+        result: list[BufferRegion] = []
         for region in olds:
             ranges = [substitute(r, renamed) for r in region.region]
             if region.buffer in reduction.buffers:

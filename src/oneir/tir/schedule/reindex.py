@@ -12,6 +12,7 @@ from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.operators import same_exprs
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
@@ -25,7 +26,6 @@ from .conditions import as_block, check_runs_everywhere, check_self_contained, s
 from .domain import domain_of, end_of, loops_above, own_domains, uses
 from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
-from .inline import same_indices
 from .instruction import InstructionKind
 from .layout import BufferArgument, buffer_access, default_dtype, render_buffer
 from .random_variable import BlockRV
@@ -74,7 +74,7 @@ def single_access(state: ScheduleState, block: Block, buffer: Buffer) -> Array[P
             f"The block {{0}} accesses the buffer {buffer.name} under loops or blocks of its own",
             block,
         )
-    if not found or any(not same_indices(indices, found[0]) for indices in found):
+    if not found or any(not same_exprs(indices, found[0]) for indices in found):
         raise PrimitiveError(
             state.mod,
             f"The block {{0}} is expected to access the buffer {buffer.name} at the same indices everywhere, found "
@@ -296,7 +296,7 @@ def _loop_stage(
     needed |= variables_of(guard)
     loops = [loop for loop in loops if loop.loop_var in needed]
     renamed: dict[Var, Any] = {loop.loop_var: loop.loop_var.copy_with_name(loop.loop_var.name) for loop in loops}
-    fresh = []
+    fresh: list[IterVar] = []
     for v, _ in kept:
         renamed[v.var] = v.var.copy_with_name(v.var.name)
         fresh.append(IterVar(v.dom, renamed[v.var], IterVar.DataPar))

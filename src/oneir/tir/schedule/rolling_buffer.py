@@ -82,7 +82,8 @@ def rolling_buffer(state: ScheduleState, sref: StmtSRef, write_buffer_index: int
 
 def _tile(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef) -> list[Range]:
     """What a block writes in one iteration of a loop."""
-    analyzer, ranges = Analyzer(), []
+    analyzer = Analyzer()
+    ranges: list[Range] = []
     parts = relaxed(state.realize_of(sref), region, loop_domains(sref.parent, place))
     for values, dim in zip(parts, region.buffer.shape, strict=True):
         low, high = values.min_value, values.max_value

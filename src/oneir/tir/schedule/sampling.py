@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.expr import IntImm, as_expr
+from ...ir.expr import IntImm, as_expr, as_int
 from ...runtime.error import InvalidValue
 from ..block_scope import INLINE, ROOT, StmtSRef
 from ..stmt import For
@@ -69,7 +69,7 @@ def _checked_parts(n: int) -> int:
 
 def _extent(state: ScheduleState, sref: StmtSRef) -> int | None:
     loop: For = as_loop(state, sref)
-    return loop.extent.value if isinstance(loop.extent, IntImm) else None
+    return as_int(loop.extent)
 
 
 def sample_perfect_tile(
@@ -191,7 +191,13 @@ SAMPLE_COMPUTE_LOCATION = InstructionKind(
     pure=True,
     decides=True,
 )
-ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", lambda state: None)
+
+
+def _enter_postproc(state: ScheduleState) -> None:
+    """Changes nothing: only marks in the trace where post-processing begins."""
+
+
+ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", _enter_postproc)
 
 
 class Sampling(ScheduleBase):

@@ -130,7 +130,7 @@ def split(
     dtype = loop.loop_var.dtype
     analyzer = Analyzer()
     index: PrimExpr = const(0, dtype)
-    variables = []
+    variables: list[Var] = []
     for i, extent in enumerate(extents):
         var = Var(f"{loop.loop_var.name}_{i}", dtype)
         index = ops.add(ops.multiply(index, extent), var)
@@ -150,7 +150,7 @@ def split(
 
 def nest(state: ScheduleState, stmt: Any, count: int) -> list[StmtSRef]:
     """The handles of nested loops, from the outside in."""
-    srefs = []
+    srefs: list[StmtSRef] = []
     for _ in range(count):
         srefs.append(state.stmt2ref[stmt])
         stmt = stmt.body

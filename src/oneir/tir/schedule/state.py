@@ -70,17 +70,20 @@ class ScheduleState(Object):
     """
 
     def __init__(self, mod: PrimFunc | IRModule, *, debug_mask: str | int = "none", enable_check: bool = True):
-        if isinstance(mod, PrimFunc):
-            mod = IRModule({"main": mod})
-        if not isinstance(mod, IRModule):
-            raise TypeMismatch(f"a schedule is made of a PrimFunc or an IRModule, found {type(mod).__name__}")
+        match mod:
+            case PrimFunc():
+                mod = IRModule({"main": mod})
+            case IRModule():
+                pass
+            case _:
+                raise TypeMismatch(f"a schedule is made of a PrimFunc or an IRModule, found {type(mod).__name__}")
         masks = {"none": 0, "all": -1}
         self.debug_mask: int = masks.get(debug_mask, 0) if isinstance(debug_mask, str) else int(debug_mask)
         self.enable_check = enable_check
         self.stmt2ref: dict[Stmt, StmtSRef] = {}
         self.block_info: dict[StmtSRef, BlockInfo] = {}
         self._mod = mod
-        self._roots: dict[StmtSRef, GlobalVar] = {}
+        self.roots: dict[StmtSRef, GlobalVar] = {}
         self._changed: set[StmtSRef] = set()
         for var, func in mod.functions.items():
             if isinstance(func, PrimFunc) and isinstance(func.body, BlockRealize):
@@ -93,7 +96,7 @@ class ScheduleState(Object):
                 raise WellFormedError(f"one statement object stands in two places of the function {var.name_hint}")
             self.stmt2ref[stmt] = StmtSRef(stmt, None if parent is None else self.stmt2ref[parent])
         body: Any = func.body
-        self._roots[self.stmt2ref[body.block]] = var
+        self.roots[self.stmt2ref[body.block]] = var
         srefs = [self.stmt2ref[stmt] for stmt, _ in added if isinstance(stmt, Block)]
         for sref in srefs:
             self.block_info[sref] = BlockInfo(is_affine_binding(self, sref))
@@ -107,7 +110,7 @@ class ScheduleState(Object):
         if self._changed:
             functions = dict(self._mod.functions)
             for root in self._changed:
-                var = self._roots[root]
+                var = self.roots[root]
                 func: Any = functions[var]
                 functions[var] = func.replace(body=func.body.replace(block=root.stmt))
             self._mod = self._mod.replace(functions=functions)
@@ -132,13 +135,13 @@ class ScheduleState(Object):
 
     def function_of(self, sref: StmtSRef) -> tuple[GlobalVar, PrimFunc]:
         """The function that a statement stands in, and its name."""
-        var = self._roots[self.root_of(sref)]
+        var = self.roots[self.root_of(sref)]
         func: Any = self.mod.functions[var]
         return var, func
 
     def root_block(self, var: GlobalVar) -> StmtSRef:
         """The root block of a function; raises `WellFormedError` if it has none."""
-        for root, name in self._roots.items():
+        for root, name in self.roots.items():
             if name is var or name.name_hint == var.name_hint:
                 return root
         raise WellFormedError(f"the function {var.name_hint} has no root block: it cannot be scheduled")
@@ -200,7 +203,7 @@ class ScheduleState(Object):
         reused = self._reuse(removed, {new: old for old, new in (block_sref_reuse or {}).items()}, added)
         for stmt in removed:
             del self.stmt2ref[stmt]
-        entered = []
+        entered: list[StmtSRef] = []
         for stmt, above in added:
             around = parent if above is None else self.stmt2ref[above]
             if stmt in intact:
@@ -314,6 +317,22 @@ class ScheduleState(Object):
             old, new, above = stmt, changed, above.parent
         self._changed.add(self.stmt2ref[new] if parent is None else self.root_of(parent))
 
+    def duplicate(self) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
+        """A state of the same program with handles of its own, and the new handle for each old one."""
+        srefs = {sref: StmtSRef(stmt) for stmt, sref in self.stmt2ref.items()}
+        for old, new in srefs.items():
+            new.parent = None if old.parent is None else srefs[old.parent]
+        other = object.__new__(ScheduleState)
+        other.debug_mask, other.enable_check = self.debug_mask, self.enable_check
+        other.stmt2ref = {stmt: srefs[sref] for stmt, sref in self.stmt2ref.items()}
+        other.block_info = {
+            srefs[sref]: BlockInfo(info.affine_binding, info.region_cover) for sref, info in self.block_info.items()
+        }
+        other._mod = self.mod
+        other.roots = {srefs[root]: var for root, var in self.roots.items()}
+        other._changed = set()
+        return other, srefs
+
 
 def children(stmt: Stmt) -> Iterator[Stmt]:
     """The statements that a statement holds; what initializes a block counts as part of it and is left out."""
@@ -374,7 +393,7 @@ def _replace_in_sequence(seq: SeqStmt, visit: Any) -> SeqStmt:
 def verify(state: ScheduleState) -> None:
     """Checks that the handles are those of the program; raises `AssertionError`."""
     seen = 0
-    for root in state._roots:
+    for root in state.roots:
         pending: list[tuple[Stmt, StmtSRef | None]] = [(root.stmt, None)]
         while pending:
             stmt, parent = pending.pop()
@@ -385,20 +404,3 @@ def verify(state: ScheduleState) -> None:
                 seen, parent = seen + 1, sref
             pending += [(child, parent) for child in children(stmt)]
     assert seen == len(state.stmt2ref), "there are handles of statements that are not in the program"
-
-
-def duplicate(state: ScheduleState) -> tuple[ScheduleState, dict[StmtSRef, StmtSRef]]:
-    """A state of the same program with handles of its own, and the new handle for each old one."""
-    srefs = {sref: StmtSRef(stmt) for stmt, sref in state.stmt2ref.items()}
-    for old, new in srefs.items():
-        new.parent = None if old.parent is None else srefs[old.parent]
-    other = object.__new__(ScheduleState)
-    other.debug_mask, other.enable_check = state.debug_mask, state.enable_check
-    other.stmt2ref = {stmt: srefs[sref] for stmt, sref in state.stmt2ref.items()}
-    other.block_info = {
-        srefs[sref]: BlockInfo(info.affine_binding, info.region_cover) for sref, info in state.block_info.items()
-    }
-    other._mod = state.mod
-    other._roots = {srefs[root]: var for root, var in state._roots.items()}
-    other._changed = set()
-    return other, srefs

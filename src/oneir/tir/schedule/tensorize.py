@@ -7,7 +7,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.container import Array
+from ...ir.container import Array, is_sequence
 from ...ir.expr import IntImm, PrimExpr, Range, Var
 from ...ir.node import Node
 from ...ir.visitor import deep_recursion
@@ -91,13 +91,13 @@ class Matcher:
         if special is not None:
             special(mine, wanted)
             return
-        for field in mine._compared:
+        for field in mine.compared_fields:
             self.value(getattr(mine, field.name), getattr(wanted, field.name), mine, wanted)
 
     def value(self, mine: Any, wanted: Any, a: Any, b: Any) -> None:
         if isinstance(mine, Node):
             self.node(mine, wanted)
-        elif isinstance(mine, tuple):
+        elif is_sequence(mine):
             if len(mine) != len(wanted):
                 raise Mismatch(f"{a} is no {b}")
             for x, y in zip(mine, wanted, strict=True):
@@ -199,7 +199,7 @@ def _implemented(block: Block, intrin: TensorIntrin, matcher: Matcher) -> Block:
     impl = renew_defs(intrin.impl)
     body: Block = impl.body.block
     regions = {region.buffer: region.region for region in (*body.reads, *body.writes)}
-    matches = []
+    matches: list[MatchBufferRegion] = []
     for mine, described in zip(impl.params, intrin.desc.params, strict=True):
         buffer = impl.buffer_map[mine]
         current = matcher.buffers[intrin.desc.buffer_map[described]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.container import Array
+from ...ir.container import Array, is_mapping, is_sequence
 from ...ir.expr import ConstExpr, PrimExpr, StringImm, Var
 from ...ir.json import load_json, save_json
 from ...ir.visitor import post_order_visit
@@ -100,7 +100,7 @@ class Trace(Object):
     def _named(self, inst: Instruction, names: dict[Any, str]) -> tuple[list[Any], list[str]]:
         """The inputs and outputs of an instruction by name; its outputs get names."""
         inputs = [_by_name(value, names) for value in inst.inputs]
-        outputs = []
+        outputs: list[str] = []
         for output in inst.outputs:
             letter = "b" if isinstance(output, BlockRV) else "l" if isinstance(output, LoopRV) else "v"
             names[output] = f"{letter}{len(names)}"
@@ -110,7 +110,7 @@ class Trace(Object):
     def as_python(self, remove_postproc: bool = False) -> list[str]:
         """The instructions as lines of Python."""
         names: dict[Any, str] = {}
-        lines = []
+        lines: list[str] = []
         for inst in self._kept(remove_postproc):
             inputs, outputs = self._named(inst, names)
             lines.append(inst.kind.as_python(inputs, inst.attrs, self.decisions.get(inst), outputs))
@@ -119,7 +119,8 @@ class Trace(Object):
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
         """The trace as lists, numbers and strings: instructions, and the choices by their positions."""
         names: dict[Any, str] = {}
-        insts, decisions = [], []
+        insts: list[list[Any]] = []
+        decisions: list[list[Any]] = []
         for i, inst in enumerate(self._kept(remove_postproc)):
             inputs, outputs = self._named(inst, names)
             insts.append([inst.kind.name, _plain(inputs), [_attr_as_json(a) for a in inst.attrs], outputs])
@@ -160,7 +161,7 @@ class Trace(Object):
 
 
 def _note_variables(value: Any, used: set[Any]) -> None:
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         for item in value:
             _note_variables(item, used)
     elif isinstance(value, (BlockRV, LoopRV)):
@@ -171,9 +172,9 @@ def _note_variables(value: Any, used: set[Any]) -> None:
 
 def _translate(value: Any, known: Mapping[Any, Any]) -> Any:
     """An input with the handles of one schedule replaced by those of another."""
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [_translate(v, known) for v in value]
-    if isinstance(value, (BlockRV, LoopRV)) and value not in (BlockRV, LoopRV):
+    if isinstance(value, (BlockRV, LoopRV)):
         return known.get(value, value)
     if isinstance(value, (PrimExpr, IndexMap)) and not isinstance(value, ConstExpr):
         return substitute(value, {k: v for k, v in known.items() if isinstance(k, Var)})
@@ -190,7 +191,7 @@ def _by_name(value: Any, names: Mapping[Any, str]) -> Any:
         value = value.value
     if isinstance(value, str):
         return f'"{value}"'
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [_by_name(v, names) for v in value]
     if isinstance(value, IndexMap):
         known: Any = {v: Var(names[v], v.dtype) for v in names if isinstance(v, Var)}
@@ -199,9 +200,9 @@ def _by_name(value: Any, names: Mapping[Any, str]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [_plain(v) for v in value]
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return {key: _plain(v) for key, v in value.items()}
     if isinstance(value, IndexMap):
         return save_json(value)
@@ -220,7 +221,7 @@ def _attr_from_json(value: Any) -> Any:
 
 def _from_name(value: Any, known: Mapping[str, Any]) -> Any:
     """An input as it was before `_by_name`."""
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [_from_name(v, known) for v in value]
     if isinstance(value, str):
         if value.startswith('"'):

@@ -78,7 +78,7 @@ def uses(node: Any, variables: set[Var]) -> bool:
 
     def check(n: Any) -> None:
         nonlocal found
-        found = found or (n._is_variable and n in variables)
+        found = found or (n.is_variable and n in variables)
 
     post_order_visit(node, check)
     return found
@@ -203,5 +203,5 @@ class AnalyzedMapper(Mapper):
             otherwise = self.under(ops.logical_not(condition), node.args[2])
             if condition is node.args[0] and then is node.args[1] and otherwise is node.args[2]:
                 return node
-            return Call(node.dtype, node.op, (condition, then, otherwise), node.span)
+            return Call(node.dtype, node.op, (condition, then, otherwise), span=node.span)
         return self.generic_visit(node)

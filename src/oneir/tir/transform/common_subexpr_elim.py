@@ -98,11 +98,11 @@ class _Numbers(Visitor):
                 self.bind(node.var)
                 self.inside(node.body, self.visit)
             else:
-                node._visit_children(self.visit)
+                node.visit_children(self.visit)
         elif isinstance(node, Stmt):
             self.inside(node, self.statement)
         elif not isinstance(node, (Buffer, IterVar)):
-            node._visit_children(self.visit)
+            node.visit_children(self.visit)
 
     def inside(self, node: Any, visit: Any) -> None:
         outer = self.scope
@@ -124,7 +124,7 @@ class _Numbers(Visitor):
             self.visit(node.value)
             self.visit(node.body)
         else:
-            node._visit_children(self.visit)
+            node.visit_children(self.visit)
 
     def bind(self, var: Var) -> None:
         (self.rebound if var in self.bound else self.bound).add(var)
@@ -139,8 +139,9 @@ class _Numbers(Visitor):
         return number
 
     def find(self, node: Any) -> int:
-        kind: Any = type(node)
-        if node._is_variable:
+        kind: type[PrimExpr] = node.__class__
+        operation: object = kind
+        if node.is_variable:
             return self.add(id(node), node, ())
         if kind is IntImm:
             return self.add((node.dtype, node.value), node, ())
@@ -149,12 +150,12 @@ class _Numbers(Visitor):
         if isinstance(node, BinaryOpExpr):
             parts = self.number(node.a), self.number(node.b)
         elif kind in _PURE and isinstance(getattr(node, "lanes", 1), int):
-            found: list[int] = []
-            node._visit_children(lambda child: found.append(self.number(child)))
-            parts = tuple(found)
+            children: list[Any] = []
+            node.visit_children(children.append)
+            parts = tuple([self.number(child) for child in children])
         elif kind is Call and isinstance(node.op, Op) and node.op.has_attr("reference"):
             parts = tuple([self.number(arg) for arg in node.args])
-            kind = node.op.name
+            operation = node.op.name
         else:
             return _IMPURE
         if _IMPURE in parts:
@@ -163,7 +164,7 @@ class _Numbers(Visitor):
             total = self.sums.sum_of(node)
             terms = frozenset((place, term.scale) for place, term in total.terms.items())
             return self.add((node.dtype, total.base, terms), node, parts)
-        return self.add((kind, node.dtype, parts), node, parts)
+        return self.add((operation, node.dtype, parts), node, parts)
 
     def add(self, key: Any, node: PrimExpr, parts: tuple[int, ...]) -> int:
         number = self.known.get(key)
@@ -235,10 +236,10 @@ class _Insert(Mapper):
                 return node
             if number in self.variables:
                 return self.variables[number]
-            return self.let(node) if isinstance(node, Let) else node._map_children(self.visit)
+            return self.let(node) if isinstance(node, Let) else node.map_children(self.visit)
         if isinstance(node, Stmt):
             return self.inside(node, self.statement, LetStmt)
-        return node if isinstance(node, (Buffer, IterVar)) else node._map_children(self.visit)
+        return node if isinstance(node, (Buffer, IterVar)) else node.map_children(self.visit)
 
     def changing(self) -> list[bool]:
         """For each number, whether something in the expression becomes a variable."""
@@ -259,10 +260,10 @@ class _Insert(Mapper):
         chosen = self.chosen.get(self.scope)
         if chosen is None:
             return visit(node)
-        bound = []
+        bound: list[tuple[Var, PrimExpr]] = []
         for number in chosen:
             expr = self.numbers.exprs[number]
-            value = expr._map_children(self.visit)
+            value = expr.map_children(self.visit)
             var = self.variables[number] = Var(f"cse_v{next(self.names)}", expr.dtype)
             bound.append((var, value))
         new = visit(node)
@@ -279,7 +280,7 @@ class _Insert(Mapper):
         if isinstance(node, AttrStmt):
             value = self.visit(node.value)
             return node.replace(value=value, body=self.visit(node.body))
-        return node._map_children(self.visit)
+        return node.map_children(self.visit)
 
 
 def _eliminate(stmt: Stmt, sums: CanonicalSimplifier | None, names: Iterator[int]) -> Stmt:

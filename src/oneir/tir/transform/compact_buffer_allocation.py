@@ -263,7 +263,8 @@ class _Uses(Visitor):
         """The new shape, and what is subtracted from each index; None when the buffer stays."""
         if use.whole or use.region is None:
             return None
-        shape, begins = [], []
+        shape: list[PrimExpr] = []
+        begins: list[PrimExpr] = []
         for interval, dim in zip(use.region, use.buffer.shape, strict=True):
             ends = (interval.min_value, interval.max_value)
             # What is read from memory may be another value by the next access.

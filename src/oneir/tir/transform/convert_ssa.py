@@ -54,7 +54,7 @@ class _Unique(RenewDefs):
             # A second buffer that looks the same must still be another object.
             new = super().renew_buffer(buffer)
             if new is buffer:
-                new = Buffer(**{f.name: getattr(buffer, f.name) for f in buffer._init_fields})
+                new = Buffer(**{f.name: getattr(buffer, f.name) for f in buffer.init_fields})
                 self._mapped[id(buffer)] = (buffer, new)
             return new
         self.defined.add(buffer)
@@ -100,7 +100,7 @@ class _Unique(RenewDefs):
 
     def visit_Block(self, node: Block) -> Any:
         new = super().visit_Block(node)
-        return node if all(getattr(new, f.name) is getattr(node, f.name) for f in node._init_fields) else new
+        return node if all(getattr(new, f.name) is getattr(node, f.name) for f in node.init_fields) else new
 
     def function(self, func: PrimFunc) -> PrimFunc:
         params = Array(self.renew(p) for p in func.params)

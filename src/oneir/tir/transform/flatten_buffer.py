@@ -62,14 +62,14 @@ class _Flatten(Mapper):
         if flat is node.buffer:
             return self.generic_visit(node)
         predicate = None if node.predicate is None else self.visit(node.predicate)
-        return BufferLoad(flat, self.indices(node), predicate, node.span)
+        return BufferLoad(flat, self.indices(node), predicate, span=node.span)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         flat = self.flat_buffer(node.buffer)
         if flat is node.buffer:
             return self.generic_visit(node)
         predicate = None if node.predicate is None else self.visit(node.predicate)
-        return BufferStore(flat, self.visit(node.value), self.indices(node), predicate, node.span)
+        return BufferStore(flat, self.visit(node.value), self.indices(node), predicate, span=node.span)
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
         return node.replace(buffer=self.flat_buffer(node.buffer), body=self.visit(node.body))

@@ -217,7 +217,7 @@ class _Pipeline:
 
         With `extent`, base is the first iteration, and a short loop may have none of that number.
         """
-        out = []
+        out: list[Stmt] = []
         for i in sorted(range(len(self.statements)), key=self.order.__getitem__):
             if self.stages[i] not in stages:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ir.expr import Call, GlobalVar, Var
+from ...ir.expr import Call, GlobalVar, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
@@ -80,7 +80,8 @@ class _Inline(Mapper):
             return self.generic_visit(node)
         assert isinstance(call, Call)
         func = renew_defs(func)
-        body, values = func.body, {}
+        body = func.body
+        values: dict[Var, PrimExpr] = {}
         for param, arg in zip(func.params, call.args, strict=True):
             if isinstance(arg, Var) or _is_constant(arg):
                 values[param] = arg

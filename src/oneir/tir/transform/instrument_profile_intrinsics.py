@@ -88,7 +88,8 @@ class _Instrument(StmtMapper):
         return flat_seq([start, body, end])
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
-        beside_others, seq = sum(isinstance(stmt, For) for stmt in node.seq) > 1, []
+        beside_others = sum(isinstance(stmt, For) for stmt in node.seq) > 1
+        seq: list[Stmt] = []
         for stmt in node.seq:
             self.beside_others = beside_others
             seq.append(self.visit(stmt))

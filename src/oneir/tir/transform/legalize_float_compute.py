@@ -70,7 +70,7 @@ class _Promote(Mapper):
     def visit_FloatImm(self, node: FloatImm) -> Any:
         if not self.narrow(node.dtype):
             return node
-        return FloatImm(self.wide, ops.round_float(node.value, node.dtype), node.span)
+        return FloatImm(self.wide, ops.round_float(node.value, node.dtype), span=node.span)
 
     def visit_Var(self, var: Var) -> Any:
         return self.widened.get(var, var)
@@ -81,7 +81,7 @@ class _Promote(Mapper):
 
     def visit_BinaryOpExpr(self, node: BinaryOpExpr) -> Any:
         a, b = self.visit(node.a), self.visit(node.b)
-        return node if a is node.a and b is node.b else type(node)(a, b, node.span)
+        return node if a is node.a and b is node.b else type(node)(a, b, span=node.span)
 
     def visit_Cast(self, node: Cast) -> Any:
         value = self.visit(node.value)
@@ -90,7 +90,7 @@ class _Promote(Mapper):
             return Cast(self.wide_dtype(node.dtype), rounded)
         if value is node.value:
             return node
-        return value if value.dtype is node.dtype else Cast(node.dtype, value, node.span)
+        return value if value.dtype is node.dtype else Cast(node.dtype, value, span=node.span)
 
     def visit_CommReducer(self, node: CommReducer) -> Any:
         return node  # which names a reduction that has been written out
@@ -100,7 +100,7 @@ class _Promote(Mapper):
         if elementwise:
             args = map_array(node.args, self.visit)
             dtype = self.wide_dtype(node.dtype) if self.narrow(node.dtype) else node.dtype
-            return node if args is node.args and dtype is node.dtype else Call(dtype, node.op, args, node.span)
+            return node if args is node.args and dtype is node.dtype else Call(dtype, node.op, args, span=node.span)
         new = node.replace(args=map_array(node.args, self.exact))
         return Cast(self.wide_dtype(new.dtype), new) if self.narrow(new.dtype) else new
 

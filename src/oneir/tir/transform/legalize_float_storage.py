@@ -117,7 +117,7 @@ class _Store(Mapper):
         if self.narrow(target):
             exact = value if source.element == "float64" else ops.cast(float32, value)
             return encode(target.element, exact)
-        return node if value is node.value else Cast(target, value, node.span)
+        return node if value is node.value else Cast(target, value, span=node.span)
 
     def visit_CommReducer(self, node: CommReducer) -> Any:
         return node  # which names a reduction that has been written out
@@ -129,7 +129,7 @@ class _Store(Mapper):
             return node
         if len(args) == 1 and args[0].dtype is dtype and node.op is ops.as_op("tir.reinterpret"):
             return args[0]
-        return Call(dtype, node.op, args, node.span)
+        return Call(dtype, node.op, args, span=node.span)
 
     def visit_BinaryOpExpr(self, node: BinaryOpExpr) -> Any:
         if self.narrow(node.a.dtype):

@@ -50,7 +50,7 @@ class _Thread:
     """The loops bound to one thread, and the loops around all of them, from the outside in."""
 
     around: list[For]
-    loops: list[For] = field(default_factory=list)
+    loops: list[For] = field(default_factory=list[For])
 
 
 class _Threads(Visitor):

@@ -140,7 +140,9 @@ class _Partition(AnalyzedMapper):
         """The loop in up to three parts, the middle one without conditions; None when there is no middle."""
         analyzer = self.analyzer
         low, high = loop.min, ops.add(loop.min, loop.extent)
-        begin, end, decided = low, high, set()
+        begin = low
+        end = high
+        decided: set[int] = set()
         for condition in conditions.found:
             limit = self.limit(condition, loop.loop_var, conditions.ranges)
             if limit is None:

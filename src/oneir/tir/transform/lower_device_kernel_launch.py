@@ -146,7 +146,7 @@ class _Calls(Mapper):
         if launch is None or launch.target == self.target:
             return node
         if launch.target.get_target_device_type() == self.target.get_target_device_type():
-            return Call(node.dtype, "tir.call_extern", [StringImm(launch.symbol), *node.args], node.span)
+            return Call(node.dtype, "tir.call_extern", [StringImm(launch.symbol), *node.args], span=node.span)
         self.called[launch.var] = launch
         return Call(
             node.dtype, "tir.tvm_call_packed", [StringImm(launch.symbol), *node.args, *launch.extents(node.args)]

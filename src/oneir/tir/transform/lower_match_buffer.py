@@ -118,7 +118,7 @@ class _LowerMatch(Mapper):
             return self.generic_visit(node)
         indices = self.indices(source, [self.visit(i) for i in node.indices])
         predicate = None if node.predicate is None else self.visit(node.predicate)
-        return BufferLoad(source.buffer, indices, predicate, node.span)
+        return BufferLoad(source.buffer, indices, predicate, span=node.span)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         source = self.sources.get(node.buffer)
@@ -126,7 +126,7 @@ class _LowerMatch(Mapper):
             return self.generic_visit(node)
         indices = self.indices(source, [self.visit(i) for i in node.indices])
         predicate = None if node.predicate is None else self.visit(node.predicate)
-        return BufferStore(source.buffer, self.visit(node.value), indices, predicate, node.span)
+        return BufferStore(source.buffer, self.visit(node.value), indices, predicate, span=node.span)
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         source = self.sources.get(node.buffer)

@@ -64,7 +64,7 @@ class _Lower(Mapper):
         self.tensors: set[Var] = set()
         self.on_stack = 0
         self.device: tuple[PrimExpr, PrimExpr] = _CPU
-        """The type and the number of the device whose memory is allocated."""
+        """The type and the number of the device whose memory is allocated, and passed to packed functions."""
         self.taken: list[Var] = []
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
@@ -216,7 +216,7 @@ class _Lower(Mapper):
             self.put(values, i, Field.VALUE_CODE, const(int(code)))
             self.put(values, i, Field.VALUE_FLAGS, const(0))
             self.put(values, i, field, value)
-        return Call(node.dtype, f"{name}_lowered", [callee, values, const(0), const(len(args))], node.span)
+        return Call(node.dtype, f"{name}_lowered", [callee, values, const(0), const(len(args))], span=node.span)
 
     def make_shape(self, node: Call) -> Var:
         shape = self.memory("shape", len(node.args))
@@ -232,8 +232,8 @@ class _Lower(Mapper):
         null = Call("handle", "tir.reinterpret", [const(0, "uint64")])
         fields = {
             Field.TENSOR_DATA: data,
-            Field.TENSOR_DEVICE_TYPE: const(1),
-            Field.TENSOR_DEVICE_ID: const(0),
+            Field.TENSOR_DEVICE_TYPE: self.device[0],
+            Field.TENSOR_DEVICE_ID: self.device[1],
             Field.TENSOR_NDIM: ops.cast("int32", ndim),
             Field.TENSOR_DTYPE: const(code | bits << 8 | lanes << 16, "uint32"),
             Field.TENSOR_SHAPE: shape,

@@ -75,9 +75,9 @@ class _Place:
 class _Step:
     """A statement, or the beginning or the end of one with statements inside."""
 
-    touched: dict[Var, None] = field(default_factory=dict)
-    begins: list[Var] = field(default_factory=list)
-    ends: list[Var] = field(default_factory=list)
+    touched: dict[Var, None] = field(default_factory=dict[Var, None])
+    begins: list[Var] = field(default_factory=list[Var])
+    ends: list[Var] = field(default_factory=list[Var])
     closes: _Step | None = None
     opens: bool = False
 

@@ -119,7 +119,7 @@ class _Narrow(Mapper):
         if node.a.dtype.element is INT64 and self.uses_narrowed(node):
             a, b = self.narrow(node.a), self.narrow(node.b)
             if a.dtype is b.dtype:
-                return type(node)(a, b, node.span)
+                return type(node)(a, b, span=node.span)
         return self.generic_visit(node)
 
     def uses_narrowed(self, node: PrimExpr) -> bool:
@@ -186,12 +186,12 @@ class _Narrow(Mapper):
     def visit_BlockRealize(self, node: BlockRealize) -> Any:
         for iter_var in node.block.iter_vars:
             self.visit(iter_var)
-        values = []
+        values: list[PrimExpr] = []
         for iter_var, value in zip(node.block.iter_vars, node.iter_values, strict=True):
             is_narrow = self.visit(iter_var).var.dtype is INT32 and iter_var.var.dtype is INT64
             values.append(self.narrow(value) if is_narrow else self.visit(value))
         if all(a is b for a, b in zip(values, node.iter_values, strict=True)):
-            values = node.iter_values
+            return node.replace(predicate=self.visit(node.predicate), block=self.visit(node.block))
         return node.replace(iter_values=values, predicate=self.visit(node.predicate), block=self.visit(node.block))
 
     def visit_Block(self, node: Block) -> Any:

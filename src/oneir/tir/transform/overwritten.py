@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Range, Var, const
+from ...ir.node import Node
 from ...ir.visitor import Visitor
 from ..expr import BufferLoad
 from ..stmt import BufferStore, For, IfThenElse, Stmt
@@ -26,7 +27,8 @@ class Nest:
     @staticmethod
     def of(stmt: Stmt) -> Nest | None:
         """The nest that a statement is; None when it is none, or when its conditions read memory."""
-        loops, conditions = [], []
+        loops: list[For] = []
+        conditions: list[PrimExpr] = []
         while not isinstance(stmt, BufferStore):
             if isinstance(stmt, For):
                 loops.append(stmt)
@@ -87,7 +89,7 @@ class _Reads(Visitor):
         super().__init__()
         self.data, self.found = data, False
 
-    def visit(self, node: object) -> None:
+    def visit(self, node: Node) -> None:
         if not self.found:
             super().visit(node)
 
@@ -117,7 +119,7 @@ class _Effects(Visitor):
     found = False
 
     def visit_Stmt(self, node: Stmt) -> None:
-        node._visit_children(self.visit)
+        node.visit_children(self.visit)
 
     def visit_PrimExpr(self, node: PrimExpr) -> None:
         self.found = self.found or has_effect(node)

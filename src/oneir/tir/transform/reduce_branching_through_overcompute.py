@@ -23,7 +23,7 @@ from ...ir.expr import PrimExpr
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
 from ..function import PrimFunc
-from ..stmt import For, IfThenElse, SeqStmt, Stmt, is_no_op
+from ..stmt import IfThenElse, SeqStmt, Stmt, is_no_op
 from ..stmt_functor import renew_stmt
 from .analyzed import AnalyzedMapper, analyzer_for, in_bounds, reads
 from .overwritten import Nest, overwriting
@@ -89,7 +89,5 @@ class _Overcompute(AnalyzedMapper):
             return seq[index]
         body: Stmt = nest.store
         for loop in reversed(nest.loops):
-            body = For(
-                loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, loop.span
-            )
+            body = loop.replace(body=body)
         return body

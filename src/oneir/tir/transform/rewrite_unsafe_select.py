@@ -28,5 +28,5 @@ class _Rewrite(Mapper):
         new = self.generic_visit(node)
         unsafe = reads(node.true_value) or reads(node.false_value)
         if unsafe and node.condition.dtype.is_scalar:
-            return Call(new.dtype, IF_THEN_ELSE, (new.condition, new.true_value, new.false_value), new.span)
+            return Call(new.dtype, IF_THEN_ELSE, (new.condition, new.true_value, new.false_value), span=new.span)
         return new

@@ -85,7 +85,7 @@ class _Walk(Visitor):
                 mentioned.add(n.buffer.data)
                 if isinstance(n, BufferLoad):
                     self.loads.setdefault(n.buffer.data, []).append(n)
-            elif n._is_variable:
+            elif n.is_variable:
                 mentioned.add(n)
             elif isinstance(n, Let) and uses(n.value, self.lane):
                 self.lane.add(n.var)

@@ -196,7 +196,7 @@ class LoadedIntegers:
 
         if isinstance(expr, Let) and self.loads(expr.value):
             self.variables.add(expr.var)
-        expr._visit_children(add)
+        expr.visit_children(add)
         computes = computes or (loads and isinstance(expr, BinaryOpExpr) and is_index_like(expr.a.dtype))
         self._seen[id(expr)] = expr, loads, computes
         return loads, computes
@@ -208,7 +208,7 @@ def stores_what_is_there(store: BufferStore) -> bool:
     return (
         isinstance(value, BufferLoad)
         and value.buffer is store.buffer
-        and all(ops.same_expr(a, b) for a, b in zip(value.indices, store.indices, strict=True))
+        and ops.same_exprs(value.indices, store.indices)
         and (value.predicate is store.predicate or value.predicate is None)
     )
 

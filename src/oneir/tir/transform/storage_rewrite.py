@@ -74,8 +74,8 @@ class _Region:
     """A part of the function that one thread runs: what it allocates, which variables it defines."""
 
     depth: int
-    allocations: list[_Lifetime] = field(default_factory=list)
-    defined: set[Var] = field(default_factory=set)
+    allocations: list[_Lifetime] = field(default_factory=list[_Lifetime])
+    defined: set[Var] = field(default_factory=set[Var])
 
 
 class _Liveness(Visitor):
@@ -143,13 +143,13 @@ class _Liveness(Visitor):
 
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         self.visit(node.buffer.data)
-        node._visit_children(self.visit)
+        node.visit_children(self.visit)
 
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.step += 1
         self.stmt = node
         self.visit(node.buffer.data)
-        node._visit_children(self.visit)
+        node.visit_children(self.visit)
 
     def visit_For(self, node: For) -> None:
         self.open[-1].defined.add(node.loop_var)

@@ -183,7 +183,7 @@ class _Planner(Visitor):
             node = pending.pop()
             if isinstance(node, (BufferLoad, Call)):
                 return True
-            node._visit_children(pending.append)
+            node.visit_children(pending.append)
         return False
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
@@ -198,7 +198,7 @@ class _Planner(Visitor):
             if isinstance(scope, StringImm) and scope.value != "warp":
                 self.accesses.append(_Access(BARRIER))
         elif name == "tir.address_of":
-            call.args[0]._visit_children(self.visit)
+            call.args[0].visit_children(self.visit)
         elif name == "tir.tvm_access_ptr" and isinstance(call.args[1], Var):
             kind, data, _, _, flag = call.args
             mask = flag.value if isinstance(flag, IntImm) else 3

@@ -42,6 +42,7 @@ from ..stmt import (
     ForKind,
     IfThenElse,
     SeqStmt,
+    Stmt,
     flat_seq,
 )
 from ..stmt_functor import renew_stmt
@@ -93,7 +94,10 @@ class _Plan(Visitor):
         self.mark: set[int] = set()
         self.defining: set[int] = set()
         self.local_vars: set[Var] = set()
-        self.steps = self.unrolled = self.loops = self.definitions = 0
+        self.steps: int = 0
+        self.unrolled: int = 0
+        self.loops: int = 0
+        self.definitions = 0
 
     def visit_For(self, loop: For) -> None:
         self.definitions += 1
@@ -199,7 +203,7 @@ class Folding(Mapper):
             return node
         fold = _FOLDING.get(type(node).__name__)
         if fold is None or a.dtype.is_float or (isinstance(b, IntImm) and b.value == 0):
-            return type(node)(a, b, node.span)
+            return type(node)(a, b, span=node.span)
         return fold(a, b)
 
     def visit_Add(self, node: Add) -> Any:
@@ -293,7 +297,7 @@ class _Expand(Folding):
             return self.generic_visit(loop.replace(kind=kind))
         low, var = self.visit(loop.min), loop.loop_var
         defining = id(loop) in self.plan.defining
-        copies = []
+        copies: list[Stmt] = []
         for i in range(extent):
             self.values[var] = ops.add(low, const(i, var.dtype))
             if defining:

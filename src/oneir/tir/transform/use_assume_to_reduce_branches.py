@@ -153,7 +153,7 @@ class _Reduce(AnalyzedMapper):
             return new
         if then.predicate is not None or other.predicate is not None:
             return new
-        if not all(ops.same_expr(a, b) for a, b in zip(then.indices, other.indices, strict=True)):
+        if not ops.same_exprs(then.indices, other.indices):
             return new
         value = self.one_side(new.condition, then.value, other.value, None)
         return new if value is None else then.replace(value=value)

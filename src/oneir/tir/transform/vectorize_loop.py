@@ -36,6 +36,7 @@ from ...ir.expr import (
     Select,
     Sub,
     Var,
+    as_expr,
     const,
 )
 from ...ir.module import IRModule
@@ -131,7 +132,7 @@ class _Vectorizer(Mapper):
 
         def check(n: Any) -> None:
             nonlocal found
-            found = found or (n._is_variable and (n in self.vectors or n in self.widened))
+            found = found or (n.is_variable and (n in self.vectors or n in self.widened))
 
         if self.vectors or self.widened:
             post_order_visit(node, check)
@@ -239,7 +240,7 @@ class _Vectorizer(Mapper):
         if indices and _is_vector(indices[-1]):
             if not isinstance(indices[-1], Ramp) and reads(node.value, buffer.data):
                 raise _NotVectorizable  # lanes may meet in one element, as in A[i % 3] = A[i % 3] + 1
-            return BufferStore(buffer, self.widen(value), indices, self.mask, node.span)
+            return BufferStore(buffer, self.widen(value), indices, self.mask, span=node.span)
         if _is_vector(value) or self.mask is not None or reads(node.value, buffer.data):
             raise _NotVectorizable
         return node
@@ -251,12 +252,13 @@ class _Vectorizer(Mapper):
             return node.replace(condition=condition, then_case=self.visit(node.then_case), else_case=else_case)
         if isinstance(condition, Call) and condition.op is LIKELY:
             condition = condition.args[0]
-        held = Var("mask", condition.dtype) if reads(condition) else condition
+        mask = Var("mask", condition.dtype) if reads(condition) else None
+        held = condition if mask is None else mask
         cases = [self.masked(held, node.then_case)]
         if node.else_case is not None:
             cases.append(self.masked(Not(held), node.else_case))
         body = cases[0] if len(cases) == 1 else SeqStmt(cases)
-        return body if held is condition else LetStmt(held, condition, body)
+        return body if mask is None else LetStmt(mask, condition, body)
 
     def masked(self, condition: PrimExpr, body: Any) -> Any:
         """A statement or value that counts only in the lanes where `condition` holds.
@@ -370,7 +372,7 @@ class _Vectorizer(Mapper):
         return node.replace(a=a, b=b)
 
     def visit_And(self, node: And) -> Any:
-        return self.short_circuit(node, lambda a: a)
+        return self.short_circuit(node, as_expr)
 
     def visit_Or(self, node: Or) -> Any:
         return self.short_circuit(node, Not)
@@ -406,7 +408,7 @@ class _Vectorizer(Mapper):
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
         buffer, indices = self.access(node)
         if indices and _is_vector(indices[-1]):
-            return BufferLoad(buffer, indices, self.mask, node.span)
+            return BufferLoad(buffer, indices, self.mask, span=node.span)
         self.uniform_load = self.uniform_load or self.mask is not None
         return node.replace(indices=indices)
 
@@ -422,20 +424,20 @@ class _Vectorizer(Mapper):
             return node.replace(args=args)
         wide = [a if a.dtype.is_handle else self.widen(a) for a in args]
         dtype = node.dtype.with_lanes(*next((a.dtype.lanes, a.dtype.scalable) for a in args if _is_vector(a)))
-        return Call(dtype, node.op, wide, node.span)
+        return Call(dtype, node.op, wide, span=node.span)
 
     def choose(self, node: Call) -> Any:
         condition = self.visit(node.args[0])
         if not _is_vector(condition):
             a, b = self.visit(node.args[1]), self.visit(node.args[2])
             if _is_vector(a) or _is_vector(b):
-                return Call(self.widen(a).dtype, node.op, (condition, self.widen(a), self.widen(b)), node.span)
+                return Call(self.widen(a).dtype, node.op, (condition, self.widen(a), self.widen(b)), span=node.span)
             return node.replace(args=Array((condition, a, b)))
         if isinstance(condition, Call) and condition.op is LIKELY:
             condition = condition.args[0]
         a = self.masked(condition, node.args[1])
         b = self.masked(Not(condition), node.args[2])
-        return Select(condition, self.widen(a), self.widen(b), node.span)
+        return Select(condition, self.widen(a), self.widen(b), span=node.span)
 
 
 def _is_elementwise(op: Op) -> bool:

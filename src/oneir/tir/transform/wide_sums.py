@@ -88,9 +88,7 @@ def _summed(block: Block) -> Buffer | None:
 
 def _is_total(value: PrimExpr, store: BufferStore) -> bool:
     return (
-        isinstance(value, BufferLoad)
-        and value.buffer is store.buffer
-        and all(ops.same_expr(i, j) for i, j in zip(value.indices, store.indices, strict=True))
+        isinstance(value, BufferLoad) and value.buffer is store.buffer and ops.same_exprs(value.indices, store.indices)
     )
 
 

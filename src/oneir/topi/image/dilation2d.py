@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Padding, Sizes, constant, is_equal, require_ndim, shape_text
+from ..index import Padding, Sizes, is_equal, require_ndim, shape_text
 from ..nn.pad import pad
 
 
@@ -49,7 +49,7 @@ def _dilation(
     require_ndim(kernel, 3, f"image.{function}", "a filter")
     first = 1 if channels_last else 2
     channels, filters = (data.shape[3], kernel.shape[2]) if channels_last else (data.shape[1], kernel.shape[0])
-    if None not in (constant(channels), constant(filters)) and not is_equal(channels, filters):
+    if None not in (as_int(channels), as_int(filters)) and not is_equal(channels, filters):
         raise ShapeMismatch(
             f"topi.image.{function}: the images {shape_text(data.shape)} and the filter {shape_text(kernel.shape)} "
             f"have {channels} and {filters} channels"
@@ -63,7 +63,7 @@ def _dilation(
         analyzer.simplify(ops.floordiv(e - w + b + a, s) + 1)
         for e, w, b, a, s in zip(extents, window, before, after, strides, strict=True)
     ]
-    if any(known is not None and known < 1 for known in map(constant, target)):
+    if any(known is not None and known < 1 for known in map(as_int, target)):
         raise ShapeMismatch(
             f"topi.image.{function}: the filter {shape_text(kernel.shape)} does not fit into {shape_text(data.shape)}"
         )

@@ -7,11 +7,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
-from ..index import constant, is_equal, require_int, require_ndim, shape_text
+from ..index import is_equal, require_int, require_ndim, shape_text
+from .cubic import cubic_weights
 
 
 def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool = True) -> Tensor:
@@ -64,7 +65,7 @@ class _Sampler:
         """A place mirrored at the borders as often as it takes."""
         span = ops.subtract(self.extent, 1) if self.align_corners else self.extent
         begin = 0.0 if self.align_corners else -0.5
-        if constant(span) == 0:
+        if as_int(span) == 0:
             return ops.multiply(position, 0)
         wide = position if position.dtype.is_float else ops.cast("float32", position)
         size = ops.cast(wide.dtype, span)
@@ -74,19 +75,6 @@ class _Sampler:
         even = ops.equal(turns - tir_op.floor(turns / 2.0) * 2.0, 0.0)
         mirrored = tir_op.if_then_else(even, extra + begin, size - extra + begin)
         return ops.cast(position.dtype, mirrored)
-
-
-def _cubic_weights(t: PrimExpr) -> list[PrimExpr]:
-    """The weights of the four elements around a place that lies t behind the second of them."""
-    a = -0.75
-
-    def near(d: PrimExpr) -> PrimExpr:
-        return ((a + 2) * d - (a + 3)) * d * d + 1.0
-
-    def far(d: PrimExpr) -> PrimExpr:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
 def grid_sample(
@@ -146,7 +134,7 @@ def _line(sampler: _Sampler, place: PrimExpr, method: str) -> tuple[list[PrimExp
     behind = ops.subtract(place, first)
     if method == "bilinear":
         return [first, first + 1], [1.0 - behind, behind]
-    return [sampler.inside(first + (i - 1)) for i in range(4)], _cubic_weights(behind)
+    return [sampler.inside(first + (i - 1)) for i in range(4)], cubic_weights(behind, -0.75)
 
 
 def _weighted(lines: list[tuple[list[PrimExpr], list[PrimExpr]]], chosen: list[PrimExpr], pixel: Any) -> PrimExpr:

@@ -15,19 +15,19 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import IntImm, PrimExpr, as_expr
+from ...ir.expr import IntImm, PrimExpr, as_expr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import Shape, constant, require_ndim
+from ..index import Shape, require_ndim
 
 _METHODS = ("nearest_neighbor", "linear", "cubic")
 
 
 def can_convert_multiply_to_intdiv(origin_size: Any, scaled_size: Any) -> bool:
     """Whether multiplying an index by origin_size / scaled_size is an integer division by their whole quotient."""
-    origin, scaled = constant(origin_size), constant(scaled_size)
+    origin, scaled = as_int(origin_size), as_int(scaled_size)
     if origin is None or not isinstance(scaled_size, IntImm) or scaled is None or scaled % origin:
         return False
     # The error of the multiplication in float32 must stay below the distance of quotients.
@@ -166,7 +166,7 @@ def get_inx(
     image, target = ops.cast("float32", image_width), ops.cast("float32", target_width)
     scale = ops.divide(image, target)
     span = ops.cast("float32", ops.subtract(image_width, 1))
-    single = constant(target_width) == 1
+    single = as_int(target_width) == 1
     mode = coordinate_transformation_mode
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and not single):
         half = (x + 0.5) * scale - 0.5
@@ -434,7 +434,7 @@ def crop_and_resize(
     methods = {"bilinear": "linear", "nearest_neighbor": "nearest_neighbor"}
     if method.lower() not in methods:
         raise InvalidValue(f"topi.image.crop_and_resize: expected a method of {tuple(methods)}, found {method!r}")
-    if boxes.ndim != 2 or constant(boxes.shape[1]) not in (4, None):
+    if boxes.ndim != 2 or as_int(boxes.shape[1]) not in (4, None):
         raise ShapeMismatch(f"topi.image.crop_and_resize: expected boxes of shape (n, 4), found {list(boxes.shape)}")
     _, c, extents, rest = _split_shape(data, layout, "HW", "image.crop_and_resize")
     outside = 0.0 if extrapolation_value is None else extrapolation_value
@@ -447,7 +447,7 @@ def crop_and_resize(
         coordinates = []
         for d in range(2):
             start, end = boxes(box, d), boxes(box, d + 2)
-            span, target = ops.cast("float32", ops.subtract(extents[d], 1)), constant(crop_size[d])
+            span, target = ops.cast("float32", ops.subtract(extents[d], 1)), as_int(crop_size[d])
             if target == 1:
                 coordinates.append(0.5 * (start + end) * span)
                 continue

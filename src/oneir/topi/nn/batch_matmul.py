@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Shape, constant, is_one, require_ndim, shape_text
+from ..index import Shape, is_one, require_ndim, shape_text
 from .dense import product_shape, transposition
 from .window import same_dtype
 
@@ -31,7 +31,7 @@ def batch_matmul(
     dtype = out_dtype or tensor_a.dtype
     rows, inner, columns = product_shape(tensor_a, tensor_b, transpose_a, transpose_b, "batch_matmul")
     batch_a, batch_b = tensor_a.shape[0], tensor_b.shape[0]
-    known = {constant(batch_a), constant(batch_b)}
+    known = {as_int(batch_a), as_int(batch_b)}
     if len(known) == 2 and not known & {1, None}:
         raise ShapeMismatch(
             f"topi.nn.batch_matmul: the batches differ: {shape_text(tensor_a.shape)} and "

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from ...ir import operators as ops
+from ...ir.expr import as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, shape_text
+from ..index import shape_text
 from ..slicing import strided_slice
 from ..transform import reshape, transpose
 from .space_to_batch_nd import check_lengths
@@ -25,7 +26,7 @@ def batch_to_space_nd(
     check_lengths(data, block_shape, crop_begin_list, crop_end_list, "crops", "batch_to_space_nd")
     count, size = len(block_shape), math.prod(block_shape)
     batch, *extents = data.shape
-    if (known := constant(batch)) is not None and known % size:
+    if (known := as_int(batch)) is not None and known % size:
         raise ShapeMismatch(
             f"topi.nn.batch_to_space_nd: the batch of the shape {shape_text(data.shape)} is no multiple of {size}, the "
             f"elements of a block"
@@ -39,7 +40,7 @@ def batch_to_space_nd(
     spatial = [e * b for e, b in zip(extents, block_shape, strict=False)]
     joined = reshape(moved, [small, *spatial, *extents[count:]])
     for extent, begin, end in zip(spatial, crop_begin_list, crop_end_list, strict=True):
-        if (known := constant(extent)) is not None and known <= begin + end:
+        if (known := as_int(extent)) is not None and known <= begin + end:
             raise ShapeMismatch(f"topi.nn.batch_to_space_nd: cannot crop {begin} and {end} from {known} elements")
     rest = joined.shape[count + 1 :]
     return strided_slice(

@@ -6,10 +6,10 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, require_ndim, shape_text
+from ..index import require_ndim, shape_text
 from .bitserial_util import bit_product, bitpack
 
 
@@ -32,7 +32,7 @@ def bitserial_dense(
     require_ndim(weight, 3, "nn.bitserial_dense", "a packed weight")
     rows, bits, words = packed.shape
     outputs, of_weight, depth = weight.shape
-    if None not in (constant(words), constant(depth)) and constant(words) != constant(depth):
+    if None not in (as_int(words), as_int(depth)) and as_int(words) != as_int(depth):
         raise ShapeMismatch(
             f"topi.nn.bitserial_dense: the inner dimensions differ: packed data {shape_text(packed.shape)}, "
             f"packed weight {shape_text(weight.shape)}"

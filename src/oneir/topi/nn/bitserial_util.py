@@ -6,10 +6,10 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, require_axis, shape_text
+from ..index import require_axis, shape_text
 from ..transform import concatenate
 
 _PACK_TYPES = ("uint8", "uint16", "uint32", "uint64")
@@ -34,7 +34,7 @@ def bitpack(
         raise TypeMismatch(f"topi.nn.bitpack: expected data of an integer dtype, found {data.dtype}")
     pack_axis = require_axis(pack_axis, data.ndim, "nn.bitpack", "pack_axis")
     bit_axis = require_axis(bit_axis, data.ndim + 1, "nn.bitpack", "bit_axis")
-    if (known := constant(data.shape[pack_axis])) is not None and known % width:
+    if (known := as_int(data.shape[pack_axis])) is not None and known % width:
         raise ShapeMismatch(
             f"topi.nn.bitpack: axis {pack_axis} of the shape {shape_text(data.shape)} is no multiple of {width}, the "
             f"bits of {pack_type}"

@@ -7,11 +7,11 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import constant, require_axis, require_ndim, shape_text
+from ..index import require_axis, require_ndim, shape_text
 
 
 def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInput") -> Tensor:
@@ -20,7 +20,7 @@ def binarize_pack(data: Tensor, axis: int | None = None, name: str = "PackedInpu
     The first of the elements that share a word is its highest bit.
     """
     axis = require_axis(-1 if axis is None else axis, data.ndim, "nn.binarize_pack")
-    if (known := constant(data.shape[axis])) is not None and known % 32:
+    if (known := as_int(data.shape[axis])) is not None and known % 32:
         raise ShapeMismatch(
             f"topi.nn.binarize_pack: axis {axis} of the shape {shape_text(data.shape)} is no multiple of 32"
         )
@@ -47,7 +47,7 @@ def binary_dense(data: Tensor, weight: Tensor) -> Tensor:
         if tensor.dtype != "uint32":
             raise TypeMismatch(f"topi.nn.binary_dense: expected {what} of uint32, found {tensor.dtype}")
     (batch, words), (outputs, depth) = data.shape, weight.shape
-    if None not in (constant(words), constant(depth)) and constant(words) != constant(depth):
+    if None not in (as_int(words), as_int(depth)) and as_int(words) != as_int(depth):
         raise ShapeMismatch(
             f"topi.nn.binary_dense: the inner dimensions differ: data of shape {shape_text(data.shape)}, weight of "
             f"shape {shape_text(weight.shape)}"

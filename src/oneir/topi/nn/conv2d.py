@@ -6,10 +6,10 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Padding, Sizes, constant, require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
 
@@ -76,7 +76,7 @@ def convolve(
     def element(*args: PrimExpr) -> Any:
         nn, ff, *place = (args[p] for p in data_at)
         channel: Any = rc.var
-        if constant(groups) != 1:
+        if as_int(groups) != 1:
             group = ops.floordiv(ff, ops.floordiv(num_filter, groups))
             channel = group * ops.floordiv(in_channel, groups) + rc.var
         source = [i * s + r.var * d for i, s, r, d in zip(place, strides, window, dilations, strict=True)]
@@ -84,7 +84,7 @@ def convolve(
         right = filt(*_arranged([ff, rc, *window], kernel_at))
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=reduction)
 
-    name = f"{'' if constant(groups) == 1 else 'group_'}conv{dim}d_{data_layout.lower()}"
+    name = f"{'' if as_int(groups) == 1 else 'group_'}conv{dim}d_{data_layout.lower()}"
     return te.compute(
         _arranged([batch, num_filter, *out_extents], data_at),
         element,
@@ -119,7 +119,7 @@ def _arranged(values: list[Any], places: list[int]) -> list[Any]:
 
 
 def _check_groups(inp: Tensor, filt: Tensor, in_channel: Any, group_channel: Any, num_filter: Any, groups: Any) -> None:
-    channels, of_group, filters, count = (constant(v) for v in (in_channel, group_channel, num_filter, groups))
+    channels, of_group, filters, count = (as_int(v) for v in (in_channel, group_channel, num_filter, groups))
     if count is not None and count < 1:
         raise InvalidValue(f"topi.nn.conv: expected at least 1 group, found {count}")
     if count is not None and filters is not None and filters % count:

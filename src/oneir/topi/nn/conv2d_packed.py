@@ -7,11 +7,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import Extent, Padding, Sizes, constant, require_ndim, shape_text
+from ..index import Extent, Padding, Sizes, require_ndim, shape_text
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension, same_dtype
 
@@ -36,7 +36,7 @@ class _Window:
         before, after = padding_of(padding, windows, function)
         sizes = zip(data.shape[2:4], windows, self.strides, before, after, strict=True)
         self.out = [output_extent(*s, function) for s in sizes]
-        padded = any(constant(p) != 0 for p in (*before, *after))
+        padded = any(as_int(p) != 0 for p in (*before, *after))
         self.data = pad(data, [0, 0, *before, 0], [0, 0, *after, 0], name=name) if padded else data
         self.kh = te.reduce_axis((0, kernel[0]), name="kh")
         self.kw = te.reduce_axis((0, kernel[1]), name="kw")
@@ -50,7 +50,7 @@ class _Window:
 def _groups(data: Tensor, per_group: Any, kernel: Tensor, function: str) -> Any:
     """How many groups a kernel for `per_group` channels makes of the data's."""
     channels = data.shape[1] * data.shape[4]
-    known, count = constant(channels), constant(per_group)
+    known, count = as_int(channels), as_int(per_group)
     if known is not None and count is not None and (count == 0 or known % count):
         raise ShapeMismatch(
             f"topi.nn.{function}: {known} channels of the data of shape {shape_text(data.shape)} are no multiple of "
@@ -85,14 +85,14 @@ def conv2d_NCHWc(
     def element(n: PrimExpr, occ: PrimExpr, oh: PrimExpr, ow: PrimExpr, oc_inner: PrimExpr) -> Any:
         chunk, inner = ops.floordiv(ic.var, block), ops.floormod(ic.var, block)
         read = chunk
-        if constant(groups) != 1:
+        if as_int(groups) != 1:
             group = ops.floordiv(occ, ops.floordiv(oc_chunk, groups))
             read = group * ops.floordiv(data.shape[1], groups) + chunk
         left = window.data(n, read, *window.source(oh, ow), inner)
         right = kernel(occ, chunk, window.kh, window.kw, inner, oc_inner)
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=[ic, window.kh, window.kw])
 
-    first = "oc_chunk" if constant(groups) == 1 else "occ"
+    first = "oc_chunk" if as_int(groups) == 1 else "occ"
     return te.compute(
         (data.shape[0], oc_chunk, *window.out, oc_block),
         lambda *axes: element(*axes),
@@ -131,7 +131,7 @@ def conv2d_NCHWc_int8(
 
     def element(n: PrimExpr, occ: PrimExpr, oh: PrimExpr, ow: PrimExpr, oc_inner: PrimExpr) -> Any:
         chunk: Any = outer.var
-        if constant(groups) != 1:
+        if as_int(groups) != 1:
             group = ops.floordiv(occ * oc_block, ops.floordiv(oc_chunk * oc_block, groups))
             chunk = group * of_group + outer.var
         left = window.data(n, chunk, *window.source(oh, ow), f_inner.var * n_elems + s_inner.var)
@@ -139,7 +139,7 @@ def conv2d_NCHWc_int8(
         axes = [window.kh, window.kw, outer, f_inner, s_inner]
         return te.sum(left.astype(dtype) * right.astype(dtype), axis=axes)
 
-    first = "oc_chunk" if constant(groups) == 1 else "occ"
+    first = "oc_chunk" if as_int(groups) == 1 else "occ"
     return te.compute(
         (data.shape[0], oc_chunk, *window.out, oc_block),
         lambda *axes: element(*axes),
@@ -171,7 +171,7 @@ def depthwise_conv2d_NCHWc(
     oc_chunk, _, kh, kw, _, oc_block = Filter.shape
     window = _Window(Input, [kh, kw], stride, padding, dilation, "PaddedInput", function)
     block = Input.shape[4]
-    channels, outputs = constant(Input.shape[1] * block), constant(oc_chunk * oc_block)
+    channels, outputs = as_int(Input.shape[1] * block), as_int(oc_chunk * oc_block)
     if channels is not None and outputs is not None and (channels == 0 or outputs % channels):
         raise ShapeMismatch(
             f"topi.nn.{function}: {outputs} output channels of the filter of shape {shape_text(Filter.shape)} are no "

@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Padding, Sizes, constant, require_int, require_ndim, shape_text
+from ..index import Padding, Sizes, require_int, require_ndim, shape_text
 from .pad import pad
 from .window import output_extent, padding_of, per_dimension
 from .winograd_util import winograd_transform_matrices
@@ -52,8 +52,8 @@ class _Tiles:
     def __init__(self, extents: list[Any], strides: Sizes, padding: Padding, dilation: Sizes, function: str):
         for value, what in ((strides, "stride"), (dilation, "dilation")):
             found = per_dimension(value, 2, function, what)
-            if [constant(v) for v in found] != [1, 1]:
-                raise InvalidValue(f"topi.nn.{function}: expected a {what} of 1, found {[constant(v) for v in found]}")
+            if [as_int(v) for v in found] != [1, 1]:
+                raise InvalidValue(f"topi.nn.{function}: expected a {what} of 1, found {[as_int(v) for v in found]}")
         self.before, self.after = padding_of(padding, [_KERNEL, _KERNEL], function)
         sizes = zip(extents, self.before, self.after, strict=True)
         self.out = [output_extent(e, _KERNEL, 1, b, a, function) for e, b, a in sizes]
@@ -83,7 +83,7 @@ def _check(data: Tensor, weight: Tensor, pre_computed: bool, layout: str, functi
     require_ndim(weight, 4, f"nn.{function}", "weight")
     wanted = _ALPHA if pre_computed else _KERNEL
     at = slice(0, 2) if pre_computed or layout == "NHWC" else slice(2, 4)
-    if [constant(e) for e in weight.shape[at]] != [wanted, wanted]:
+    if [as_int(e) for e in weight.shape[at]] != [wanted, wanted]:
         what = "transformed for tiles of 4 x 4" if pre_computed else "of 3 x 3"
         raise ShapeMismatch(f"topi.nn.{function}: expected a weight {what}, found the shape {shape_text(weight.shape)}")
 

@@ -7,11 +7,11 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ..broadcast import divide
-from ..index import Padding, constant, require_ndim, shape_text
+from ..index import Padding, require_ndim, shape_text
 from .pad import pad
 from .window import padding_of, same_dtype
 
@@ -34,7 +34,7 @@ def correlation_nchw(
     function = "correlation_nchw"
     for tensor, name in ((data1, "data1"), (data2, "data2")):
         require_ndim(tensor, 4, f"nn.{function}", name)
-    pairs = [(constant(a), constant(b)) for a, b in zip(data1.shape, data2.shape, strict=True)]
+    pairs = [(as_int(a), as_int(b)) for a, b in zip(data1.shape, data2.shape, strict=True)]
     if any(None not in pair and pair[0] != pair[1] for pair in pairs):
         raise ShapeMismatch(
             f"topi.nn.{function}: expected data1 and data2 of one shape, found {shape_text(data1.shape)} and "
@@ -54,9 +54,9 @@ def correlation_nchw(
         for e, b, a in zip(extents, before, after, strict=True)
     ]
     for extent, result in zip(extents, out, strict=True):
-        if (known := constant(result)) is not None and known < 1:
+        if (known := as_int(result)) is not None and known < 1:
             raise ShapeMismatch(
-                f"topi.nn.{function}: {constant(extent)} elements, padded, are too few for a displacement of "
+                f"topi.nn.{function}: {as_int(extent)} elements, padded, are too few for a displacement of "
                 f"{max_displacement} and a kernel of {kernel_size}"
             )
     rc = te.reduce_axis((0, channel), name="rc")

@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
-from ..index import Padding, Sizes, constant, require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .window import dilated, padding_of, per_dimension
 
 
@@ -100,14 +100,14 @@ class _Window:
         function = f"deformable_conv2d_{layout.lower()}"
         for tensor, name in ((data, "data"), (offset, "offset"), (kernel, "kernel")):
             require_ndim(tensor, 4, f"nn.{function}", name)
-        if constant(groups) != 1:
+        if as_int(groups) != 1:
             raise InvalidValue(f"topi.nn.{function}: expected 1 group, found {groups}")
         self.first = layout == "NCHW"
         self.data, self.offset = data, offset
         spatial = slice(2, 4) if self.first else slice(1, 3)
         channels = data.shape[1] if self.first else data.shape[3]
         taken = kernel.shape[1] if self.first else kernel.shape[2]
-        known, expected = constant(channels), constant(taken)
+        known, expected = as_int(channels), as_int(taken)
         if known is not None and (known % deformable_groups or (expected is not None and known != expected)):
             raise ShapeMismatch(
                 f"topi.nn.{function}: {known} channels of the data of shape {shape_text(data.shape)} must be those of "
@@ -119,8 +119,8 @@ class _Window:
         self.dilations = per_dimension(dilation, 2, function, "dilation")
         self.before, _ = padding_of(padding, dilated(list(self.kernel), self.dilations), function)
         self.of_group = ops.floordiv(channels, deformable_groups)
-        wanted = constant(self.kernel[0] * self.kernel[1] * 2 * deformable_groups)
-        found = constant(offset.shape[1] if self.first else offset.shape[3])
+        wanted = as_int(self.kernel[0] * self.kernel[1] * 2 * deformable_groups)
+        found = as_int(offset.shape[1] if self.first else offset.shape[3])
         if None not in (wanted, found) and wanted != found:
             raise ShapeMismatch(
                 f"topi.nn.{function}: expected {wanted} offsets, two for each element of the window in each deformable "

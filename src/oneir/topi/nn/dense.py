@@ -6,12 +6,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
 from ..broadcast import add
-from ..index import broadcast_shape, constant, is_one, require_ndim, shape_text
+from ..index import broadcast_shape, is_one, require_ndim, shape_text
 from ..math import cast
 from .window import same_dtype
 
@@ -75,7 +75,7 @@ def product_shape(a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool, fu
         )
     rows, inner = reversed(a.shape[-2:]) if transpose_a else a.shape[-2:]
     other, columns = reversed(b.shape[-2:]) if transpose_b else b.shape[-2:]
-    known, found = constant(inner), constant(other)
+    known, found = as_int(inner), as_int(other)
     if known is not None and found is not None and known != found:
         raise ShapeMismatch(
             f"topi.nn.{function}: the inner dimensions differ: {known} of the shape {shape_text(a.shape)}"
@@ -97,7 +97,7 @@ def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dty
     dtype = out_dtype or data.dtype
     rows, inner = data.shape
     panels, depth, width = weight.shape
-    if None not in (constant(inner), constant(depth)) and constant(inner) != constant(depth):
+    if None not in (as_int(inner), as_int(depth)) and as_int(inner) != as_int(depth):
         raise ShapeMismatch(
             f"topi.nn.dense_pack: the inner dimensions differ: data of shape {shape_text(data.shape)}, weight of shape "
             f"{shape_text(weight.shape)}"

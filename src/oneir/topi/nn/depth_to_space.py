@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import constant, require_ndim, shape_text
+from ..index import require_ndim, shape_text
 
 
 def check_block(data: Tensor, block_size: int, layout: str, function: str) -> None:
@@ -34,7 +34,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
     first, b = layout == "NCHW", block_size
     channels = data.shape[1] if first else data.shape[3]
     height, width = data.shape[2:4] if first else data.shape[1:3]
-    if (known := constant(channels)) is not None and known % (b * b):
+    if (known := as_int(channels)) is not None and known % (b * b):
         raise ShapeMismatch(
             f"topi.nn.depth_to_space: the {known} channels of the shape {shape_text(data.shape)} are no multiple of "
             f"{b * b}, the block size squared"

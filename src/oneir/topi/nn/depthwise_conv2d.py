@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Extent, Padding, Shape, Sizes, constant, require_ndim, shape_text
+from ..index import Extent, Padding, Shape, Sizes, require_ndim, shape_text
 from .dilate import dilate
 from .pad import pad
 from .window import dilated, output_extent, padding_of, per_dimension
@@ -44,7 +44,7 @@ def _depthwise(
     else:
         batch, *extents, channels = data.shape
         *kernel, filter_channels, multiplier = weight.shape
-    if None not in (constant(channels), constant(filter_channels)) and constant(channels) != constant(filter_channels):
+    if None not in (as_int(channels), as_int(filter_channels)) and as_int(channels) != as_int(filter_channels):
         raise ShapeMismatch(
             f"topi.nn.{function}: the data of shape {shape_text(data.shape)} has {channels} channels, the filter of "
             f"shape {shape_text(weight.shape)} takes {filter_channels}"

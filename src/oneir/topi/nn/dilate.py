@@ -8,12 +8,12 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, shape_text
+from ..index import shape_text
 
 
 @te.tag_scope(tag=tag.INJECTIVE + ",dilate")
@@ -25,12 +25,12 @@ def dilate(data: Tensor, strides: Sequence[Any], dilation_value: float = 0.0, na
             f"{shape_text(data.shape)}, found {len(strides)}"
         )
     simplify = Analyzer().simplify
-    shape = [d if constant(d) == 0 else simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]
+    shape = [d if as_int(d) == 0 else simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]
 
     def element(*i: PrimExpr) -> Any:
         on_data, indices = [], []
         for index, stride in zip(i, strides, strict=True):
-            if constant(stride) == 1:
+            if as_int(stride) == 1:
                 indices.append(index)
                 continue
             indices.append(ops.floordiv(index, stride))

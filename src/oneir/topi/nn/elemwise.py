@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import PrimExpr, Select, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, is_one, require_axis, require_ndim, shape_text
+from ..index import is_one, require_axis, require_ndim, shape_text
 from .moments import accumulation_dtype
 
 
@@ -51,7 +51,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     """x where it is positive, else slope * x, with one slope for each index of `axis`, or one for all."""
     require_ndim(slope, 1, "nn.prelu", "slope")
     axis = require_axis(axis, x.ndim, "nn.prelu")
-    channels, slopes = constant(x.shape[axis]), constant(slope.shape[0])
+    channels, slopes = as_int(x.shape[axis]), as_int(slope.shape[0])
     if is_one(slope.shape[0]):
         single = slope
         slope = te.compute(

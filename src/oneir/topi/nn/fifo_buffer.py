@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, require_axis, shape_text
+from ..index import require_axis, shape_text
 
 
 @te.tag_scope(tag=tag.INJECTIVE + ",fifo_buffer")
 def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Tensor:
     """The last `buffer.shape[axis]` elements of buffer and data joined along `axis`."""
     axis = require_axis(axis, buffer.ndim, "nn.fifo_buffer")
-    pairs = [(constant(d), constant(b)) for d, b in zip(data.shape, buffer.shape, strict=False)]
+    pairs = [(as_int(d), as_int(b)) for d, b in zip(data.shape, buffer.shape, strict=False)]
     differ = [d is not None and b is not None and (d > b if i == axis else d != b) for i, (d, b) in enumerate(pairs)]
     if data.ndim != buffer.ndim or any(differ):
         raise ShapeMismatch(

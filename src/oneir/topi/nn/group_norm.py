@@ -7,11 +7,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import constant, require_axis
+from ..index import require_axis
 from ..transform import reshape
 from .moments import accumulation_dtype, check_dtypes, check_parameters, normalized, sums
 
@@ -34,7 +34,7 @@ def group_norm(
     channel = require_axis(channel_axis, data.ndim, "nn.group_norm", "channel_axis")
     channels = data.shape[channel]
     check_parameters("group_norm", [channels], gamma=gamma, beta=beta)
-    known = constant(channels)
+    known = as_int(channels)
     if num_groups < 1 or (known is not None and known % num_groups):
         raise ShapeMismatch(f"topi.nn.group_norm: {channels} channels do not divide into {num_groups} groups")
     given = [require_axis(a, data.ndim, "nn.group_norm", "axes") for a in axes]

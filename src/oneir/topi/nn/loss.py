@@ -7,12 +7,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, Select, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from .. import tag
 from ..broadcast import divide
-from ..index import constant, require_ndim, shape_text
+from ..index import require_ndim, shape_text
 from ..reduction import sum as sum_over
 
 
@@ -56,7 +56,7 @@ def _check(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str
     axis = min(predictions.ndim - 1, 1)
     expected = [*predictions.shape[:axis], *predictions.shape[axis + 1 :], predictions.shape[max(axis, 0)]]
     found = [*targets.shape, weights.shape[0]]
-    pairs = [(constant(a), constant(b)) for a, b in zip(expected, found, strict=False)]
+    pairs = [(as_int(a), as_int(b)) for a, b in zip(expected, found, strict=False)]
     if len(expected) != len(found) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
         raise ShapeMismatch(
             f"topi.nn.nll_loss: predictions of shape {shape_text(predictions.shape)} need targets of shape "

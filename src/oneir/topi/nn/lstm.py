@@ -7,12 +7,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, require_ndim, shape_text
+from ..index import require_ndim, shape_text
 from .window import same_dtype
 
 
@@ -91,7 +91,7 @@ def _check(Xs: Tensor, Wi: Tensor, Wh: Tensor, weight_layout: str) -> None:
     require_ndim(Xs, 3, "nn.lstm", "Xs")
     require_ndim(Wi, 2, "nn.lstm", "Wi")
     require_ndim(Wh, 2, "nn.lstm", "Wh")
-    rows, other = constant(Wi.shape[0]), constant(Wh.shape[0])
+    rows, other = as_int(Wi.shape[0]), as_int(Wh.shape[0])
     if rows is not None and (rows % 4 or (other is not None and rows != other)):
         raise ShapeMismatch(
             f"topi.nn.lstm: expected four times the hidden size as rows of Wi and Wh, found the shapes "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ... import te
+from ...ir.expr import as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import constant, require_ndim, shape_text
+from ..index import require_ndim, shape_text
 
 
 def _check(Input: Tensor, Scale: Tensor, Shift: Tensor, ndim: int, axes: list[int], function: str) -> None:
@@ -15,7 +16,7 @@ def _check(Input: Tensor, Scale: Tensor, Shift: Tensor, ndim: int, axes: list[in
     for name, tensor in (("Scale", Scale), ("Shift", Shift)):
         require_ndim(tensor, len(axes), f"nn.{function}", name)
         for a, b in zip(channels, tensor.shape, strict=True):
-            if None not in (constant(a), constant(b)) and constant(a) != constant(b):
+            if None not in (as_int(a), as_int(b)) and as_int(a) != as_int(b):
                 raise ShapeMismatch(
                     f"topi.nn.{function}: expected {name} of shape {shape_text(channels)}, "
                     f"found {shape_text(tensor.shape)}"

@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import te
 from ...ir.dtype import DataType
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
-from ..index import Axes, constant, require_axis, shape_text
+from ..index import Axes, require_axis, shape_text
 
 _TUPLE_SUM = comm_reducer(
     lambda x, y: [a + b for a, b in zip(x, y, strict=True)],
@@ -49,7 +49,7 @@ def check_parameters(function: str, expected: Sequence[Any], **parameters: Tenso
     for name, tensor in parameters.items():
         if tensor is None:
             continue
-        pairs = [(constant(a), constant(b)) for a, b in zip(tensor.shape, expected, strict=False)]
+        pairs = [(as_int(a), as_int(b)) for a, b in zip(tensor.shape, expected, strict=False)]
         if len(tensor.shape) != len(expected) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
             raise ShapeMismatch(
                 f"topi.nn.{function}: expected {name} of shape {shape_text(expected)}, found {shape_text(tensor.shape)}"

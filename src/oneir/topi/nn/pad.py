@@ -8,12 +8,12 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import ExprOp, PrimExpr, const
+from ...ir.expr import ExprOp, PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import constant, shape_text
+from ..index import shape_text
 
 _TAG = tag.INJECTIVE + ",pad"
 
@@ -56,7 +56,7 @@ def pad(
     def element(*i: PrimExpr) -> Any:
         inside, indices = [], []
         for index, extent, b, a in zip(i, data.shape, before, after, strict=True):
-            if constant(b) == 0 and constant(a) == 0:
+            if as_int(b) == 0 and as_int(a) == 0:
                 indices.append(index)
                 continue
             indices.append(index - b)
@@ -75,11 +75,11 @@ def pad_ends(data: Tensor, before: list[Any], after: list[Any], value: Any, name
     def element(*ax: PrimExpr) -> Any:
         inside, indices = [], []
         for index, extent, b, a in zip(ax, data.shape, before, after, strict=True):
-            if constant(b) != 0:
+            if as_int(b) != 0:
                 inside.append(index >= b)
                 index = index - b
             indices.append(index)
-            if constant(a) != 0:
+            if as_int(a) != 0:
                 inside.append(ax[len(indices) - 1] < b + extent)
         found = data(*indices)
         return tir_op.if_then_else(tir_op.all(*inside), found, value) if inside else found
@@ -99,9 +99,9 @@ def _remapped(data: Tensor, before: list[Any], after: list[Any], remap: Callable
 def _check_widths(data: Tensor, before: list[Any], after: list[Any], spare: int, function: str) -> None:
     """Raises `ShapeMismatch` for more padding than elements to mirror: an extent less `spare`."""
     for dim, extent in enumerate(data.shape):
-        known = constant(extent)
+        known = as_int(extent)
         for pads in (before, after):
-            width = constant(pads[dim])
+            width = as_int(pads[dim])
             if known is not None and width is not None and width > max(known - spare, 0):
                 raise ShapeMismatch(
                     f"topi.nn.{function}: dimension {dim} of the data of shape {shape_text(data.shape)} can be padded "
@@ -126,7 +126,7 @@ def mirror_pad(
 
     def remap(index: PrimExpr, dim: int) -> Any:
         b, extent = before[dim], data.shape[dim]
-        if constant(b) == 0 and constant(after[dim]) == 0:
+        if as_int(b) == 0 and as_int(after[dim]) == 0:
             return index
         place = index - b
         mirrored = tir_op.if_then_else(index < b, -place - repeated, place)

@@ -6,10 +6,10 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, shape_text
+from ..index import shape_text
 
 
 def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle") -> Tensor:
@@ -22,7 +22,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int, name: str = "PixelShuffle")
         )
     r = upscale_factor
     *outer, channels, height, width = data.shape
-    if (known := constant(channels)) is not None and known % (r * r):
+    if (known := as_int(channels)) is not None and known % (r * r):
         raise ShapeMismatch(
             f"topi.nn.pixel_shuffle: the {known} channels of the shape {shape_text(data.shape)} are no multiple of "
             f"{r * r}, the factor squared"

@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, Select, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.reduction import comm_reducer
 from .. import tag
-from ..index import Padding, Sizes, constant, ravel, shape_text
+from ..index import Padding, Sizes, ravel, shape_text
 from .pad import pad_ends
 from .pooling import check_pool_type, pooled_axes, quotient, with_value
 from .window import output_extent, per_dimension, same_dtype
@@ -69,7 +69,7 @@ class _Pooling:
             for s in zip(self.extents, self.kernel, self.stride, self.head, self.tail, strict=True)
         ]
         self.shape = with_value(data.shape, axes, self.out)
-        pairs = [(constant(a), constant(b)) for a, b in zip(grads.shape, self.shape, strict=False)]
+        pairs = [(as_int(a), as_int(b)) for a, b in zip(grads.shape, self.shape, strict=False)]
         if grads.ndim != data.ndim or any(None not in pair and pair[0] != pair[1] for pair in pairs):
             raise ShapeMismatch(
                 f"topi.nn.pool_grad: expected grads of the output's shape {shape_text(self.shape)}, "
@@ -113,7 +113,7 @@ class _Pooling:
     def past_the_end(self, axis: int) -> bool:
         """Whether the last elements along an axis may begin a window that does not exist."""
         sizes = (self.extents[axis], self.head[axis], self.stride[axis], self.out[axis])
-        extent, head, stride, out = (constant(v) for v in sizes)
+        extent, head, stride, out = (as_int(v) for v in sizes)
         if extent is None or head is None or stride is None or out is None:
             return True
         return (extent - 1 + head) // stride >= out
@@ -123,7 +123,7 @@ def _max_grad(p: _Pooling) -> Tensor:
     data = p.data
     ravel_shape = with_value(data.shape, p.axes, [e + h + t for e, h, t in zip(p.extents, p.head, p.tail, strict=True)])
     source = data
-    if any(constant(v) != 0 for v in (*p.head, *p.tail)):
+    if any(as_int(v) != 0 for v in (*p.head, *p.tail)):
         none = [0] * data.ndim
         smallest = tir_op.min_value(data.dtype)
         source = pad_ends(data, with_value(none, p.axes, p.head), with_value(none, p.axes, p.tail), smallest)

@@ -11,12 +11,12 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, Select, const
+from ...ir.expr import PrimExpr, Select, as_int, const
 from ...runtime.error import InvalidValue
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from .. import tag
-from ..index import Padding, Sizes, constant, require_ndim
+from ..index import Padding, Sizes, require_ndim
 from .pad import pad_ends
 from .window import output_extent, per_dimension, same_dtype
 
@@ -85,7 +85,7 @@ def _pool(
     reduction = [te.reduce_axis((const(0, k.dtype), k), name=f"rv{i}") for i, k in enumerate(kernel)]
 
     source = data
-    if any(constant(p) not in (0, None) for p in (*head, *tail)):
+    if any(as_int(p) not in (0, None) for p in (*head, *tail)):
         none = [0] * data.ndim
         value = tir_op.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
         source = pad_ends(data, with_value(none, axes, head), with_value(none, axes, tail), value)

@@ -19,12 +19,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, Var, const
+from ...ir.expr import PrimExpr, Var, as_int, const
 from ...te.tensor import Tensor
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import Select
 from ...tir.stmt import ForKind, IfThenElse, LetStmt, Stmt, flat_seq
-from ..index import constant
 from ..loops import allocate, loop, store
 
 ROWS = 4
@@ -102,7 +101,7 @@ def recurrent(
             outs[0],
             list(outs[1:]),
         )
-        known = constant(batch)
+        known = as_int(batch)
         few, many = (_Layer(cell, own, backward, rows) for rows in (1, ROWS))
         if known is not None:
             return few.body() if known < ROWS else many.body()
@@ -136,7 +135,7 @@ class _Layer:
     def __init__(self, cell: Cell, own: _Buffers, backward: Sequence[bool], rows: int):
         self.cell, self.own, self.backward = cell, own, backward
         self.steps, self.batch, _, self.blocks, _, lanes = own.gates.shape
-        self.lanes = constant(lanes) or 1
+        self.lanes = as_int(lanes) or 1
         self.units = own.initial[0].shape[2]
         self.dtype = own.gates.dtype
         self.rows = rows
@@ -277,7 +276,7 @@ class _Layer:
             old = [vector[tuple(p)] for vector, p in zip(self.vectors, places, strict=True)]
             given = [self.own.gates[place, batch, direction, block, g, v] for g in range(product.first, product.last)]
             more = self.own.parameters
-            own = [] if more is None else [more[direction, block, p, v] for p in range(constant(more.shape[2]) or 0)]
+            own = [] if more is None else [more[direction, block, p, v] for p in range(as_int(more.shape[2]) or 0)]
             made = product.follow([sums[row, g, v] for g in range(len(given))], given, old, own)
 
             def kept(i: int, value: PrimExpr) -> PrimExpr:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import constant, shape_text
+from ..index import shape_text
 from ..transform import reshape, transpose
 from .pad import pad_ends
 from .window import same_dtype
@@ -51,7 +51,7 @@ def space_to_batch_nd(
     small: list[Any] = []
     size = 1
     for i, (extent, block) in enumerate(zip(extents, block_shape, strict=False)):
-        if (known := constant(extent)) is not None and known % block:
+        if (known := as_int(extent)) is not None and known % block:
             raise ShapeMismatch(
                 f"topi.nn.space_to_batch_nd: dimension {i + 1}, {known} after padding, is no multiple of its block "
                 f"extent {block}"

@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import ShapeMismatch
 from ...te.tensor import Tensor
 from .. import tag
-from ..index import constant, shape_text
+from ..index import shape_text
 from .depth_to_space import check_block
 
 
@@ -24,7 +24,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     channels = data.shape[1] if first else data.shape[3]
     height, width = data.shape[2:4] if first else data.shape[1:3]
     for extent in (height, width):
-        if (known := constant(extent)) is not None and known % b:
+        if (known := as_int(extent)) is not None and known % b:
             raise ShapeMismatch(
                 f"topi.nn.space_to_depth: {known} of the shape {shape_text(data.shape)} is no multiple of the block "
                 f"size {b}"

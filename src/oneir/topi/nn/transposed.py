@@ -7,10 +7,10 @@ from typing import Any
 from ... import te
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
-from ..index import Padding, Sizes, constant, require_ndim, shape_text
+from ..index import Padding, Sizes, require_ndim, shape_text
 from .dilate import dilate
 from .pad import pad
 from .window import padding_of, per_dimension
@@ -37,13 +37,12 @@ def preprocess(
     strides = per_dimension(strides, dim, function, "stride")
     extra = per_dimension(output_padding, dim, function, "output padding")
     for stride, more in zip(strides, extra, strict=True):
-        if None not in (constant(stride), constant(more)) and not ops.less(more, stride):
+        if None not in (as_int(stride), as_int(more)) and not ops.less(more, stride):
             raise InvalidValue(
-                f"topi.nn.{function}: expected output padding below the stride {constant(stride)}, "
-                f"found {constant(more)}"
+                f"topi.nn.{function}: expected output padding below the stride {as_int(stride)}, found {as_int(more)}"
             )
     channels, outputs, *window = kernel.shape
-    if None not in (constant(channels), constant(data.shape[1])) and constant(channels) != constant(data.shape[1]):
+    if None not in (as_int(channels), as_int(data.shape[1])) and as_int(channels) != as_int(data.shape[1]):
         raise ShapeMismatch(
             f"topi.nn.{function}: the data of shape {shape_text(data.shape)} has {data.shape[1]} channels, the kernel "
             f"of shape {shape_text(kernel.shape)} takes {channels}"
@@ -74,8 +73,8 @@ def correlate(padded: Tensor, kernel: Tensor, groups: Any, dtype: str, letters: 
     group_outputs, _, *window = kernel.shape
     simplify = Analyzer().simplify
     outputs = simplify(group_outputs * groups)
-    if constant(channels) is not None and constant(groups) is not None:
-        known, count = constant(channels) or 0, constant(groups) or 0
+    if as_int(channels) is not None and as_int(groups) is not None:
+        known, count = as_int(channels) or 0, as_int(groups) or 0
         if count < 1 or known % count:
             raise ShapeMismatch(f"topi.nn.{function}: {known} input channels do not divide into {count} groups")
     out = [simplify(e - k + 1) for e, k in zip(extents, window, strict=True)]
@@ -84,7 +83,7 @@ def correlate(padded: Tensor, kernel: Tensor, groups: Any, dtype: str, letters: 
 
     def element(b: PrimExpr, c: PrimExpr, *place: PrimExpr) -> Any:
         channel, output = dc.var, c
-        if constant(groups) != 1:
+        if as_int(groups) != 1:
             of_group = ops.floordiv(outputs, groups)
             channel = ops.floordiv(c, of_group) * ops.floordiv(channels, groups) + dc.var
             output = ops.floormod(c, of_group)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
-from ...ir.expr import const
+from ...ir.expr import as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
-from ..index import Extent, Padding, Sizes, constant
+from ..index import Extent, Padding, Sizes
 
 
 def per_dimension(value: Any, count: int, function: str, what: str) -> list[Any]:
@@ -57,12 +57,12 @@ def dilated(kernel: Sequence[Extent], dilation: list[Any]) -> list[Any]:
 def output_extent(extent: Any, window: Any, stride: Sizes, before: Any, after: Any, function: str) -> Any:
     """How many windows fit into a padded dimension."""
     spare = Analyzer().simplify(extent - window + before + after)
-    known = constant(spare)
+    known = as_int(spare)
     if known is not None and known < 0:
         raise ShapeMismatch(
-            f"topi.nn.{function}: a window of {constant(window)} does not fit into {constant(extent)} elements "
-            f"padded by {constant(before)} and {constant(after)}; make it smaller or pad more"
+            f"topi.nn.{function}: a window of {as_int(window)} does not fit into {as_int(extent)} elements "
+            f"padded by {as_int(before)} and {as_int(after)}; make it smaller or pad more"
         )
-    if (step := constant(stride)) is not None and step < 1:
+    if (step := as_int(stride)) is not None and step < 1:
         raise InvalidValue(f"topi.nn.{function}: expected strides of at least 1, found {step}")
     return Analyzer().simplify(ops.floordiv(spare, stride) + 1)

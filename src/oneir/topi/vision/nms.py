@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr, const
+from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir.stmt import IfThenElse, Stmt, flat_seq
-from ..index import Shape, constant, require_int, require_ndim, shape_text
+from ..index import Shape, require_int, require_ndim, shape_text
 from ..indexing import gather
 from ..loops import allocate, for_each, loop, scalar, store
 from ..math import cast
@@ -95,7 +95,7 @@ def all_class_non_max_suppression(
         raise InvalidValue(f'topi.{function}: expected output_format "onnx" or "tensorflow", found {output_format!r}')
     require_ndim(boxes, 3, function, "boxes")
     require_ndim(scores, 3, function, "scores")
-    if constant(boxes.shape[2]) not in (4, None):
+    if as_int(boxes.shape[2]) not in (4, None):
         raise ShapeMismatch(f"topi.{function}: expected boxes of 4 numbers, found the shape {shape_text(boxes.shape)}")
     batch, classes, count = scores.shape
     rows = reshape(scores, (ops.multiply(batch, classes), count))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import topi
-from ....ir.expr import const
+from ....ir.expr import as_int, const
 from ....runtime.error import TypeMismatch
 from ....te import Tensor
 from ...expr import Call, Expr
@@ -18,7 +18,7 @@ from ...struct_info import VOID, StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import keep_layout, move_axes
-from ..inference import common_dtype, constant, elementwise, fail, normalize_axis, tensor_argument
+from ..inference import common_dtype, elementwise, fail, normalize_axis, tensor_argument
 from ..registry import Operator, operator
 from ..unary import clip, te_erf
 
@@ -175,7 +175,7 @@ def _prelu_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if info.ndim != -1:
         axis = normalize_axis(call, call.attrs["axis"], info.ndim)
         if info.extents is not None and alpha.extents is not None:
-            have, want = constant(alpha.extents[0]), constant(info.extents[axis])
+            have, want = as_int(alpha.extents[0]), as_int(info.extents[axis])
             if None not in (have, want) and have not in (1, want):
                 raise fail(call, f"argument alpha must have 1 or {want} elements, found {have}")
     return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)

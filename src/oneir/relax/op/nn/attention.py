@@ -10,7 +10,7 @@ import numpy as np
 
 from .... import te, topi
 from ....ir import operators as ops
-from ....ir.expr import const
+from ....ir.expr import as_int, const
 from ....runtime.error import InvalidValue, UnsupportedError
 from ....te import Tensor
 from ....tir import op as tir_op
@@ -20,7 +20,7 @@ from ...operator_facts import OpPattern, ScriptArguments
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
-from ..inference import common_dtype, constant, fail, tensor_argument
+from ..inference import common_dtype, fail, tensor_argument
 from ..registry import Operator, operator
 from .activation import check_floats, softmax_of
 
@@ -119,7 +119,7 @@ def _attention_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if len(infos) == 4 and infos[3].extents is not None:
         scores = (("batch size", q[0]), ("number of heads", q[2]), ("number of queries", q[1]))
         for (what, x), y in zip(scores, infos[3].extents, strict=False):
-            if constant(y) != 1:
+            if as_int(y) != 1:
                 _check_equal(call, builder, what, {"query": x, "bias": y})
         _check_equal(call, builder, "sequence length", {"key": k[1], "bias": infos[3].extents[3]})
     return TensorStructInfo([q[0], q[1], q[2], v[3]], query.dtype, query.vdevice)
@@ -194,9 +194,9 @@ def _scores(q: Tensor, k: Tensor, v: Tensor, scale: float | None) -> tuple[Tenso
     keys, value_width = v.shape[1], v.shape[3]
     flat = []
     for tensor, length, size in ((q, queries, width), (k, keys, width), (v, keys, value_width)):
-        own = constant(tensor.shape[2])
-        if own is not None and own != constant(heads):
-            tensor = topi.repeat(tensor, (constant(heads) or 0) // own, 2)
+        own = as_int(tensor.shape[2])
+        if own is not None and own != as_int(heads):
+            tensor = topi.repeat(tensor, (as_int(heads) or 0) // own, 2)
         flat.append(topi.reshape(topi.transpose(tensor, [0, 2, 1, 3]), [batch * heads, length, size]))
     scores = topi.nn.batch_matmul(flat[0], flat[1])
     if scale is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .... import topi
 from ....ir import operators as ops
+from ....ir.expr import as_int
 from ....te import Tensor
 from ...expr import Call, Expr
 from ...operator_facts import OpPattern
@@ -16,7 +17,7 @@ from ...struct_info import VOID, StructInfo, TensorStructInfo, TupleStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import initial_of, move_axes
-from ..inference import common_dtype, constant, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
+from ..inference import common_dtype, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
 from ..registry import operator
 from .activation import check_floats
@@ -298,7 +299,7 @@ def _group_norm_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     data, channel = _check_channels(call, builder)
     groups = call.attrs["num_groups"]
     if channel is not None and data.extents is not None:
-        count = constant(data.extents[channel])
+        count = as_int(data.extents[channel])
         if groups < 1 or (count is not None and count % groups):
             raise fail(call, f"{data.extents[channel]} channels do not divide into {groups} groups")
     return _data_like(data)

@@ -9,12 +9,13 @@ import numpy as np
 
 from .... import topi
 from ....ir import operators as ops
+from ....ir.expr import as_int
 from ....runtime.error import InvalidValue
 from ...expr import Call, Expr
 from ...operator_facts import OpPattern
 from ...struct_info import StructInfo, TensorStructInfo
 from ..arguments import integer
-from ..inference import constant, fail, tensor_argument
+from ..inference import fail, tensor_argument
 from ..manipulate import of_shape, unknown_shape
 from ..registry import operator
 
@@ -46,7 +47,7 @@ def _pad_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if info.extents is None:
         return unknown_shape(info, len(widths) // 2)
     mode = call.attrs["pad_mode"]
-    for i, extent in enumerate(map(constant, info.extents)):
+    for i, extent in enumerate(map(as_int, info.extents)):
         width, spare = max(widths[2 * i : 2 * i + 2]), {"constant": None, "reflect": 1}.get(mode, 0)
         if extent is None or width <= 0 or spare is None:
             continue
@@ -90,7 +91,7 @@ def _pixel_shuffle_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     if info.extents is None:
         return TensorStructInfo(None, info.dtype, info.vdevice, info.ndim)
     *outer, channels, height, width = info.extents
-    known = constant(channels)
+    known = as_int(channels)
     if known is not None and known % factor**2:
         raise fail(call, f"{known} channels do not divide by the square of the factor {factor}")
     simplify = builder.analyzer.simplify
