@@ -80,6 +80,14 @@ def register_driver(driver: Driver) -> None:
     _drivers[driver.device_type] = driver
 
 
+def replace_driver(device_type: int, driver: Driver | None) -> Driver | None:
+    """Makes another driver, or none, that of a kind of device; returns the one before."""
+    before = _drivers.pop(device_type, None)
+    if driver is not None:
+        _drivers[device_type] = driver
+    return before
+
+
 def find_driver(device_type: int) -> Driver | None:
     """The driver for a kind of device; None where there is none."""
     return _drivers.get(device_type)

@@ -20,6 +20,7 @@ from ...tir.transform import ExactExtremes, ExactMoments, WideSums
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
 from ..llvm.module import llvm_text
+from .cuda import CUDA
 from .dialect import Dialect
 from .emitter import source_of
 from .launch import Program
@@ -106,4 +107,16 @@ class OpenCL(SourceBackend):
     }
 
 
+class Cuda(SourceBackend):
+    """GPUs of NVIDIA's."""
+
+    kind: ClassVar[str] = "cuda"
+    dialect: ClassVar[Dialect] = CUDA
+    formats: ClassVar[Mapping[str, str]] = {
+        "cuda": "CUDA C++ of the kernels",
+        "host": "LLVM IR of the host's functions, which launch them",
+    }
+
+
 register_backend(OpenCL())
+register_backend(Cuda())

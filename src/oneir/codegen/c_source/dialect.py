@@ -75,13 +75,15 @@ class Dialect(ABC):
     function: ClassVar[str]
     """The qualifiers of a function of the prelude."""
     kernel: ClassVar[str]
-    """The qualifiers and the type of a kernel."""
+    """The qualifiers and the type of a kernel of any block size."""
     restrict: ClassVar[str]
     """The qualifier of a pointer that no other one aliases."""
     spaces: ClassVar[dict[str, str]]
-    """The qualifier of memory, by its scope."""
+    """The qualifier of a pointer to memory, by the memory's scope."""
     types: ClassVar[dict[str, str]]
     """The names of types in registers, by dtype."""
+    memory_alignment: ClassVar[int]
+    """Bytes to which memory that a kernel declares is aligned; 1 where it is the alignment of an element."""
     infinity: ClassVar[str]
     nan: ClassVar[str]
     long_suffix: ClassVar[str]
@@ -104,14 +106,17 @@ class Dialect(ABC):
         """The statement that writes one element."""
 
     @abstractmethod
-    def load_vector(self, dtype: DataType, pointer: str, index: str) -> tuple[str, str, list[str]] | None:
+    def load_vector(
+        self, dtype: DataType, pointer: str, index: str, alignment: int
+    ) -> tuple[str, str, list[str]] | None:
         """A type, the expression that loads neighbouring elements, and each lane of a variable `{}` of that type.
 
-        None where elements are better loaded one by one. `index` is the first element, at any alignment.
+        None where elements are better loaded one by one. `index` is the first element; `alignment` is the number of
+        bytes that is known to divide its address.
         """
 
     @abstractmethod
-    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str]) -> str | None:
+    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int) -> str | None:
         """The statement that writes neighbouring elements; None where that is done one by one."""
 
     @abstractmethod
@@ -126,6 +131,14 @@ class Dialect(ABC):
     def half_functions(self) -> dict[str, str]:
         """The functions `oneir_bits_of_f16`, which rounds a float32 to half precision, and `oneir_f16_of_bits`."""
 
+    def kernel_type(self, threads: int | None) -> str:
+        """The qualifiers and the type of a kernel; `threads` of a block, None where that is not constant."""
+        return self.kernel
+
+    def allocation(self, scope: str, dtype: DataType, name: str, size: int) -> str:
+        """The declaration of memory of a kernel, of at least one element; aligned to `memory_alignment`."""
+        return f"{self.spaces[scope]}{self.memory_type(dtype)} {name}[{size}];"
+
     def c_function(self, symbol: str) -> str:
         """The name that a function of the C library has here."""
         return symbol
@@ -139,7 +152,11 @@ class Dialect(ABC):
 
     def memory_type(self, dtype: DataType) -> str:
         """The type of an element of declared memory: half precision is its bits there."""
-        return self.type_name(DataType("uint8" if dtype.is_bool else "uint16" if dtype == "float16" else dtype))
+        return self.type_name(self.memory_dtype(dtype))
+
+    def memory_dtype(self, dtype: DataType) -> DataType:
+        """The dtype as which an element lies in memory."""
+        return DataType("uint8" if dtype.is_bool else "uint16" if dtype == "float16" else dtype)
 
     def pointee_type(self, dtype: DataType) -> str:
         """The type of an element that is loaded or stored."""

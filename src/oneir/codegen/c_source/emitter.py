@@ -9,10 +9,12 @@ defines it, so it is done on unsigned numbers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeGuard
 
+from ...arith import Analyzer
 from ...ir import expr as e
 from ...ir.dtype import DataType
 from ...ir.module import IRModule
@@ -59,6 +61,9 @@ _RESERVED = frozenset(
         *("inline", "int", "kernel", "local", "long", "main", "max", "min", "new", "operator", "private", "register"),
         *("restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "true"),
         *("typedef", "uchar", "uint", "ulong", "union", "unsigned", "ushort", "void", "volatile", "while"),
+        *("alignas", "asm", "blockIdx", "catch", "explicit", "export", "friend", "inline", "mutable", "namespace"),
+        *("nullptr", "protected", "public", "threadIdx", "throw", "try", "typename", "using", "virtual", "wchar_t"),
+        *("int8_t", "int16_t", "int64_t", "uint8_t", "uint16_t", "uint64_t", "and", "or", "not", "xor", "compl"),
     ]
 )
 
@@ -92,6 +97,8 @@ class KernelEmitter:
         self.pointers: dict[e.Var, tuple[DataType, str]] = {}
         """The dtype of the elements that a pointer is declared to point to, and the scope of its memory."""
         self.threads: dict[str, str] = {}
+        self.extents: dict[str, Any] = {}
+        """The extents of the thread axes, by tag."""
         self.data_variables: set[e.Var] = set()
         self.guarded = 0
         """How many conditions the expression at hand stands in: nothing may be computed before it."""
@@ -100,8 +107,14 @@ class KernelEmitter:
         """The kernel."""
         params = [self.parameter(var) for var in self.func.params]
         self.stmt(self.func.body)
-        head = f"{self.dialect.kernel} {self.symbol}({joined(params)}) {{"
+        head = f"{self.dialect.kernel_type(self.block_size())} {self.symbol}({joined(params)}) {{"
         return "\n".join([head, *(f"  {line}" for line in self.top), *self.lines, "}\n"])
+
+    def block_size(self) -> int | None:
+        """The threads of a block; None where that is not constant."""
+        extents = [extent for tag, extent in self.extents.items() if tag.startswith("threadIdx")]
+        sizes = [extent.value for extent in extents if isinstance(extent, e.IntImm)]
+        return math.prod(sizes) if len(sizes) == len(extents) else None
 
     def parameter(self, var: e.Var) -> str:
         """The declaration of a parameter."""
@@ -186,6 +199,7 @@ class KernelEmitter:
     def stmt_AttrStmt(self, node: AttrStmt) -> None:
         if node.attr_key == "thread_extent":
             self.bind_thread(node.node.var, node.node.thread_tag)
+            self.extents[node.node.thread_tag] = node.value
         self.stmt(node.body)
 
     def bind_thread(self, var: e.Var, tag: str) -> None:
@@ -236,7 +250,7 @@ class KernelEmitter:
         element = node.dtype.element
         self.pointers[node.buffer_var] = (element, scope)
         name = self.define(node.buffer_var)
-        line = f"{self.dialect.spaces[scope]}{self.dialect.memory_type(element)} {name}[{max(1, size)}];"
+        line = self.dialect.allocation(scope, element, name, max(1, size))
         if scope == "local":
             self.emit(line)
         else:
@@ -291,7 +305,8 @@ class KernelEmitter:
         values = self.lanes(node.value)
         if node.predicate is None and _is_contiguous(index) and dtype.lanes > 1:
             values = [self.temporary(dtype.element, value) for value in values]
-            text = self.dialect.store_vector(dtype, pointer, self.scalar(index.base), values)
+            alignment = self.alignment(node.buffer.data, index.base, dtype)
+            text = self.dialect.store_vector(dtype, pointer, self.scalar(index.base), values, alignment)
             if text is not None:
                 self.emit(text)
                 return
@@ -310,9 +325,19 @@ class KernelEmitter:
         if name is None:
             raise CompileError(f"the memory `{data.name}` is used before it is defined")
         declared, scope = self.pointers[data]
-        if declared.element == dtype.element and dtype.element != "float16":
+        element = dtype.element
+        if declared.element == element and self.dialect.memory_type(element) == self.dialect.pointee_type(element):
             return name
         return f"(({self.dialect.spaces[scope]}{self.dialect.pointee_type(dtype.element)}*){name})"
+
+    def alignment(self, data: e.Var, index: e.PrimExpr, dtype: DataType) -> int:
+        """The bytes that are known to divide the address of an element."""
+        size = self.dialect.memory_dtype(dtype.element).bits // 8
+        _, scope = self.pointers[data]
+        if scope in ("", "global"):  # tensors of users begin at any element
+            return size
+        known = Analyzer().modular_set(index)
+        return math.gcd(max(size, self.dialect.memory_alignment), known.coeff * size, known.base * size)
 
     def places(self, index: e.PrimExpr, dtype: DataType, element: DataType) -> Lanes:
         """The index of each lane's element. Elements that are vectors lie lane after lane."""
@@ -326,7 +351,8 @@ class KernelEmitter:
         index, dtype = _flat_index(node), node.dtype
         pointer = self.memory(node.buffer.data, node.buffer.dtype)
         if dtype.lanes > 1 and not self.guarded and node.predicate is None and _is_contiguous(index):
-            vector = self.dialect.load_vector(dtype, pointer, self.scalar(index.base))
+            alignment = self.alignment(node.buffer.data, index.base, dtype)
+            vector = self.dialect.load_vector(dtype, pointer, self.scalar(index.base), alignment)
             if vector is not None:
                 kind, text, lanes = vector
                 name = self.fresh("v")

@@ -52,6 +52,7 @@ class OpenCLC(Dialect):
         "float32": "float",
         "float64": "double",
     }
+    memory_alignment: ClassVar[int] = 1
     infinity: ClassVar[str] = "INFINITY"
     nan: ClassVar[str] = "NAN"
     long_suffix: ClassVar[str] = "L"
@@ -81,7 +82,9 @@ class OpenCLC(Dialect):
             return f"vstore_half({value}, {index}, {pointer});"
         return f"{pointer}[{index}] = {value};"
 
-    def load_vector(self, dtype: DataType, pointer: str, index: str) -> tuple[str, str, list[str]] | None:
+    def load_vector(
+        self, dtype: DataType, pointer: str, index: str, alignment: int
+    ) -> tuple[str, str, list[str]] | None:
         if dtype.lanes not in _VECTOR_LANES or dtype.is_bool:
             return None
         half = dtype.element == "float16"
@@ -90,7 +93,7 @@ class OpenCLC(Dialect):
         lanes = [f"{{}}.s{i:x}" for i in range(dtype.lanes)]
         return f"{element}{dtype.lanes}", f"{function}(0, {pointer} + {index})", lanes
 
-    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str]) -> str | None:
+    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int) -> str | None:
         if dtype.lanes not in _VECTOR_LANES or dtype.is_bool:
             return None
         half = dtype.element == "float16"

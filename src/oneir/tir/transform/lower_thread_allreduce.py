@@ -94,9 +94,9 @@ class _Tree:
         place = self.element(self.index)
         return flat_seq([BufferStore(b, value, [place]) for b, value in zip(self.buffers, values, strict=True)])
 
-    def combined(self, distance: int) -> list[PrimExpr]:
-        """The thread's own values, combined with those of the thread at a distance."""
-        other = self.element(self.index + distance)
+    def combined(self, position: PrimExpr) -> list[PrimExpr]:
+        """The thread's own values, combined with those of another thread of its group."""
+        other = self.element(position)
         own = self.element(self.index)
         return list(
             self.reducer.combine(
@@ -106,7 +106,8 @@ class _Tree:
 
     def step(self, threads: int, distance: int) -> list[Stmt]:
         """The first `threads` threads take what others have."""
-        return [IfThenElse(self.index < threads, self.store(self.combined(distance))), barrier("shared")]
+        body = self.store(self.combined(self.index + distance))
+        return [IfThenElse(self.index < threads, body), barrier("shared")]
 
     def reduce(self) -> list[Stmt]:
         """The steps until the first thread of each group has the result."""
@@ -120,15 +121,22 @@ class _Tree:
             width //= 2
             stmts += self.step(width, width)
         if width > 1:
-            stmts += [IfThenElse(self.index < width // 2, self._in_warp(width)), barrier("shared")]
+            body = self._in_warp(width)
+            if self.extent > self.warp_size:
+                body = IfThenElse(self.index < self.warp_size, body)
+            stmts += [body, barrier("shared")]
         return stmts
 
     def _in_warp(self, width: int) -> Stmt:
-        """The steps of threads of one warp. All load before any stores, as what one stores another loads."""
+        """The steps of the threads of one warp. All load before any stores, as what one stores another loads.
+
+        A barrier needs every thread of the warp: those that take no part in a step combine their values with
+        themselves, which nothing reads.
+        """
         stmts: list[Stmt] = []
         while width > 1:
             width //= 2
-            loads = self.combined(width)
+            loads = self.combined(Select(self.index < width, self.index + width, self.index))
             names = [Var(f"w_{width}_{i}", load.dtype) for i, load in enumerate(loads)]
             body = flat_seq([barrier("warp"), self.store(names), barrier("warp")])
             for name, load in zip(names, loads, strict=True):

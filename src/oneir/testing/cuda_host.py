@@ -1,0 +1,269 @@
+"""CUDA programs without a GPU: their text, compiled as C++, runs on the host, thread by thread.
+
+    program = CudaOnHost(ex.mod.get_source("cuda"))
+    program.launch("main_kernel", grid=(4,), block=(64,), arguments=[a, b, n])
+
+    with cuda_on_host(order="backward"):
+        ex = relax.build(mod, "cuda")
+        relax.VirtualMachine(ex, oneir.cuda())["main"](tensor(a, oneir.cuda()))
+
+It shares nothing with the code generator, and finds what a GPU shows only by chance: threads that do not all come to a
+barrier, shared memory that is read before it is written, and, in one order of the threads or another, barriers that are
+missing. `cuda_host.h` explains how. It needs g++.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..runtime.callback import CALLBACKS
+from ..runtime.driver import Driver, KernelRecord, find_driver, replace_driver
+from ..runtime.error import CompileError, DeviceError, InvalidValue, UnsupportedError
+from ..runtime.launch import launch_failed
+from ..runtime.once import new_lock
+from ..runtime.packed import Code, Value
+from ..runtime.registry import register_func
+
+ORDERS = {"forward": 0, "backward": 1, "shuffled": 2}
+"""The orders in which threads of a block run between two barriers, as the compiled code numbers them."""
+MAX_THREADS = 1024
+MAX_SHARED_BYTES = 48 << 10
+_MESSAGE_BYTES = 256
+_OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
+_OPTIONS += ("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-x", "c++")
+_HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)')
+_TYPES = {"bool": ctypes.c_uint8, "float": ctypes.c_float, "double": ctypes.c_double, "int": ctypes.c_int32}
+_TYPES |= {"uint": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
+_TYPES |= {"int8_t": ctypes.c_int8, "int16_t": ctypes.c_int16, "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16}
+
+
+class CudaOnHost:
+    """A program of CUDA kernels on the host.
+
+    Raises `CompileError` with the compiler's messages for a text that is not C++, and `UnsupportedError` where there is
+    no g++.
+    """
+
+    def __init__(self, source: str):
+        self._lock = new_lock()
+        self.kernels = {name: _parameter_types(params) for name, params in _HEAD.findall(source)}
+        """By name, the types of the parameters: None for a pointer."""
+        thunks = [_thunk(name, params) for name, params in _HEAD.findall(source)]
+        prelude = Path(__file__).with_name("cuda_host.h").read_text()
+        # Messages name the lines of the program's own text.
+        text = "\n".join([prelude, '#line 1 "program.cu"', source.replace("extern __shared__", "extern"), *thunks])
+        self._library = _compiled(text)
+
+    def launch(
+        self, name: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], order: str = "forward"
+    ) -> None:
+        """Runs a kernel; `arguments` are NumPy arrays, or addresses, for pointers, and numbers.
+
+        Raises `DeviceError` for threads that do not come to the same barriers, and `InvalidValue` for what the kernel
+        cannot be launched with.
+        """
+        if name not in self.kernels:
+            raise InvalidValue(f"the program has no kernel `{name}`; it has {', '.join(self.kernels)}")
+        if order not in ORDERS:
+            raise InvalidValue(f"expected one of the orders {', '.join(ORDERS)}, found {order!r}")
+        types = self.kernels[name]
+        if len(types) != len(arguments):
+            raise InvalidValue(f"`{name}` takes {len(types)} arguments, found {len(arguments)}")
+        sizes = [*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block))]
+        threads = sizes[3] * sizes[4] * sizes[5]
+        if not 0 < threads <= MAX_THREADS:
+            raise InvalidValue(f"a block has 1 to {MAX_THREADS} threads, found {threads}")
+        values = [_argument(kind, value) for kind, value in zip(types, arguments, strict=True)]
+        places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        with self._lock:
+            code = self._library[f"{name}_on_host"](places, (ctypes.c_int * 6)(*sizes), ORDERS[order], message)
+        if code:
+            raise DeviceError(f"`{name}`: {message.value.decode()}")
+
+
+def _parameter_types(params: str) -> list[Any]:
+    """The types of a kernel's parameters, from its text; None for a pointer."""
+    kinds = [param.strip().rpartition(" ")[0] for param in params.split(",") if param.strip()]
+    return [None if "*" in kind else _TYPES[kind] for kind in kinds]
+
+
+def _thunk(name: str, params: str) -> str:
+    """A function that launches a kernel with arguments given by their addresses."""
+    kinds = [param.strip().rpartition(" ")[0].replace("__restrict__", "") for param in params.split(",") if param]
+    values = ", ".join(f"*({kind}*)arguments[{place}]" for place, kind in enumerate(kinds))
+    return (
+        f"static void {name}_thread(void** arguments) {{ {name}({values}); }}\n"
+        f'extern "C" __attribute__((visibility("default"))) int {name}_on_host('
+        "void** arguments, const int* sizes, unsigned order, char* message) "
+        f"{{ return oneir_launch({name}_thread, arguments, sizes, order, message); }}"
+    )
+
+
+def _argument(kind: Any, value: Any) -> Any:
+    """An argument as memory that can be pointed to."""
+    if kind is not None:
+        return kind(value)
+    return ctypes.c_void_p(value.ctypes.data if isinstance(value, np.ndarray) else value)
+
+
+def compiler_exists() -> bool:
+    """Whether this machine can run CUDA programs on the host."""
+    return shutil.which("g++") is not None
+
+
+def _compiled(text: str) -> ctypes.CDLL:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        raise UnsupportedError("CUDA programs run on the host through g++, which is not installed (Debian: g++)")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "program.so"
+        done = subprocess.run(
+            [compiler, *_OPTIONS, "-o", str(library), "-"], input=text, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CompileError(f"g++ does not take the program:\n{done.stderr}")
+        return ctypes.CDLL(str(library))
+
+
+# -- as a device --
+
+_CallPacked = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int32, ctypes.POINTER(Value)
+)
+_Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(Value))
+_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
+_call_packed = _CallPacked(CALLBACKS["oneir_call_packed"])
+
+
+class _Launch(ctypes.Structure):
+    """What host code launches with: the function that it calls."""
+
+    _fields_ = (("run", ctypes.c_void_p),)
+
+
+@_Run
+def _run(launch: int, values: int, result: Any) -> int:
+    """Launches in Python, through the callback that passes exceptions on to the program's caller."""
+    arguments = (Value * 2)()
+    for argument, address in zip(arguments, (launch, values), strict=True):
+        argument.code, argument.p = Code.POINTER, address
+    return _call_packed(b"oneir.testing.launch_cuda_on_host", arguments, 2, result)
+
+
+class CudaHostDriver(Driver):
+    """One CUDA device that is the host; see `cuda_on_host`."""
+
+    device_type: ClassVar[int] = 2
+    name: ClassVar[str] = "cuda"
+    requirement: ClassVar[str] = "g++ is missing"
+    _attributes: ClassVar[dict[str, Any]] = {
+        "device_name": "CUDA on the host",
+        "compute_version": "8.0",
+        "warp_size": 32,
+        "max_threads_per_block": MAX_THREADS,
+        "max_shared_memory_per_block": MAX_SHARED_BYTES,
+        "max_thread_dimensions": [1024, 1024, 64],
+        "multi_processor_count": 1,
+    }
+
+    def __init__(self, order: str = "forward"):
+        if order not in ORDERS:
+            raise InvalidValue(f"expected one of the orders {', '.join(ORDERS)}, found {order!r}")
+        self.order = order
+        self.launched: list[str] = []
+        """The names of the kernels that were launched, in order."""
+        self._programs: dict[bytes, CudaOnHost] = {}
+
+    def count(self) -> int:
+        return int(compiler_exists())
+
+    def attribute(self, device_id: int, name: str) -> Any:
+        return self._attributes.get(name)
+
+    def alloc(self, device_id: int, nbytes: int) -> int:
+        block = np.full(nbytes + 128, 0xFF, np.uint8)
+        address = -(-block.ctypes.data // 128) * 128
+        _memory[address] = block
+        return address
+
+    def free(self, device_id: int, address: int) -> None:
+        del _memory[address]
+
+    def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
+        ctypes.memmove(target, source, nbytes)
+
+    def sync(self, device_id: int) -> None:
+        """Launches return when they are done."""
+
+    def prepare(self, device_id: int, kernel: KernelRecord) -> int:
+        key = hashlib.blake2b(kernel.source.encode(), digest_size=16).digest()
+        if key not in self._programs:
+            self._programs[key] = CudaOnHost(kernel.source)
+        launch = _Launch(ctypes.cast(_run, ctypes.c_void_p).value)
+        address = ctypes.addressof(launch)
+        _launches[address] = (launch, self._programs[key], kernel)
+        return address
+
+    def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
+        return f"a block has at most {MAX_THREADS} threads, and {MAX_SHARED_BYTES} bytes of shared memory"
+
+    def launch(self, program: CudaOnHost, kernel: KernelRecord, values: Any) -> None:
+        """Runs a kernel with the values that host code passes."""
+        count = len(kernel.kinds)
+        arguments = [
+            values[i].p or 0 if kind == "p" else values[i].f if kind in "fd" else values[i].i
+            for i, kind in enumerate(kernel.kinds)
+        ]
+        extents = {name: values[count + i].i for i, name in enumerate(kernel.extents)}
+        sizes = [extents.get(axis, 1) for axis in _AXES]
+        if 0 in sizes:
+            return
+        if sizes[3] * sizes[4] * sizes[5] > MAX_THREADS:
+            raise launch_failed(self, 0, kernel, 1, sizes)
+        self.launched.append(kernel.name)
+        program.launch(kernel.name, sizes[:3], sizes[3:], arguments, self.order)
+
+
+_memory: dict[int, np.ndarray] = {}
+"""What is allocated, by address. Temporary memory is kept for later programs, which another driver may run."""
+_launches: dict[int, tuple[_Launch, CudaOnHost, KernelRecord]] = {}
+"""By address: what programs launch with, which lives as long as the process."""
+
+
+@register_func("oneir.testing.launch_cuda_on_host")
+def _launch(launch: ctypes.c_void_p, values: ctypes.c_void_p) -> None:
+    assert launch.value is not None and values.value is not None
+    driver = find_driver(CudaHostDriver.device_type)
+    if not isinstance(driver, CudaHostDriver):
+        raise DeviceError("the program was compiled for CUDA on the host; run it inside of `with cuda_on_host():`")
+    _, program, kernel = _launches[launch.value]
+    count = len(kernel.kinds) + len(kernel.extents)
+    driver.launch(program, kernel, (Value * count).from_address(values.value))
+
+
+@contextlib.contextmanager
+def cuda_on_host(order: str = "forward") -> Iterator[CudaHostDriver]:
+    """Inside of it `cuda(0)` is the host, for the whole process; `order` is that of the threads of a block.
+
+    Tensors that were made on it cannot be used afterwards. Raises `UnsupportedError` where there is no g++.
+    """
+    if not compiler_exists():
+        raise UnsupportedError("CUDA programs run on the host through g++, which is not installed (Debian: g++)")
+    driver = CudaHostDriver(order)
+    before = replace_driver(CudaHostDriver.device_type, driver)
+    try:
+        yield driver
+    finally:
+        replace_driver(CudaHostDriver.device_type, before)
