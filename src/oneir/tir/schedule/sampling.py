@@ -210,7 +210,7 @@ class Sampling(ScheduleBase):
             sch.annotate(loop, "pragma_auto_unroll_max_step", unrolled)
 
         With `decision=1` it is always 16. There must be as many probabilities as candidates, and at least one. Raises
-        `ScheduleError` otherwise.
+        `InvalidValue` otherwise.
         """
         return self.apply(SAMPLE_CATEGORICAL, [], [list(candidates), list(probs)], decision)[0]
 
