@@ -126,7 +126,7 @@ class Reorder(ScheduleBase):
     """The part of a schedule that reorders."""
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
-        """Puts nested loops in the given order; loops between them that are not named stay where they are.
+        """Reorders nested loops; loops between them that are not named keep their positions.
 
         `reorder(k, i)` turns
 
@@ -143,7 +143,7 @@ class Reorder(ScheduleBase):
         self.apply(REORDER, ordered_loops)
 
     def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
-        """Puts the variables of a block in another order: the one that was `new_order[0]`-th comes first.
+        """Reorders the variables of a block: the one that was `new_order[0]`-th comes first.
 
         vi, vj, vk = T.axis.remap("SSR", [i, j, k])     ->     vj, vk, vi = T.axis.remap("SRS", [j, k, i])
 

@@ -63,16 +63,16 @@ class LowerCrossThreadReduction(PrimFuncPass):
             return func
         try:
             return func.with_body(_Lowering()(func.body))
-        except _Culprit as culprit:
-            text = func.script(obj_to_underline=[culprit.stmt])
-            raise WellFormedError(f"{culprit}\n{text}") from None
+        except _ConditionViolated as violated:
+            text = func.script(obj_to_underline=[violated.stmt])
+            raise WellFormedError(f"{violated}\n{text}") from None
 
 
 def _is_thread(loop: For) -> bool:
     return loop.thread_binding is not None and loop.thread_binding.thread_tag.startswith("threadIdx.")
 
 
-class _Culprit(Exception):
+class _ConditionViolated(Exception):
     """A condition of the pass that does not hold, and the statement that breaks it."""
 
     def __init__(self, message: str, stmt: Stmt):
@@ -154,11 +154,11 @@ class _Lowering(Mapper):
         return loops if is_affine(realize, domains) and _alone_writes(scope, realize.block) else []
 
     def _check(self, block: Block, loops: list[For]) -> Reduction:
-        """The reduction of a block that threads can share; raises `_Culprit` for other blocks."""
+        """The reduction of a block that threads can share; raises `_ConditionViolated` for other blocks."""
         enclosing = [stmt for stmt in self.path if not isinstance(stmt, SeqStmt)]
         if enclosing[len(enclosing) - len(loops) :] != loops:
             other = next(stmt for stmt in reversed(enclosing) if stmt not in loops)
-            raise _Culprit(
+            raise _ConditionViolated(
                 "Cross-thread reduction requires all the reduction-related loops to be the deepest among all "
                 f"statements outside the desired block. Between those of block `{block.name_hint}` stands another "
                 "statement; reorder the loops so that the reduction loops are innermost",
@@ -166,7 +166,7 @@ class _Lowering(Mapper):
             )
         for loop in loops:
             if loop.thread_binding is not None and not _is_thread(loop):
-                raise _Culprit(
+                raise _ConditionViolated(
                     "Cross-thread reduction requires all the reduction-related loops that are bound to GPU thread axes "
                     f"to only be bound to `threadIdx.x/y/z`. Loop `{loop.loop_var.name}` of block "
                     f"`{block.name_hint}` is bound to {loop.thread_binding.thread_tag}; thread blocks cannot reduce "
@@ -175,9 +175,9 @@ class _Lowering(Mapper):
                 )
         reduction = match_reduction(block)
         if isinstance(reduction, str):
-            raise _Culprit(reduction.format(block=f"`{block.name_hint}`"), block)
+            raise _ConditionViolated(reduction.format(block=f"`{block.name_hint}`"), block)
         if len({buffer.scope() == "local" for buffer in reduction.buffers}) > 1:
-            raise _Culprit(
+            raise _ConditionViolated(
                 "Cross-thread reduction requires all reduction buffers to be all local or all non-local; block "
                 f"`{block.name_hint}` reduces into both; use set_scope to give them one scope",
                 block,
@@ -258,7 +258,7 @@ def _alone_writes(scope: Block, block: Block) -> bool:
 
 
 def _check_last(block: Block, loop: For) -> None:
-    """Raises `WellFormedError` if blocks follow the reduction in its loops: they would run before the threads
+    """Raises `_ConditionViolated` if blocks follow the reduction in its loops: they would run before the threads
     synchronize.
     """
     seen = False
@@ -267,7 +267,7 @@ def _check_last(block: Block, loop: For) -> None:
         nonlocal seen
         if isinstance(node, Block):
             if seen:
-                raise _Culprit(
+                raise _ConditionViolated(
                     "Cross-thread reduction cannot be applied when the reduction block isn't the last block under its "
                     f"first reduction-related loop; move block `{node.name_hint}` out of the loop "
                     f"`{loop.loop_var.name}`",

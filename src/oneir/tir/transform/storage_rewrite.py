@@ -340,7 +340,7 @@ def _assign(lives: list[_Lifetime]) -> list[_Storage]:
 
 
 class _Rewrite(Mapper):
-    """Takes moved allocations out and puts them, merged, at the beginning of their region."""
+    """Moves allocations, merged, to the beginning of their region."""
 
     def __init__(self, liveness: _Liveness):
         super().__init__()

@@ -224,8 +224,8 @@ class _Planner(Visitor):
     # -- planning --
 
     def _plan(self, entries: Sequence[_Entry], loop: For | None) -> list[_Access]:
-        """Puts barriers between statements, and returns what is seen of them from outside: what precedes the first
-        barrier and what follows the last.
+        """Inserts barriers between statements. Returns the accesses that barriers outside must order: those before the
+        first barrier and those after the last one.
         """
         pending: list[_Access] = []
         for entry in entries:

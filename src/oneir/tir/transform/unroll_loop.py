@@ -279,7 +279,7 @@ _FOLDING = {
 
 
 def fold_in(node: Any, values: Mapping[Var, PrimExpr]) -> Any:
-    """The expression or statement with values in the place of variables, and constants folded."""
+    """The expression or statement with variables substituted and constants folded."""
     return Folding(values)(node)
 
 
