@@ -1,5 +1,7 @@
 """Runs the cells of a document in order, in one namespace, as a notebook does: `python run_cells.py 003 results.json`.
 
+With a device as a third argument (`opencl`), the cells for a CUDA device (`NN.cuda.py`) run as well, for that device.
+
 The folder of a document has its cells (`NN.py`) and `checks.py`: `set_up(names)` gives the namespace what the document
 takes from elsewhere, `before_NN(names)` what it changes before a cell, `REPLACED` texts of a cell that are replaced, and
 `check_NN_...(names, printed)` asserts what holds after a cell. The results are one error or null for each cell and check,
@@ -41,7 +43,12 @@ def error_of(action: Callable[[], Any]) -> str | None:
     return None
 
 
-def run_cells(document: str) -> dict[str, Any]:
+def for_device(text: str, device: str) -> str:
+    """A cell for CUDA as one for another kind of device."""
+    return text.replace('"cuda"', f'"{device}"').replace("tvm.cuda()", f"tvm.{device}()")
+
+
+def run_cells(document: str, device: str | None = None) -> dict[str, Any]:
     install()
     checks = load_checks(document)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -50,11 +57,13 @@ def run_cells(document: str) -> dict[str, Any]:
     printed: dict[str, str] = {}
     # Keeps `from __future__ import annotations` for the cells that follow, as notebooks do.
     compiled = codeop.Compile()
-    for path in sorted((FOLDER / document).glob("[0-9][0-9].py")):
+    cells = sorted((FOLDER / document).glob("[0-9][0-9].py" if device is None else "[0-9][0-9]*.py"))
+    for path in cells:
         cell, text = path.stem, path.read_text(encoding="utf-8")
         for old, new in getattr(checks, "REPLACED", {}).get(cell, {}).items():
             assert old in text, f"cell {cell} has no {old}"
-            text = text.replace(old, new)
+            text = text.replace(old, new) if device is None else text
+        text = text if device is None else for_device(text, device)
         getattr(checks, f"before_{cell}", lambda names: None)(names)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -67,4 +76,4 @@ def run_cells(document: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1])))
+    Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1], *sys.argv[3:])))

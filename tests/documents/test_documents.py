@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from devices import needs_opencl
 from published import as_printed_here
 
 FOLDER = Path(__file__).parent
@@ -33,11 +34,11 @@ BEFORE = {
 
 
 @functools.cache
-def results(document: str) -> dict[str, Any]:
+def results(document: str, *device: str) -> dict[str, Any]:
     """What `run_cells.py` found, run in an empty folder without a cache of compiled code."""
     environment = os.environ | {"MPLBACKEND": "template", "ONEIR_CACHE_DIR": ""}
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(FOLDER / "run_cells.py"), document, "results.json"]
+        command = [sys.executable, str(FOLDER / "run_cells.py"), document, "results.json", *device]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads((Path(folder) / "results.json").read_text())
@@ -62,6 +63,13 @@ def test_a_cell_prints_what_the_document_shows(document: str, cell: str):
 @pytest.mark.parametrize(("document", "name"), CHECKS)
 def test_what_holds_after_a_cell(document: str, name: str):
     error = results(document)["errors"][name]
+    assert error is None, error
+
+
+@needs_opencl
+@pytest.mark.parametrize(("document", "cell"), [("000", "05"), ("003", "12.cuda"), ("003", "13.cuda")])
+def test_the_cells_for_gpus_run_on_an_opencl_device(document: str, cell: str):
+    error = results(document, "opencl")["errors"][cell]
     assert error is None, error
 
 

@@ -39,7 +39,7 @@ def host_functions(mod: IRModule, builder: ProgramBuilder, target: Target) -> di
         if isinstance(func, Function):
             name = symbol_of(var, func)
             try:
-                found[name] = native_form(mod, name, func, builder.place_of_constant)
+                found[name] = native_form(mod, name, func, builder.place_of_constant, target)
             except NotNative:
                 continue
     return found

@@ -17,7 +17,11 @@ from .error import DeviceError
 
 
 class Driver(ABC):
-    """One kind of device. Devices are numbered from 0; addresses are what kernels see."""
+    """One kind of device. Devices are numbered from 0; addresses are what kernels see.
+
+    A device runs what it is given (kernels, copies, frees) in that order: memory that earlier work reads is used again
+    by later work, without waiting.
+    """
 
     device_type: ClassVar[int]
     """The kind, as DLPack numbers it."""

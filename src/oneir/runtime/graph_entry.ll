@@ -308,13 +308,19 @@ leave:
 
 ; PyObject *make_tensor(Model *model)
 ; A new tensor like that of a model, or NULL and an exception. Its memory is a bytearray, which Python does not clear;
-; large ones are made by Python.
+; large ones, and those on devices, are made by Python.
 define internal ptr @make_tensor(ptr %model) {
-; if (nbytes <= $large_bytes) goto here;
+; if (nbytes <= $large_bytes && model->tensor->device_type == CPU) goto here;
 start:
   %nbytes = load i64, %model + $model_nbytes
   %large = icmp ugt i64 %nbytes, $large_bytes
-  br i1 %large, label %by.python, label %here
+  %like = load ptr, %model + $model_tensor
+  %like.structure = load ptr, %like + $tensor_slot
+  %from = load ptr, %like.structure + $data_offset
+  %kind = load i32, %from + $tensor_device_type
+  %away = icmp ne i32 %kind, $device_cpu
+  %elsewhere = or i1 %large, %away
+  br i1 %elsewhere, label %by.python, label %here
 
 ; return make();
 by.python:
@@ -360,9 +366,6 @@ fail:
 ; tensor->{_layout, _dtype, _device} = Py_NewRef(those of model->tensor);
 ; return tensor;
 fill:
-  %like = load ptr, %model + $model_tensor
-  %like.structure = load ptr, %like + $tensor_slot
-  %from = load ptr, %like.structure + $data_offset
   %to = load ptr, %structure + $data_offset
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 $record_size, i1 false)
   %begin = call ptr @PyByteArray_AsString(ptr %memory)

@@ -1,11 +1,13 @@
-"""Launches of kernels: the native function that host code calls, and what it asks Python for, once for each kernel.
+"""Launches of kernels: the native functions that host code calls, and what they ask Python for.
 
-The design is explained in `launch.ll`; a driver (`driver.py`) says how its devices are launched on.
+The designs are explained in `launch.ll` and, for temporary memory of devices, in `device_memory.ll`; a driver
+(`driver.py`) says how its devices are launched on.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +100,21 @@ def _address(function: Any) -> int:
     return address
 
 
-CALLBACKS = {"oneir_alloc_device_memory": _address(_alloc), "oneir_free_device_memory": _address(_free)}
-"""The addresses of what native code calls for temporary memory of devices, by name."""
+@once
+def _memory_code() -> LoadedObject:
+    add_symbol("oneir_make_device_memory", _address(_alloc))
+    add_symbol("oneir_drop_device_memory", _address(_free))
+    text = Path(__file__).with_name("device_memory.ll").read_text()
+    return resident("temporary memory of devices", lambda: text, text)
 
-for _name, _place in CALLBACKS.items():
-    add_symbol(_name, _place)
+
+def device_memory_address(name: str) -> int:
+    """The address of `oneir_alloc_device_memory` or `oneir_free_device_memory`."""
+    return _memory_code().symbol(name)
+
+
+for _name in ("oneir_alloc_device_memory", "oneir_free_device_memory"):
+    add_symbol(_name, functools.partial(device_memory_address, _name))
 
 
 def launch_failed(driver: Driver, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> DeviceError:

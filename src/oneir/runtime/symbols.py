@@ -24,7 +24,7 @@ class RuntimeFunction:
 
 
 def _callback(name: str) -> Callable[[], int]:
-    return partial(int, {**callback.CALLBACKS, **launch.CALLBACKS}[name])
+    return partial(int, callback.CALLBACKS[name])
 
 
 # Shared libraries hold a table of the addresses in this order.
@@ -38,7 +38,11 @@ RUNTIME_FUNCTIONS = {
     "oneir_free_workspace": RuntimeFunction("void", ("ptr",), partial(workspace_address, "oneir_free_workspace")),
     "oneir_poll_signals": RuntimeFunction("i32", (), partial(signals_address, "oneir_poll_signals")),
     "oneir_launch_kernel": RuntimeFunction("i32", ("ptr", "i32", "ptr", "i32", "ptr"), launch.launch_address),
-    "oneir_alloc_device_memory": RuntimeFunction("ptr", ("i32", "i32", "i64"), _callback("oneir_alloc_device_memory")),
-    "oneir_free_device_memory": RuntimeFunction("void", ("i32", "i32", "ptr"), _callback("oneir_free_device_memory")),
+    "oneir_alloc_device_memory": RuntimeFunction(
+        "ptr", ("i32", "i32", "i64"), partial(launch.device_memory_address, "oneir_alloc_device_memory")
+    ),
+    "oneir_free_device_memory": RuntimeFunction(
+        "void", ("i32", "i32", "ptr"), partial(launch.device_memory_address, "oneir_free_device_memory")
+    ),
 }
 """By name."""

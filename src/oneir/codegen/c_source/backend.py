@@ -34,7 +34,6 @@ class SourceBackend(Backend):
     """
 
     dialect: ClassVar[Dialect]
-    calls_kernels: ClassVar[bool] = False
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [ExactExtremes(), ExactMoments(), WideSums()]

@@ -7,7 +7,9 @@ arena; shapes are scalars; functions of the runtime are packed calls; branches a
 
 over the graph's arguments, its results, memory for everything between, and a table of the addresses of its constants.
 Where extents are symbolic, a second one, `main__plan(x, w, ..., plan)`, computes the extents of the results and the
-bytes of the arena first. A graph with objects (closures, tensors that runtime functions return) has no native form; the
+bytes of the arena first. The functions of a graph for a device run on the host: arguments, results, arena and constants
+are memory of the device, whose addresses they pass to kernels; only the table and the plan are the host's. A graph with
+objects (closures, tensors that runtime functions return) has no native form; the
 virtual machine executes its bytecode.
 """
 
@@ -48,13 +50,15 @@ from ...relax.expr import (
 from ...relax.struct_info import PrimStructInfo, TensorStructInfo
 from ...runtime.vm.builtins import MakeShapeCode, MatchShapeCode
 from ...runtime.vm.native import NativeSpec, Output
+from ...target.target import Target
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
-from ...tir.op import handle_add_byte_offset, reinterpret
+from ...tir.op import handle_add_byte_offset, reinterpret, tvm_struct_get
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 from ...tir.stmt_functor import renew_defs, substitute
-from ...tir.transform.make_packed_api import written_buffers
+from ...tir.transform.make_packed_api import CPU, TENSORS_ON, written_buffers
+from ...tir.transform.packed_fields import Field
 from ..units import SHARED, with_declarations
 
 ALIGNMENT = 64
@@ -117,13 +121,15 @@ class Native:
     kernels: set[GlobalVar]
 
 
-def native_form(mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]) -> Native:
-    """The native form of a lowered function; raises `NotNative` for one that has none.
+def native_form(
+    mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int], target: Target
+) -> Native:
+    """The native form of a function that is lowered for `target`; raises `NotNative` for one that has none.
 
     `constants(constant)` is its place in the program. The kernels that it calls are to be split by
     `with_direct_kernels`.
     """
-    return _Translator(mod, name, func, constants).translate()
+    return _Translator(mod, name, func, constants, target).translate()
 
 
 def direct_name(kernel: GlobalVar) -> str:
@@ -197,7 +203,8 @@ class _Translator:
     then storages are placed in the arena, and the second (`steps`) writes the statements.
     """
 
-    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int]):
+    def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int], target: Target):
+        self.target, self.device_type = target, target.get_target_device_type()
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
         self.used = _used(func.body)
@@ -220,24 +227,36 @@ class _Translator:
         arena_size = self.place(self.storages, const(0, "int64"))
         body = SeqStmt([step() for step in self.steps])
         outputs = [buffer for _, buffer in self.results]
-        run = self.function(self.name, [*self.inputs, *outputs, self.arena, self.table], body)
+        run = self.function(self.name, [*self.inputs, *outputs, self.arena], self.table, body)
         functions, plan = {self.name: run}, _Plan()
         shapes = [Output(str(b.dtype), tuple(plan.place(e) for e in b.shape)) for b in outputs]
         size = plan.place(arena_size)
         plan_name = f"{self.name}__plan" if plan.exprs else None
         if plan_name is not None:
             functions[plan_name] = self.plan_function(plan_name, plan.exprs)
-        spec = NativeSpec(self.name, plan_name, len(self.inputs), shapes, size, self.constants, result)
+        spec = NativeSpec(
+            self.name, plan_name, self.device_type, len(self.inputs), shapes, size, self.constants, result
+        )
         return Native(functions, spec, self.kernels)
 
-    def function(self, name: str, params: Sequence[TirVar | Buffer], body: Stmt) -> PrimFunc:
-        return PrimFunc(params, body, attrs={"global_symbol": name})
+    @property
+    def on_device(self) -> bool:
+        return self.device_type != CPU
+
+    def function(self, name: str, params: Sequence[TirVar | Buffer], last: Buffer, body: Stmt) -> PrimFunc:
+        """A host function, whose last argument is memory of the host whatever the device."""
+        if not self.on_device:
+            return PrimFunc([*params, last], body, attrs={"global_symbol": name})
+        tensor = TirVar(last.name, "handle")
+        address = tvm_struct_get(tensor, 0, Field.TENSOR_DATA.code, "handle")
+        attrs = {"global_symbol": name, "tir.is_host_func": True, TENSORS_ON: self.device_type}
+        return PrimFunc([*params, tensor], LetStmt(last.data, address, body), attrs=attrs)
 
     def plan_function(self, name: str, exprs: list[PrimExpr]) -> PrimFunc:
         """The PrimFunc that stores the expressions of the plan, as int64, into its last argument."""
         target = decl_buffer((len(exprs),), "int64", "plan")
         stores = [BufferStore(target, e.astype("int64"), [const(i, "int64")]) for i, e in enumerate(exprs)]
-        return renew_defs(self.function(name, [*self.inputs, target], SeqStmt(stores)))
+        return renew_defs(self.function(name, self.inputs, target, SeqStmt(stores)))
 
     # -- parameters and results --
 
@@ -251,7 +270,9 @@ class _Translator:
             return var
         if not isinstance(info, TensorStructInfo) or info.ndim < 0 or info.dtype == "void":
             raise NotNative(f"the parameter `{param.name}` is no tensor of known dtype and dimensions")
-        if info.vdevice is not None and info.vdevice.target is not None and info.vdevice.target.kind.name != "llvm":
+        place = info.vdevice
+        other_kind = place is not None and place.target is not None and place.target.kind.name != self.target.kind.name
+        if other_kind or (self.on_device and place is not None and place.vdevice_id != 0):
             raise NotNative(f"the parameter `{param.name}` lies on another device")
         shape = info.extents
         if shape is None:
@@ -367,6 +388,8 @@ class _Translator:
     def condition(self, expr: If) -> _Value:
         """The value of an `If`: both branches write it to the same memory."""
         chosen = self.value(expr.cond)
+        if self.on_device and isinstance(chosen, _Tensor):
+            raise NotNative("a condition is in the memory of a device")
         steps, storages, slots = self.steps, self.storages, self.slots
         branches: list[_Branch] = []
         for seq in (expr.true_branch, expr.false_branch):
@@ -420,6 +443,8 @@ class _Translator:
 
     def copy(self, source: _Tensor, target: _Tensor) -> Stmt:
         """A loop that copies a compact tensor."""
+        if self.on_device:
+            raise NotNative("a tensor is copied in the memory of a device")
         count = _product(source.shape)
         read, write = (decl_buffer((count,), source.dtype, name) for name in ("source", "target"))
         element = TirVar("element", "int64")
@@ -528,6 +553,8 @@ class _Translator:
         extents, dtype, scope = self.value(args[0]), self.value(args[2]), self.value(args[3])
         if not isinstance(extents, list) or scope != "global":
             raise NotNative("a storage is not plain memory")
+        if self.on_device and _int(self.value(args[1])) != 0:
+            raise NotNative("a storage is on another device")
         size: PrimExpr = const(DataType(dtype).itemsize, "int64")
         for extent in extents:
             size = size * extent

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..device import Device, cpu
 from ..entry import make_graph_entry
 from ..entry_code import Frame, GraphFunction, Model
-from ..error import InternalError, InvalidValue
+from ..error import DeviceError, InternalError, InvalidValue
 from ..once import new_lock
 from ..signature import explain
 from ..tensor import Tensor, empty, tensor
@@ -25,8 +26,10 @@ from .program import VMFunction
 
 if TYPE_CHECKING:
     from ..module import Module
-    from .executable import Executable
     from .machine import VirtualMachine
+
+_CPU = 1
+"""The type of the host's processor."""
 
 Number = int | list[int]
 """An integer; or `[index]`, the one that the plan function stores at that index."""
@@ -50,6 +53,8 @@ class NativeSpec:
 
     symbol: str
     plan: str | None
+    device_type: int
+    """The type of the devices that have the memory of all tensors, as DLPack numbers them."""
     params: int
     outputs: list[Output]
     arena: Number
@@ -61,6 +66,7 @@ class NativeSpec:
         return {
             "symbol": self.symbol,
             "plan": self.plan,
+            "device_type": self.device_type,
             "params": self.params,
             "outputs": [[o.dtype, list(o.shape)] for o in self.outputs],
             "arena": self.arena,
@@ -76,6 +82,7 @@ class NativeSpec:
             spec = NativeSpec(
                 str(data["symbol"]),
                 None if data["plan"] is None else str(data["plan"]),
+                int(data.get("device_type", _CPU)),
                 int(data["params"]),
                 outputs,
                 _number(data["arena"]),
@@ -108,32 +115,58 @@ def _number(value: Any) -> Number:
     return int(value)
 
 
+class _Memory:
+    """What all calls of a graph on one device share: the table of its constants, and the arenas that no call uses."""
+
+    def __init__(self) -> None:
+        self.table = (ctypes.py_object * 1)(None)
+        self.arenas: list[Tensor] = []
+
+
 class NativeGraph:
     """The native form of one function of an executable's program."""
 
     def __init__(self, spec: NativeSpec, library: Module):
         self.spec, self.library = spec, library
-        self._table = (ctypes.py_object * 1)(None)
         self._lock = new_lock()
-        self._arenas: list[Tensor] = []
+        self._memories: dict[Device, _Memory] = {}
 
     def set_constant(self, index: int, value: Tensor) -> None:
         """Makes later calls use another tensor; running calls keep the table that they began with."""
         with self._lock:
-            self._table[0] = None
+            for memory in self._memories.values():
+                memory.table[0] = None
+
+    def _device_of(self, machine: VirtualMachine) -> Device:
+        """The device of a machine that the graph runs on: the first of its kind."""
+        for device in machine.devices:
+            if device.device_type == self.spec.device_type:
+                return device
+        wanted, found = Device(self.spec.device_type, 0).type, ", ".join(map(str, machine.devices))
+        raise DeviceError(f"`{self.spec.symbol}` is compiled for {wanted}; the machine has only {found}")
 
     def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
-        """The function that users call: machine code (graph_entry.ll) and the record that it works with."""
-        spec, executable, table = self.spec, machine.executable, self._table
+        """The function that users call: machine code (graph_entry.ll) and the record that it works with.
+
+        Raises `DeviceError` for a machine without a device of the kind that the graph is compiled for.
+        """
+        spec, executable, device = self.spec, machine.executable, self._device_of(machine)
+        with self._lock:
+            memory = self._memories.setdefault(device, _Memory())
+        table = memory.table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
-        signature, frames = function.signature, _Frames(spec)
+        signature, frames = function.signature, _Frames(spec, device)
         last = (ctypes.py_object * 1)(ctypes.py_object(frames((0,) * frames.count)))
         plan = None if spec.plan is None else self.library[spec.plan]
 
+        def constant(index: int) -> Any:
+            value = executable.program.constants[index]
+            return value.copyto(device) if isinstance(value, Tensor) and spec.device_type != _CPU else value
+
         def make_table() -> Tensor:
             with self._lock:
-                table[0] = made = _addresses([executable.program.constants[i] for i in spec.constants])
+                table[0] = made = _addresses([constant(i) for i in spec.constants])
             return made
 
         def make_frame(numbers: Tensor) -> Frame:
@@ -142,7 +175,7 @@ class NativeGraph:
             return frame
 
         def compose(*values: Any) -> Any:
-            return _result(spec.result, values[spec.params :], values[: spec.params], executable)
+            return _result(spec.result, values[spec.params :], values[: spec.params], constant)
 
         def recover(*args: object) -> Any:
             wrong = explain(signature, args)
@@ -159,7 +192,7 @@ class NativeGraph:
             run=_native(self.library[spec.symbol]),
             frame=ctypes.addressof(last),
             table=ctypes.addressof(table),
-            arenas=self._arenas,
+            arenas=memory.arenas,
             make_frame=make_frame,
             make_table=make_table,
             compose=compose,
@@ -168,7 +201,7 @@ class NativeGraph:
         graph.keep_alive = last, table
         if plan is not None:
             graph.plan = _native(plan)
-            graph.numbers, graph.numbers_size = _model((frames.count,), "int64"), 8 * frames.count
+            graph.numbers, graph.numbers_size = _model((frames.count,), "int64", cpu()), 8 * frames.count
         return make_graph_entry(graph, signature.name, str(signature))
 
 
@@ -185,9 +218,9 @@ def _addresses(constants: Sequence[object]) -> Tensor:
     return Tensor(where, addresses.shape, "int64", owner=(addresses, tensors))
 
 
-def _model(shape: tuple[int, ...], dtype: str) -> Model:
-    like = Tensor(0, shape, dtype, owner=None)
-    return Model(like, like.nbytes, functools.partial(empty, shape, dtype))
+def _model(shape: tuple[int, ...], dtype: str, device: Device) -> Model:
+    like = Tensor(0, shape, dtype, owner=None, device=device)
+    return Model(like, like.nbytes, functools.partial(empty, shape, dtype, device))
 
 
 class _Frames:
@@ -195,10 +228,10 @@ class _Frames:
 
     LIMIT = 64
 
-    def __init__(self, spec: NativeSpec):
+    def __init__(self, spec: NativeSpec, device: Device):
         places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
         self.count = max(places, default=-1) + 1
-        self._spec = spec
+        self._spec, self._device = spec, device
         self._known: dict[tuple[int, ...], Frame] = {}
 
     def __call__(self, numbers: tuple[int, ...]) -> Frame:
@@ -213,7 +246,7 @@ class _Frames:
         spec = self._spec
         shapes = [(tuple(_known(e, numbers) for e in o.shape), o.dtype) for o in spec.outputs]
         shapes.append(((_known(spec.arena, numbers),), "uint8"))
-        models = (Model * len(shapes))(*(_model(*what) for what in shapes))
+        models = (Model * len(shapes))(*(_model(*what, self._device) for what in shapes))
         kept = (ctypes.c_int64 * len(numbers))(*numbers)
         frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))
         frame.keep_alive = kept, models
@@ -224,7 +257,7 @@ def _known(number: Number, sizes: Sequence[int]) -> int:
     return number if isinstance(number, int) else sizes[number[0]]
 
 
-def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[object], executable: Executable) -> Any:
+def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[object], constant: Callable[[int], Any]) -> Any:
     """The result of a call, composed as `NativeSpec.result` says."""
     if isinstance(result, int):
         return outputs[result]
@@ -232,5 +265,5 @@ def _result(result: Any, outputs: Sequence[Tensor], args: Sequence[object], exec
         if "param" in result:
             given = args[result["param"]]
             return given if isinstance(given, Tensor) else tensor(given)
-        return executable.program.constants[result["constant"]]
-    return tuple(_result(part, outputs, args, executable) for part in result)
+        return constant(result["constant"])
+    return tuple(_result(part, outputs, args, constant) for part in result)

@@ -64,7 +64,7 @@ class _Lower(Mapper):
         self.tensors: set[Var] = set()
         self.on_stack = 0
         self.device: tuple[PrimExpr, PrimExpr] = _CPU
-        """The type and the number of the device whose memory is allocated."""
+        """The type and the number of the device whose memory is allocated, and passed to packed functions."""
         self.taken: list[Var] = []
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
@@ -234,8 +234,8 @@ class _Lower(Mapper):
         null = Call("handle", "tir.reinterpret", [const(0, "uint64")])
         fields = {
             Field.TENSOR_DATA: data,
-            Field.TENSOR_DEVICE_TYPE: const(1),
-            Field.TENSOR_DEVICE_ID: const(0),
+            Field.TENSOR_DEVICE_TYPE: self.device[0],
+            Field.TENSOR_DEVICE_ID: self.device[1],
             Field.TENSOR_NDIM: ops.cast("int32", ndim),
             Field.TENSOR_DTYPE: const(code | bits << 8 | lanes << 16, "uint32"),
             Field.TENSOR_SHAPE: shape,

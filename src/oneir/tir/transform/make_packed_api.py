@@ -42,14 +42,22 @@ PREFIX = "__oneir_"
 """What the symbol of a packed function starts with."""
 
 _Wrap = Callable[[Stmt], Stmt]
-_CPU = 1
+CPU = 1
 """The type of the host's processor."""
+TENSORS_ON = "tir.tensors_on"
+"""The attribute of host functions whose tensors are on a device, which they do not access: the device's type."""
 
 
 def device_type_of(func: PrimFunc) -> int:
     """The type of the devices, as DLPack numbers them, on which a function expects its tensors."""
     target: Target | None = func.attrs.get("target")
-    return _CPU if target is None else target.get_target_device_type()
+    return func.attrs.get(TENSORS_ON, CPU if target is None else target.get_target_device_type())
+
+
+def on_device(body: Stmt, device_type: int, device_id: PrimExpr) -> Stmt:
+    """The statement, with the device on which it launches kernels and takes memory."""
+    body = AttrStmt(StringImm("default"), "device_type", const(device_type), body)
+    return AttrStmt(StringImm("default"), "device_id", device_id, body)
 
 
 class MakePackedAPI(PrimFuncPass):
@@ -110,7 +118,7 @@ class _Checks:
         kind = Device(self.device_type).type
         actual = _get(tensor, Field.TENSOR_DEVICE_TYPE)
         self.check(ops.equal(actual, self.device_type), f"{place}: expected a tensor on the {kind}")
-        if self.device_type == _CPU:
+        if self.device_type == CPU:
             return
         number = _get(tensor, Field.TENSOR_DEVICE_ID)
         if self.device_id is None:
@@ -152,8 +160,7 @@ def make_packed_api(func: PrimFunc, name: str | None = None, mod: IRModule | Non
     for buffer in reversed(list(func.buffer_map.values())):
         body = DeclBuffer(buffer, body) if is_flat(buffer) else body
     if checks.device_id is not None:
-        body = AttrStmt(StringImm("default"), "device_type", const(checks.device_type), body)
-        body = AttrStmt(StringImm("default"), "device_id", checks.device_id, body)
+        body = on_device(body, checks.device_type, checks.device_id)
     scope = AttrStmt(const(0), "compute_scope", StringImm(f"{symbol}_compute_"), body)
     packed = checks.wrap(SeqStmt([scope, Evaluate(ret(const(0)))]))
     attrs = {**func.attrs.values_by_name, "calling_conv": 1, "global_symbol": PREFIX + symbol}

@@ -1,0 +1,123 @@
+"""Models on an OpenCL device, of small sizes: results are PyTorch's to 1e-4 of the largest."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from devices import needs_opencl
+from torch import nn
+
+import oneir
+from oneir import relax
+from oneir.relax.frontend.torch import from_exported_program
+
+pytestmark = needs_opencl
+
+
+class CNN(nn.Module):
+    """Convolutions, batch norms, pooling and a classifier."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, stride=2, groups=2),
+            nn.SiLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(32, 10),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class UNet(nn.Module):
+    """Down, attention, up again, with a skip connection."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv2d(3, 16, 3, stride=2, padding=1)
+        self.norm = nn.GroupNorm(4, 16)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.up = nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.out = nn.Conv2d(11, 3, 3, padding=1)
+
+    def forward(self, x):
+        h = torch.nn.functional.gelu(self.norm(self.down(x)))
+        n, c, height, width = h.shape
+        tokens = h.flatten(2).transpose(1, 2)
+        tokens = tokens + self.attention(tokens, tokens, tokens, need_weights=False)[0]
+        h = self.up(tokens.transpose(1, 2).reshape(n, c, height, width))
+        return self.out(torch.cat([h, x], 1))
+
+
+def transformer(name, **config):
+    """A model of `transformers` with random weights."""
+    import transformers
+
+    configuration = getattr(transformers, f"{name}Config")(**config)
+    return getattr(transformers, f"{name}Model")(configuration)
+
+
+IMAGE = (1, 3, 32, 32)
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+MODELS = {
+    "CNN": lambda: (CNN(), torch.randn(2, 1, 28, 28)),
+    "UNet": lambda: (UNet(), torch.randn(*IMAGE)),
+    "BERT": lambda: (transformer("Bert", **SMALL, vocab_size=99), torch.randint(0, 99, (2, 16))),
+    "Llama": lambda: (
+        transformer("Llama", **SMALL, vocab_size=99, num_key_value_heads=2, use_cache=False),
+        torch.randint(0, 99, (1, 16)),
+    ),
+    "GPT2": lambda: (
+        transformer("GPT2", n_embd=32, n_layer=2, n_head=4, vocab_size=99, use_cache=False),
+        torch.randint(0, 99, (1, 16)),
+    ),
+    "ViT": lambda: (transformer("ViT", **SMALL, image_size=32, patch_size=8), torch.randn(*IMAGE)),
+    "Swin": lambda: (
+        transformer("Swin", image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4),
+        torch.randn(*IMAGE),
+    ),
+    "Segformer": lambda: (
+        transformer("Segformer", depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], num_attention_heads=[1, 2, 2, 4]),
+        torch.randn(*IMAGE),
+    ),
+    "ResNet": lambda: (
+        transformer("ResNet", embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="bottleneck"),
+        torch.randn(*IMAGE),
+    ),
+    "MobileNetV2": lambda: (transformer("MobileNetV2", depth_multiplier=0.35, image_size=32), torch.randn(*IMAGE)),
+    "ConvNeXt": lambda: (
+        transformer("ConvNext", depths=[1, 1], hidden_sizes=[16, 32], num_stages=2),
+        torch.randn(*IMAGE),
+    ),
+    "LSTM": lambda: (nn.LSTM(8, 16, 2, batch_first=True), torch.randn(2, 5, 8)),
+}
+QUICK = ("CNN", "BERT")
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_gives_what_pytorch_gives(name):
+    if name not in QUICK and not os.environ.get("ONEIR_TEST_LONG"):
+        pytest.skip("compiling takes a device's driver long: ONEIR_TEST_LONG=1 runs all models")
+    torch.manual_seed(0)
+    model, x = MODELS[name]()
+    model = model.eval()
+    with torch.inference_mode():
+        expected = model(x)
+    if not isinstance(expected, torch.Tensor):
+        expected = expected[0]
+    module = from_exported_program(torch.export.export(model, (x,)))
+    machine = relax.VirtualMachine(relax.build(module, "opencl"), oneir.opencl())
+    found = machine["main"](oneir.runtime.tensor(x.numpy(), oneir.opencl()))
+    found = found if isinstance(found, oneir.runtime.Tensor) else found[0]
+    bound = 1e-4 * float(expected.abs().max())
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=bound)
