@@ -1,4 +1,4 @@
-"""The analyzer: what is known of variables and conditions, and every question that can be asked with it.
+"""The analyzer: what is known of variables and conditions, and the queries that use it.
 
 analyzer = Analyzer()
 analyzer.bind(i, Range(0, 8))
@@ -38,14 +38,14 @@ from .rewrite_simplify import RewriteSimplifier, RewriteStats
 
 
 class ProofStrength(IntEnum):
-    """How hard to try. Symbolic bounds of variables are always used, so both do the same."""
+    """The effort of a proof. Symbolic bounds of variables are always used, so both do the same."""
 
     DEFAULT = 0
     SYMBOLIC_BOUND = 1
 
 
 class Extension(IntFlag):
-    """Simplifications that cost time and are therefore asked for."""
+    """Simplifications that cost time and are therefore opt-in."""
 
     NoExtensions = 0
     TransitivelyProveInequalities = 1
@@ -88,7 +88,7 @@ class Analyzer:
         self.extensions = Extension.NoExtensions
         self._changes = 0
 
-    # -- questions --
+    # -- queries --
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Constant bounds of an expression."""
@@ -105,7 +105,7 @@ class Analyzer:
             return ModularSet(*self.modular(_integer(expr)))
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
-        """The expression simplified: as sums first, then `steps` times by rules and as sums in turn."""
+        """The simplified expression: canonical form, then `steps` times rewrite rules and canonical form in turn."""
         result = e.as_expr(expr)
         with deep_recursion:
             result = self.canonical.visit(result)
@@ -116,28 +116,28 @@ class Analyzer:
         return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:
-        """The expression simplified by rules."""
+        """The expression simplified by the rewrite rules."""
         with deep_recursion:
             return self.rewriter.visit(e.as_expr(expr))
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
-        """The expression simplified as sums."""
+        """The expression simplified in the canonical form of sums."""
         with deep_recursion:
             return self.canonical.visit(e.as_expr(expr))
 
     @property
     def rewrite_simplify_stats(self) -> RewriteStats:
-        """What the rules have done since the last reset."""
+        """Statistics of the rewrite rules since the last reset."""
         return self.rewriter.stats
 
     def reset_rewrite_simplify_stats(self) -> None:
-        """Starts counting anew."""
+        """Resets these statistics."""
         self.rewriter.stats = RewriteStats()
 
     def int_set(self, expr: Any, dom_map: Any = None) -> IntSet:
         """The values that an expression takes while variables run over sets.
 
-        `dom_map` gives the sets (`IntSet` or `Range`) by variable; without it, what has been bound counts.
+        `dom_map` gives the sets (`IntSet` or `Range`) by variable; without it, those of bound variables are used.
         """
         domains = self.sets if dom_map is None else {v: as_int_set(s) for v, s in dom_map.items()}
         return IntSetEvaluator(self, domains)(e.as_expr(expr))
@@ -168,9 +168,9 @@ class Analyzer:
     # -- knowledge --
 
     def bind(self, var: Any, expr: Any, allow_override: bool = False) -> None:
-        """Says what a variable is: an expression, or any value of a `Range`.
+        """Binds a variable to an expression, or to any value of a `Range`.
 
-        Saying something else later is an error unless `allow_override`.
+        Raises an error if it is bound to something else already, unless `allow_override`.
         """
         variable = e.as_expr(var)
         if not isinstance(variable, Var):
@@ -276,13 +276,13 @@ class Analyzer:
         return dtype_bounds(dtype)
 
     def difference_never_zero(self, a: PrimExpr, b: PrimExpr) -> bool:
-        """Whether remainders tell that a is not b."""
+        """Whether modular sets prove that a is not b."""
         (p, x), (q, y) = self.modular(a), self.modular(b)
         step = math.gcd(p, q)
         return (x - y) % step != 0 if step else x != y
 
     def _forget(self) -> None:
-        """Empties what has been concluded from knowledge that changes."""
+        """Clears the caches of results, since what is known changed."""
         self.bounds.memo, self.modular.memo = {}, {}
         self.rewriter.memo, self.canonical.memo, self.canonical.sums = {}, {}, {}
         self.prover.memo = {}
@@ -322,7 +322,7 @@ class Analyzer:
     def leave(self, saved: tuple[Any, ...]) -> None:
         changes, bound_memos, memos, lengths, bound_variables, modular_variables, learned = saved
         if changes != self._changes:
-            # What was bound inside stays known outside; what the condition says does not.
+            # Variables bound inside stay bound outside; what follows from the condition does not stay.
             for variable, bounds in self.bounds.variables.items():
                 if learned[0].get(variable) != bounds:
                     bound_variables.setdefault(variable, bounds)
@@ -338,7 +338,7 @@ class Analyzer:
             self._forget()
 
     def _learn(self, condition: PrimExpr) -> None:
-        """Takes note of one condition."""
+        """Adds one condition to what is known."""
         if isinstance(condition, e.IntImm):
             return
         for a, b, offset in non_positive(condition):
@@ -396,7 +396,7 @@ def _integer(expr: Any) -> PrimExpr:
 
 
 def _both(a: Congruence, b: Congruence) -> Congruence:
-    """What holds for values of both; of contradictory congruences the first."""
+    """The intersection of two congruences; of contradictory ones, the first."""
     (p, x), (q, y) = a, b
     if p == 0:
         return a

@@ -15,7 +15,9 @@ _LIMIT = 64
 
 
 def as_and_of_ors(simplifier: RewriteSimplifier, condition: Any) -> Any:
-    """The simplified condition as a conjunction of disjunctions, each joined where two of its parts join."""
+    """The simplified condition as a conjunction of disjunctions, with parts merged pairwise where they simplify
+    together.
+    """
     clauses = _clauses(condition)
     if clauses is None or len(clauses) == 1 or not _mixed(condition):
         return condition
@@ -23,7 +25,7 @@ def as_and_of_ors(simplifier: RewriteSimplifier, condition: Any) -> Any:
 
 
 def _mixed(condition: Any) -> bool:
-    """Whether a conjunction stands somewhere below a disjunction."""
+    """Whether there is a conjunction below a disjunction."""
     pending = [(condition, False)]
     while pending:
         part, below_or = pending.pop()
@@ -36,7 +38,7 @@ def _mixed(condition: Any) -> bool:
 
 
 def _joined(simplifier: RewriteSimplifier, cls: type, parts: list[Any]) -> Any:
-    """The parts under one connective; two that simplify to something else than the connective become that."""
+    """The parts under one connective, after pairs that simplify together are merged."""
     kept: list[Any] = []
     for part in parts:
         place = 0
@@ -45,7 +47,7 @@ def _joined(simplifier: RewriteSimplifier, cls: type, parts: list[Any]) -> Any:
             if type(both) is cls:
                 place += 1
             else:
-                # The new part may join an earlier one in turn.
+                # The merged part may merge with an earlier one in turn.
                 del kept[place]
                 part, place = both, 0
         kept.append(part)

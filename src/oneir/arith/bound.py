@@ -41,7 +41,7 @@ class _Solver:
         raise _NoBound
 
     def at_most(self, a: PrimExpr, b: PrimExpr) -> tuple[bool, PrimExpr]:
-        """The bound of the variable that a <= b is: whether from below, and what it is."""
+        """The bound of the variable that follows from a <= b: whether it is a lower one, and its value."""
         difference = Linear.of(ops.subtract(a, b), {self.target})
         if difference is not None and self.target in difference.coefficients:
             coefficient = self.analyzer.simplify(difference.coefficients[self.target])
@@ -69,7 +69,7 @@ class _Solver:
             elif isinstance(expr, e.Mul):
                 if self.sign(other) < 0:
                     other, bound, below = ops.negative(other), ops.negative(bound), not below
-                # The bound rounded to the inside.
+                # Rounded so that the interval shrinks.
                 bound = ops.floordiv(ops.add(bound, ops.subtract(other, 1)) if below else bound, other)
             elif left and self.sign(other) > 0:
                 bound = ops.multiply(bound, other)
@@ -97,7 +97,7 @@ class _Solver:
 def deduce_bound(var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Mapping[Var, Any]) -> IntervalSet:
     """Values of a variable for which a conjunction of comparisons holds, whatever the variables of `relax_map` are.
 
-    `hint_map` says what is known of other variables, whose values the bounds may depend on. Where a comparison cannot
+    `hint_map` has the sets of other variables, whose values the bounds may depend on. Where a comparison cannot
     be solved, the result is empty.
     """
     hints, relaxed = (

@@ -72,7 +72,7 @@ class Sum:
 
 
 class CanonicalSimplifier(RewriteSimplifier):
-    """Simplifies sums over int32 and int64 as sums, and everything else by the rules."""
+    """Simplifies int32 and int64 expressions as sums, and everything else by the rewrite rules."""
 
     def __init__(self, analyzer: Analyzer):
         super().__init__(analyzer)
@@ -82,7 +82,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         self.products: dict[tuple[int, int], Any] = {}
         """How a product was written of which a factor was taken."""
 
-    # -- the identity of expressions --
+    # -- keys of expressions --
 
     def key(self, expr: Any) -> int:
         """A number that equal expressions share, whatever the order of their factors."""
@@ -151,7 +151,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         return self._leaf(super().visit(expr), expr)
 
     def _chain(self, expr: Any) -> Sum:
-        """A sum of many parts, in time that grows with their number only."""
+        """A sum of many operands, in linear time."""
         result = Sum()
         pending = [(expr, 1)]
         while pending:
@@ -225,7 +225,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         return self._leaf(result)
 
     def _converted(self, expr: Any) -> Sum:
-        """A cast goes to the terms where neither the terms nor the whole can overflow on the way."""
+        """A cast is moved to the terms where neither a term nor the sum can overflow."""
         value, dtype = expr.value, expr.dtype
         inner = value.dtype
         if not is_index_like(inner):
@@ -244,7 +244,7 @@ class CanonicalSimplifier(RewriteSimplifier):
 
     def _fits_in(self, total: Sum, dtype: Any) -> bool:
         low, high = self.analyzer.bounds_of_dtype(dtype)
-        # What is infinite may be beyond a uint64.
+        # An infinite bound may exceed uint64.
         high = POS_INF - 1 if high > POS_INF else high
         sofar: Bounds = (total.base, total.base)
         for term in total.terms.values():
@@ -268,7 +268,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         if not rest.terms:
             result.base += rest.base // divisor
             return result
-        # What stays below the common factor of all that stands above it does not reach the quotient.
+        # Low terms that stay below the common factor of the others do not change the quotient.
         rest, divisor = self._without_low_part(rest, divisor)
         if divisor == 1:
             result.add_sum(rest)
@@ -401,7 +401,9 @@ class CanonicalSimplifier(RewriteSimplifier):
         return super()._comparison(cls, a, b, node)
 
     def _reduced_comparison(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """Both sides of a < b divided by their common factor, without what is too small to matter: x * 4 + j < 16."""
+        """Both sides of a < b divided by their common factor, without low terms that cannot change the result: x * 4 +
+        j < 16.
+        """
         total = Sum()
         total.add_sum(self.sum_of(a))
         total.add_sum(self.sum_of(b), -1)

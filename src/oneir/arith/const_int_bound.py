@@ -64,7 +64,7 @@ def is_index_like(dtype: DataType) -> bool:
 
 
 def clip(value: int) -> int:
-    """A value beyond infinity becomes infinity."""
+    """The value saturated to [NEG_INF, POS_INF]."""
     return NEG_INF if value < NEG_INF else POS_INF if value > POS_INF else value
 
 
@@ -88,7 +88,7 @@ def union_bounds(a: Bounds, b: Bounds) -> Bounds:
 
 
 def intersect_bounds(a: Bounds, b: Bounds) -> Bounds:
-    """The values in both; of disjoint bounds, which only contradictory conditions make, the first."""
+    """The intersection; of disjoint bounds, which only contradictory conditions make, the first."""
     low, high = max(a[0], b[0]), min(a[1], b[1])
     return (low, high) if low <= high else a
 
@@ -137,7 +137,7 @@ def floormod_bounds(a: Bounds, b: Bounds) -> Bounds:
 
 
 class BoundAnalyzer:
-    """What an analyzer knows of constant bounds."""
+    """The analysis of constant bounds."""
 
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
@@ -151,7 +151,7 @@ class BoundAnalyzer:
         return self.visit(expr)
 
     def visit(self, expr: e.PrimExpr) -> Bounds:
-        """The same; a method, since calling an object keeps C stack, and trees may be deep."""
+        """As `__call__`; recursion uses this method, since calling an object takes C stack, and trees may be deep."""
         kind = type(expr)
         if isinstance(expr, e.IntImm):
             value = expr.value
@@ -171,7 +171,7 @@ class BoundAnalyzer:
             bounds = (low, high)
         else:
             bounds = handler(self, expr)
-            # Of a uint64, infinity may be a value that wraps.
+            # Infinite bounds of a uint64 may stand for values that wrap.
             if wraps and (bounds[0] < low or bounds[1] > high or bounds[1] >= POS_INF):
                 bounds = (low, high)
         for fact, limits in self.facts:
@@ -197,7 +197,7 @@ class BoundAnalyzer:
         divisor = self.visit(expr.b)
         bounds = floormod_bounds(self.visit(expr.a), divisor)
         if divisor[0] == divisor[1] > 1 and bounds == (0, divisor[1] - 1):
-            # What is known modulo a common factor narrows both ends: (4 * x + 1) % 8 is 1 or 5.
+            # The modular set narrows both ends: (4 * x + 1) % 8 is 1 or 5.
             coeff, base = self.analyzer.modular(expr.a)
             step = math.gcd(coeff, divisor[1])
             return base % step, divisor[1] - step + base % step

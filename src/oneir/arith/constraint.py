@@ -1,4 +1,4 @@
-"""What follows from a condition that is known to hold."""
+"""Facts that follow from a condition that is known to hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..ir.op import Op
 
 
 def conjuncts(condition: Any) -> Iterator[Any]:
-    """The conditions that hold when a condition does: the parts of a conjunction, what `likely` wraps."""
+    """The conditions that hold when a condition does: the operands of a conjunction, the argument of `likely`."""
     pending = [condition]
     while pending:
         part = pending.pop()
@@ -23,7 +23,7 @@ def conjuncts(condition: Any) -> Iterator[Any]:
 
 
 def reads_memory(condition: Any) -> bool:
-    """Whether a condition may change while it is taken to hold: it loads from a buffer, or calls what reads state."""
+    """Whether the value of a condition depends on memory: it loads from a buffer, or has a call that reads state."""
     pending = [condition]
     while pending:
         node = pending.pop()

@@ -1,4 +1,4 @@
-"""Looks for forms in expressions: linear ones, clips of variables, parts that occur several times.
+"""Detection of linear expressions, bounds of variables, and common subexpressions.
 
 detect_linear_equation(x * 4 + y + n, [x, y])  # [4, 1, n]
 """
@@ -113,7 +113,7 @@ def detect_clip_bound(expr: Any, var_list: Any) -> list[PrimExpr | None]:
 def detect_common_subexpr(expr: Any, threshold: int) -> dict[PrimExpr, int]:
     """The compound parts of an expression that occur at least `threshold` times, with how often they do.
 
-    What reads memory is left out, since its value may change in between.
+    Loads are left out, since memory may change between them.
     """
     numbers: dict[int, Any] = {}
     counts: dict[Any, list[Any]] = {}

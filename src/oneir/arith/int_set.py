@@ -33,7 +33,7 @@ def neg_inf() -> Var:
 
 
 def is_infinite(bound: PrimExpr) -> bool:
-    """Whether a bound is no number."""
+    """Whether a bound is infinite."""
     return bound is _POS_INF or bound is _NEG_INF
 
 
@@ -155,9 +155,9 @@ class IntSetEvaluator:
         return IntervalSet(low, high)
 
     def _opaque(self, expr: Any) -> IntervalSet:
-        """An expression whose value does not depend on the variables is a point; else nothing is known.
+        """A single point for an expression that does not depend on the variables; otherwise everything.
 
-        Nor is it of a vector, whose lanes differ: the ends of an interval are scalars.
+        Nothing is known of a vector with differing lanes either: the ends of an interval are scalars.
         """
         return EVERYTHING if not expr.dtype.is_scalar or self._depends(expr) else IntervalSet(expr, expr)
 
@@ -180,7 +180,7 @@ class IntSetEvaluator:
         return self._simple(cls(a, b))
 
     def _operands(self, expr: Any) -> tuple[IntervalSet, IntervalSet] | IntervalSet:
-        """The sets of both operands; the set of the whole where that is already decided."""
+        """The sets of both operands; or already the set of the result, if one is empty or both are points."""
         a, b = self.visit(expr.a), self.visit(expr.b)
         if a.is_nothing() or b.is_nothing():
             return NOTHING
@@ -213,7 +213,7 @@ class IntSetEvaluator:
             return infinity
         low, high = self.analyzer.bounds(cls(a, b))
         limits = self.analyzer.bounds_of_dtype(a.dtype)
-        # What overflows for certain is no bound.
+        # A bound that certainly overflows is unknown.
         return infinity if low > limits[1] or high < limits[0] else self._of(cls, a, b)
 
     def visit_mul(self, expr: e.Mul) -> IntervalSet:
@@ -393,7 +393,7 @@ class IntSetEvaluator:
 
 
 def any_infinite(bounds: tuple[PrimExpr, ...]) -> bool:
-    """Whether one of several bounds is no number."""
+    """Whether one of several bounds is infinite."""
     return any(is_infinite(b) for b in bounds)
 
 

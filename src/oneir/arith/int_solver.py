@@ -35,13 +35,13 @@ class IntGroupBounds(Node):
 
     @staticmethod
     def from_range(rng: Range) -> IntGroupBounds:
-        """The bounds that a range is."""
+        """The bounds of a range."""
         if isinstance(rng.extent, e.IntImm) and rng.extent.value == 1:
             return IntGroupBounds(1, (), [rng.min], ())
         return IntGroupBounds(1, [rng.min], (), [ops.subtract(ops.add(rng.min, rng.extent), 1)])
 
     def find_best_range(self) -> Range | None:
-        """The range that all bounds make together; None when there is none below or none above."""
+        """The range between all bounds; None without a lower or an upper one."""
         low, high = self.limits(Analyzer())
         return None if low is None or high is None else _closed(low, high, Analyzer())
 
@@ -91,7 +91,7 @@ def _closed(low: PrimExpr, high: PrimExpr, analyzer: Analyzer) -> Range:
 
 
 def _problem(equations: Any, variables: Any, ranges: Any) -> IntConstraints:
-    """The arguments as one; without variables, all that the conditions have."""
+    """The arguments as `IntConstraints`; without variables, with all variables of the conditions."""
     if isinstance(equations, IntConstraints):
         return equations
     conditions = [equations] if isinstance(equations, e.ExprOp) else list(equations)
@@ -144,7 +144,7 @@ class _Equations:
         self.relations: list[PrimExpr] = []
 
     def add(self, coefficients: Mapping[Var, int], rest: PrimExpr) -> bool:
-        """Takes sum(coefficients * x) + rest == 0 into account; whether there still is a solution."""
+        """Adds the equation sum(coefficients * x) + rest == 0; returns whether there still is a solution."""
         of_x = [coefficients.get(var, 0) for var in self.variables]
         of_y: list[int] = [sum(a * row[k] for a, row in zip(of_x, self.v, strict=True)) for k in range(len(of_x))]
         target = ops.negative(rest)
@@ -264,7 +264,7 @@ class _Inequalities:
         self.constants: dict[Any, int] = {}
 
     def add(self, coefficients: dict[Var, int], rest: PrimExpr) -> None:
-        """Takes note of an inequality, unless one at least as strong is known."""
+        """Adds an inequality, unless one at least as strong is known."""
         coefficients = {var: factor for var, factor in coefficients.items() if factor}
         if not isinstance(rest, e.IntImm):
             self.known[frozenset(coefficients.items()), self.analyzer.canonical.key(rest)] = (coefficients, rest)
@@ -279,7 +279,7 @@ class _Inequalities:
             self.known[key] = (coefficients, e.IntImm(rest.dtype, bound))
 
     def eliminate(self, var: Var) -> IntGroupBounds:
-        """Takes the inequalities with a variable out, and puts in what follows from them without it."""
+        """Fourier-Motzkin elimination: replaces the inequalities with a variable by those that follow without it."""
         having = [(c, rest) for c, rest in self.known.values() if var in c]
         self.known = {key: value for key, value in self.known.items() if var not in value[0]}
         uppers = [(c, rest) for c, rest in having if c[var] > 0]
@@ -299,7 +299,7 @@ class _Inequalities:
         return IntGroupBounds(e.const(common, var.dtype), bounds[0], (), bounds[1])
 
     def _combine(self, var: Var, upper: Inequality, lower: Inequality) -> None:
-        """The sum of multiples of two inequalities in which the variable is gone."""
+        """Adds the sum of multiples of two inequalities in which the variable cancels."""
         step = math.lcm(upper[0][var], lower[0][var])
         total: dict[Var, int] = {}
         rests: list[PrimExpr] = []
@@ -308,7 +308,7 @@ class _Inequalities:
             for v, c in coefficients.items():
                 total[v] = total.get(v, 0) + c * times
             if isinstance(value, e.IntImm) and abs(value.value * times) >> (value.dtype.bits - 2):
-                # It would overflow. Leaving it out is safe: the two that it follows from stay bounds of the variable.
+                # It would overflow. Leaving it out is safe, since the two inequalities stay as bounds of the variable.
                 return
             rests.append(ops.multiply(value, times))
         self.add(total, self.analyzer.simplify(ops.add(*rests)))
@@ -355,7 +355,7 @@ def solve_linear_inequalities(
 def _ranges_of(
     variables: Sequence[Var], groups: Mapping[Var, IntGroupBounds], relations: list[PrimExpr]
 ) -> IntConstraints:
-    """The groups of bounds as ranges, from the last variable on, so that each can use what is known of later ones."""
+    """The groups of bounds as ranges, from the last variable on, so that each can use the ranges of later ones."""
     analyzer = Analyzer()
     ranges: dict[Var, Range] = {}
     for var in reversed(variables):
@@ -371,7 +371,7 @@ def _ranges_of(
 
 
 def _deskewed(problem: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
-    """The same with a new variable for each, which runs from 0."""
+    """The solution over new variables, whose ranges begin at 0."""
     forward: dict[Var, PrimExpr] = {}
     backward: dict[Var, PrimExpr] = {}
     ranges: dict[Var, Range] = {}

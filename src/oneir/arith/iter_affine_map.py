@@ -1,4 +1,4 @@
-"""Iteration maps: whether index expressions take loop iterations apart, and put them together, without loss.
+"""Detection of iteration maps: index expressions that split and fuse loop iterations, and whether they are bijective.
 
     detect_iter_map([i // 4, i % 4], {i: Range(0, 32)}, check_level=IterMapLevel.Bijective).indices
 
@@ -33,8 +33,8 @@ def detect_iter_map(
     """The indices as sums of digits of iterators, each a single split and a base.
 
     `Bijective`: every combination of index values comes from exactly one iteration for which the predicate holds.
-    `Surjective`: from at least one, but for combinations that only values outside of the iterators' ranges would reach;
-    the result's `padding_predicate` says for which values, and is False when there are none. `NoCheck`: the
+    `Surjective`: from at least one, except for padding, whose combinations come from values outside of the iterators'
+    ranges only; the result's `padding_predicate` holds for these, and is False when there is no padding. `NoCheck`: the
     indices are of the form, and need not be independent.
 
     `predicate` is a conjunction of bounds on sums of iterators. Iterators of extent 1 are left out when
@@ -56,7 +56,7 @@ def detect(
     simplify_trivial_iterators: bool = True,
     may_pad: bool | None = None,
 ) -> tuple[IterMapRewriter, list[IterSumExpr]]:
-    """The sums of the indices and what made them; raises `NoMatch`."""
+    """The sums of the indices, and the rewriter that made them; raises `NoMatch` if they are no iteration map."""
     check_level = IterMapLevel.of(check_level)
     _check_ranges(input_iters)
     condition = ops.as_bool(predicate)
@@ -88,7 +88,7 @@ def _common_dtype(exprs: Sequence[PrimExpr]) -> DataType:
 
 
 def _check_ranges(input_iters: Mapping[Var, Range]) -> None:
-    """Refuses ranges that depend on other iterators."""
+    """Raises `NoMatch` for ranges that depend on other iterators."""
 
     def look(node: Any) -> None:
         if isinstance(node, Var) and node in input_iters:
@@ -107,11 +107,11 @@ def iter_map_simplify(
     check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
 ) -> Array[PrimExpr]:
-    """The indices written as the iteration map that they are; as they came when they are none."""
+    """The indices simplified as an iteration map; unchanged when they are none."""
     exprs = Array(e.as_expr(index) for index in indices)
     conditions = [predicate]
     if IterMapLevel.of(check_level) != IterMapLevel.Bijective:
-        # What holds for all iterations holds for those of the predicate.
+        # A map of all iterations is also one of those that satisfy the predicate.
         conditions.append(True)
     for condition in conditions:
         try:
@@ -147,7 +147,7 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
 
 
 def _terms(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
-    """What a sum adds and subtracts."""
+    """The terms of a sum, each with its sign."""
     result: list[tuple[PrimExpr, int]] = []
     pending = [(expr, 1)]
     while pending:

@@ -1,4 +1,4 @@
-"""What an iteration map is made of: marks, digits of marks, and sums of digits.
+"""The parts of iteration maps: marks, digits of marks, and sums of digits.
 
 A mark is something that takes every value in [0, extent): a loop variable, or a sum of digits of other marks. A split
 is some digits of a mark, times a number; a sum of splits is an index.
@@ -22,7 +22,7 @@ from .analyzer import Analyzer
 
 
 class IterMapLevel(IntEnum):
-    """What is asked of an iteration map."""
+    """The property that an iteration map is checked for."""
 
     Bijective = 0
     """Each output comes from exactly one iteration."""
@@ -53,7 +53,7 @@ class IterMapExpr(PrimExpr):
 
 
 class IterMark(Node, shared=True):
-    """What runs over [0, extent): `source` is a variable, a variable less its minimum, or an `IterSumExpr`."""
+    """An iterator over [0, extent): `source` is a variable, a variable less its minimum, or an `IterSumExpr`."""
 
     source: PrimExpr = child(converter=as_expr)
     extent: PrimExpr = child(converter=as_expr)
@@ -82,10 +82,10 @@ class IterSumExpr(IterMapExpr):
 
 
 class IterMapResult(Node):
-    """What was found of a map: its indices, or why there are none.
+    """The result of detection: the indices of a map, or the errors why it is none.
 
-    `padding_predicate`, over the input iterators, holds for values outside of their ranges that would be needed to
-    reach every output.
+    `padding_predicate`, over the input iterators, holds for values outside of their ranges that the padding needs to
+    cover every output.
     """
 
     indices: Array[IterSumExpr] = child(converter=as_array)

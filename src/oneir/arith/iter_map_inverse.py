@@ -1,4 +1,4 @@
-"""Iteration maps backwards: the iterators as expressions over the indices.
+"""Inverses of iteration maps: the iterators as expressions over the indices.
 
 result = detect_iter_map([i // 4, i % 4], {i: Range(0, 32)})
 inverse_affine_iter_map(result.indices, [a, b])  # {i: a * 4 + b}
@@ -21,7 +21,7 @@ from .sizes import NoMatch
 
 
 class _Inverter:
-    """Carries values from the indices down to the variables, through each mark once all its digits are known."""
+    """Propagates values from the indices to the variables, through each mark once all its digits are known."""
 
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
@@ -40,7 +40,7 @@ class _Inverter:
                 self._found(mark.source, value)
 
     def _pass_on(self, total: IterSumExpr, value: PrimExpr) -> None:
-        """Gives each split of a sum its part of the sum's value."""
+        """Assigns each split of a sum its part of the sum's value."""
         value = ops.subtract(value, total.base)
         args = _digits(total)
         for place, split in enumerate(args):
@@ -70,7 +70,7 @@ class _Inverter:
 
 
 def _digits(total: IterSumExpr) -> Sequence[IterSplitExpr]:
-    """The splits of a sum, the largest scale first; each must reach exactly as far as the next one's scale."""
+    """The splits of a sum, the largest scale first; each must span exactly the scale of the next larger one."""
     # Of several with one scale, all but one have the extent 1, and that one comes last.
     left: list[IterSplitExpr] = sorted(total.args, key=lambda arg: not is_number(arg.extent, 1))
     chain: list[IterSplitExpr] = []
@@ -89,7 +89,7 @@ def _digits(total: IterSumExpr) -> Sequence[IterSplitExpr]:
 
 
 def _users_first(indices: Sequence[IterSumExpr]) -> list[IterMark]:
-    """All marks, each before those that it is made of."""
+    """All marks in topological order: each before those that its source uses."""
     finished: dict[int, IterMark] = {}
 
     def visit(mark: IterMark) -> None:
@@ -120,7 +120,7 @@ def inverse_affine_iter_map(iter_map: Any, outputs: Any) -> dict[Var, PrimExpr]:
 
 
 def inverse_index_map(index_map: Any, shape: Any) -> tuple[Any, PrimExpr]:
-    """The map back of an index map over a shape, and where it leads out of the shape, over the new indices.
+    """The inverse of an index map over a shape, and a predicate over the new indices for those outside of the shape.
 
     `index_map` has `initial_indices`, `final_indices` and `inverse_index_map`; the inverse is of the same class.
     """

@@ -49,7 +49,7 @@ class Padding:
 
 
 class IterMapRewriter:
-    """Holds the marks of one map. `digits_first` takes divisions apart term by term before it fuses terms."""
+    """Holds the marks of one map. With `digits_first`, divisions are distributed over terms before terms are fused."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class IterMapRewriter:
         return found
 
     def _key(self, split: IterSplitExpr) -> Any:
-        """What splits share that differ in scale only."""
+        """A key that is equal for splits that differ in scale only."""
         return id(split.source), self.sizes.key(split.lower_factor), self.sizes.key(split.extent)
 
     def add(self, a: IterSumExpr, b: IterSumExpr, factor: PrimExpr | None = None) -> IterSumExpr:
@@ -137,7 +137,7 @@ class IterMapRewriter:
     # -- from expressions to sums --
 
     def visit(self, expr: Any) -> IterSumExpr:
-        """The sum that an index expression is."""
+        """An index expression as a sum; raises `NoMatch` if it has another form."""
         if isinstance(expr, Var):
             found = self.variables.get(expr)
             return self.sum((), self.sizes.of(expr)) if found is None else found
@@ -237,7 +237,7 @@ class IterMapRewriter:
         return IterSumExpr(tuple(high), base[0]), IterSumExpr(tuple(rest), base[1])
 
     def _divide_rest(self, rest: IterSumExpr, divisor: PrimExpr) -> tuple[IterSumExpr, IterSumExpr]:
-        """The same for a sum without terms that the divisor divides."""
+        """Quotient and remainder of a sum without terms that the divisor divides."""
         sizes = self.sizes
         for factor in (arg.scale for arg in rest.args):
             if is_number(factor, 1) or not sizes.positive(factor) or not sizes.divides(factor, divisor):
@@ -279,7 +279,7 @@ class IterMapRewriter:
         sizes = self.sizes
         mark, lower = split.source, split.lower_factor
         if sizes.equal(sizes.times(lower, split.extent), mark.extent):
-            # Of the highest digits it is the mark that is padded, so that its other digits know of it.
+            # For the highest digits the mark itself is padded, so that its other digits are consistent.
             origin, left, needed = self.whole(mark), sizes.times(offset, lower), sizes.times(divisor, lower)
             known = self.padded.get(id(mark))
             if known is not None and is_number(left, 0):
@@ -296,7 +296,7 @@ class IterMapRewriter:
         return high, IterSplitExpr(mark, lower, divisor, sizes.one)
 
     def _pad(self, place: Any, origin: IterSplitExpr, left: PrimExpr, needed: PrimExpr) -> Padding:
-        """The split moved by `left`, and made longer to a multiple of all that is needed of it."""
+        """The split padded by `left` before it, and after it to a multiple of all divisors needed."""
         sizes = self.sizes
         if not self.may_pad:
             raise NoMatch(f"{needed} does not divide the extent {origin.extent}, and padding is not allowed")
@@ -365,7 +365,7 @@ class IterMapRewriter:
         return total
 
     def _chain(self, args: Sequence[IterSplitExpr]) -> list[IterSplitExpr] | None:
-        """The terms, the largest scale first, each as far from the next as that one reaches."""
+        """The terms, the largest scale first, if the scale of each is the scale times the extent of the next."""
         sizes = self.sizes
         scales = [
             (abs(arg.scale.value), not is_number(arg.extent, 1)) for arg in args if isinstance(arg.scale, e.IntImm)
@@ -391,7 +391,7 @@ class IterMapRewriter:
     # -- predicates --
 
     def constrain(self, conditions: Sequence[PrimExpr]) -> None:
-        """Takes conditions on iterators as bounds of marks, those of few iterators first."""
+        """Applies conditions on iterators as bounds of marks, those on few iterators first."""
         self.constraints = []
         for condition in sorted(conditions, key=self._iterators_in):
             if not self._iterators_in(condition):
@@ -409,7 +409,7 @@ class IterMapRewriter:
         return len(found)
 
     def _bound(self, total: IterSumExpr, offset: int, condition: PrimExpr) -> None:
-        """Takes note of total + offset <= 0."""
+        """Applies the bound total + offset <= 0."""
         sizes = self.sizes
         total = self._constrained(self.join(total))
         chain = self._chain(total.args) if total.args else []
@@ -491,7 +491,7 @@ class IterMapRewriter:
         return used
 
     def check(self, indices: Sequence[IterSumExpr], level: IterMapLevel) -> None:
-        """Refuses indices whose digits overlap; of a bijective map also those that leave digits out."""
+        """Raises `NoMatch` for indices whose digits overlap; for a bijective map also if they leave digits out."""
         if level == IterMapLevel.NoCheck:
             return
         used = self.used_marks(indices)
@@ -528,7 +528,7 @@ class IterMapRewriter:
         return sizes.divides(reached, mark.extent) or sizes.at_most(reached, mark.extent)
 
     def padding_predicate(self, indices: Sequence[IterSumExpr]) -> PrimExpr:
-        """Where the padding of marks that indices use lies, over the input iterators."""
+        """The predicate, over the input iterators, of the padding of marks that the indices use."""
         result: PrimExpr = e.IntImm("bool", 0)
         for mark, _ in self.used_marks(indices).values():
             padding = self.padded.get(id(mark))

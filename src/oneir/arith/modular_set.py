@@ -1,4 +1,4 @@
-"""What is known of an integer expression modulo a constant: `modular_set(4 * x + 1)` is coeff 4, base 1.
+"""Modular sets: integer expressions modulo a constant: `modular_set(4 * x + 1)` is coeff 4, base 1.
 
 A pair (coeff, base) says that the value is `coeff * k + base` for some integer k; coeff 0 says that it is `base`. Ring
 operations that wrap keep what is known modulo powers of two.
@@ -27,17 +27,17 @@ class ModularSet(Node):
 
 
 def reduced(coeff: int, base: int) -> Congruence:
-    """With the base brought to [0, coeff)."""
+    """The congruence with its base reduced to [0, coeff)."""
     return (coeff, base % coeff) if coeff else (0, base)
 
 
 def union(a: Congruence, b: Congruence) -> Congruence:
-    """What holds for the values of either."""
+    """The union of two congruences."""
     return reduced(math.gcd(a[0], b[0], a[1] - b[1]), a[1])
 
 
 class ModularAnalyzer:
-    """What an analyzer knows of remainders."""
+    """The analysis of modular sets."""
 
     def __init__(self):
         self.variables: dict[e.PrimExpr, Congruence] = {}
@@ -48,7 +48,7 @@ class ModularAnalyzer:
         return self.visit(expr)
 
     def visit(self, expr: e.PrimExpr) -> Congruence:
-        """The same; a method, since calling an object keeps C stack, and trees may be deep."""
+        """As `__call__`; recursion uses this method, since calling an object takes C stack, and trees may be deep."""
         if type(expr) is e.IntImm:
             return 0, expr.value
         if expr.is_variable:

@@ -1,13 +1,13 @@
-"""Rewrite rules written as the identities that they are, compiled to Python functions.
+"""Rewrite rules written as identities, compiled to Python functions.
 
     "x - (x // y) * y -> x % y"
     "(x * c1) // c2 -> x * (c1 // c2) where c2 > 0 and c1 % c2 == 0"
 
 In a pattern `x`, `y`, `z` stand for any expression, the same name for the same expression; `c1`, `c2`, `c3` stand for
 integer constants. On the right, arithmetic between constants is done at once and everything else is built by the
-simplifier, so it arrives simplified. After `where` stands a Python expression over the constants and the simplifier's
-questions: `lo(x)`, `hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule stands for all orders of commutative operands, and
-`x + c1` also matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
+simplifier, so it arrives simplified. After `where` stands a Python expression of the constants and queries of
+the simplifier: `lo(x)`, `hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule covers all orders of commutative operands,
+and `x + c1` also matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Term: TypeAlias = "str | int | tuple[Any, ...]"
 """A parsed pattern: a name, a number, or a node class followed by its operands."""
 
 
-class Asked(str):
-    """A number that the simplifier is asked for when a rule applies: `lo(x)`, `remainder(x, c1)`."""
+class Query(str):
+    """A number that comes from a query of the simplifier when a rule applies: `lo(x)`, `remainder(x, c1)`."""
 
 
 class Overflow(Exception):
@@ -96,7 +96,7 @@ def parse_term(node: ast.expr) -> Term:
         case ast.BoolOp(op=op, values=[a, b]):
             return (CLASSES[type(op)], parse_term(a), parse_term(b))
         case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
-            return Asked(f"s.{ast.unparse(node)}")
+            return Query(f"s.{ast.unparse(node)}")
         case ast.Call(func=ast.Name(id=name), args=args):
             return (FUNCTIONS[name], *(parse_term(a) for a in args))
         case _:
@@ -104,10 +104,10 @@ def parse_term(node: ast.expr) -> Term:
 
 
 def is_constant(term: Term) -> bool:
-    """Whether a term is known as a number once the pattern has matched."""
+    """Whether a term is a number once the pattern has matched."""
     if isinstance(term, tuple):
         return all(is_constant(t) for t in term[1:])
-    return not isinstance(term, str) or isinstance(term, Asked) or term.lstrip("-")[0] == "c"
+    return not isinstance(term, str) or isinstance(term, Query) or term.lstrip("-")[0] == "c"
 
 
 def variants(term: Term) -> Iterator[Term]:
@@ -134,7 +134,7 @@ def renamed(term: Term, names: dict[str, str]) -> Term:
     """The pattern with its names numbered by first use: equal for patterns that match the same things."""
     if isinstance(term, tuple):
         return (term[0], *(renamed(t, names) for t in term[1:]))
-    if isinstance(term, str) and not isinstance(term, Asked):
+    if isinstance(term, str) and not isinstance(term, Query):
         sign, name = ("-", term[1:]) if term[0] == "-" else ("", term)
         return sign + names.setdefault(name, f"{name[0] if name[0] == 'c' else 'v'}{len(names)}")
     return term
@@ -189,7 +189,7 @@ def parse_rules(table: str) -> list[Rule]:
         seen: set[Term] = set()
         for variant in variants(pattern):
             assert isinstance(variant, tuple)
-            if variant[0] is not pattern[0]:  # A difference with a constant reaches the rules as a sum.
+            if variant[0] is not pattern[0]:  # Here x - c is a sum already.
                 continue
             names: dict[str, str] = {}
             key = (renamed(variant, names), renamed(replacement, names), condition and tuple(names))
@@ -248,7 +248,7 @@ def _compile(rule: Rule) -> Callable[..., Any]:
         equalities.append(f"if not ({_condition(rule.condition)}): return None")
     body, constant = _build(rule.replacement)
     if isinstance(rule.replacement, tuple):
-        # What is already there is not built again.
+        # A node that exists already is reused.
         body = whole.get(_ordered(rule.replacement), body)
     result = f"fitting({body}, dtype)" if constant else body
     lines = [f"def rule(s, dtype, {', '.join('_' + f for f in fields)}):"]
@@ -260,7 +260,7 @@ def _compile(rule: Rule) -> Callable[..., Any]:
 
 
 def _condition(text: str) -> str:
-    """The condition with its questions asked of the simplifier `s`."""
+    """The condition with its queries as method calls of the simplifier `s`."""
     tree = ast.parse(text, mode="eval")
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _QUESTIONS:

@@ -54,7 +54,7 @@ class Prover:
             return known[2]
         if self.nesting >= _NESTING:
             return low, high
-        # Known comparisons bring in expressions of their own, about which the same question may arise.
+        # Known comparisons introduce new expressions, whose bounds may lead to the same query again.
         self.nesting += 1
         effort = self.effort
         try:
@@ -75,7 +75,7 @@ class Prover:
         return low, high
 
     def upper(self, total: Sum, steps: int) -> int:
-        """An upper bound of a sum; what is below zero is not made any smaller."""
+        """An upper bound of a sum; the search stops once it is below zero."""
         best = self.analyzer.canonical.sum_bounds(total)[1]
         if self.products and best >= 0:
             best = min(best, self._upper_of_product(total))
@@ -104,7 +104,7 @@ class Prover:
         return best
 
     def _upper_of_rest(self, rest: Sum, total: Sum, steps: int) -> int:
-        # A known comparison helps where it takes terms away; several are tried only when that is asked for.
+        # A known comparison helps where it cancels terms; several are combined only if that extension is on.
         if self.transitive or len(rest.terms) < len(total.terms):
             return self.upper(rest, steps - 1)
         return self.analyzer.canonical.sum_bounds(rest)[1]
@@ -151,7 +151,7 @@ class Prover:
 
 
 def _common_factor(total: Sum, fact: Sum) -> int:
-    """How often a fact is to be taken from a sum so that one of the terms goes away; 0 when none does."""
+    """The multiple of a comparison that cancels a term of a sum when subtracted; 0 if none does."""
     for place, term in fact.terms.items():
         found = total.terms.get(place)
         if found is not None and found.scale * term.scale > 0 and found.scale % term.scale == 0:

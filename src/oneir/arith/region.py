@@ -1,4 +1,4 @@
-"""Regions of buffers that loops touch: `A[i * 4 : i * 4 + 4]` over i in [0, 8) is `A[0:32]`.
+"""Regions of buffers that loops access: `A[i * 4 : i * 4 + 4]` over i in [0, 8) is `A[0:32]`.
 
 A region is a list of `Range`, one a dimension, over the variables of `var_dom`; the results are lists of `IntervalSet`.
 """
@@ -21,7 +21,7 @@ from .sizes import NoMatch, Sizes
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntSet] | None:
-    """Exactly what a region covers over all iterations for which the predicate holds; None when that is no box."""
+    """The exact union of a region over all iterations for which the predicate holds; None when that is no box."""
     starts = [dimension.min for dimension in region]
     try:
         rewriter, sums = detect(starts, var_dom, predicate, IterMapLevel.Surjective)
@@ -41,12 +41,12 @@ def estimate_region_strict_bound(
 def estimate_region_lower_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntSet] | None:
-    """Something that a region covers for certain over all iterations; None when nothing is known."""
+    """A box that the union of a region over all iterations certainly contains; None when nothing is known."""
     return estimate_region_strict_bound(region, var_dom, predicate)
 
 
 def _covered(total: IterSumExpr, extent: PrimExpr, sizes: Sizes) -> IntervalSet | None:
-    """What [start, start + extent) covers for all values of start, if it leaves no gaps."""
+    """The union of [start, start + extent) over all values of start, if it has no gaps."""
     low = total.base
     reach = sizes.of(extent)
     for split in total.args:
@@ -64,7 +64,7 @@ def _covered(total: IterSumExpr, extent: PrimExpr, sizes: Sizes) -> IntervalSet 
 def estimate_region_upper_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: Any = True
 ) -> list[IntSet]:
-    """Something that holds all that a region covers, as small as is known."""
+    """A box that contains the union of a region over all iterations, as small as is known."""
     exact = estimate_region_strict_bound(region, var_dom, predicate)
     if exact is not None:
         return exact
@@ -113,7 +113,7 @@ def union_region(regions: Sequence[Sequence[IntervalSet]]) -> list[IntervalSet]:
 
 
 def intersect_region(regions: Sequence[Sequence[IntervalSet]]) -> list[IntervalSet]:
-    """What several boxes have in common; a dimension that is known to be empty is the empty set."""
+    """The intersection of several boxes; a dimension that is known to be empty is the empty set."""
     return [_intersection(dimension) for dimension in zip(*regions, strict=True)]
 
 

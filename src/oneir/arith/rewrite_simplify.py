@@ -1,7 +1,7 @@
 """Simplification by the rules of `rules.py`, from the leaves up.
 
-What a rule builds is simplified while it is built (`binary`), so that the result of every step is in simplest form.
-Rules run only on pure expressions; floats only meet what is exact for them.
+Replacements are simplified while they are built (`binary`), so that the result of every step is in simplest form.
+Rules run only on pure expressions; of floats, only exact identities are used.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def broadcast_like(value: e.PrimExpr, dtype: DataType) -> e.PrimExpr:
 
 
 class RewriteStats(Node):
-    """What the simplifier has done since its statistics were reset."""
+    """Statistics of a simplifier since they were reset."""
 
     nodes_visited: int = attr(default=0)
     constraints_entered: int = attr(default=0)
@@ -117,7 +117,7 @@ class RewriteStats(Node):
 
 
 class RewriteSimplifier:
-    """Simplifies with what an analyzer knows."""
+    """Simplifies by the rewrite rules, with the bounds and conditions of an analyzer."""
 
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
@@ -132,7 +132,7 @@ class RewriteSimplifier:
         """Whether the analyzer has extensions switched on."""
         self.stats = RewriteStats()
 
-    # -- questions that rules ask --
+    # -- queries of rules --
 
     def lo(self, x: Any) -> int:
         """The least value; NEG_INF where there is no limit."""
@@ -168,11 +168,11 @@ class RewriteSimplifier:
         return self.analyzer.modular(x)[1] % c
 
     def varies(self, x: Any) -> bool:
-        """Whether x is no number, so that a product with it does not belong into the sum above."""
+        """Whether x is not constant, so that a product with it is no term of a linear sum."""
         return not isinstance(x, e.IntImm)
 
     def whole(self, x: Any) -> bool:
-        """Whether x is an integer, so that no value is unordered."""
+        """Whether x is an integer, so that it cannot be NaN."""
         return not x.dtype.is_float
 
     def difference(self, x: Any, y: Any) -> Bounds:
@@ -303,7 +303,7 @@ class RewriteSimplifier:
             floor_class = e.FloorDiv if cls is e.Div else e.FloorMod
             result = self.binary(floor_class, a, b)
             changed = not (type(result) is floor_class and same(result.a, a) and same(result.b, b))
-            # What is taken off stays in a truncated quotient, as published.
+            # Subtracted constants stay in a truncated quotient, as in TVM.
             if changed and (type(result) is e.IntImm or not (type(a) is e.Sub and type(a.b) is e.IntImm)):
                 return result
         if cls is e.Div and type(a) is e.Div and type(b) is e.IntImm and type(a.b) is e.IntImm:
@@ -361,13 +361,13 @@ class RewriteSimplifier:
         return self._known(result)
 
     def _restated(self, cls: type, result: Any, node: Any) -> Any:
-        """The node itself where the result says the same."""
+        """The original node where the result is equal to it."""
         if type(node) is cls and type(result) is cls and node.a is result.a and node.b is result.b:
             return node
         return self._known(result)
 
     def _known(self, result: Any) -> Any:
-        """A comparison that is a condition known to hold, or the contrary of one."""
+        """A constant for a comparison that is known to hold, or whose negation is; otherwise the comparison."""
         if self.analyzer.constraints and isinstance(result, e.PrimExpr):
             for held in self.analyzer.constraints:
                 if same(held, result):
@@ -422,7 +422,7 @@ class RewriteSimplifier:
                 return self.substitutes[expr]
             return self._known(expr) if isinstance(expr, e.Var) and expr.dtype is BOOL else expr
         if not isinstance(expr, e.PrimExpr):
-            return expr  # A buffer, an operator: not ours to change.
+            return expr  # No expression: a buffer, an operator.
         known = self.memo.get(id(expr))
         if known is not None:
             return known[1]
@@ -455,7 +455,7 @@ class RewriteSimplifier:
         kind: type[e.BinaryOpExpr] = expr.__class__
         extensions = self.analyzer.extensions
         if extensions & extensions.ApplyConstraintsToBooleanBranches:
-            # Each side matters only where the other does not already decide.
+            # Each operand is simplified under the assumption that the other one does not decide the result.
             with self.analyzer.holding(a if kind is e.And else self.make_not(a)):
                 b = self.visit(b)
             with self.analyzer.holding(b if kind is e.And else self.make_not(b)):
@@ -471,7 +471,7 @@ class RewriteSimplifier:
         return expr if type(result) is e.Not and result.a is expr.a else self._known(result)
 
     def _branch(self, condition: Any, value: Any) -> Any:
-        """A value that matters only where the condition holds."""
+        """A value simplified under a condition."""
         if isinstance(condition, e.IntImm) or not condition.dtype.is_scalar or value.is_variable:
             return self.visit(value)
         if isinstance(value, e.ConstExpr):
@@ -606,7 +606,7 @@ class RewriteSimplifier:
         value = self.visit(expr.value)
         if before == self.effects:
             if isinstance(value, (e.ConstExpr, e.Var)):
-                # Such a value costs nothing to repeat.
+                # A variable or constant is cheap to duplicate.
                 known = self.substitutes.get(expr.var)
                 if known is None:
                     self.substitutes[expr.var] = value
@@ -619,7 +619,7 @@ class RewriteSimplifier:
 
 
 def _negated(condition: Any) -> Any:
-    """The contrary of a simplified condition, in the form that simplification gives it."""
+    """The negation of a simplified condition, in simplified form."""
     match condition:
         case e.LT(a=a, b=b) if not a.dtype.is_float:
             return e.LE(b, a)

@@ -13,11 +13,11 @@ from .analyzer import Analyzer
 
 
 class NoMatch(Exception):
-    """An expression has not the form that was looked for; the text says why."""
+    """An expression does not have the required form; the message says why."""
 
 
 class Sizes:
-    """Sizes of one dtype. Symbolic ones are compared with what `analyzer` knows."""
+    """Sizes of one dtype. Symbolic ones are compared by `analyzer`."""
 
     def __init__(self, dtype: DataType):
         self.dtype = dtype
@@ -26,7 +26,7 @@ class Sizes:
         self.zero, self.one = self.of(0), self.of(1)
 
     def assume_positive(self, size: PrimExpr) -> None:
-        """Says that a size, and each factor of it, is at least one."""
+        """Assumes that a size, and each factor of it, is at least one."""
         if isinstance(size, e.Mul):
             self.assume_positive(size.a)
             self.assume_positive(size.b)
@@ -51,7 +51,7 @@ class Sizes:
         return value if isinstance(value, IntImm) else self.analyzer.simplify(value)
 
     def key(self, size: PrimExpr) -> Any:
-        """What equal sizes share."""
+        """A key that is equal for equal sizes."""
         return size.value if isinstance(size, IntImm) else ("symbolic", self.analyzer.canonical.key(size))
 
     def plus(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:

@@ -36,7 +36,7 @@ class _Divider:
         self.inner = set(inner)
 
     def sides(self, expr: PrimExpr) -> tuple[bool, bool]:
-        """Whether outer and whether inner iterators are in an expression."""
+        """Whether an expression uses outer, and whether it uses inner iterators."""
         found = {False: False, True: False}
 
         def look(node: Any) -> None:
@@ -47,7 +47,10 @@ class _Divider:
         return found[False], found[True]
 
     def predicates(self, predicate: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-        """The conditions on outer, and those on inner iterators; one that matters must not be on both."""
+        """The conditions on outer, and those on inner iterators.
+
+        Raises `NoMatch` for a condition on both that restricts the iterations.
+        """
         outer = inner = e.IntImm("bool", 1)
         effective = {id(constraint.condition) for constraint in self.rewriter.constraints}
         for condition in conjuncts(predicate):

@@ -1,4 +1,4 @@
-"""Vectors: what is done to every lane of ramps and broadcasts, done once."""
+"""Simplification of arithmetic on ramps and broadcasts to operations on scalars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes: named facts carried by functions, modules and calls."""
+"""Attributes: named data of functions, modules and calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Attrs(Node):
 
 
 class DictAttrs(Attrs):
-    """Facts by name; reads like a dictionary."""
+    """Attributes by name; reads like a dictionary."""
 
     values_by_name: Mapping[str, Any] = attr(default=EMPTY)
 
@@ -34,7 +34,7 @@ class DictAttrs(Attrs):
         return True
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The fact of that name, or `default`."""
+        """The value of that name, or `default`."""
         return self.values_by_name.get(key, default)
 
     def keys(self) -> Any:
@@ -42,11 +42,11 @@ class DictAttrs(Attrs):
         return self.values_by_name.keys()
 
     def values(self) -> Any:
-        """The facts."""
+        """The values."""
         return self.values_by_name.values()
 
     def items(self) -> Any:
-        """Names and facts."""
+        """Names and values."""
         return self.values_by_name.items()
 
 
@@ -56,12 +56,12 @@ def as_dict_attrs(value: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:
 
 
 def plain_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts with Python's own numbers and strings in the place of constants."""
+    """The values with constant nodes replaced by Python numbers and strings."""
     return {key: plain_value(value) for key, value in values.items()}
 
 
 def plain_value(value: Any) -> Any:
-    """A constant node as the Python value that it stands for; a bool constant as a bool; anything else unchanged."""
+    """The Python value of a constant node, a bool for a bool constant; anything else unchanged."""
     from .expr import FloatImm, IntImm, StringImm
 
     if isinstance(value, IntImm):

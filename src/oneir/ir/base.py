@@ -1,4 +1,4 @@
-"""The basics under one name: nodes, places in sources, equality and JSON; and functions that programs name.
+"""The basics under one name: nodes, spans, equality and JSON, and registered functions as nodes.
 
 EnvFunc.get("env.relu")(x)  # the function registered as "env.relu"
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def deprecated(method_name: str, new_method_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that makes calls of a function warn that another has taken its place."""
+    """A decorator that makes calls of a function warn that it is deprecated in favour of another."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

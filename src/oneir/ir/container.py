@@ -1,4 +1,6 @@
-"""The containers in which nodes keep several things: `Array`, a tuple that gets on with lists, and mappings."""
+"""The containers in which nodes keep several things: `Array`, a tuple that adds to and compares with lists, and
+mappings.
+"""
 
 from __future__ import annotations
 

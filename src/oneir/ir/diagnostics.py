@@ -21,7 +21,7 @@ from .span import SequentialSpan, Span, source_map
 
 
 class DiagnosticLevel(IntEnum):
-    """How grave a message is."""
+    """The severity of a message."""
 
     BUG = 10
     ERROR = 20
@@ -31,7 +31,7 @@ class DiagnosticLevel(IntEnum):
 
 
 class Diagnostic(Node):
-    """One message; `span` says what it is about, None when that is not known."""
+    """One message; `span` is the source that it is about, None when that is not known."""
 
     level: DiagnosticLevel = attr(converter=DiagnosticLevel)
     span: Any = attr()
@@ -62,7 +62,7 @@ class DiagnosticContext:
         self.diagnostics.append(diagnostic)
 
     def render(self) -> None:
-        """Shows the messages; raises `OneIRError` with the grave ones."""
+        """Shows the messages; raises `OneIRError` with the errors among them."""
         self.renderer.render(self)
         errors = [d for d in self.diagnostics if d.level <= DiagnosticLevel.ERROR]
         if errors:

@@ -1,4 +1,4 @@
-"""Facts that functions of a module share and refer to, such as the devices that tensors lie on."""
+"""Global infos: data that functions of a module share and refer to, such as the devices of tensors."""
 
 from __future__ import annotations
 

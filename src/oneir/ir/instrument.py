@@ -1,4 +1,4 @@
-"""Instruments: what watches passes run. Given to `PassContext(instruments=[...])`.
+"""Instruments: objects that are called before and after each pass. Given to `PassContext(instruments=[...])`.
 
 with PassContext(instruments=[PassTimingInstrument(), DumpIR("stages")]):
     mod = pipeline(mod)
@@ -18,7 +18,7 @@ from .transform import PassInfo
 class PassInstrument:
     """Base of instruments; override what you need.
 
-    `should_run` may keep a pass from running; the other methods are told of what happens.
+    `should_run` may skip a pass; the other methods are called at the events that they are named after.
     """
 
     def enter_pass_ctx(self) -> None:

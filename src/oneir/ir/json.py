@@ -2,8 +2,8 @@
 
     text = save_json(mod) assert structural_equal(load_json(text), mod)
 
-The text holds a list of nodes, each after the nodes that it refers to, so a node that stands in several places stays
-one node, and no tree is too deep. Reading makes instances of declared node classes only; what a text can do wrong is a
+The text holds a list of nodes, each after the nodes that it refers to, so a node that is shared stays shared, and
+nesting depth does not matter. Reading makes instances of declared node classes only; an invalid text raises a
 `JSONError` that says where.
 """
 
@@ -40,7 +40,7 @@ _loaded_types: dict[str, Callable[[Any], Any]] = {}
 
 
 def register_json_type(tag: str, cls: type, save: Callable[[Any], Any], load: Callable[[Any], Any]) -> None:
-    """Lets values of a class that is no node stand in programs: `save` gives plain values, `load` reads them back."""
+    """Lets programs hold values of a class that is no node: `save` gives plain values, `load` reads them back."""
     _saved_types[cls] = (tag, save)
     _loaded_types[tag] = load
 
@@ -151,7 +151,7 @@ def load_json(json_str: str) -> Any:
     Raises `JSONError` for any other text, and says where it went wrong.
     """
     try:
-        program: Any = json.loads(json_str, parse_constant=_refuse_constant)
+        program: Any = json.loads(json_str, parse_constant=_raise_for_constant)
     except (ValueError, RecursionError) as error:
         raise JSONError(f"expected a program as JSON, found a text that is none: {error}") from None
     if not is_mapping(program) or program.get("format") != "oneir":
@@ -169,7 +169,7 @@ def load_json(json_str: str) -> Any:
     return load.value(program.get("root"), "root")
 
 
-def _refuse_constant(name: str) -> Any:
+def _raise_for_constant(name: str) -> Any:
     raise ValueError(f"unexpected {name}")
 
 
@@ -278,7 +278,7 @@ _checks_of: dict[type, list[tuple[str, str, type[Any]]]] = {}
 
 
 def _checks(cls: type[Node]) -> list[tuple[str, str, type[Any]]]:
-    """What the declaration says about the fields of a class: name, "one" or "array", perhaps "optional", and class."""
+    """The declared types of the fields of a class: name, "one" or "array", perhaps "optional", and class."""
     found = _checks_of.get(cls)
     if found is None:
         checks: dict[str, tuple[str, str, type[Any]]] = {}

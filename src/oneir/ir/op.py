@@ -1,4 +1,4 @@
-"""Operators: one object per name, on which each layer hangs the facts that it owns.
+"""Operators: one object per name, to which each layer attaches its facts.
 
 exp = Op.get("tir.exp")
 exp.has_attr("TCallEffectKind")
@@ -75,7 +75,7 @@ class Op(Node, shared=True):
             self.attrs[f"{attr_name}.plevel"] = plevel
 
     def reset_attr(self, attr_name: str) -> None:
-        """Forgets a fact."""
+        """Removes a fact."""
         self.attrs.pop(attr_name, None)
         self.attrs.pop(f"{attr_name}.plevel", None)
 
@@ -128,7 +128,9 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 def register_intrin_lowering(
     op_name: str, target: str, *, f: Callable[[Any], Any] | None = None, level: int = 10
 ) -> Callable[..., Any]:
-    """Says how a call of `op_name` is written for a kind of target: `f(call) -> PrimExpr`; a decorator without `f`."""
+    """Registers the lowering of calls of `op_name` for a kind of target: `f(call) -> PrimExpr`; a decorator without
+    `f`.
+    """
 
     def register(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
         Op.register(op_name).set_attr(f"{target}.FLowerIntrinsic", rule, level)

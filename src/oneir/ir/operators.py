@@ -302,7 +302,7 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 def divide(lhs: Any, rhs: Any, span: Any = None) -> Any:
-    """lhs / rhs of floats; of integers `/` is ambiguous and refused."""
+    """lhs / rhs of floats; raises `TypeMismatch` for integers, where `/` is ambiguous."""
     lhs, rhs = match_types(lhs, rhs)
     if not lhs.dtype.is_float:
         raise div_ambiguity_error()

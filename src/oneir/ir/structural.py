@@ -62,7 +62,7 @@ class _Comparison:
         )
 
     def shared(self, a: Any, b: Any, binding: bool) -> bool:
-        """Nodes that stand in several places, such as buffers, correspond one to one."""
+        """Shared nodes, such as buffers, correspond one to one."""
         known = self.left.get(id(a))
         if known is not None or id(b) in self.right:
             return known is b or self._differ(a, b)
@@ -203,7 +203,7 @@ def _brief(value: Any) -> str:
 class _Digest:
     """Feeds a structure, as tokens, to a hash function; bound variables count by the order of their definition.
 
-    An exact one tells apart what equality does not, and refuses what it does not know.
+    An exact one also covers what equality ignores, and raises for values that it cannot digest.
     """
 
     def __init__(self, map_free_vars: bool, exact: bool = False):
@@ -287,7 +287,7 @@ class _Digest:
 
 @functools.cache
 def _digest_rule(cls: type[object]) -> Callable[[_Digest, Any, bool], None]:
-    """How values of a class become tokens."""
+    """The function that turns values of a class into tokens."""
     if issubclass(cls, Node):
         if issubclass(cls, Op):
             return _Digest.operator
@@ -316,7 +316,7 @@ def _digest_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
 def _exact_fields(cls: type[Node]) -> list[tuple[str, bool, bool]]:
     """All that a node is made of: names of variables, spans and what was inferred as well.
 
-    What a function's name is said to be is filled in at some time from the function, and says nothing new.
+    The struct info of a `GlobalVar` is left out: it is set at some time, and follows from the function.
     """
     others = [f for f in cls.node_fields if f not in cls.compared_fields and (f.kind == "meta" or f.saved)]
     others = [f for f in others if f.kind == "meta" or not issubclass(cls, GlobalVar)]
@@ -334,7 +334,7 @@ def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
 
 
 def exact_digest(node: Any, most_bytes: int) -> bytes | None:
-    """A 16-byte digest that names and spans count for as well: values with one digest are the same to every pass.
+    """A 16-byte digest that covers names and spans as well: no pass can tell values of equal digests apart.
 
     None for a structure with more bytes of arrays, which take long to read, or that holds something other than nodes,
     plain values, arrays and tensors.

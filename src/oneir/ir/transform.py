@@ -32,7 +32,7 @@ def register_config_option(key: str, kind: type | tuple[type, ...] | None = None
 
 
 class PassInfo:
-    """What a pass says of itself: its name, the level from which on it runs, the passes it needs."""
+    """The properties of a pass: its name, the optimization level from which on it runs, the passes that it requires."""
 
     def __init__(self, opt_level: int, name: str, required: Sequence[str] = (), traceable: bool = False):
         self.opt_level = opt_level
@@ -115,7 +115,7 @@ class PassContext:
             instrument.enter_pass_ctx()
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass runs here."""
+        """Whether a pass runs in this context."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -159,7 +159,7 @@ class Pass:
 
     @property
     def info(self) -> PassInfo:
-        """What the pass says of itself."""
+        """The name, level and requirements of the pass."""
         return self._info
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -230,7 +230,7 @@ class Sequential(Pass):
 
 
 def pass_key(value: Any) -> str | None:
-    """A text that tells a pass, or an option of one, from all others, for keys of caches.
+    """A text that identifies a pass, or an option of one, for keys of caches.
 
     None where there is none: for passes that users wrote, and options that are functions or other objects. A class of
     this package that is no dataclass may have a method `pass_key` that gives the text.
@@ -253,7 +253,7 @@ def pass_key(value: Any) -> str | None:
 
 
 def _class_pass(cls: type, info: PassInfo, base: type[Pass], method: str) -> type:
-    """A pass class whose constructor builds an instance of `cls`, to whose method it leaves the transformation."""
+    """A pass class whose constructor builds an instance of `cls`, and whose transformation calls its method."""
 
     class PyPass(base):
         def __init__(self, *args: Any, **kwargs: Any):

@@ -1,4 +1,4 @@
-"""Types of values that are not tensors: what a pointer points to, what a function takes."""
+"""Types of values that are not tensors: scalars, pointers, tuples, functions."""
 
 from __future__ import annotations
 

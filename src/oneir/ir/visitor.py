@@ -1,4 +1,4 @@
-"""Walking over nodes and rewriting them.
+"""Visitors and mutators of nodes.
 
     class CountLoads(Visitor):
         count = 0
@@ -10,7 +10,7 @@
 A method `visit_X` is called for nodes of class X and of its subclasses, unless those have a method of their own;
 without a method, the children are visited. A `Mapper` returns nodes, the identical ones where nothing changed.
 
-Nodes that stand in several places (a buffer, say) are visited once, and mapped to one new node everywhere.
+Shared nodes (a buffer, say) are visited once, and mapped to one new node everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Handles of blocks and loops, and which block of a scope depends on which.
+"""Handles of blocks and loops, and the dependencies among the blocks of a scope.
 
 for dependency in state.get_block_scope(root).get_deps_by_dst(consumer):
     print(dependency.src.stmt.name_hint, dependency.kind.name)
@@ -33,12 +33,12 @@ class StmtSRef(Object):
 
     @staticmethod
     def inline_mark() -> StmtSRef:
-        """The place that means "inlined" in a decision on where to compute."""
+        """The mark that means "inlined" in a decision on where to compute."""
         return INLINE
 
     @staticmethod
     def root_mark() -> StmtSRef:
-        """The place that means "where it is", at the root, in a decision on where to compute."""
+        """The mark that means "not moved", at the root, in a decision on where to compute."""
         return ROOT
 
 
@@ -47,7 +47,7 @@ ROOT = StmtSRef(None)
 
 
 class DepKind(IntEnum):
-    """What makes a block depend on an earlier one."""
+    """The kind of a dependency of a block on an earlier one."""
 
     RAW = 0
     """It reads what the earlier one writes."""
@@ -96,9 +96,9 @@ class BlockScope(Object):
             self.dst2deps.setdefault(dst, []).append(dependency)
 
     def get_deps_by_src(self, block: StmtSRef) -> Array[Dependency]:
-        """What depends on a block."""
+        """The dependencies of later blocks on a block."""
         return Array(self.src2deps.get(block, ()))
 
     def get_deps_by_dst(self, block: StmtSRef) -> Array[Dependency]:
-        """What a block depends on."""
+        """The dependencies of a block on earlier ones."""
         return Array(self.dst2deps.get(block, ()))

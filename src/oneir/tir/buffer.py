@@ -27,7 +27,7 @@ DEFAULT_ALIGNMENT = 64
 
 
 class DataProducer(Node):
-    """Base of what a `ProducerLoad` reads."""
+    """Base of the producers that a `ProducerLoad` reads."""
 
 
 def _as_elem_offset(offset: ExprLike | None, shape: Sequence[PrimExpr] = ()) -> PrimExpr:
@@ -140,7 +140,7 @@ class Buffer(Node, shared=True):
         offset: Any = 0,
         extent: Any = None,
     ) -> PrimExpr:
-        """A pointer to the data that says how it will be used: "r", "w" or "rw" (1, 2 or 3), from `offset` on."""
+        """A pointer to the data from `offset` on, with how the callee accesses it: "r", "w" or "rw" (1, 2 or 3)."""
         if isinstance(access_mask, str):
             access_mask = sum({"r": 1, "w": 2}[c] for c in set(access_mask))
         element = self.dtype.with_lanes(content_lanes)
@@ -230,7 +230,7 @@ class BufferStore(Stmt):
 
 
 def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExpr:
-    """How many elements lie between the first and the last element, both included."""
+    """The number of elements from the first to the last one in memory, both included."""
     last: Any = const(0, shape[0].dtype)
     for dim, stride in zip(shape, strides, strict=True):
         last = last + (dim - 1) * stride
@@ -238,7 +238,7 @@ def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExp
 
 
 def as_items(indices: Any) -> tuple[Any, ...]:
-    """What stands in the brackets of an access as a tuple, one item for each dimension."""
+    """The subscript of an access as a tuple, one item for each dimension."""
     return tuple(indices) if is_sequence(indices) else (indices,)
 
 
@@ -299,8 +299,8 @@ def decl_buffer(
 ) -> Buffer:
     """A buffer, with a data pointer of its own unless one is given.
 
-    A positive `offset_factor` without `elem_offset` makes the offset a variable, to be bound by what the buffer
-    matches.
+    A positive `offset_factor` without `elem_offset` makes the offset a variable, which a
+    `match_buffer` binds.
     """
     dtype = "float32" if dtype is None else dtype
     shape = expr_array(shape)

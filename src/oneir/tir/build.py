@@ -1,4 +1,4 @@
-"""Building loops, under the name that they have here; the work is the driver's."""
+"""`tir.build`, which calls the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layouts by name: which axis of a tensor stands where, and how one arrangement maps to another.
+"""Layouts by name: the order of a tensor's axes, and the index mapping between two layouts.
 
 layout("NCHW16c").factor_of("C")                                    # 16
 bijective_layout("NCHW", "NCHW16c").forward_shape((1, 64, 7, 7))    # (1, 4, 7, 7, 16)
@@ -64,7 +64,7 @@ class Layout(Node):
         return self.axes[index].var.name
 
     def __contains__(self, axis: str) -> bool:
-        """Whether there is an axis of that name; a factor before the name, as in "16c", is left out of account."""
+        """Whether there is an axis of that name; a factor before the name, as in "16c", is ignored."""
         return self.index_of(axis.lstrip("0123456789")) >= 0
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ def _axes_of(name: str) -> list[tuple[str, int]]:
 
 
 class BijectiveLayout(Node):
-    """How two layouts of the same tensor correspond, index by index."""
+    """The bijection between the indices of two layouts of a tensor."""
 
     src_layout: Layout
     dst_layout: Layout
@@ -106,11 +106,11 @@ class BijectiveLayout(Node):
         return self.src_layout, self.dst_layout
 
     def forward_index(self, index: Any) -> Array[PrimExpr]:
-        """Where the element at an index of the source layout stands in the destination's."""
+        """The index in the destination layout of the element at an index of the source layout."""
         return _mapped(self.src_layout, self.dst_layout, index, _index)
 
     def backward_index(self, index: Any) -> Array[PrimExpr]:
-        """Where the element at an index of the destination layout stands in the source's."""
+        """The index in the source layout of the element at an index of the destination layout."""
         return _mapped(self.dst_layout, self.src_layout, index, _index)
 
     def forward_shape(self, shape: Any) -> Array[PrimExpr]:
@@ -177,6 +177,6 @@ def layout(layout_str: str, dtype: str = "int32") -> Layout:
 
 
 def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:
-    """How two layouts of one tensor correspond."""
+    """The bijection between the indices of two layouts of a tensor."""
     src, dst = (Layout(side) if isinstance(side, str) else side for side in (src_layout, dst_layout))
     return BijectiveLayout(src, dst)

@@ -59,10 +59,10 @@ class PrimFunc(BaseFunc):
         return self.replace(body=new_body, **({"span": span} if span is not None else {}))
 
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
-        """The function with some parameters fixed: scalars to values, tensors to buffers of a more special shape.
+        """The function with some parameters fixed: scalars to values, tensors to buffers of more specific shapes.
 
-        What the buffers' symbolic shapes become is worked out and replaced everywhere; fixed scalars are no parameters
-        any more.
+        The symbolic extents that this determines are replaced everywhere; fixed scalars are removed from the
+        parameters.
         """
         values: dict[Var, Any] = {}
         for param, value in param_map.items():
@@ -118,7 +118,7 @@ class TensorIntrin(Node):
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
-        """Makes an intrinsic known under a name."""
+        """Registers an intrinsic under a name."""
         if name in _intrinsics and not override:
             raise NotRegistered(f"a tensor intrinsic {name!r} is registered already; pass override=True to replace it")
         if len(desc.params) != len(impl.params):

@@ -1,4 +1,4 @@
-"""Arithmetic by function instead of by operator, as tensors and expressions share it."""
+"""Arithmetic as functions, which accept tensors as well as expressions."""
 
 from __future__ import annotations
 

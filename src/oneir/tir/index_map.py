@@ -1,4 +1,4 @@
-"""Index maps: how the indices of one layout follow from those of another.
+"""Index maps: the indices of one layout as functions of those of another.
 
 IndexMap.from_func(lambda i, j: [i, j // 4, j % 4])
 """
@@ -19,7 +19,7 @@ from .expr import expr_array
 
 
 class _Separator:
-    """Stands, in the result of a mapping function, between groups of axes that stay separate in flat memory."""
+    """Marks, in the result of a mapping function, the boundary between groups of axes that are flattened separately."""
 
     def __repr__(self) -> str:
         return "IndexMap.AXIS_SEPARATOR"
@@ -137,7 +137,7 @@ class IndexMap(Node):
         return tensor(target)
 
     def inverse(self, shape: Any) -> IndexMap:
-        """The map back, for a given initial shape; the map must be one to one."""
+        """The inverse map, for a given initial shape; the map must be bijective."""
         index_map, predicate = self.non_surjective_inverse(shape)
         if getattr(predicate, "value", None) != 0:
             raise InvalidValue(
@@ -146,7 +146,7 @@ class IndexMap(Node):
         return index_map
 
     def non_surjective_inverse(self, shape: Any) -> tuple[IndexMap, PrimExpr]:
-        """The map back, and where the final layout has elements that correspond to no initial one.
+        """The inverse map, and a predicate over the final indices that holds for padding.
 
         An extent of `shape` may be given as the range of the index, from 0 on.
         """
@@ -169,7 +169,7 @@ class IndexMap(Node):
 
 
 class _SubstituteIndices(Mapper):
-    """Puts expressions in the place of indices; where their dtype is another, constants follow it."""
+    """Substitutes expressions for indices; constants take the dtype of the new indices."""
 
     def __init__(self, values: dict[Var, PrimExpr]):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Calls that TensorIR knows: mathematics, control, memory and calls out of the program.
+"""Intrinsics of TensorIR: mathematics, control, memory and external calls.
 
 Each operator carries its facts: `TCallEffectKind`, the NumPy `reference` of a pure function (over arrays of its operand
 dtype), and `script_name` where TVMScript writes another name than the operator's.
@@ -61,7 +61,7 @@ def register(
 
 
 def effect_of(call: Call) -> CallEffectKind:
-    """What a call may do besides giving its value; calls of the module's functions may do anything."""
+    """The side effect that a call may have; calls of the module's functions may have any."""
     kind = TCallEffectKind.of(call.op)
     return OPAQUE if kind is None else kind
 
@@ -352,7 +352,7 @@ def nearbyint(x: Any, span: Any = None) -> PrimExpr:
     return _rounding("nearbyint", x, span)
 
 
-# -- questions about floats --
+# -- predicates of floats --
 
 for _name, _question in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.isinf}.items():
     register(_name, PURE, _question, 1)
@@ -554,7 +554,7 @@ def undef() -> PrimExpr:
 
 
 def vscale() -> PrimExpr:
-    """How many times the smallest vector the target's scalable vectors hold."""
+    """The multiple of the smallest vector length that the target's scalable vectors have."""
     return Call("int32", "tir.vscale", [])
 
 
@@ -607,7 +607,7 @@ def break_loop(span: Any = None) -> PrimExpr:
     return Call(VOID, "tir.break_loop", [], span=span)
 
 
-# -- calls out of the program --
+# -- external calls --
 
 register("call_extern", OPAQUE, script_dtype_first=True)
 register("call_pure_extern", PURE, script_dtype_first=True)

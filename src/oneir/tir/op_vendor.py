@@ -1,6 +1,6 @@
-"""Calls that only some machines know: of threads, matrix units, asynchronous copies, packed lanes, and the runtime.
+"""Intrinsics of some devices only: threads, matrix units, asynchronous copies, packed lanes; and of the runtime.
 
-Each is a `Call` of an operator registered here; what it becomes is up to the code generators.
+Each is a `Call` of an operator registered here, which the code generators lower.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tvm_thread_invariant(cond: Any) -> PrimExpr:
 
 
 def tvm_storage_sync(storage_scope: str, is_load: bool = False, num_blocks: int = -1) -> PrimExpr:
-    """Waits until the threads that share a memory have come here."""
+    """A barrier of the threads that share a memory."""
     return Call("int32", "tir.tvm_storage_sync", [storage_scope, is_load, num_blocks] if is_load else [storage_scope])
 
 
@@ -426,11 +426,11 @@ def anylist_setitem_call_cpacked(list_handle: Any, index: Any, func_name: Any, *
 
 
 def ignore_loop_partition(predicate: Any) -> PrimExpr:
-    """`predicate`, on which loops are not to be split."""
+    """`predicate`, by which loop partitioning does not split loops."""
     return Call(BOOL, "tir.ignore_loop_partition", [ops.as_bool(predicate)])
 
 
 def trace(args: Any, trace_action: str = "tvm.default_trace_action") -> PrimExpr:
-    """Hands values to a registered function while the program runs; gives the last one."""
+    """Calls a registered function with values at run time, for debugging; returns the last value."""
     values = [as_expr(a) for a in args]
     return Call(values[-1].dtype, "tir.tvm_call_trace_packed", [trace_action, *values])

@@ -1,4 +1,4 @@
-"""Statements: loops, stores, blocks and what surrounds them."""
+"""Statements: loops, stores, blocks, allocations and attributes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class DeclBuffer(Stmt):
 
 
 class AttrStmt(Stmt):
-    """`body`, about which `attr_key` of `node` is `value`; a thread's extent, for instance."""
+    """`body` with an attribute: `attr_key` of `node` is `value`; a thread's extent, for instance."""
 
     node: Any = child()
     attr_key: str
@@ -149,7 +149,7 @@ class MatchBufferRegion(Node):
 
 
 class Block(Stmt):
-    """A computation over iteration variables, with what it reads and writes; the unit that schedules move.
+    """A computation over iteration variables, with the regions that it reads and writes; the unit that schedules move.
 
     `init` runs where every reduction variable is at its minimum, before the body.
     """

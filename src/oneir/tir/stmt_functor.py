@@ -1,4 +1,4 @@
-"""Substituting, renewing and transforming statements."""
+"""Substitution, copies with new definitions, and transformation of statements."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class _Transform(Mapper):
 
 
 def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
-    """Rewrites a statement: `preorder(node)` may return a replacement before the children are looked at,
+    """Rewrites a statement: `preorder(node)` may return a replacement before the children are visited,
     `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For".
     """
     return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
 
 
 class RenewDefs(Mapper):
-    """Gives everything that a function defines inside of it a new identity."""
+    """Replaces all variables and buffers that are defined inside by new ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class StmtMapper(Mapper):
 
 
 def renew_stmt(stmt: Any) -> Any:
-    """A copy of a statement that shares nothing that it defines with it."""
+    """A copy of a statement with new variables and buffers for those that it defines."""
     return RenewDefs()(stmt)
 
 

@@ -1,4 +1,4 @@
-"""Questions about TensorIR: what it reads and writes, whether it is well formed."""
+"""Analyses of TensorIR: the regions that blocks access, estimates of work and memory, well-formedness."""
 
 from ...ir.operators import same_expr as expr_deep_equal
 from .block_access_region import get_block_access_region, get_block_read_write_region

@@ -1,4 +1,4 @@
-"""What a block reads and writes, found by looking at its body.
+"""Inference of the regions that a block reads and writes from its body.
 
 The loops inside the block are covered: `A[vi * 4 + k]` under `for k in range(4)` is the region `A[vi * 4:vi * 4 + 4]`.
 """
@@ -21,7 +21,7 @@ from ..stmt_functor import substitute
 
 
 class _Accesses:
-    """The parts of each buffer that were met, in the order of the first meeting."""
+    """The accessed regions of each buffer, in the order of first access."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
@@ -99,7 +99,7 @@ class _Detector(Visitor):
         self.enter(loop.loop_var, None)
 
     def enter(self, var: Var, values: IntervalSet | None) -> None:
-        """Adds a loop, or takes it away; what was evaluated before does not hold any more."""
+        """Enters or leaves a loop; intervals evaluated before are no longer valid."""
         if values is None:
             del self.loops[var]
         else:
@@ -107,7 +107,7 @@ class _Detector(Visitor):
         self.evaluator = IntSetEvaluator(self.analyzer, self.loops)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> None:
-        """A block inside: what it says it reads and writes, for the values of its variables."""
+        """An inner block: the regions that it declares, for the values of its variables."""
         block = realize.block
         for value in realize.iter_values:
             self.visit(value)
@@ -134,13 +134,13 @@ class _Detector(Visitor):
         self.generic_visit(call)
 
     def visit_Var(self, var: Var) -> None:
-        """A pointer that stands by itself: what happens to its memory is not known."""
+        """A pointer outside of an access: how its memory is accessed is not known."""
         buffer = self.buffers.get(var)
         if buffer is not None:
             self.whole(self.opaque, buffer)
 
     def visit_Buffer(self, buffer: Buffer) -> None:
-        """The buffer of an access; its pointer is no use of the pointer."""
+        """The buffer of an access: its data pointer does not count as used by itself."""
 
 
 def _interval(r: Range) -> IntervalSet:
@@ -150,7 +150,7 @@ def _interval(r: Range) -> IntervalSet:
 
 
 def _through_match(match: MatchBufferRegion, region: list[IntervalSet]) -> list[IntervalSet]:
-    """A part of a view as a part of what it views."""
+    """A region of a view as a region of its source buffer."""
     source = match.source.region
     lead = len(source) - len(region)
     out = [_interval(r) for r in source[:lead]]
@@ -162,10 +162,10 @@ def _through_match(match: MatchBufferRegion, region: list[IntervalSet]) -> list[
 
 
 def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> Array[Array[BufferRegion]]:
-    """What a block reads, what it writes, and what it uses by pointer.
+    """The regions that a block reads, those that it writes, and those accessed by pointer.
 
-    Only buffers whose pointer is in `buffer_var_map` count. A block with an init does not list what it writes among
-    what it reads.
+    Only buffers whose pointer is in `buffer_var_map` count. The accumulators of a block
+    with an init are not listed as read.
     """
     detector = _Detector(buffer_var_map)
     for match in block.match_buffers:
@@ -179,7 +179,7 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) 
 
 
 def get_block_read_write_region(block: Block, buffer_var_map: Mapping[Var, Buffer]) -> Array[Array[BufferRegion]]:
-    """What a block reads and what it writes; what it uses by pointer counts as both."""
+    """The regions that a block reads and those that it writes; those accessed by pointer count as both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
     if not opaque:
         return Array((reads, writes))

@@ -1,4 +1,4 @@
-"""How much memory a function allocates at once."""
+"""The peak of the memory that a function allocates, by storage scope."""
 
 from __future__ import annotations
 

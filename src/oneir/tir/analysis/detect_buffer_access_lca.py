@@ -1,4 +1,4 @@
-"""Where each buffer is used: the lowest loop or block that contains all accesses to it.
+"""The lowest common ancestor of the accesses to each buffer: a loop or block that contains all of them.
 
 for i in range(8):          # the loop i for B, whose accesses stand in two blocks of it
     with T.block("B"): ...
@@ -58,10 +58,10 @@ class AccessScopes(Visitor):
         self(func.body)
 
     def lowest(self, buffer: Buffer) -> Scope:
-        """The lowest scope that contains all accesses to a buffer, and all iterations in which one value comes to be.
+        """The lowest scope that contains all accesses to a buffer, and all iterations that update one value.
 
-        The loops of a reduction build one value, so what the reduction writes lives outside of them. What depends on
-        the order of iterations may be carried by them from one to the next.
+        The loops of a reduction update one value, so its buffer is allocated outside of them. So is a buffer of a block
+        with ordered variables, whose loops may carry values from one iteration to the next.
         """
         scopes = self.accesses[buffer]
         lowest = scopes[0]
@@ -74,7 +74,7 @@ class AccessScopes(Visitor):
         return lowest
 
     def _carrying_loop(self, scope: Scope, buffer: Buffer) -> Scope | None:
-        """The outermost loop over which a block that uses the buffer reduces, or that it runs in order."""
+        """The outermost loop that is a reduction or ordered axis of a block that uses the buffer."""
         found: Scope | None = None
         for outer in scope.ancestors():
             if not isinstance(outer.stmt, Block) or outer.realize is None:
@@ -109,7 +109,7 @@ class AccessScopes(Visitor):
         for buffer in block.alloc_buffers:
             self.buffers[buffer.data] = buffer
         for match in block.match_buffers:
-            # The source is looked at before anything inside of the block exists.
+            # The source is accessed outside of the block.
             self.visit(match.source)
         self.scope = Scope(outer, block, realize)
         if block.init is not None:

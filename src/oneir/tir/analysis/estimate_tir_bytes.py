@@ -1,4 +1,4 @@
-"""How much of its arguments a function reads and writes."""
+"""An estimate of the bytes of its arguments that a function reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..stmt import BufferStore, For
 
 
 class _Accesses(Visitor):
-    """Counts the elements that loads and stores meet, by the variable of the memory."""
+    """Counts the elements that loads and stores access, by data pointer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How many operations a program performs."""
+"""An estimate of the number of arithmetic operations of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block that a function is about."""
+"""The anchor block of a function: the one that dominates its cost."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class OOBChecker(ModulePass, name="tir.analysis.OOBChecker"):
 class _Accesses(Visitor):
     """Collects messages about accesses that leave their buffer in some iteration of the loops around them.
 
-    What stands under a condition may not run, and is not looked at.
+    Accesses under a condition are skipped, since they may not run.
     """
 
     def __init__(self, name: str):

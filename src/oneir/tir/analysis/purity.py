@@ -1,4 +1,4 @@
-"""Whether a function does nothing but give a value."""
+"""Whether a function has no side effect."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def is_pure_function(func: PrimFunc) -> bool:
 
 
 def assert_pure_function(func: PrimFunc) -> bool:
-    """True for a pure function; an error that names the effect for another."""
+    """Returns True for a pure function, and raises an error that names the effect for any other."""
     effect = _effect_of(func)
     if effect is not None:
         raise WellFormedError(f"`{func.attrs.get('global_symbol', 'main')}` is not pure: {effect}")

@@ -1,4 +1,4 @@
-"""A walk that knows which variables are defined where it stands."""
+"""A visitor that tracks which variables are defined at each node."""
 
 from __future__ import annotations
 
@@ -65,12 +65,13 @@ class ScopedVisitor(Visitor):
 
     @staticmethod
     def defined_by(buffer: Buffer) -> list[Var]:
-        """The variables that a view defines by what it is given: its pointer, and what stands alone in its shape."""
+        """The variables that a matched view defines: its data pointer, and variables that are alone in its shape,
+        strides or offset."""
         fields: list[Any] = [buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset]
         return list(dict.fromkeys(field for field in fields if isinstance(field, Var)))
 
     def use_buffer(self, buffer: Buffer) -> None:
-        """A buffer is used, and with it its pointer and what its shape is made of."""
+        """A buffer is used, and with it its data pointer and the variables of its shape, strides and offset."""
         self.use(buffer.data)
         for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
             self.visit(expr)
@@ -116,7 +117,7 @@ class ScopedVisitor(Visitor):
         if isinstance(node.node, IterVar):
             self.visit_thread(node, node.node.var)
         else:
-            # What an attribute is about, such as the loop inside of it, need not exist out here.
+            # The node of an attribute, such as an inner loop's variable, need not be defined here.
             self.visit(node.body)
 
     def visit_thread(self, node: AttrStmt, var: Var) -> None:

@@ -28,7 +28,7 @@ _THREADS = {f"threadIdx.{axis}": f"max_thread_{axis}" for axis in "xyz"}
 
 
 class _Kernels(Visitor):
-    """Collects, for one kernel after the other, what it uses."""
+    """Collects the threads and memory of one kernel after the other, and the limits that they exceed."""
 
     def __init__(self, limits: Mapping[str, int]):
         super().__init__()
@@ -106,7 +106,7 @@ class _Kernels(Visitor):
 
 
 def gpu_code_violations(func: PrimFunc, constraints: Mapping[str, Any]) -> list[str]:
-    """What of the limits a function exceeds, in words."""
+    """The limits that a function exceeds, as messages."""
     for name in constraints:
         if name not in _LIMITS:
             raise InvalidValue(f"no limit of kernels is called {name!r}; there are {', '.join(_LIMITS)}")

@@ -1,4 +1,4 @@
-"""Whether memory is accessed only from where it can be reached."""
+"""Whether memory of a device is accessed only by threads of that device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes after which a function's allocations have the sizes that they take on a machine."""
+"""The passes after which a function's allocations have their final sizes."""
 
 from __future__ import annotations
 

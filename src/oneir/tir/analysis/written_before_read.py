@@ -1,4 +1,4 @@
-"""Whether a value in memory outlives an iteration: what is read of a buffer, and which earlier writes cover it.
+"""Loop-carried values in memory: for each read of a buffer, whether earlier writes of the same iteration cover it.
 
 for i in range(8):
     t[i % 2] = A[i]          # covers the read below, in every iteration
@@ -27,7 +27,7 @@ from ..stmt_functor import substitute
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One level on the way to an access: a loop, a block, its init, or a branch; `conditions` hold inside."""
+    """One level of the path to an access: a loop, a block, its init, or a branch; `conditions` hold inside."""
 
     node: For | BlockRealize | IfThenElse | While
     conditions: tuple[PrimExpr, ...] = ()
@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One load or store: where it stands, and the first and last index of each dimension in terms of loops."""
+    """One load or store: its path, and the first and last index of each dimension in terms of loops."""
 
     path: tuple[Frame, ...]
     first: tuple[PrimExpr, ...]
@@ -160,7 +160,7 @@ class AccessCollector(Visitor):
             if isinstance(index, Ramp) and isinstance(index.lanes, int):
                 first.append(index.base)
                 last.append(ops.add(index.base, ops.multiply(index.stride, index.lanes - 1)))
-                # Lanes that lie apart, or run backwards, cover less than what is between them.
+                # Lanes with a stride other than 1 do not cover all elements between the first and the last.
                 known.is_opaque |= getattr(index.stride, "value", None) != 1
             else:
                 known.is_opaque |= not index.dtype.is_scalar
@@ -169,7 +169,7 @@ class AccessCollector(Visitor):
         known.accesses.append(Access(self.path, tuple(first), tuple(last), is_write))
 
     def visit_Buffer(self, buffer: Buffer) -> None:
-        """The buffer of an access; its pointer is no use of the pointer."""
+        """The buffer of an access: its data pointer does not count as used by itself."""
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> None:
         self.visit(node.buffer.data)
@@ -201,10 +201,10 @@ def common_path(paths: Iterable[tuple[Frame, ...]]) -> tuple[Frame, ...]:
 
 
 def reads_own_writes(known: Accesses, analyzer: Analyzer) -> bool:
-    """Whether all that is read of a buffer has provably been written before, while the loops around both stand still.
+    """Whether each read of a buffer is provably covered by earlier writes in the same iteration of their common loops.
 
-    Then no iteration of a loop around all accesses needs what an earlier iteration has left, provided that the loops of
-    a reduction, which build one value, count as one iteration.
+    Then no loop around all accesses carries values of the buffer from one iteration to the next. The loops of a
+    reduction, which update one value, count as one iteration.
     """
     if known.is_opaque:
         return False
@@ -218,19 +218,19 @@ def reads_own_writes(known: Accesses, analyzer: Analyzer) -> bool:
 
 
 class _Written:
-    """Writes by the numbers among their indices: code that is written out has many, of which few concern a read."""
+    """Writes indexed by their constant indices: unrolled code has many, of which few can cover a read."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple[int, ...], dict[tuple[int, ...], list[Access]]] = {}
 
     def add(self, write: Access) -> None:
-        """Takes a write down."""
+        """Adds a write."""
         numbers = _numbers(write)
         group = self.groups.setdefault(tuple(numbers), {})
         group.setdefault(tuple(numbers.values()), []).append(write)
 
     def candidates(self, read: Access) -> Iterator[Access]:
-        """The writes that may cover a read: none of one number where the read has another."""
+        """The writes that may cover a read: those whose constant indices do not differ from the read's."""
         numbers = _numbers(read)
         for axes, group in self.groups.items():
             if all(axis in numbers for axis in axes):
@@ -241,7 +241,7 @@ class _Written:
 
 
 def _numbers(access: Access) -> dict[int, int]:
-    """The dimensions in which an access is one number."""
+    """The dimensions in which an access has a constant index, and that index."""
     return {
         axis: first.value
         for axis, (first, last) in enumerate(zip(access.first, access.last, strict=True))
@@ -250,7 +250,7 @@ def _numbers(access: Access) -> dict[int, int]:
 
 
 def reduction_loops(path: tuple[Frame, ...]) -> set[Var]:
-    """The loops over which the blocks reduce whose init a path leads through."""
+    """The reduction loops of the blocks whose inits are on a path."""
     found: set[Var] = set()
     for frame in path:
         if frame.is_init and isinstance(frame.node, BlockRealize):
@@ -271,7 +271,7 @@ def _loops(frames: Iterable[Frame]) -> dict[Var, For]:
 
 
 def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> bool:
-    """Whether a write that stands before a read has written all that it reads."""
+    """Whether a write before a read covers all elements that it reads."""
     common = len(common_path((write.path, read.path)))
     inner = _loops(write.path[common:])
     reduced = reduction_loops(write.path)
@@ -288,7 +288,7 @@ def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> 
             return False
         begin: Any = analyzer.int_set(read.first[axis], domains)
         end: Any = analyzer.int_set(read.last[axis], domains)
-        # What is read lies in the buffer, so writing all of a dimension is enough.
+        # Reads are in bounds, so writing all of a dimension is enough.
         if not (analyzer.can_prove(low <= 0) or _at_most(low, begin.min_value, analyzer)):
             return False
         if not (analyzer.can_prove(high >= buffer.shape[axis] - 1) or _at_most(end.max_value, high, analyzer)):
@@ -301,7 +301,7 @@ def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:
 
 
 def _starts_reductions(write: Access, analyzer: Analyzer) -> bool:
-    """Whether the inits that a write stands in run in the first iteration of the loops that they reduce over."""
+    """Whether the inits that contain a write run in the first iteration of their reduction loops."""
     loops = _loops(write.path)
     for frame in write.path:
         if not (frame.is_init and isinstance(frame.node, BlockRealize)):
@@ -318,10 +318,10 @@ def _starts_reductions(write: Access, analyzer: Analyzer) -> bool:
 def _written_box(
     write: Access, inner: dict[Var, For], reduced: set[Var], analyzer: Analyzer
 ) -> list[tuple[PrimExpr, PrimExpr]] | None:
-    """The first and last index of each dimension, of a write whose inner loops visit all that lies between.
+    """The first and last index of each dimension of a write whose inner loops write all indices between.
 
-    None where that is not certain. An index may be a sum of loops, each running as far as the next one's step; each
-    loop may appear in one dimension only.
+    None where that is not certain. An index may be a sum of loops, each spanning the step of the next; each loop may
+    occur in one dimension only.
     """
     unused = dict(inner)
     box: list[tuple[PrimExpr, PrimExpr]] = []
@@ -367,7 +367,7 @@ def _is_dense(width: int, steps: list[tuple[int, For]]) -> bool:
 
 
 def _runs(write: Access, read: Access, common: int, inner: dict[Var, For], buffer: Buffer, analyzer: Analyzer) -> bool:
-    """Whether the conditions around a write hold wherever they matter for a read."""
+    """Whether the conditions of a write hold in all iterations whose elements a read uses."""
     known = [condition for frame in read.path[common:] for condition in frame.conditions]
     for frame in write.path[common:]:
         for condition in frame.conditions:

@@ -1,4 +1,4 @@
-"""isnan, isinf, isfinite, nextafter, fmod: questions about floats and steps between them."""
+"""isnan, isinf, isfinite, nextafter, fmod: predicates of floats and steps between them."""
 
 from __future__ import annotations
 

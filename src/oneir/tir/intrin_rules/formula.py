@@ -5,7 +5,7 @@
         a = f.let(magnitude(x))
         ...
 
-Everything works on scalars and on vectors of any length: Python numbers take the lanes of what they meet.
+Everything works on scalars and on vectors of any length: Python numbers take the lanes of the other operand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALLEST_NORMAL = 2.0**-126
 
 
 class Formula:
-    """A lowering under way: temporaries that are computed once, in the order in which they were bound."""
+    """A lowering in progress: temporaries that are computed once, in the order of their bindings."""
 
     def __init__(self) -> None:
         self._bound: list[tuple[Var, PrimExpr]] = []
@@ -139,7 +139,7 @@ def power_of_two(n: PrimExpr) -> PrimExpr:
 def scale(f: Formula, x: PrimExpr, n: PrimExpr) -> PrimExpr:
     """x * 2^n for n within [-252, 254] and x near 1, rounded once.
 
-    Two factors, for a sum of exponent bits would turn NaN, overflow and denormal results into garbage.
+    It multiplies by two factors, since adding to the exponent bits would be wrong for NaN, overflow and denormals.
     """
     half = f.let(n >> 1, "half")
     return x * power_of_two(half) * power_of_two(n - half)

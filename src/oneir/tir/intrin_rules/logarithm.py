@@ -60,7 +60,7 @@ def _natural(f: Formula, m: PrimExpr, e: PrimExpr) -> PrimExpr:
 
 
 def _with_limits(f: Formula, x: PrimExpr, value: PrimExpr, zero_at: float) -> PrimExpr:
-    """The values where the formula ends: minus infinity at `zero_at`, NaN below, infinity and NaN as they came."""
+    """The values outside of the domain: minus infinity at `zero_at`, NaN below, infinity and NaN unchanged."""
     value = select(x < math.inf, value, x)
     value = select(x < zero_at, math.nan, value)
     return select(ops.equal(x, zero_at), -math.inf, value)
@@ -95,7 +95,7 @@ def log10(f: Formula, x: PrimExpr) -> PrimExpr:
 def _log1p_finite(f: Formula, x: PrimExpr, extra_doubling: PrimExpr | None = None) -> PrimExpr:
     """log(1 + x) of finite x > -1 that is not tiny, plus ln 2 for each `extra_doubling`.
 
-    u = 1 + x is rounded; what it lost, c, is added to the mantissa at the mantissa's scale.
+    u = 1 + x is rounded; its rounding error c is added to the mantissa at the mantissa's scale.
     """
     u = f.let(x + 1.0, "u")
     c = x - (u - 1.0)

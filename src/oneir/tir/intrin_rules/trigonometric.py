@@ -69,7 +69,7 @@ def _choose(index: PrimExpr, values: list[int]) -> PrimExpr:
 def _reduce_large(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """r and k for finite |x| >= 2^16.
 
-    x = m 2^s with a whole m. Of 2^s 2/pi only what is left modulo 4 matters: 2 whole bits, 62 of fraction, and 32 more
+    x = m 2^s with a whole m. Only 2^s 2/pi modulo 4 matters: 2 integer bits, 62 of fraction, and 32 more
     that carry into those once m has been multiplied in.
     """
     b = f.let(bits_of(x), "b")
@@ -113,7 +113,7 @@ def _tangent(f: Formula, r: PrimExpr, k: PrimExpr) -> PrimExpr:
 
 
 def _everywhere(f: Formula, x: PrimExpr, finish: Callable[[Formula, PrimExpr, PrimExpr], PrimExpr]) -> PrimExpr:
-    """`finish(f, r, k)` after the reduction that the magnitude asks for; NaN of an infinity, through the small one."""
+    """`finish(f, r, k)` after the reduction for the magnitude of x; NaN for infinity, by the reduction of small x."""
     small = f.let(finish(f, *_reduce_small(f, x)), "small")
     a = f.let(magnitude(x), "a")
     large = f.let(ops.logical_and(a >= _LARGE, a < math.inf), "large")

@@ -1,4 +1,4 @@
-"""Saying what a block accesses instead of working it out."""
+"""Declaring the regions that a block accesses, in place of the inferred ones."""
 
 from __future__ import annotations
 
@@ -102,18 +102,20 @@ UNSAFE_HIDE_BUFFER_ACCESS = InstructionKind(
 
 
 class Access(ScheduleBase):
-    """The part of a schedule that says what blocks access."""
+    """The part of a schedule that changes which accesses blocks declare."""
 
     def annotate_buffer_access(
         self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
     ) -> None:
-        """Says which region of a buffer a block reads or writes: `gen_new_ranges` gives, for the block's variables, an
-        index or (begin, end) for each dimension.
+        """Declares which region of a buffer a block reads or writes: `gen_new_ranges` gives, for the block's variables,
+        an index or (begin, end) for each dimension.
 
         T.reads(A[vi - 1, vj])     ->     T.reads(A[vi - 1:vi + 1, vj])
 
         The region must have a range for each dimension. The annotation "explicit_read_region" or
-        "explicit_write_region" of the block says that it was said.
+        "explicit_write_region" of the block records that its region was given and not inferred.
+
+        Raises `ScheduleError` if a condition does not hold.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
@@ -131,11 +133,12 @@ class Access(ScheduleBase):
         self.apply(ANNOTATE_BUFFER_ACCESS, [handle, buffer_index, BUFFER_TYPES.index(buf_type), mapped])
 
     def unsafe_hide_buffer_access(self, block: BlockRV | str, buf_type: str, buf_index_array: Sequence[int]) -> None:
-        """Takes some regions out of what a block says it reads ("read") or writes ("write").
+        """Removes some of the regions that a block declares as read ("read") or written ("write").
 
         T.reads(A[vi], B[vi])     ->     T.reads(B[vi]), with `unsafe_hide_buffer_access(block, "read", [0])`
 
-        What the block does is no longer what it says, so later primitives may go wrong. The positions must be there.
+        The declaration no longer covers what the block accesses, so later primitives may change results. The positions
+        must be those of regions that are declared.
         """
         indices = [int(i) for i in buf_index_array]
         self.apply(UNSAFE_HIDE_BUFFER_ACCESS, [self._block(block), buf_type, indices])

@@ -1,8 +1,9 @@
-"""Questions that those who write schedules ask: what exists, how a buffer is walked, where an intrinsic would fit.
+"""Queries for those who write schedules: which blocks exist, the order in which loops access a buffer, which loops a
+tensor intrinsic can replace.
 
 has_block(sch, "C")
-suggest_index_map(buffer, indices, loops, predicate)  # a layout in which the loops walk the buffer in order
-get_tensorize_loop_mapping(sch, block, intrin.desc)  # which loops the intrinsic would take the place of
+suggest_index_map(buffer, indices, loops, predicate)  # a layout in which the loops access contiguous elements
+get_tensorize_loop_mapping(sch, block, intrin.desc)  # which loops the intrinsic can replace
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def is_output_block(sch: Schedule, block: BlockRV) -> bool:
 def suggest_index_map(
     buffer: Buffer, indices: Sequence[PrimExpr], loops: Sequence[For], predicate: PrimExpr
 ) -> IndexMap | None:
-    """A layout of a buffer that nested loops, given from the outside in, walk from its beginning to its end.
+    """A layout of a buffer in which nested loops, given from the outside in, access its elements in order of addresses.
 
     For `A[i0 * 4 + i1, j]` under the loops i0, j, i1 it is `lambda i, j: (i // 4, j, i % 4)`, in terms of the index
     into the flattened buffer. None if the access does not take the index apart into digits of the loops.
@@ -75,7 +76,7 @@ def suggest_index_map(
 
 
 def _digits(total: IterSumExpr) -> list[Any] | None:
-    """The digits of loop variables, from the outside in, that make a sum; None if it has other parts."""
+    """The digits of loop variables whose sum a value is, from the outside in; None if it has other terms."""
     found: list[Any] = []
     for split in total.args:
         source = split.source.source
@@ -100,7 +101,7 @@ def _flat(buffer: Buffer, indices: Sequence[Any]) -> PrimExpr:
 
 
 class TensorizeInfo(Object):
-    """Which loops an intrinsic would take the place of.
+    """Which loops a tensor intrinsic can replace.
 
     `loop_map`: the loop of the description for each such loop. `desc_loop_indexer`: the positions of the description's
     loops, from the outside in. `block_iter_paddings`: what the extents of the block's variables must be multiples of;
@@ -116,10 +117,10 @@ class TensorizeInfo(Object):
 def get_tensorize_loop_mapping(
     sch: Schedule, block: BlockRV, desc_func: PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
-    """The loops around a block that have the roles of the loops of an intrinsic's description, innermost first.
+    """The loops around a block that correspond to the loops of an intrinsic's description, innermost first.
 
     A loop may be longer by a factor, in which case it is to be split; with `allow_padding`, by any factor. Loops whose
-    variable is only a part of the value of a block's variable have no role. None if the block does not fit.
+    variable is only a part of the value of a block's variable correspond to none. None if the block does not match.
     """
     state, sref = sch.state, sch.get_sref(block)
     realize, (wanted, desc_loops) = state.realize_of(sref), _description(desc_func)
@@ -180,7 +181,7 @@ def _loops_alone(sref: StmtSRef) -> list[StmtSRef]:
 def _loop_of(
     value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, others: Sequence[StmtSRef] | None = None
 ) -> For | None:
-    """The loop whose variable, but for what depends on no loop, is a value."""
+    """The loop whose variable a value is, apart from terms that depend on no loop."""
     variables = {loop.loop_var for loop in loops} if others is None else {sref.stmt.loop_var for sref in others}
     for loop in loops:
         if variables.isdisjoint(variables_of(analyzer.simplify(value - loop.loop_var))):
@@ -189,7 +190,7 @@ def _loop_of(
 
 
 class AutoTensorizeMappingInfo(Object):
-    """How the variables of a block could become those of an intrinsic.
+    """How the variables of a block map to those of an intrinsic.
 
     `mappings`: index maps for the block's variables. `lhs_buffer_map`: the description's buffer for each of the block.
     `rhs_buffer_indices`: the indices of the description's buffers. `lhs_iters`, `rhs_iters`: the variables.
@@ -229,7 +230,7 @@ class _Shapes(Matcher):
 def get_auto_tensorize_mapping_info(
     sch: Schedule, block: BlockRV, desc_func: PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
-    """How the variables of a block could be fused into those of an intrinsic that computes the same of each element.
+    """How the variables of a block can be fused into those of an intrinsic that computes the same for each element.
 
     Variables that index the same buffers, and are of the same kind, as one of the description are fused into it, in
     their order; those that index others stay. A convolution of n, h, w, co, rh, rw, ci becomes with a matrix product

@@ -46,16 +46,16 @@ class Annotate(ScheduleBase):
     """The part of a schedule that annotates."""
 
     def annotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
-        """Says something about a block or a loop: a number, a string, a list or a dict, under a key.
+        """Annotates a block or a loop: a number, a string, a list or a dict, under a key.
 
-        What is said under a key already stays; take it away first to say something else.
+        An annotation that is already there under the key stays; `unannotate` it first to give another value.
 
         for i in range(8): ...     ->     for i in T.serial(8, annotations={"pragma_auto_unroll": 16}): ...
         """
         self.apply(ANNOTATE, [block_or_loop, ann_val], [ann_key])
 
     def unannotate(self, block_or_loop: BlockRV | LoopRV, ann_key: str) -> None:
-        """Takes an annotation away, which must be there.
+        """Removes an annotation. Raises `ScheduleError` if there is none under the key.
 
         for i in T.serial(8, annotations={"pragma_auto_unroll": 16}): ...     ->     for i in range(8): ...
         """

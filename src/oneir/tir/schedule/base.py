@@ -1,8 +1,9 @@
-"""What all primitives stand on: the program, the handles that a user holds, and the record.
+"""The base of all primitives: the program, the handles that a user holds, and the trace.
 
-A primitive is three steps that can be seen in its file: it *checks* a condition that its docstring states, and raises
-a `PrimitiveError` that names the culprit; it makes the *edit*, a new tree; and `ScheduleState.replace` *carries the
-handles over*. Its `InstructionKind` says how it is recorded, its method on a part of `Schedule` what it is for.
+A primitive has three steps, all in its file: it *checks* the conditions that its docstring states, and raises a
+`PrimitiveError` that names the offending block or loop; it makes the *edit*, a new tree; and `ScheduleState.replace`
+*moves the handles* to the new tree. Its `InstructionKind` says how it is recorded, its method on a part of `Schedule`
+what it is for.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LEVELS = ("detail", "fast", "none")
 
 
 class ScheduleBase(Object):
-    """The state, the handles and the record of a schedule."""
+    """The state, the handles and the trace of a schedule."""
 
     def __init__(
         self,
@@ -62,14 +63,14 @@ class ScheduleBase(Object):
         error_render_level: str = "detail",
         enable_check: bool = True,
     ) -> Self:
-        """A schedule that records nothing."""
+        """A schedule without a trace."""
         sch = cls(
             mod, seed=seed, debug_mask=debug_mask, error_render_level=error_render_level, enable_check=enable_check
         )
         sch._trace = None
         return sch
 
-    # -- what there is --
+    # -- the program and the trace --
 
     @property
     def mod(self) -> IRModule:
@@ -78,20 +79,20 @@ class ScheduleBase(Object):
 
     @property
     def trace(self) -> Trace | None:
-        """What was done so far; None for a schedule that records nothing."""
+        """The primitives applied so far; None for a schedule without a trace."""
         return self._trace
 
     @property
     def func_working_on(self) -> GlobalVar | None:
-        """The function in which `get_block` looks unless it is told."""
+        """The function in which `get_block` looks by default."""
         return self._working_on
 
     def work_on(self, func_name: str) -> None:
-        """Says in which function `get_block` looks unless it is told."""
+        """Sets the function in which `get_block` looks by default."""
         self._working_on = self.mod.get_global_var(func_name)
 
     def copy(self) -> Self:
-        """A schedule of the same program that can go another way; handles of this one hold in both."""
+        """An independent schedule of the same program; handles of this one are valid in both."""
         other = object.__new__(type(self))
         other.state, srefs = self.state.duplicate()
         other._level, other._working_on = self._level, self._working_on

@@ -1,4 +1,4 @@
-"""Making a block of loops, or of several blocks, around what is inside of them."""
+"""Making one block of a loop nest, or of several blocks with the loops around them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .state import ScheduleState
 
 @dataclass
 class _Division:
-    """The variables of a block taken apart: those of a new block around it, and those that it keeps."""
+    """The variables of a block divided into those of a new outer block and those that it keeps."""
 
     outer: list[IterVar] = field(default_factory=list[IterVar])
     outer_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
@@ -44,14 +44,18 @@ _Pair = tuple[tuple[PrimExpr, PrimExpr], tuple[PrimExpr, PrimExpr]]
 
 
 def _divide(
-    state: ScheduleState, realize: BlockRealize, around: StmtSRef, inner: Sequence[For], preserve_unit_iters: bool
+    state: ScheduleState, realize: BlockRealize, lowest: StmtSRef, inner: Sequence[For], preserve_unit_iters: bool
 ) -> list[_Pair]:
-    """For each variable, value and extent of its outer and its inner part; last, the outer and inner predicates."""
+    """For each variable, the value and extent of its outer and of its inner part; last, the outer and inner predicates.
+
+    Raises `PrimitiveError` if the values cannot be divided between the loops `inner` and the others from `lowest`
+    outwards.
+    """
     check_self_contained(state, state.stmt2ref[realize.block])
     if any(not is_number(domain_of(v).min, 0) for v in realize.block.iter_vars):
         raise PrimitiveError(state.mod, "The variables of the block {0} are expected to start at 0", realize.block)
     domains: dict[Var, Range] = {}
-    for sref in loops_above(around):
+    for sref in loops_above(lowest):
         domains[sref.stmt.loop_var] = Range.from_min_extent(sref.stmt.min, sref.stmt.extent)
     variables = [loop.loop_var for loop in inner]
     found = subspace_divide(
@@ -77,7 +81,7 @@ def _divide(
 
 
 def _divide_trivially(realize: BlockRealize, outer: set[Var], inner: set[Var]) -> list[_Pair] | None:
-    """Where each value depends on loops of one side only."""
+    """The parts of values that each depend on outer loops only or on inner loops only; None if one depends on both."""
     if not is_number(realize.predicate, 1):
         return None
     pairs: list[_Pair] = []
@@ -95,35 +99,35 @@ def _divide_trivially(realize: BlockRealize, outer: set[Var], inner: set[Var]) -
 def _division_of(
     block: Block, pairs: list[_Pair], preserve_unit_iters: bool, shared: list[IterVar] | None = None
 ) -> _Division:
-    """New variables for both sides; the outer ones may be those of another block."""
+    """New variables for the outer and the inner block; the outer ones may be `shared` with another block."""
     division = _Division()
     for i, (iter_var, (outer, inner)) in enumerate(zip(block.iter_vars, pairs, strict=False)):
         name, kind = iter_var.var.name, iter_var.iter_type
         if shared is None:
             extent = outer[1]
-            around = IterVar(
+            outer_iter = IterVar(
                 Range.from_min_extent(const(0, extent.dtype), extent), Var(f"{name}_o", extent.dtype), kind
             )
         else:
-            around = shared[i]
-        division.outer.append(around)
+            outer_iter = shared[i]
+        division.outer.append(outer_iter)
         division.outer_values.append(outer[0])
         if is_number(inner[1], 1):
             dropped = is_number(outer[1], 1) and not preserve_unit_iters
-            value: Any = const(0, around.dtype) if dropped else around.var
+            value: Any = const(0, outer_iter.dtype) if dropped else outer_iter.var
         else:
             extent = inner[1]
             own = IterVar(Range.from_min_extent(const(0, extent.dtype), extent), Var(f"{name}_i", extent.dtype), kind)
             division.inner.append(own)
             division.inner_values.append(inner[0])
-            value = own.var if is_number(outer[1], 1) else around.var * extent + own.var
+            value = own.var if is_number(outer[1], 1) else outer_iter.var * extent + own.var
         division.renamed[iter_var.var] = value
     division.outer_predicate, division.inner_predicate = pairs[-1][0][1], pairs[-1][1][1]
     return division
 
 
 def _check_same_outer(state: ScheduleState, shared: _Division, block: Block, pairs: list[_Pair]) -> None:
-    """Refuses a block whose variables follow the common loops in another way than those of the first block."""
+    """Raises `PrimitiveError` unless a block's variables depend on the common loops as those of the first block do."""
     analyzer = Analyzer()
     kinds = [v.iter_type for v in block.iter_vars]
     same = kinds == [v.iter_type for v in shared.outer] and all(
@@ -140,7 +144,7 @@ def _check_same_outer(state: ScheduleState, shared: _Division, block: Block, pai
 
 
 class _Renamed(SubstituteEdit):
-    """Puts other values in the place of variables, and simplifies integer expressions that change."""
+    """Substitutes variables, and simplifies integer expressions that change."""
 
     def __init__(self, values: dict[Var, PrimExpr], analyzer: Analyzer):
         super().__init__(values)
@@ -164,7 +168,7 @@ def blockize(state: ScheduleState, target: Any, preserve_unit_iters: bool) -> St
 def blockized(
     state: ScheduleState, loop_sref: StmtSRef, preserve_unit_iters: bool
 ) -> tuple[BlockRealize, dict[Block, Block]]:
-    """A block around a loop, and what became of the block inside of it."""
+    """A new block around a loop, and for the old blocks inside of it the new ones."""
     as_loop(state, loop_sref)
     sref = only_block(state, loop_sref)
     realize, block = state.realize_of(sref), sref.stmt
@@ -193,7 +197,7 @@ def _inner_realize(division: _Division, block: Block) -> tuple[BlockRealize, Blo
     changed = edit.visit(block)
     reads = changed.reads
     if block.init is not None:
-        # The init is elsewhere now, so that what is reduced further is read.
+        # The init is in the outer block now, so this block also reads what it updates.
         reads = Array([*changed.writes, *changed.reads])
     inner = changed.replace(iter_vars=Array(division.inner), init=None, reads=reads)
     reuse = {**edit.reuse, block: inner}
@@ -231,7 +235,7 @@ def _outer_init(block: Block, inner: BlockRealize, loops: Sequence[For]) -> Stmt
 
 
 def relaxed_regions(regions: Sequence[BufferRegion], inner: Sequence[IterVar]) -> list[BufferRegion]:
-    """What regions cover while variables run."""
+    """The regions accessed while some variables run over their ranges."""
     analyzer = Analyzer()
     domains = {v.var: domain_of(v) for v in inner}
     result: list[BufferRegion] = []
@@ -311,7 +315,7 @@ def lowest_common(srefs: Sequence[StmtSRef]) -> StmtSRef:
 
 
 def _put_together(state: ScheduleState, place: Any, srefs: Sequence[StmtSRef], realize: BlockRealize) -> Stmt:
-    """The body of a statement with a new block in the place of those statements that hold some blocks."""
+    """The body of a statement with a new block in place of those statements that hold some blocks."""
     blocks = {sref.stmt for sref in srefs}
     stmts = as_list(place.body)
     holding = [i for i, stmt in enumerate(stmts) if _holds(state, stmt, blocks)]
@@ -371,5 +375,7 @@ class Blockize(ScheduleBase):
 
         Returns the new block. The loop must hold one block, whose variables can be divided into a part of the outer and
         one of the inner loops. Of several blocks, the loops around all of them make the new block's variables.
+
+        Raises `ScheduleError` if a condition does not hold.
         """
         return self.apply(BLOCKIZE, [target], [preserve_unit_iters])[0]

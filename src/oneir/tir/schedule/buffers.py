@@ -1,4 +1,4 @@
-"""Buffers of blocks: which one is meant, others in its place, and where they lie in memory."""
+"""Buffers of blocks: looking them up, replacing them, and their storage scopes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MEMORIES = ("global", "shared", "warp", "local", "wmma", "texture", "amx", "m16
 
 
 def check_memory(memory: str) -> None:
-    """Refuses a name that no memory has."""
+    """Raises `InvalidValue` for what is no storage scope."""
     if memory.split(".")[0] not in _MEMORIES:
         raise InvalidValue(f"{memory!r} is no storage scope; scopes begin with {', '.join(_MEMORIES)}")
 
 
 def nth_region(state: ScheduleState, block: Block, index: int, write: bool) -> BufferRegion:
-    """A region that a block reads or writes, by its position."""
+    """A region that a block reads or writes, by its position; raises `PrimitiveError` if that is out of range."""
     regions = block.writes if write else block.reads
     if not 0 <= index < len(regions):
         name = "write" if write else "read"
@@ -41,7 +41,10 @@ def nth_region(state: ScheduleState, block: Block, index: int, write: bool) -> B
 
 
 def buffer_index(block: Block, buffer: int | str | Buffer, write: bool) -> int:
-    """The position of a buffer among those that a block reads or writes, given as such, by name or as the buffer."""
+    """The position of a buffer among those that a block reads or writes, given as such, by name or as the buffer.
+
+    Raises `InvalidValue` if there is none, or several of the name.
+    """
     if isinstance(buffer, int):
         return buffer
     regions = block.writes if write else block.reads
@@ -70,7 +73,7 @@ def in_memory(buffer: Buffer, memory: str, name: str | None = None, shape: Any =
 
 
 class Redirect(BlockEdit):
-    """Puts another buffer in the place of one, in all accesses, regions, matches and pointers.
+    """Replaces a buffer by another in all accesses, regions, `match_buffer`s and pointers.
 
     The other buffer may hold a part only: then `offset` is where that part begins.
     """
@@ -125,7 +128,7 @@ def allocation_of(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> StmtS
 
 
 def replace_buffer(state: ScheduleState, sref: StmtSRef, old: Buffer, new: Buffer) -> None:
-    """Puts another buffer in the place of one that a block around allocates; refuses a parameter."""
+    """Replaces a buffer that an enclosing block allocates; raises `PrimitiveError` for a parameter."""
     site = allocation_of(state, sref, old)
     if site is None:
         raise PrimitiveError(

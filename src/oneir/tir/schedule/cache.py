@@ -42,7 +42,7 @@ def cache_read(
         region = next((r.region for r in scope.stmt.reads if r.buffer is buffer), BufferRegion.full(buffer).region)
     if place is scope and _leaves(scope.stmt, buffer, region):
         region = _clipped(buffer, region)
-    # A cache that is filled part by part must have place for all of them.
+    # A cache that is filled part by part must have room for all of them.
     whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
     stage, copy = copy_stage(place, buffer, cache, region, f"{buffer.name}_{storage_scope}", whole, from_cache=False)
@@ -68,7 +68,7 @@ def cache_write(
     region = relaxed_region(state, sref, buffer, place)
     if place is scope and _leaves(scope.stmt, buffer, region):
         region = _clipped(buffer, region)
-    # A cache that is filled part by part must have place for all of them.
+    # A cache that is filled part by part must have room for all of them.
     whole = place is not scope or _follows_loops(scope, region)
     cache = in_memory(buffer, storage_scope, shape=None if whole else [r.extent for r in region])
     stage, copy = copy_stage(place, cache, buffer, region, f"{buffer.name}_{storage_scope}", whole, from_cache=True)
@@ -77,7 +77,7 @@ def cache_write(
 
 
 def _follows_loops(scope: StmtSRef, region: Sequence[Range]) -> bool:
-    """Whether a region is another one in each iteration of loops around a block."""
+    """Whether a region depends on the variables of loops around a block."""
     used = variables_of(*[end for r in region for end in (r.min, r.extent)])
     above = scope.parent
     while above is not None:
@@ -118,7 +118,7 @@ def _undeclared(body: Any) -> Any:
 
 
 def check_overwrites(state: ScheduleState, block: Block, buffer: Buffer) -> None:
-    """Refuses a block that changes what a buffer held before, which a cache does not hold."""
+    """Raises `PrimitiveError` for a block that updates what a buffer held before, since the cache does not hold it."""
     if all(any(r.buffer is buffer for r in regions) for regions in (block.reads, block.writes)):
         raise PrimitiveError(
             state.mod,
@@ -154,7 +154,7 @@ def cache_inplace(state: ScheduleState, sref: StmtSRef, read_buffer_index: int, 
 
 
 def only_writer(state: ScheduleState, scope: StmtSRef, buffer: Buffer) -> StmtSRef | None:
-    """The block of a scope that writes a buffer; refuses if there are several."""
+    """The block of a scope that writes a buffer; raises `PrimitiveError` if several do."""
     writers = state.get_block_scope(scope).buffer_writers.get(buffer, [])
     if len(writers) > 1:
         raise PrimitiveError(
@@ -193,7 +193,7 @@ def place_before_readers(
 
 
 def relaxed_region(state: ScheduleState, writer: StmtSRef, buffer: Buffer, place: StmtSRef) -> Array[Range]:
-    """What a block writes of a buffer while the loops between it and a place around it run."""
+    """The region of a buffer that a block writes in one iteration of an outer loop, or one run of an outer block."""
     write = next(r for r in writer.stmt.writes if r.buffer is buffer)
     analyzer = Analyzer()
     ranges: list[Range] = []
@@ -392,7 +392,7 @@ class Cache(ScheduleBase):
             with T.block("B"):  # A_local[vi] = A_local[vi] + 1.0
             with T.block("A_local"):  # A[v0] = A_local[v0]
 
-        The block must read and write the buffer.
+        The block must read and write the buffer. Raises `ScheduleError` otherwise.
         """
         handle = self._block(block)
         index = buffer_index(self.get(handle), read_buffer_index, write=False)

@@ -119,7 +119,7 @@ def _size(expr: PrimExpr) -> int:
 
 
 class _LookUp(Mapper):
-    """Puts loads in the place of expressions."""
+    """Replaces expressions by loads."""
 
     def __init__(self, places: Sequence[tuple[PrimExpr, PrimExpr]]):
         super().__init__()
@@ -183,6 +183,7 @@ class CacheIndex(ScheduleBase):
                     vi, vj = T.axis.remap("SS", [i, j])
                     B[vi, vj] = A[index_var_0[vi], vj]
 
-        What stands there fewer than `cse_thresh` times is computed where it is. The block must not be the root.
+        What stands there fewer than `cse_thresh` times is computed where it is. The block must not be the root. Raises
+        `ScheduleError` otherwise.
         """
         return self.apply(CACHE_INDEX, [self._block(block)], [storage_scope, cse_thresh])

@@ -71,7 +71,7 @@ def move(
     index: int,
     to_consumers: bool,
 ) -> None:
-    """Moves a block with new loops, as many as it takes for what the others need in one iteration, into a loop."""
+    """Moves a block into a loop, under new loops over what the other blocks need in one iteration."""
     scope, new = _plan(state, block, loop, preserve_unit_loops, index, to_consumers)
     old = scope.stmt
     state.replace(scope, new, {old: new})
@@ -86,7 +86,7 @@ def _plan(
     index: int,
     to_consumers: bool,
 ) -> tuple[StmtSRef, Block]:
-    """The scope, and the block that would stand in its place."""
+    """The scope block, and its replacement after the move."""
     block, loop = as_block(state, sref), as_loop(state, loop_sref)
     check_self_contained(state, sref)
     scope = scope_root_of(state, sref, stage_pipeline=True)
@@ -116,7 +116,9 @@ def _plan(
 def _check_all_iterations(
     state: ScheduleState, block: Block, domains: Sequence[IntervalSet], loops: dict[Var, Range]
 ) -> None:
-    """Refuses a consumer with iterations that need nothing of the producers, as those that write padding."""
+    """Raises `PrimitiveError` for a consumer with iterations that read nothing of the producers, as those that write
+    padding.
+    """
     analyzer = Analyzer()
     for v, domain in zip(block.iter_vars, domains, strict=True):
         whole = domain_of(v)
@@ -135,7 +137,9 @@ def _check_all_iterations(
 
 
 def _check_lanes(state: ScheduleState, block: Block, place: StmtSRef, nest: Any) -> None:
-    """Refuses a vectorized loop in which a block would do the same in each lane, all of them in the same memory."""
+    """Raises `PrimitiveError` if all lanes of a vectorized loop would run the same iteration of the block, on the same
+    memory.
+    """
     while isinstance(nest, For):
         nest = nest.body
     used = variables_of(*nest.iter_values)
@@ -154,7 +158,7 @@ def top_of(sref: StmtSRef, scope: StmtSRef) -> StmtSRef:
 
 
 def check_same_scope(state: ScheduleState, block: StmtSRef, loop: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a loop of another scope, or one around the block."""
+    """Raises `PrimitiveError` for a loop of another scope, or one around the block."""
     if loop.parent is None or state.scope_of(loop) is not scope or is_higher(loop, block):
         raise PrimitiveError(
             state.mod,
@@ -174,9 +178,9 @@ def insertion_point(
     index: int,
     to_consumers: bool,
 ) -> int:
-    """Where among the statements of a loop a block can stand: after its producers, before its consumers.
+    """The position of a block among the statements of a loop: after its producers, before its consumers.
 
-    -1 is the last such place, -2 the first, another number that place.
+    As `index`, -1 is the last such position, -2 the first, and another number that position.
     """
     last_producer, first_consumer = -1, len(subtrees)
     seen: set[StmtSRef] = set()
@@ -225,7 +229,7 @@ def check_order(
     producers: Sequence[StmtSRef],
     consumers: Sequence[StmtSRef],
 ) -> None:
-    """Refuses a loop after which a producer, or before which a consumer, stands."""
+    """Raises `PrimitiveError` for a loop that comes before a producer or after a consumer."""
     order = {sref: i for i, sref in enumerate(state.child_blocks(scope_root_of(state, block)))}
     places = [order[sref] for sref in inside]
     late = [p for p in producers if p not in inside and order[p] > min(places)]
@@ -250,7 +254,7 @@ def _blocks_in(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
     return found
 
 
-# -- what must be computed --
+# -- the domains of the moved block --
 
 
 def _required(
@@ -270,7 +274,7 @@ def _required(
 
 
 def relaxed(realize: BlockRealize, region: BufferRegion, domains: Mapping[Var, Range]) -> list[IntervalSet]:
-    """What a region covers while some loops run."""
+    """The bounds of a region while loops run over `domains`."""
     analyzer = Analyzer()
     result: list[IntervalSet] = []
     for r in unbound_region(realize, region):
@@ -282,7 +286,7 @@ def relaxed(realize: BlockRealize, region: BufferRegion, domains: Mapping[Var, R
 
 @dataclass(slots=True)
 class _Domain:
-    """The values that a variable must take, and those beyond which it must not go; `NOTHING` is not known."""
+    """The values that a variable must take, and the interval that it must not leave; `NOTHING` where not known."""
 
     wanted: IntervalSet = NOTHING
     bound: IntervalSet = NOTHING
@@ -300,7 +304,11 @@ def block_domains(
     analyzer: Analyzer,
     produces: bool,
 ) -> list[tuple[IntervalSet, IntervalSet]]:
-    """For each variable of a block, the values that it takes to provide what is required, and bounds to check."""
+    """For each variable of a block, the values that it takes to provide what is required, and bounds to check.
+
+    A consumer "provides" its reads: `required` are then the writes of its producers. Raises `PrimitiveError` if the
+    values cannot be inferred.
+    """
     domains = {v.var: _Domain() for v in block.iter_vars}
     by_buffer: dict[Buffer, list[BufferRegion]] = {}
     for region in provided:
@@ -331,7 +339,7 @@ def _check_provided(
     settled: Sequence[tuple[IntervalSet, IntervalSet]],
     analyzer: Analyzer,
 ) -> None:
-    """Refuses a consumer of more than one iteration of its producers provides."""
+    """Raises `PrimitiveError` for a consumer that reads more than its producers write in one iteration."""
     values = {v.var: domain for v, (domain, _) in zip(block.iter_vars, settled, strict=True)}
     for buffer, parts in provided.items():
         wholes = [union(list(axis), analyzer) for axis in zip(*parts, strict=True)]
@@ -368,7 +376,10 @@ def _invert_points(
     domains: dict[Var, _Domain],
     analyzer: Analyzer,
 ) -> bool:
-    """Where one iteration provides one element, at indices from which the variables follow."""
+    """Adds the domains of variables where an iteration accesses one element and the indices are invertible.
+
+    Returns whether that is so.
+    """
     if not all(axis.is_single_point() for axis in own):
         return False
     indices: list[Any] = [axis.min_value for axis in own]
@@ -398,7 +409,10 @@ def _invert_axis(
     domains: dict[Var, _Domain],
     analyzer: Analyzer,
 ) -> None:
-    """One dimension of which an iteration provides v, [v * c, ...], or v // c, for a variable v of the block."""
+    """Adds the domain of a variable v from one dimension, of which an iteration accesses v, [v * c, ...], or v // c.
+
+    Raises `PrimitiveError` for other accesses.
+    """
     low = analyzer.simplify(own.min_value)
     if uses(low, domains) is None:
         return
@@ -445,7 +459,7 @@ def _map(
 
 
 def _settled(domain: _Domain, declared: Range, analyzer: Analyzer) -> tuple[IntervalSet, IntervalSet]:
-    """The values to run over, and the bound to check, which is `NOTHING` where the values keep it."""
+    """The values to run over, and the bound to check in a predicate: `NOTHING` where the values never leave it."""
     own = IntervalSet(declared.min, analyzer.simplify(declared.min + declared.extent - 1))
     bound = own if domain.bound.is_nothing() else intersect_region([[domain.bound], [own]])[0]
     if bound.is_nothing():  # of a block that never runs
@@ -509,7 +523,7 @@ def make_nest(
 def _own_conditions(realize: BlockRealize, values: Sequence[PrimExpr]) -> Iterator[PrimExpr]:
     """The conditions under which a block runs, for other values of its variables.
 
-    Those on sums of several loops say that a variable stays in its domain, which new loops over the domain do anyway.
+    Conditions on sums of several loops are left out: they keep a variable in its domain, over which the new loops run.
     """
     loops = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
     bound = variables_of(*realize.iter_values) - set(loops)
@@ -552,7 +566,8 @@ class ComputeAt(ScheduleBase):
         after the producers, or that place. Loops of one iteration are made only if `preserve_unit_loops`.
 
         The block and the loop must be in one scope, which is a stage pipeline with compact data flow; the loop must not
-        be around the block; the block must not be an output; and all its consumers must be inside of the loop.
+        be around the block; the block must not be an output; and all its consumers must be inside of the loop. Raises
+        `ScheduleError` otherwise.
         """
         self.apply(COMPUTE_AT, [self._block(block), loop], [preserve_unit_loops, index])
 
@@ -576,8 +591,8 @@ class ComputeAt(ScheduleBase):
                         vi, vj = T.axis.remap("SS", [i, ax0])
                         ...
 
-        The parameters, and what is required, are those of `compute_at` with producers for consumers. The block may be
-        an output; one iteration of the loop must provide all that the block reads in it, and all iterations together
-        must reach all of the block's.
+        The parameters and conditions are those of `compute_at` with producers for consumers, but the block may be an
+        output. One iteration of the loop must provide all that the block reads in it, and all iterations together
+        must cover all iterations of the block. Raises `ScheduleError` otherwise.
         """
         self.apply(REVERSE_COMPUTE_AT, [self._block(block), loop], [preserve_unit_loops, index])

@@ -33,7 +33,9 @@ PIPELINE = """Definition of a scope that is a stage pipeline:
 
 
 def scope_root_of(state: ScheduleState, sref: StmtSRef, stage_pipeline: bool = False) -> StmtSRef:
-    """The block around a statement; with `stage_pipeline`, it must be a stage pipeline."""
+    """The block around a statement. Raises `PrimitiveError` for the root block and, with `stage_pipeline`, for a block
+    around it that is no stage pipeline.
+    """
     if sref.parent is None:
         raise PrimitiveError(state.mod, "The primitive does not operate on the root block")
     scope = state.scope_of(sref.parent)
@@ -86,7 +88,7 @@ def is_reduction(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> bool
 
 
 def check_complete(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a block that is not complete."""
+    """Raises `PrimitiveError` for a block that is not complete."""
     number = complete_violation(state, block, scope)
     if number:
         message = f"The block {{0}} is not a complete block - it violates condition #{number}.\n{COMPLETE}"
@@ -94,7 +96,7 @@ def check_complete(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> No
 
 
 def check_reduction(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a block that is not a reduction."""
+    """Raises `PrimitiveError` for a block that is not a reduction."""
     number = reduction_violation(state, block, scope)
     if number:
         message = f"The block {{0}} is not a reduction block - it violates condition #{number}.\n{REDUCTION}"
@@ -102,7 +104,7 @@ def check_reduction(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> N
 
 
 def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a block that is neither complete nor a reduction."""
+    """Raises `PrimitiveError` for a block that is neither complete nor a reduction."""
     complete = complete_violation(state, block, scope)
     reduction = reduction_violation(state, block, scope) if complete else 0
     if complete and reduction:
@@ -115,7 +117,7 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: St
 
 
 def check_subtree_compact_dataflow(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a loop below which a block is neither complete nor a reduction, as seen in its scope."""
+    """Raises `PrimitiveError` if a block below a loop is neither complete nor a reduction in its scope."""
     for block in state.child_blocks(sref):
         if complete_violation(state, block, scope) and reduction_violation(state, block, scope):
             raise PrimitiveError(
@@ -130,7 +132,7 @@ def check_subtree_compact_dataflow(state: ScheduleState, sref: StmtSRef, scope: 
 
 
 def check_affine_binding(state: ScheduleState, block: Block) -> None:
-    """Refuses a block whose variables are not independent digits of loops."""
+    """Raises `PrimitiveError` for a block whose variables are not independent digits of loops."""
     if state.enable_check and not state.block_info[state.stmt2ref[block]].affine_binding:
         raise PrimitiveError(state.mod, "The block {0} is required to have an affine binding", block)
 
@@ -141,8 +143,8 @@ def only_spatial_and_reduction(block: Block) -> bool:
 
 
 def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
-    """Refuses a block that follows loops in another way than by the values of its variables, or loops outside of its
-    scope; both come with blocks that have no variables.
+    """Raises `PrimitiveError` for a block that uses loop variables other than in the values of its own variables, or
+    those of loops outside of its scope. Both occur around blocks without variables.
     """
     block: Block = sref.stmt
     inside = {loop.stmt.loop_var for loop in loops_above(sref.parent)}
@@ -167,7 +169,7 @@ def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def check_runs_everywhere(state: ScheduleState, sref: StmtSRef) -> None:
-    """Refuses a block whose condition keeps it from running for some values of its variables."""
+    """Raises `PrimitiveError` for a block whose predicate excludes some values of its variables."""
     realize = state.realize_of(sref)
     analyzer = Analyzer()
     for loop in loops_above(sref.parent):
@@ -184,14 +186,14 @@ def check_runs_everywhere(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def as_loop(state: ScheduleState, sref: StmtSRef) -> For:
-    """The loop that a handle stands for."""
+    """The loop that a handle stands for; raises `PrimitiveError` for that of a block."""
     if not isinstance(sref.stmt, For):
         raise PrimitiveError(state.mod, "The primitive expects a loop, found the block {0}", sref.stmt)
     return sref.stmt
 
 
 def as_block(state: ScheduleState, sref: StmtSRef) -> Block:
-    """The block that a handle stands for."""
+    """The block that a handle stands for; raises `PrimitiveError` for that of a loop."""
     if not isinstance(sref.stmt, Block):
         raise PrimitiveError(state.mod, "The primitive expects a block, found the loop {0}", sref.stmt)
     return sref.stmt
@@ -206,7 +208,7 @@ def is_higher(a: StmtSRef, b: StmtSRef) -> bool:
 
 
 def loop_variables(state: ScheduleState, block: StmtSRef, kinds: tuple[IterVarType, ...]) -> set[Var]:
-    """The variables in the values of those variables of a block that are of some kinds."""
+    """The loop variables in the values of a block's variables of some kinds."""
     realize = state.realize_of(block)
     found: set[Var] = set()
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):

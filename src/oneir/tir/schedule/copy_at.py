@@ -1,4 +1,4 @@
-"""Copies of what one iteration of a loop accesses, each a single block."""
+"""Copies of the region that one iteration of a loop accesses, each a single block."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _copy_at(
     if write:
         _check_written(state, loop_sref, users, buffer, domain)
     source, target = (cache, buffer) if write else (buffer, cache)
-    around = loop_domains(loop_sref)
-    realize = _copy_block(source, target, f"{buffer.name}_{memory}", around, domain)
+    outer = loop_domains(loop_sref)
+    realize = _copy_block(source, target, f"{buffer.name}_{memory}", outer, domain)
     for user in users:
         check_self_contained(state, user)
         _check_written_before(state, user, buffer, loop, [b for i in places for b in found[i]])
@@ -90,7 +90,7 @@ def _copy_at(
 def _check_written_before(
     state: ScheduleState, user: StmtSRef, buffer: Buffer, loop: For, users: Sequence[StmtSRef]
 ) -> None:
-    """Refuses a block that changes what was in a buffer before the iteration began: the copy does not hold it."""
+    """Raises `PrimitiveError` for a block that updates what a buffer held before the iteration: the copy lacks it."""
     block: Block = user.stmt
     if not (_touches(block.reads, buffer) and _touches(block.writes, buffer)):
         return
@@ -108,7 +108,7 @@ def _check_written_before(
 def _check_written(
     state: ScheduleState, loop: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer, domain: Sequence[Range]
 ) -> None:
-    """Refuses blocks that do not write all of a region: the rest of the copy would hold nothing."""
+    """Raises `PrimitiveError` for blocks that do not write all of a region: the rest of the copy would be undefined."""
     written = [
         written_region(state.realize_of(user), region, user, loop)
         for user in users
@@ -148,7 +148,7 @@ def _touches(regions: Sequence[BufferRegion], buffer: Buffer) -> bool:
 def _accessed(
     state: ScheduleState, loop: StmtSRef, blocks: Sequence[StmtSRef], buffer: Buffer, cache: Buffer, write: bool
 ) -> list[Range]:
-    """What blocks access of a buffer in one iteration of a loop."""
+    """The region of a buffer that blocks access in one iteration of a loop."""
     analyzer = Analyzer()
     parts: list[list[IntervalSet]] = []
     for sref in blocks:
@@ -165,7 +165,7 @@ def _accessed(
 
 
 def _copy_block(
-    source: Buffer, target: Buffer, name: str, around: dict[Var, Range], domain: Sequence[Range]
+    source: Buffer, target: Buffer, name: str, outer: dict[Var, Range], domain: Sequence[Range]
 ) -> BlockRealize:
     """A block with variables for the loops that a region depends on, and loops of its own over the region."""
     iters: list[IterVar] = []
@@ -173,9 +173,9 @@ def _copy_block(
     renamed: dict[Var, Any] = {}
     for expr in (end for r in domain for end in (r.min, r.extent)):
         for var in in_order(expr):
-            if var in around and var not in renamed:
+            if var in outer and var not in renamed:
                 renamed[var] = Var(f"v{len(iters)}", var.dtype)
-                iters.append(IterVar(around[var], renamed[var], IterVar.DataPar))
+                iters.append(IterVar(outer[var], renamed[var], IterVar.DataPar))
                 values.append(var)
     own = [substitute(r, renamed) for r in domain]
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(own)]
@@ -237,7 +237,8 @@ class CopyAt(ScheduleBase):
                 for j in range(16):
                     with T.block("B"): ...  # reads A_shared
 
-        Returns the copy. The buffer must not be written in the loop after it is first read.
+        Returns the copy. The buffer must not be written in the loop after it is first read. Raises `ScheduleError`
+        otherwise.
         """
         handle = self._block(block)
         index = buffer_index(self.get(handle), read_buffer_index, write=False)
@@ -260,7 +261,7 @@ class CopyAt(ScheduleBase):
                         B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
 
         Returns the copy. The blocks must write all of the region; the buffer must not be read in the loop after it is
-        last written, nor what was there before the iteration.
+        last written, nor what was there before the iteration. Raises `ScheduleError` otherwise.
         """
         handle = self._block(block)
         index = buffer_index(self.get(handle), write_buffer_index, write=True)

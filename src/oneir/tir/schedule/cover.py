@@ -1,4 +1,4 @@
-"""Whether what a block reads has all been written before by the blocks that it depends on."""
+"""Region cover: whether the blocks that a block depends on have written all that it reads."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def covers_its_reads(state: ScheduleState, scope_root: StmtSRef, consumer: StmtS
     path = [consumer]
     while path[-1] is not scope_root:
         path.append(path[-1].parent)
-    around = set(path)
+    enclosing = set(path)
     for dependency in state.get_block_scope(scope_root).get_deps_by_dst(consumer):
         if dependency.kind in (DepKind.RAW, DepKind.WAW):
             place = dependency.src
-            while place not in around:
+            while place not in enclosing:
                 place = place.parent
             producers.setdefault(place, []).append(dependency.src)
     return all(_covered_at(state, place, list(dict.fromkeys(srefs)), consumer) for place, srefs in producers.items())
@@ -67,7 +67,7 @@ def _covered_at(state: ScheduleState, place: StmtSRef, producers: list[StmtSRef]
 
 
 def _writes_all(realize: BlockRealize, region: BufferRegion, domains: dict[Var, Range]) -> bool:
-    """Whether a block that runs once for each value of its variables writes its whole buffer, as is plain to see."""
+    """Whether a block with one loop for each of its variables writes its whole buffer: a check without an analyzer."""
     block = realize.block
     if not is_trivial(realize, domains):
         return False
@@ -83,26 +83,26 @@ def _writes_all(realize: BlockRealize, region: BufferRegion, domains: dict[Var, 
 
 
 def unbound_region(realize: BlockRealize, region: BufferRegion) -> list[Range]:
-    """A region over a block's variables as one over the loops around it."""
+    """A region in terms of a block's variables as one in terms of the loops around it."""
     block: Block = realize.block
     values = {v.var: value for v, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     return [Range.from_min_extent(substitute(r.min, values), substitute(r.extent, values)) for r in region.region]
 
 
 def written_region(realize: BlockRealize, region: BufferRegion, sref: StmtSRef, place: StmtSRef) -> Sequence[IntSet]:
-    """What is certainly written while the loops between a block and a place around it run; nothing if not known."""
+    """A region that is certainly written in one iteration of an outer statement `place`; empty if not known."""
     domains = loop_domains(sref.parent, place, region.buffer.scope())
     return estimate_region_lower_bound(unbound_region(realize, region), domains, realize.predicate) or ()
 
 
 def consumed_region(realize: BlockRealize, region: BufferRegion, sref: StmtSRef, place: StmtSRef) -> Sequence[IntSet]:
-    """All that may be accessed while the loops between a block and a place around it run."""
+    """A region that holds all that may be accessed in one iteration of an outer statement `place`."""
     domains = loop_domains(sref.parent, place, region.buffer.scope())
     return estimate_region_upper_bound(unbound_region(realize, region), domains, realize.predicate)
 
 
 def covers(buffer: Buffer, written: Sequence[Sequence[IntSet]], consumed: Sequence[IntSet]) -> bool:
-    """Whether what is written holds all that is consumed of a buffer."""
+    """Whether the regions written contain the region consumed."""
     analyzer = Analyzer()
     if any(not region for region in written):
         return False
@@ -112,7 +112,7 @@ def covers(buffer: Buffer, written: Sequence[Sequence[IntSet]], consumed: Sequen
             return False
         low, high = wanted.min_value, wanted.max_value
         first, last = found.min_value, found.max_value
-        # What lies outside of the buffer is not asked for.
+        # Only the part inside of the buffer must be written.
         from_start = any(not is_infinite(end) and analyzer.can_prove(less_equal(first, end)) for end in (low, dim * 0))
         to_end = any(not is_infinite(end) and analyzer.can_prove(less_equal(end, last)) for end in (high, dim - 1))
         if not from_start or not to_end:

@@ -1,4 +1,4 @@
-"""Taking a padded copy apart: filling with the padding, and copying what is inside."""
+"""Splitting a padded copy into two blocks: one stores the padding, the other copies the interior."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ def decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef)
     state.replace(loop_sref, SeqStmt([filling, changed]), {old: copied})
     result = state.stmt2ref[filled]
     for consumer, place in consumers:
-        # What is filled outside of the loops that a consumer shares with the copy is not seen to cover what it reads.
+        # The padding is stored outside of the loops that a consumer shares with the copy: its reads count as not
+        # covered.
         if place.stmt is not None and not is_higher(place, result):
             state.block_info[consumer].region_cover = False
     return result
 
 
 def can_decompose_padding(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> bool:
-    """Whether `decompose_padding` would not refuse a block."""
+    """Whether `decompose_padding` applies to a block."""
     try:
         _plan(state, sref, loop_sref)
     except PrimitiveError:
@@ -93,44 +94,47 @@ def _plan(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRef) -> tuple[tu
 
 
 def _match(state: ScheduleState, realize: BlockRealize, domains: dict[Var, Range]) -> _Padding:
-    """What a block does, if it stores a value inside of a region and a constant outside."""
+    """The value, the padding and the interior of a block that stores a constant outside of a region.
+
+    Raises `PrimitiveError` for other blocks.
+    """
     block = realize.block
 
-    def refuse(reason: str) -> PrimitiveError:
+    def mismatch(reason: str) -> PrimitiveError:
         return PrimitiveError(
             state.mod, f"decompose_padding expect the block {{0}} to match padding pattern\n  {reason}", block
         )
 
     body = block.body
     if not isinstance(body, BufferStore):
-        raise refuse("Block body expect a BufferStore to the write buffer")
+        raise mismatch("Block body expect a BufferStore to the write buffer")
     value = body.value
     if not (isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "tir.if_then_else"):
-        raise refuse("Value of BufferStore expect to be constrained by a padding predicate")
+        raise mismatch("Value of BufferStore expect to be constrained by a padding predicate")
     condition, inside, pad = value.args
     if not isinstance(pad, ConstExpr):
-        raise refuse("Pad value should be constant")
+        raise mismatch("Pad value should be constant")
     bindings: dict[Var, Any] = {v.var: x for v, x in zip(block.iter_vars, realize.iter_values, strict=True)}
     analyzer = Analyzer()
     for var, domain in domains.items():
         analyzer.bind(var, domain)
     predicate = analyzer.simplify(ops.logical_and(substitute(condition, bindings), realize.predicate))
     if is_number(predicate, 1):
-        raise refuse("The in-bound predicate is trivial")
+        raise mismatch("The in-bound predicate is trivial")
     found = detect_iter_map(realize.iter_values, domains, predicate, IterMapLevel.Surjective)
     if not found.indices or not is_number(found.padding_predicate, 0):
-        raise refuse("Block iters are not independent wrt padding condition")
+        raise mismatch("Block iters are not independent wrt padding condition")
     ranges: list[Range] = []
     for total in found.indices:
         if total.args and not is_number(total.args[0].scale, 1):
-            raise refuse("Strided iteration is not supported")
+            raise mismatch("Strided iteration is not supported")
         extent: Any = total.args[0].extent if total.args else const(1, total.base.dtype)
         ranges.append(Range.from_min_extent(total.base, extent))
     return _Padding(predicate, inside, pad, ranges)
 
 
 def _filling(realize: BlockRealize, padding: _Padding, loops: Sequence[For]) -> tuple[Stmt, Block]:
-    """Copies of loops, given from the inside out, in which a block stores the padding everywhere."""
+    """Copies of loops, given from the inside out, with a block that stores the padding everywhere."""
     block = realize.block
     renamed: dict[Var, Any] = {v.var: v.var.copy_with_name(v.var.name) for v in block.iter_vars}
     renamed.update({loop.loop_var: loop.loop_var.copy_with_name(loop.loop_var.name) for loop in loops})
@@ -152,7 +156,7 @@ def _filling(realize: BlockRealize, padding: _Padding, loops: Sequence[For]) -> 
 def _copying(
     realize: BlockRealize, padding: _Padding, loops: Sequence[For], domains: dict[Var, Range]
 ) -> tuple[Stmt, Block]:
-    """The loops, given from the inside out, over the inside only, where the block needs no condition."""
+    """The loops, given from the inside out, over the interior only, where the block needs no condition."""
     block, analyzer = realize.block, Analyzer()
     ranges = {loop.loop_var: domains[loop.loop_var] for loop in loops}
     moved: dict[Var, Any] = {}
@@ -201,7 +205,7 @@ DECOMPOSE_PADDING = InstructionKind("DecomposePadding", "decompose_padding", dec
 
 
 class DecomposePadding(ScheduleBase):
-    """The part of a schedule that takes padding apart."""
+    """The part of a schedule that separates padding from copies."""
 
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Fills with the padding before a loop, so that the block copies only what is inside.
@@ -223,10 +227,10 @@ class DecomposePadding(ScheduleBase):
                     B[vi + 6] = A[vi]
 
         Returns the block that fills. The block must be complete and of this form, with a constant, and the loop around
-        it.
+        it. Raises `ScheduleError` otherwise.
         """
         return self.apply(DECOMPOSE_PADDING, [self._block(block), loop])[0]
 
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
-        """Whether `decompose_padding` would not refuse."""
+        """Whether `decompose_padding` would not raise."""
         return can_decompose_padding(self.state, self.get_sref(self._block(block)), self.get_sref(loop))

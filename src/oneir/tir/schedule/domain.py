@@ -1,4 +1,4 @@
-"""The loops around a block, and whether its variables follow them."""
+"""The loops around a block, and how its variables depend on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def loops_above(sref: StmtSRef | None, until: StmtSRef | None = None) -> Iterato
 def loop_domains(sref: StmtSRef | None, until: StmtSRef | None = None, relaxed: str | None = None) -> dict[Var, Range]:
     """The ranges of the variables of those loops.
 
-    With the name of a memory `relaxed`, loops further out count as well if they are bound to threads that share it.
+    With a storage scope as `relaxed`, loops from `until` outwards are included if they are bound to threads that share
+    that memory.
     """
     domains: dict[Var, Range] = {}
     for loop in loops_above(sref, until):
@@ -64,7 +65,7 @@ def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
     values = [uncast(value) for value in realize.iter_values]
     result = detect_iter_map(values, domains, realize.predicate, IterMapLevel.Surjective)
     if not result.indices:
-        # Where the condition is on other sums of loops than the values are, it leaves them independent.
+        # A condition on other sums of loops than the values leaves them independent.
         result = detect_iter_map(values, domains, IntImm("bool", 1), IterMapLevel.Surjective)
         if not result.indices:
             return False
@@ -72,7 +73,7 @@ def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
 
 
 def uncast(value: PrimExpr) -> PrimExpr:
-    """A value of a block's variable without the conversion to its dtype, in which it is taken to fit."""
+    """A value of a block's variable without the cast to the variable's dtype, which is assumed not to overflow."""
     return value.value if isinstance(value, Cast) and value.value.dtype.is_int and value.dtype.is_int else value
 
 

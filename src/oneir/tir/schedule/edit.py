@@ -1,4 +1,4 @@
-"""Rewriting statements while noting which block became which."""
+"""Rewriting statements while recording which new block replaces which old one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .state import ScheduleState
 
 
 class BlockEdit(Mapper):
-    """A mapper that keeps in `reuse` the new block for each old one that changed, for `ScheduleState.replace`."""
+    """A mutator that keeps in `reuse` the new block for each old one that changed, for `ScheduleState.replace`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class BlockEdit(Mapper):
         return self.changed(block, self.generic_visit(block))
 
     def changed(self, old: Block, new: Block) -> Block:
-        """Notes what became of a block."""
+        """Records the replacement of a block."""
         if new is not old:
             self.reuse[old] = new
         return new
 
 
 class SubstituteEdit(BlockEdit):
-    """Puts other values in the place of variables."""
+    """Substitutes variables."""
 
     def __init__(self, values: Mapping[Var, Any]):
         super().__init__()
@@ -57,7 +57,7 @@ class ScopeEdit:
 
     Parameters
     ----------
-    replaced: what stands in the place of statements, or of blocks inside of their realizations; None removes.
+    replaced: the replacements of statements, or of blocks inside of their realizations; None removes.
     inserted: for a loop, or the block itself, the position in its body of a statement to add, and the statement.
     """
 
@@ -95,7 +95,7 @@ class ScopeEdit:
 
 
 def insert(body: Any, position: int, stmt: Stmt) -> Stmt:
-    """A body with a statement added; what only declares something stays around all of it."""
+    """A body with a statement added; declarations stay around all of it."""
     if isinstance(body, (AllocateConst, DeclBuffer)):
         return body.replace(body=insert(body.body, position, stmt))
     stmts = as_list(body)
@@ -103,12 +103,15 @@ def insert(body: Any, position: int, stmt: Stmt) -> Stmt:
 
 
 def as_list(stmt: Stmt | None) -> list[Stmt]:
-    """A statement as those that it runs one after the other; None is none."""
+    """The statements of a sequence, or one other statement; an empty list for None."""
     return [] if stmt is None else list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
 
 
 def removable(state: ScheduleState, block: StmtSRef) -> Stmt:
-    """The outermost statement around which nothing but a block stands; refuses the only block of a scope."""
+    """The outermost statement that holds a block and no other.
+
+    Raises `PrimitiveError` for the only block of a scope.
+    """
     last, above = block.stmt, block.parent
     stmt: Any = state.realize_of(block)
     while isinstance(above.stmt, For) and above.stmt.body is stmt:

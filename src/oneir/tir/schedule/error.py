@@ -1,4 +1,5 @@
-"""Why a primitive cannot be applied: the condition that failed, and the function with the culprits underlined."""
+"""The error of a primitive that cannot be applied: the condition that failed, and the function with the offending
+statements underlined."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from ...runtime.error import ScheduleError
 
 
 class PrimitiveError(ScheduleError):
-    """A primitive whose condition does not hold.
+    """A condition of a primitive does not hold.
 
-    `message` names the statements `culprits` as {0}, {1}, ... The text is made when it is asked for, since a search
-    that tries primitives does not look at it.
+    `message` names the statements `culprits` as {0}, {1}, ... The text is made on demand, since a search
+    that tries primitives does not read it.
     """
 
     def __init__(self, mod: IRModule, message: str, *culprits: Any):

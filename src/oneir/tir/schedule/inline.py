@@ -1,4 +1,4 @@
-"""Inlining: what a block computes becomes part of the blocks around it in the flow of data."""
+"""Inlining: a block's computation becomes part of its consumers or of its producer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ and there should be no predicate; what the block iterates over should be covered
 
 
 def check_no_init(state: ScheduleState, block: Block) -> None:
-    """Refuses a reduction."""
+    """Raises `PrimitiveError` for a block with an init."""
     if block.init is not None:
         raise PrimitiveError(
             state.mod, "The inlined block should not contain T.init, but found one in block: {0}", block
@@ -46,13 +46,13 @@ def check_no_init(state: ScheduleState, block: Block) -> None:
 
 
 def check_not_output(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> None:
-    """Refuses a block whose result is seen outside of its scope."""
+    """Raises `PrimitiveError` for a block that writes what its scope does not allocate."""
     if is_output(block.stmt, scope.stmt):
         raise PrimitiveError(state.mod, "The block {0} is an output block", block.stmt)
 
 
 class BufferInliner(BlockEdit):
-    """Rewrites accesses to one buffer; blocks whose accesses change get their regions worked out anew."""
+    """Rewrites accesses to one buffer; blocks whose accesses change get their regions inferred again."""
 
     def __init__(self, state: ScheduleState, buffer: Buffer, inlined: Block, scope: Block):
         super().__init__()
@@ -64,15 +64,15 @@ class BufferInliner(BlockEdit):
 
     def visit_Var(self, var: Var) -> Var:
         if var is self.buffer.data:
-            self.refuse_opaque()
+            self.raise_opaque()
         return var
 
     def visit_MatchBufferRegion(self, match: MatchBufferRegion) -> Any:
         if match.source.buffer is self.buffer:
-            self.refuse_opaque()
+            self.raise_opaque()
         return self.generic_visit(match)
 
-    def refuse_opaque(self) -> None:
+    def raise_opaque(self) -> None:
         raise PrimitiveError(
             self.state.mod,
             "The buffer to be inlined has opaque access (e.g. `B.data`), or its subregion is matched into other "
@@ -86,13 +86,13 @@ class BufferInliner(BlockEdit):
             return block
         self.buffers.update({r.buffer.data: r.buffer for r in regions})
         new = self.generic_visit(block)
-        around = {data: buffer for data, buffer in self.buffers.items() if buffer not in block.alloc_buffers}
-        reads, writes = get_block_read_write_region(new, around)
+        outer = {data: buffer for data, buffer in self.buffers.items() if buffer not in block.alloc_buffers}
+        reads, writes = get_block_read_write_region(new, outer)
         return self.changed(block, new.replace(reads=reads, writes=writes))
 
 
 class _InlineProducer(BufferInliner):
-    """Puts what was stored in the place of each load."""
+    """Replaces each load by the value that was stored."""
 
     def __init__(self, state: ScheduleState, store: BufferStore, inlined: Block, scope: Block):
         super().__init__(state, store.buffer, inlined, scope)
@@ -107,7 +107,7 @@ class _InlineProducer(BufferInliner):
 
 
 def _stored_value(state: ScheduleState, store: BufferStore, block: Block) -> tuple[list[Var], PrimExpr]:
-    """What is stored, as a function of the indices."""
+    """The stored value as a function of the indices; raises `PrimitiveError` if these are not invertible."""
     trivial = [
         v.var
         for v, index in zip(block.iter_vars, store.indices, strict=False)
@@ -154,7 +154,7 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def can_compute_inline(state: ScheduleState, sref: StmtSRef) -> bool:
-    """Whether `compute_inline` would not refuse a block."""
+    """Whether `compute_inline` applies to a block."""
     try:
         block = as_block(state, sref)
         check_no_init(state, block)
@@ -182,7 +182,7 @@ def _remove(
     replaced: dict[Stmt, Stmt | None],
     reuse: dict[Block, Block],
 ) -> None:
-    """Removes a block and the buffer that led to it or from it, and puts other statements in the place of some."""
+    """Removes a block, and the buffer between it and what it was inlined into, and replaces statements."""
     old: Block = scope.stmt
     new = ScopeEdit({**replaced, removable(state, inlined): None})(old)
     new = new.replace(alloc_buffers=Array(b for b in new.alloc_buffers if b is not buffer))
@@ -190,7 +190,7 @@ def _remove(
 
 
 def single_write(state: ScheduleState, block: Block) -> Buffer:
-    """The buffer that a block writes; refuses a block that writes several regions."""
+    """The buffer that a block writes; raises `PrimitiveError` unless it writes one region."""
     if len(block.writes) != 1:
         raise PrimitiveError(
             state.mod,
@@ -214,7 +214,7 @@ def reverse_compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def _single_read(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> Buffer:
-    """The one buffer that a block reads and that another block of the scope writes."""
+    """The only buffer that a block reads and another block of the scope writes; raises `PrimitiveError` otherwise."""
     writers = state.get_block_scope(scope).buffer_writers
     produced = list(dict.fromkeys(r.buffer for r in sref.stmt.reads if r.buffer in writers))
     if len(produced) != 1:
@@ -232,7 +232,7 @@ def _single_producer(state: ScheduleState, sref: StmtSRef, scope: StmtSRef, buff
     writers = dependencies.buffer_writers[buffer]
     consumers = {d.dst for d in dependencies.get_deps_by_src(writers[0]) if d.kind == DepKind.RAW}
     alone = len(writers) == 1 and consumers == {sref}
-    # A producer with an init reads what it has written, which its declared regions do not say.
+    # A producer with an init reads what it has written, though its declared regions do not show it.
     if not alone or writers[0].stmt.init is not None or not is_complete_leaf(state, writers[0], scope):
         raise PrimitiveError(
             state.mod,
@@ -249,7 +249,7 @@ def is_complete_leaf(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> b
 
 
 class _InlineConsumer(BufferInliner):
-    """Puts the store of the consumer, on what the producer stores, in the place of the producer's store."""
+    """Replaces the store of the producer by that of the consumer, computed from the value that the producer stores."""
 
     def __init__(self, state: ScheduleState, buffer: Buffer, consumer: StmtSRef, producer: StmtSRef, scope: Block):
         super().__init__(state, buffer, consumer.stmt, scope)
@@ -271,7 +271,9 @@ class _InlineConsumer(BufferInliner):
         return loads[0].indices
 
     def _invert(self, indices: Array[PrimExpr], producer: Block) -> dict[Var, PrimExpr]:
-        """The consumer's variables as functions of the producer's; empty if they are none, or not covered."""
+        """The consumer's variables as functions of the producer's; empty if not invertible, or if some values are not
+        covered.
+        """
         body = producer.body.then_case if isinstance(producer.body, IfThenElse) else producer.body
         if not isinstance(body, BufferStore) or getattr(producer.body, "else_case", None) is not None:
             return {}
@@ -287,10 +289,10 @@ class _InlineConsumer(BufferInliner):
             value = values.get(var)
             if value is None:
                 return {}
-            reached = analyzer.int_set(value, producer_domains)
-            assert isinstance(reached, IntervalSet)
+            covered = analyzer.int_set(value, producer_domains)
+            assert isinstance(covered, IntervalSet)
             last = dom.min + dom.extent - 1
-            if analyzer.can_prove(reached.min_value > dom.min) or analyzer.can_prove(reached.max_value < last):
+            if analyzer.can_prove(covered.min_value > dom.min) or analyzer.can_prove(covered.max_value < last):
                 return {}
         return {var: analyzer.simplify(value) for var, value in values.items()}
 
@@ -299,10 +301,10 @@ class _InlineConsumer(BufferInliner):
             return self.generic_visit(store)
         stored = store.value
 
-        def put(load: Any) -> Any:
+        def substitute_load(load: Any) -> Any:
             return stored if load.buffer is self.buffer else None
 
-        return ir_transform(substitute(self.store, self.values), put, None, ["tir.BufferLoad"])
+        return ir_transform(substitute(self.store, self.values), substitute_load, None, ["tir.BufferLoad"])
 
     def realize(self) -> BlockRealize:
         """The producer with the consumer in it, which runs where the consumer has an iteration."""
@@ -352,7 +354,7 @@ class Inline(ScheduleBase):
     """The part of a schedule that inlines blocks."""
 
     def compute_inline(self, block: BlockRV | str) -> None:
-        """Puts what a block computes in the place of each use, and removes the block and its buffer.
+        """Replaces each use of a block's result by its computation, and removes the block and its buffer.
 
             for i in range(128):
                 with T.block("B"):
@@ -371,12 +373,14 @@ class Inline(ScheduleBase):
                     C[vi] = A[vi] * 2.0 + 1.0
 
         The block must be complete, have no init, write one element of one buffer, at indices from which its variables
-        follow, and not be an output of its scope, which must be a stage pipeline. Nobody may take the buffer's pointer.
+        follow, and not be an output of its scope, which must be a stage pipeline. The buffer's pointer must not be
+        used. Raises `ScheduleError` otherwise.
         """
         self.apply(COMPUTE_INLINE, [self._block(block)])
 
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
-        """Puts what a block makes of its input in the place where its only producer stores it.
+        """Computes a block right where its only producer stores the block's input, and removes the block and that
+        buffer.
 
             for i in range(128):
                 with T.block("B"):
@@ -397,6 +401,7 @@ class Inline(ScheduleBase):
         Where the block has fewer iterations than the producer, the producer gets a condition.
 
         The block must be complete, have no init and no predicate, and read what one complete block with no other
-        consumer writes, at indices from which its variables follow. The scope must be a stage pipeline.
+        consumer writes, at indices from which its variables follow. The scope must be a stage pipeline. Raises
+        `ScheduleError` otherwise.
         """
         self.apply(REVERSE_COMPUTE_INLINE, [self._block(block)])

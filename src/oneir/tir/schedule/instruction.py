@@ -1,4 +1,4 @@
-"""What a schedule records: which primitive was applied to which handles, and the choices that it made."""
+"""Instructions of a trace: which primitive was applied to which handles, and the decisions that it sampled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class InstructionKind(Object):
 
     Parameters
     ----------
-    name: what it is called in a record, "Split".
+    name: its name in a trace, "Split".
     method: the method of `Schedule`.
-    run: what does it, `run(state, *inputs, *attrs)` on handles of statements and on values; it returns handles.
+    run: its implementation, `run(state, *inputs, *attrs)` on handles of statements and on values; it returns handles.
     inputs, attrs: the method's parameters that are handles or values that a schedule chose, and the others. "*factors"
         takes the rest of the inputs as a list; "*" alone takes them as positional arguments.
     pure: whether it leaves the program as it is.
@@ -62,7 +62,7 @@ class InstructionKind(Object):
 
     @property
     def is_postproc(self) -> bool:
-        """Whether it notes that what follows is postprocessing."""
+        """Whether it marks the beginning of postprocessing."""
         return self.name == "EnterPostproc"
 
     def group(self, inputs: Sequence[Any]) -> list[Any]:
@@ -92,7 +92,7 @@ class InstructionKind(Object):
 
 
 class Code(str):
-    """Text that is Python already."""
+    """Text that is Python source already, and is not quoted."""
 
     __slots__ = ()
 
@@ -122,7 +122,7 @@ def python_text(value: Any) -> str:
 
 
 def index_text(index: Any) -> str:
-    """An expression with plain numbers, which take their dtype from what they meet."""
+    """An expression with plain numbers, whose dtype follows from the other operand."""
     return index.script(int_dtype=index.dtype if index.dtype.is_int else "int32", float_dtype=index.dtype)
 
 

@@ -1,4 +1,4 @@
-"""How buffers and blocks are laid out: other indices for the same elements, other variables for the same iterations."""
+"""Layouts of buffers and of blocks: new indices for the same elements, new variables for the same iterations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUFFER_TYPES = ("read", "write")
 
 
 class RemapBuffer(BlockEdit):
-    """Accesses to another buffer at indices that a map gives; regions are worked out anew."""
+    """Replaces a buffer by another, accessed at the indices that a map gives; regions are inferred again."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap):
         super().__init__()
@@ -84,7 +84,7 @@ class RemapBuffer(BlockEdit):
 
 
 class ReplaceBuffer(BlockEdit):
-    """Another buffer over the same memory in the place of one."""
+    """Replaces a buffer by another over the same memory."""
 
     def __init__(self, old: Buffer, new: Buffer):
         super().__init__()
@@ -105,9 +105,9 @@ class ReplaceBuffer(BlockEdit):
 
 
 def defining_site(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> tuple[StmtSRef, bool]:
-    """The block that allocates a buffer, or else the root of the function whose parameter it is; and whether it is one.
+    """The block that allocates a buffer, or the root block for a parameter; and whether the buffer is a parameter.
 
-    Refuses a view that a block makes of another buffer.
+    Raises `PrimitiveError` for a buffer that a `match_buffer` defines.
     """
     above = sref
     while above is not None:
@@ -125,7 +125,7 @@ def defining_site(state: ScheduleState, sref: StmtSRef, buffer: Buffer) -> tuple
 def apply_remap(
     state: ScheduleState, site: StmtSRef, edit: BlockEdit, old: Buffer, new: Buffer, is_parameter: bool
 ) -> None:
-    """Rewrites all that a block holds, and the parameter if the buffer is one."""
+    """Rewrites the body of a block, and the parameter of the function if the buffer is one."""
     block: Block = site.stmt
     changed = edit(block)
     if is_parameter:
@@ -169,7 +169,7 @@ def transform_layout(
 
 
 def check_pad_value(state: ScheduleState, buffer: Buffer, pad_value: IndexMap) -> None:
-    """Refuses a value for padding that is not one value of the buffer's dtype."""
+    """Raises `PrimitiveError` unless a padding value is one value of the buffer's dtype."""
     values = pad_value.final_indices
     if len(values) != 1:
         raise PrimitiveError(
@@ -267,7 +267,10 @@ def _moved_predicate(
     inverse: Sequence[PrimExpr],
     variables: Sequence[Var],
 ) -> PrimExpr:
-    """The condition of a block over its new loops; refuses loops that its variables do not follow."""
+    """The predicate of a block in terms of its new loops.
+
+    Raises `PrimitiveError` if it uses loops that are not values of the block's variables.
+    """
     moved = {v.var: loop for v, loop in zip(new_vars, variables, strict=True)}
     values: dict[Any, Any] = {
         loop: substitute(value, moved) for loop, value in zip(realize.iter_values, inverse, strict=True)
@@ -282,7 +285,7 @@ def _moved_predicate(
 
 
 def check_trivial_binding(state: ScheduleState, realize: BlockRealize) -> None:
-    """Refuses a block whose variables are not loops."""
+    """Raises `PrimitiveError` unless the values of a block's variables are loop variables."""
     if not all(isinstance(value, Var) for value in realize.iter_values):
         raise PrimitiveError(
             state.mod,
@@ -292,7 +295,7 @@ def check_trivial_binding(state: ScheduleState, realize: BlockRealize) -> None:
 
 
 class _SimplifiedAccess(SubstituteEdit):
-    """Other values for variables, with the indices of accesses simplified."""
+    """Substitutes variables, and simplifies the indices of accesses."""
 
     def __init__(self, values: Mapping[Var, Any], variables: Sequence[IterVar]):
         super().__init__(values)
@@ -398,7 +401,7 @@ class Layout(ScheduleBase):
         *,
         assume_injective_transform: bool = False,
     ) -> None:
-        """Lays a buffer out anew: the element that was at `indices` is at `index_map(*indices)`.
+        """Changes the layout of a buffer: the element that was at `indices` is at `index_map(*indices)`.
 
             for i, j in T.grid(128, 128):
                 with T.block("B"):
@@ -412,10 +415,12 @@ class Layout(ScheduleBase):
                     vi, vj = T.axis.remap("SS", [i, j])
                     B[vi // 16, vj // 16, vi % 16, vj % 16] = A[vi, vj] * 2.0
 
-        Every use in the function follows, and the parameter, if the buffer is one. Where the new layout has more
-        elements than the old one, `pad_value` (a value, or a function of the new indices) says what they are; it is
-        refused if there is none, unless `assume_injective_transform`. `IndexMap.AXIS_SEPARATOR` in the result of the
-        map separates groups of axes.
+        All accesses in the function change, and the parameter, if the buffer is one. Where the new layout has more
+        elements than the old one, `pad_value` (a value, or a function of the new indices) is the value of these.
+        `IndexMap.AXIS_SEPARATOR` in the result of the map separates groups of axes.
+
+        Raises `ScheduleError` if the layout adds elements and there is no `pad_value`, unless
+        `assume_injective_transform`.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
@@ -428,7 +433,8 @@ class Layout(ScheduleBase):
             self.apply(SET_AXIS_SEPARATOR, [handle], [index, kind, separators])
 
     def transform_block_layout(self, block: BlockRV | str, index_map: IndexMap | Callable[..., Any]) -> None:
-        """Gives a block other variables, a bijective function of those that it has, and loops for them.
+        """Replaces the variables of a block by a bijective function of them, and the loops around it by loops over the
+        new ones.
 
             for i, j in T.grid(16, 16):
                 with T.block("B"):
@@ -442,7 +448,8 @@ class Layout(ScheduleBase):
                     v0 = T.axis.spatial(256, ax0)
                     B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
-        The loops around the block must hold nothing else, start at 0, and be what its variables are.
+        The loops around the block must hold nothing else, start at 0, and be the values of its variables. Raises
+        `ScheduleError` otherwise.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
@@ -452,7 +459,7 @@ class Layout(ScheduleBase):
     def set_axis_separator(
         self, block: BlockRV | str, buffer: BufferArgument, axis_separators: Sequence[int] | None
     ) -> None:
-        """Says between which axes a buffer stays apart when it is flattened.
+        """Sets the axes before which a buffer is split when it is flattened, into one dimension for each group of axes.
 
         B = T.alloc_buffer((128, 128))     ->     B = T.alloc_buffer((128, 128), axis_separators=[1])
 

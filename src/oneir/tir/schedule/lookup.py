@@ -83,9 +83,10 @@ class Lookup(ScheduleBase):
     """The part of a schedule that finds blocks and loops."""
 
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block of that name, in the function `func_name` or the one that is worked on.
+        """The block of that name, in the function `func_name`, by default that of `work_on`.
 
-        Refuses a name that no block has, or more than one.
+        Raises `ScheduleError` if no block has that name, or more than one, and `InvalidValue` if the module has several
+        functions and none was chosen.
         """
         if func_name is None:
             if self.func_working_on is None:

@@ -1,4 +1,4 @@
-"""How the iterations of a loop run: in parallel, as a vector, unrolled, or one a thread."""
+"""Loop kinds: parallel, vectorized, unrolled, bound to threads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def _set_kind(state: ScheduleState, sref: StmtSRef, kind: ForKind, thread: str =
 
 
 def _check_blocks(state: ScheduleState, sref: StmtSRef, loop: For, kind: ForKind, thread: str) -> None:
-    """Refuses a loop that a block below reduces over, or on which its variables depend in another way.
+    """Raises `PrimitiveError` if a block below uses the loop in the value of a variable that is not data parallel.
 
-    A reduction may be shared by the threads of one block of threads.
+    Reduction variables may use loops bound to `threadIdx`.
     """
     pending = [sref]
     while pending:
@@ -87,10 +87,10 @@ UNROLL = InstructionKind("Unroll", "unroll", unroll, ("loop",))
 
 
 class LoopKind(ScheduleBase):
-    """The part of a schedule that says how loops run.
+    """The part of a schedule that sets the kinds of loops.
 
     Except for `unroll`, the scope must be a stage pipeline, every block below the loop complete or a reduction with
-    affine values, and none may reduce over the loop (but over `threadIdx`).
+    affine values, and none may reduce over the loop (except over `threadIdx`).
     """
 
     def parallel(self, loop: LoopRV) -> None:
@@ -99,7 +99,7 @@ class LoopKind(ScheduleBase):
         for i in range(128): ...     ->     for i in T.parallel(128): ...
 
         The scope must be a stage pipeline; every block below must be complete or a reduction, with affine values, and
-        none may reduce over the loop.
+        none may reduce over the loop. Raises `ScheduleError` otherwise.
         """
         self.apply(PARALLEL, [loop])
 
@@ -108,7 +108,7 @@ class LoopKind(ScheduleBase):
 
         for i in range(8): ...     ->     for i in T.vectorized(8): ...
 
-        What is required is what `parallel` requires.
+        The conditions are those of `parallel`.
         """
         self.apply(VECTORIZE, [loop])
 
@@ -117,12 +117,12 @@ class LoopKind(ScheduleBase):
 
         for i in range(128): ...     ->     for i in T.thread_binding(128, thread="threadIdx.x"): ...
 
-        What is required is what `parallel` requires, but a block may reduce over "threadIdx".
+        The conditions are those of `parallel`, but a block may reduce over "threadIdx".
         """
         self.apply(BIND, [loop], [thread_axis])
 
     def unroll(self, loop: LoopRV) -> None:
-        """Writes the iterations out, one after the other.
+        """Unrolls the loop: lowering replaces it by one copy of the body for each iteration.
 
         for i in range(4): ...     ->     for i in T.unroll(4): ...
 

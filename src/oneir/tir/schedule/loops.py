@@ -79,7 +79,10 @@ def merge(state: ScheduleState, srefs: list[StmtSRef]) -> StmtSRef:
 
 
 def _nest_below(state: ScheduleState, sref: StmtSRef, place: StmtSRef) -> list[For]:
-    """A loop and those around it below a place, from the outside in; each must be the only statement of the last."""
+    """A loop and those around it below a place, from the outside in.
+
+    Raises `PrimitiveError` unless each is the only statement of the loop around it.
+    """
     nest: list[For] = []
     while sref is not place:
         loop = as_loop(state, sref)
@@ -113,7 +116,7 @@ def _check_same_nests(state: ScheduleState, nests: Sequence[Sequence[For]]) -> N
 
 
 def _check_between(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSRef]) -> None:
-    """Refuses loops between which a block uses what an earlier one of them uses: that one moves behind the block."""
+    """Raises `PrimitiveError` if a block between loops uses a buffer of an earlier one, which merging moves past it."""
     members = [set(state.child_blocks(sref)) for sref in srefs]
     blocks = state.child_blocks(scope)
     places = [blocks.index(block) for member in members for block in member]
@@ -131,7 +134,7 @@ def _check_between(state: ScheduleState, scope: StmtSRef, srefs: Sequence[StmtSR
 
 
 def _check_mergeable(state: ScheduleState, nests: Sequence[Sequence[For]]) -> None:
-    """Refuses loops of which a later one depends on an earlier one other than iteration by iteration."""
+    """Raises `PrimitiveError` if an iteration of a loop depends on different iterations of an earlier one."""
     written: dict[Any, list[tuple[int, StmtSRef]]] = {}
     for i, nest in enumerate(nests):
         for block in state.child_blocks(state.stmt2ref[nest[0]]):
@@ -154,8 +157,8 @@ def _check_mergeable(state: ScheduleState, nests: Sequence[Sequence[For]]) -> No
 def _same_iterations(
     state: ScheduleState, nest_a: Sequence[For], a: StmtSRef, nest_b: Sequence[For], b: StmtSRef, buffer: Any
 ) -> bool:
-    """Whether iterations of two nests share elements of a buffer only where their loop variables are the same: both
-    access the same part, which is another one in each iteration.
+    """Whether iterations of two nests access the same elements of a buffer only where their loop variables are equal:
+    both access the same region, and those of different iterations are disjoint.
     """
     renamed: dict[Var, Any] = {y.loop_var: x.loop_var for x, y in zip(nest_a, nest_b, strict=True)}
     regions: list[list[list[IntervalSet]]] = []
@@ -176,7 +179,7 @@ def _same_iterations(
 
 
 def _disjoint(part: Sequence[IntervalSet], domains: dict[Var, Range]) -> bool:
-    """Whether the parts of a buffer in different iterations of loops have nothing in common."""
+    """Whether the regions of a buffer that different iterations of loops access are disjoint."""
     analyzer = Analyzer()
     found = detect_iter_map([axis.min_value for axis in part], domains, check_level=IterMapLevel.Bijective)
     if not found.indices:
@@ -202,7 +205,7 @@ def loop_partition(
     for block in pending:
         pending += state.child_blocks(block)
         if loop.loop_var in loop_variables(state, block, (IterVarType.CommReduce,)):
-            # The init runs where the domain begins, which would be once for each part.
+            # The init runs at the first value of the domain, so it would run once in each part.
             raise PrimitiveError(state.mod, "The block {1} reduces over the loop {0} to partition", loop, block.stmt)
     name = f"{blocks[0].stmt.name_hint}_{loop.loop_var.name}"
     begin = loop.min
@@ -318,7 +321,7 @@ class Loops(ScheduleBase):
 
         for i in range(8): ...     ->     for u in range(1): for i in range(8): ...
 
-        Nothing can stand around the root block.
+        Raises `ScheduleError` for the root block, which cannot have loops around it.
         """
         return self.apply(ADD_UNIT_LOOP, [block_or_loop])[0]
 
@@ -338,7 +341,7 @@ class Loops(ScheduleBase):
                 with T.block("C"): ...
 
         The nests must be of the same depth and extents, start at 0, have neither annotations nor threads, and depend on
-        one another only within one iteration.
+        one another only within one iteration. Raises `ScheduleError` otherwise.
         """
         return self.apply(MERGE, loops)[0]
 
@@ -364,6 +367,6 @@ class Loops(ScheduleBase):
                             vi = T.axis.spatial((2, 128), i1)
 
         One factor may be None: it takes what the others leave, which must be something. The loop must start at 0, have
-        neither annotations nor a thread, and no block may reduce over it.
+        neither annotations nor a thread, and no block may reduce over it. Raises `ScheduleError` otherwise.
         """
         return self.apply(LOOP_PARTITION, [loop, *factors], [preserve_unit_iters])

@@ -1,4 +1,4 @@
-"""Padding what a product-and-sum runs over, so that it can be tiled evenly."""
+"""Padding the iteration space of a contraction, so that tiles divide it evenly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .state import ScheduleState
 
 
 class _Padded(BlockEdit):
-    """Larger extents for variables of a block and its loops, and padded buffers for others."""
+    """Enlarges the extents of a block's variables and its loops, and replaces buffers by padded ones."""
 
     def __init__(self, extents: dict[Var, PrimExpr], buffers: dict[Buffer, Buffer]):
         super().__init__()
@@ -86,7 +86,7 @@ def pad_einsum(state: ScheduleState, sref: StmtSRef, padding: list[int]) -> None
 
 
 def _check_einsum(state: ScheduleState, block: Block) -> None:
-    """Refuses a block that accesses a buffer twice, or at indices that are not its variables."""
+    """Raises `PrimitiveError` for a block that accesses a buffer twice, or at indices that are not its variables."""
     regions = (*block.reads, *block.writes)
     points = all(
         isinstance(r.min, (Var, IntImm)) and isinstance(r.extent, IntImm) and r.extent.value == 1
@@ -98,7 +98,7 @@ def _check_einsum(state: ScheduleState, block: Block) -> None:
 
 
 def _check_whole(state: ScheduleState, block: Block) -> None:
-    """Refuses a block that accesses a part of a buffer: what is copied is all of it."""
+    """Raises `PrimitiveError` for a block that accesses a part of a buffer only, since all of it is copied."""
     analyzer, domains = Analyzer(), own_domains(block)
     for region in (*block.reads, *block.writes):
         for r, dim in zip(region.region, region.buffer.shape, strict=True):
@@ -143,7 +143,7 @@ def _padded_buffer(region: BufferRegion, extents: dict[Var, PrimExpr]) -> Buffer
 
 
 def _check_zeros(state: ScheduleState, block: Block, extents: dict[Var, PrimExpr]) -> None:
-    """Refuses padding of what is reduced over, unless zeros in the padded inputs add nothing."""
+    """Raises `PrimitiveError` if a reduction axis is padded and zeros in the padded inputs would change the result."""
     reduced = {v.var for v in block.iter_vars if v.iter_type == IterVarType.CommReduce and v.var in extents}
     if not reduced:
         return
@@ -159,7 +159,7 @@ def _check_zeros(state: ScheduleState, block: Block, extents: dict[Var, PrimExpr
 
 
 def _vanishes(value: Any, var: Var) -> bool:
-    """Whether a value is zero where the loads that a variable indexes are."""
+    """Whether a value is zero wherever the loads that a variable indexes are zero."""
     if isinstance(value, Mul):
         return _vanishes(value.a, var) or _vanishes(value.b, var)
     if isinstance(value, Cast):
@@ -233,7 +233,7 @@ class PadEinsum(ScheduleBase):
             for i0, i1 in T.grid(127, 127):
                 with T.block("C_pad"): ...  # C[v0, v1] = C_pad[v0, v1]
 
-        The block must access each buffer at its variables only, which are loops where they are padded; what is reduced
-        over must be a sum of products, so that zeros add nothing.
+        The indices of the block's accesses must be its variables, and the values of padded ones must be loops. A padded
+        reduction must be a sum of products, so that zeros add nothing. Raises `ScheduleError` otherwise.
         """
         self.apply(PAD_EINSUM, [self._block(block)], [[int(p) for p in padding]])

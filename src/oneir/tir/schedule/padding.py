@@ -1,7 +1,7 @@
-"""What fills the elements that a new layout has in addition.
+"""Filling the padding: the elements that a new layout adds.
 
-Of an input it is assumed; a block that writes the whole buffer writes the padding as well; otherwise a new block fills
-it after the last write.
+The padding of an input is assumed to hold its value; a block that writes the whole buffer writes the padding as well;
+otherwise a new block fills it after the last write.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _nest(buffer: Buffer, variables: list[Var], realize: BlockRealize) -> Stmt:
 
 
 def _assumptions(buffer: Buffer, variables: list[Var], padding: PrimExpr, pad_value: IndexMap) -> Stmt:
-    """A block that tells later passes what the padding of an input holds."""
+    """A block of `T.assume` calls that state which value the padding of an input has."""
     iters = _iteration(buffer, variables)
     point: list[Any] = [v.var for v in iters]
     value = pad_value.map_indices(point)[0]

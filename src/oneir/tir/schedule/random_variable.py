@@ -1,4 +1,4 @@
-"""What a schedule calls blocks, loops and numbers. They stand for something only within one schedule."""
+"""Handles by which users name blocks, loops and numbers of a schedule. They are valid only within one schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reduction block does: to what it starts from, and how it combines one more value."""
+"""Reduction blocks as identity, combiner and added value."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from .state import ScheduleState
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Several values that are reduced together: an element of each buffer, what they start from, what is added, and
-    how: `results` over the variables `lhs` (what was reduced so far) and `rhs`.
+    """One or more values that are reduced together, each into an element of its buffer.
+
+    `identity`: their initial values. `added`: the values that an iteration adds. The combiner is `results` in terms of
+    the variables `lhs` (the values so far) and `rhs` (those added).
     """
 
     buffers: list[Buffer]
@@ -57,7 +59,7 @@ def zip_vars(variables: Sequence[Var], values: Sequence[Any]) -> dict[Var, Any]:
 
 
 def reduction_of(state: ScheduleState, block: Block) -> Reduction:
-    """What a reduction block does; refuses one for which `match_reduction` finds no answer."""
+    """The reduction that a block computes; raises `PrimitiveError` if `match_reduction` does not recognize it."""
     found = match_reduction(block)
     if isinstance(found, str):
         raise PrimitiveError(state.mod, found.format(block="{0}"), block)
@@ -65,8 +67,9 @@ def reduction_of(state: ScheduleState, block: Block) -> Reduction:
 
 
 def match_reduction(block: Block) -> Reduction | str:
-    """What a reduction block does, if it is of the form `A[i] = f(A[i], value)` with an f that is known: a sum, a
-    product, a minimum, a maximum, or a choice between both sides. Else, why not, with {block} where its name goes.
+    """The reduction that a block computes, if it is of the form `A[i] = f(A[i], value)` with a known f: a sum, a
+    product, a minimum, a maximum, or a select between both sides. Otherwise the reason why not, with {block} for its
+    name.
     """
     inits, updates = _stores(block.init), _stores(block.body)
     if inits is None or updates is None or [s.buffer for s in inits] != [s.buffer for s in updates]:
@@ -86,7 +89,7 @@ def match_reduction(block: Block) -> Reduction | str:
 
 
 def _stores(stmt: Any) -> list[BufferStore] | None:
-    """The stores of a body, with the values that it names put in their places; None if it does something else."""
+    """The stores of a body, with its let-bound values substituted; None if it has other statements."""
     values: dict[Var, Any] = {}
     while isinstance(stmt, LetStmt):
         values[stmt.var] = substitute(stmt.value, values)
@@ -116,7 +119,7 @@ def _match(updates: list[BufferStore], identity: list[PrimExpr], indices: Array[
 
 
 def _other_side(value: Any, buffer: Buffer) -> PrimExpr | None:
-    """What is combined with the value of a buffer."""
+    """The operand that is combined with the value of a buffer; None if there is none."""
     if isinstance(value, (Add, Mul, Min, Max)):
         sides = (value.a, value.b)
     elif isinstance(value, Select):
@@ -128,7 +131,7 @@ def _other_side(value: Any, buffer: Buffer) -> PrimExpr | None:
 
 
 class _Abstract(Mapper):
-    """Puts variables in the place of the values of buffers, and of what is combined with them."""
+    """Replaces the loads of buffers, and the values that are combined with them, by variables."""
 
     def __init__(self, buffers: dict[Buffer, Var], added: list[tuple[PrimExpr, Var]]):
         super().__init__()
@@ -145,7 +148,7 @@ class _Abstract(Mapper):
 
 
 def _only(expr: PrimExpr, known: set[Var]) -> bool:
-    """Whether an expression is made of some variables and constants."""
+    """Whether an expression consists of some variables and constants only."""
     bad: list[Any] = []
     post_order_visit(
         expr,

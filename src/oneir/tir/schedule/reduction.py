@@ -1,4 +1,4 @@
-"""Reductions: taking the init apart from the update, and reducing in two steps."""
+"""Reductions: separating the init from the update, and reducing in two steps."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
 
 
 def _check_above_reduction(state: ScheduleState, realize: BlockRealize, outer: Sequence[For], loop: For) -> None:
-    """Refuses a loop inside of one that is reduced over: the init would run anew in the middle."""
+    """Raises `PrimitiveError` for a loop inside of one that is reduced over: the init would run repeatedly."""
     above = {stmt.loop_var for stmt in outer}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iter_var.iter_type == IterVar.CommReduce and uses(value, above) is not None:
@@ -80,7 +80,7 @@ def _check_above_reduction(state: ScheduleState, realize: BlockRealize, outer: S
 
 
 def _check_no_repetition(state: ScheduleState, realize: BlockRealize, inner: Sequence[For]) -> None:
-    """Refuses a loop that repeats the reduction, which an init before it would start only once."""
+    """Raises `PrimitiveError` for a loop that repeats the reduction: an init before the loop would run only once."""
     used = variables_of(*realize.iter_values)
     for loop in inner:
         if loop.loop_var not in used | variables_of(realize.predicate) and not is_number(loop.extent, 1):
@@ -102,7 +102,7 @@ def init_condition(realize: BlockRealize) -> tuple[PrimExpr, set[Var]]:
     only_reduced = variables_of(*reduced) - used
     predicate: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
-        # A condition on what is reduced over says nothing of the init.
+        # A condition on reduction variables does not concern the init.
         if uses(part, only_reduced) is None:
             predicate = ops.logical_and(predicate, part)
             used |= variables_of(part)
@@ -154,7 +154,7 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
     partial = [_partial_buffer(buffer, axis, loop.extent) for buffer in reduction.buffers]
     first = _first_step(realize, loop, [outer.stmt for outer in loops], reduction, partial, axis)
     second = _second_step(realize, loop, reduction, partial, axis)
-    reached = _reached(realize, loop, [outer.stmt for outer in loops], reduced)
+    reached = _runs_condition(realize, loop, [outer.stmt for outer in loops], reduced)
     second = second.replace(predicate=ops.logical_and(second.predicate, reached))
     nest = _under_loops(first, [outer.stmt for outer in loops])
     old: Block = scope.stmt
@@ -169,7 +169,7 @@ def rfactor(state: ScheduleState, loop_sref: StmtSRef, factor_axis: int) -> Stmt
 
 
 def only_block(state: ScheduleState, loop: StmtSRef) -> StmtSRef:
-    """The block below a loop; refuses several."""
+    """The only block below a loop; raises `PrimitiveError` if there are several."""
     blocks = state.child_blocks(loop)
     if len(blocks) != 1:
         raise PrimitiveError(
@@ -183,7 +183,7 @@ def only_block(state: ScheduleState, loop: StmtSRef) -> StmtSRef:
 
 
 def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[StmtSRef], target: StmtSRef) -> set[Var]:
-    """The variables of the loops that are reduced over; refuses loops that a reduction in two steps cannot have."""
+    """The variables of the loops that are reduced over; raises `PrimitiveError` for what `rfactor` cannot take."""
     spatial: set[Var] = set()
     reduced: set[Var] = set()
     for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -222,18 +222,18 @@ def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[St
     return reduced
 
 
-def _reached(realize: BlockRealize, loop: For, loops: Sequence[For], reduced: set[Var]) -> PrimExpr:
-    """The condition under which the block runs in an iteration of a loop; it is left out unless the last one is known
-    not to be reached.
+def _runs_condition(realize: BlockRealize, loop: For, loops: Sequence[For], reduced: set[Var]) -> PrimExpr:
+    """The condition under which the block runs in an iteration of a loop; parts are left out unless they are known to
+    exclude the last iteration.
     """
     analyzer = Analyzer()
     first = {outer.loop_var: outer.min for outer in loops if outer.loop_var in reduced and outer is not loop}
     condition: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
         if uses(part, {loop.loop_var}) is not None:
-            reached = analyzer.simplify(substitute(part, first))
-            if is_number(analyzer.simplify(substitute(reached, {loop.loop_var: loop.min + loop.extent - 1})), 0):
-                condition = ops.logical_and(condition, reached)
+            at_first = analyzer.simplify(substitute(part, first))
+            if is_number(analyzer.simplify(substitute(at_first, {loop.loop_var: loop.min + loop.extent - 1})), 0):
+                condition = ops.logical_and(condition, at_first)
     return condition
 
 
@@ -250,7 +250,7 @@ def _factor_axis(state: ScheduleState, buffer: Buffer, axis: int) -> int:
 
 
 def _partial_buffer(buffer: Buffer, axis: int, extent: PrimExpr) -> Buffer:
-    """A buffer with one more dimension, for what each iteration of the factored loop reduces."""
+    """A buffer with one more dimension, for the partial result of each iteration of the factored loop."""
     shape = [*buffer.shape[:axis], extent, *buffer.shape[axis:]]
     return in_memory(buffer, buffer.scope(), f"{buffer.name}_rf", shape)
 
@@ -267,9 +267,9 @@ def _first_step(
     partial: list[Buffer],
     axis: int,
 ) -> BlockRealize:
-    """The block that reduces for each iteration of the factored loop apart.
+    """The block that reduces each iteration of the factored loop separately.
 
-    A variable that takes its value from that loop falls apart into one for each loop that it takes it from.
+    A variable whose value depends on that loop is replaced by one variable for each loop in its value.
     """
     block = realize.block
     by_var = {outer.loop_var: outer for outer in loops}
@@ -313,7 +313,7 @@ def _first_step(
         reduction.start(partial, indices),
         annotations=block.annotations,
     )
-    # The blocks share no variables.
+    # The two blocks must not share variables.
     return realize.replace(iter_values=Array(values), block=renew_stmt(new))
 
 
@@ -325,7 +325,7 @@ def in_order(expr: PrimExpr) -> list[Var]:
 
 
 def _variable_of(loop: For, kind: IterVarType) -> IterVar:
-    """A variable of a block that follows a loop."""
+    """A variable of a block whose value is a loop variable."""
     return IterVar(
         Range.from_min_extent(loop.min, loop.extent), Var(f"v{loop.loop_var.name}", loop.loop_var.dtype), kind
     )
@@ -334,7 +334,7 @@ def _variable_of(loop: For, kind: IterVarType) -> IterVar:
 def _second_step(
     realize: BlockRealize, loop: For, reduction: Reduction, partial: list[Buffer], axis: int
 ) -> BlockRealize:
-    """The block that reduces what the iterations of the factored loop left."""
+    """The block that reduces the partial results of the factored loop."""
     block = realize.block
     factored = _variable_of(loop, IterVar.CommReduce)
     iter_vars: list[IterVar] = [factored]
@@ -374,7 +374,7 @@ def _under_loops(realize: BlockRealize, loops: Sequence[For]) -> Stmt:
 
 
 class _Shortened(StmtMapper):
-    """Some nested loops without those that are reduced over, but for the factored one, around another block."""
+    """Removes the loops that are reduced over, except the factored one, and replaces the block inside."""
 
     def __init__(self, path: set[For], reduced: set[Var], kept: For, old: BlockRealize, new: BlockRealize):
         super().__init__()
@@ -397,7 +397,7 @@ RFACTOR = InstructionKind("RFactor", "rfactor", rfactor, ("loop",), ("factor_axi
 
 
 class Reductions(ScheduleBase):
-    """The part of a schedule that takes reductions apart."""
+    """The part of a schedule that splits reductions."""
 
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Makes a block of a reduction's init, right before a loop around it. Returns that block.
@@ -420,7 +420,8 @@ class Reductions(ScheduleBase):
                     vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                     C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-        The block must be a reduction, the loop around it, and not inside of a loop that is reduced over.
+        The block must be a reduction, the loop around it, and not inside of a loop that is reduced over. Raises
+        `ScheduleError` otherwise.
         """
         return self.apply(DECOMPOSE_REDUCTION, [self._block(block), loop])[0]
 
@@ -452,6 +453,7 @@ class Reductions(ScheduleBase):
 
         Returns the first block; the handle of the old one is that of the second. `factor_axis` is where the new
         buffer's dimension for the loop stands. The order of additions changes. The block must be a reduction that
-        `reduction_of` knows, the loop serial and only reduced over; no loop may be both.
+        `reduction_of` knows, the loop serial and only reduced over; no loop may be both. Raises `ScheduleError`
+        otherwise.
         """
         return self.apply(RFACTOR, [loop], [factor_axis])[0]

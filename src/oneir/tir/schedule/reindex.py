@@ -1,4 +1,4 @@
-"""Caches that are laid out as the block that uses them runs."""
+"""Caches laid out in the order of the iterations of the block that uses them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .state import ScheduleState
 
 
 class _AtPoint(BlockEdit):
-    """All accesses to a buffer, which are to one element, as accesses to an element of another."""
+    """Redirects all accesses to a buffer, which are to one element, to an element of another buffer."""
 
     def __init__(self, old: Buffer, new: Buffer, point: Sequence[PrimExpr]):
         super().__init__()
@@ -56,7 +56,9 @@ class _AtPoint(BlockEdit):
 
 
 def single_access(state: ScheduleState, block: Block, buffer: Buffer) -> Array[PrimExpr]:
-    """The indices by which a block accesses a buffer; refuses several, and pointers."""
+    """The indices of a block's only access to a buffer; raises `PrimitiveError` for several, and for uses of its
+    pointer.
+    """
     found: list[Any] = []
 
     def note(node: Any) -> None:
@@ -125,11 +127,11 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
 def _check_in_bounds(
     state: ScheduleState, block: Block, buffer: Buffer, indices: Sequence[PrimExpr], analyzer: Analyzer
 ) -> None:
-    """Refuses an access that only a condition inside of the block keeps within the buffer: the copy has none."""
+    """Raises `PrimitiveError` for an access that only a condition in the block keeps in bounds: the copy has none."""
     domains = own_domains(block)
     for index, dim in zip(indices, buffer.shape, strict=True):
         values: Any = analyzer.int_set(index, domains)
-        # Of a symbolic index nothing may be known.
+        # A symbolic index may be unbounded.
         least, most = values.min_value, values.max_value
         below = not is_infinite(least) and analyzer.can_prove(ops.less(least, 0))
         if below or (not is_infinite(most) and analyzer.can_prove(ops.greater_equal(most, dim))):
@@ -142,7 +144,7 @@ def _check_in_bounds(
 
 
 def position_of_chain(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> int:
-    """Where in its scope a block stands that is alone under its loops."""
+    """The position in its scope of a block that is alone under its loops."""
     loops = list(loops_above(sref.parent))
     inner: Any = state.realize_of(sref)
     for loop in loops:
@@ -373,7 +375,7 @@ class Reindex(ScheduleBase):
 
         B[vi, vj] = A[vj, vi]     ->     B[vi, vj] = A_shared[vi * 128 + vj], with `lambda i, j: i * 128 + j`
 
-        The block must read one element at a time.
+        The block must read one element at a time. Raises `ScheduleError` otherwise.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
@@ -392,7 +394,7 @@ class Reindex(ScheduleBase):
 
         B[vi, vj] = A[vi, vj]     ->     B_shared[vj, vi] = A[vi, vj], with `lambda i, j: (j, i)`
 
-        The block must write one element at a time.
+        The block must write one element at a time. Raises `ScheduleError` otherwise.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)

@@ -44,7 +44,10 @@ def reorder(state: ScheduleState, srefs: list[StmtSRef]) -> None:
 
 
 def line_of(state: ScheduleState, srefs: list[StmtSRef]) -> list[StmtSRef]:
-    """The nested loops from the outermost to the innermost of some, each the only statement in the one before."""
+    """The nested loops from the outermost to the innermost of some.
+
+    Raises `PrimitiveError` unless each is the only statement in the one before.
+    """
     lowest = max(srefs, key=lambda sref: len(list(loops_above(sref))))
     line = [lowest]
     missing = set(srefs) - {lowest}
@@ -55,17 +58,17 @@ def line_of(state: ScheduleState, srefs: list[StmtSRef]) -> list[StmtSRef]:
         missing.discard(outer)
     if missing:
         scope_root_of(state, srefs[0])
-        _refuse_branches(state, srefs)
+        _check_no_branches(state, srefs)
         raise PrimitiveError(state.mod, "The loops are not in a line because they are not under the same scope.")
     line.reverse()
     for outer, inner in itertools.pairwise(line):
         if outer.stmt.body is not inner.stmt:
-            _refuse_branch(state, outer)
+            _raise_branch(state, outer)
     return line
 
 
-def _refuse_branches(state: ScheduleState, srefs: list[StmtSRef]) -> None:
-    """Refuses loops of one scope that stand beside each other."""
+def _check_no_branches(state: ScheduleState, srefs: list[StmtSRef]) -> None:
+    """Raises `PrimitiveError` for loops of one scope that are not nested."""
     paths = [list(loops_above(sref))[::-1] for sref in srefs]
     if all(path[0].parent is paths[0][0].parent for path in paths):
         common = None
@@ -73,10 +76,10 @@ def _refuse_branches(state: ScheduleState, srefs: list[StmtSRef]) -> None:
             if any(sref is not level[0] for sref in level):
                 break
             common = level[0]
-        _refuse_branch(state, common or paths[0][0].parent)
+        _raise_branch(state, common or paths[0][0].parent)
 
 
-def _refuse_branch(state: ScheduleState, sref: StmtSRef) -> None:
+def _raise_branch(state: ScheduleState, sref: StmtSRef) -> None:
     raise PrimitiveError(
         state.mod,
         "The loops are not in a line because there is a non-single-branch stmt in between. Problematic stmt: {0}",
@@ -85,7 +88,7 @@ def _refuse_branch(state: ScheduleState, sref: StmtSRef) -> None:
 
 
 def check_independent(state: ScheduleState, order: list[For]) -> None:
-    """Refuses loops whose range depends on a loop that would come further in."""
+    """Raises `PrimitiveError` for a loop whose range depends on a loop that would become an inner one."""
     inner = {loop.loop_var for loop in order}
     for loop in order:
         found = [var for var in (uses(loop.min, inner), uses(loop.extent, inner)) if var is not None]
@@ -123,7 +126,7 @@ class Reorder(ScheduleBase):
     """The part of a schedule that reorders."""
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
-        """Puts nested loops in the given order; loops between them that are not named stay where they are.
+        """Reorders nested loops; loops between them that are not named keep their positions.
 
         `reorder(k, i)` turns
 
@@ -133,16 +136,17 @@ class Reorder(ScheduleBase):
 
             for k, j, i in T.grid(2, 4, 8):
 
-        The loops must be nested with nothing beside them, none may have a range that depends on one that comes further
-        in, and the variables of the blocks below must be data parallel or reductions, with affine values.
+        The loops must be nested with nothing beside them, none may have a range that depends on an inner
+        one, and the variables of the blocks below must be data parallel or reductions, with affine values. Raises
+        `ScheduleError` otherwise.
         """
         self.apply(REORDER, ordered_loops)
 
     def reorder_block_iter_var(self, block: BlockRV, new_order: Sequence[int]) -> None:
-        """Puts the variables of a block in another order: the one that was `new_order[0]`-th comes first.
+        """Reorders the variables of a block: the one that was `new_order[0]`-th comes first.
 
         vi, vj, vk = T.axis.remap("SSR", [i, j, k])     ->     vj, vk, vi = T.axis.remap("SRS", [j, k, i])
 
-        The new order must be a permutation of the positions.
+        The new order must be a permutation of the positions. Raises `ScheduleError` otherwise.
         """
         self.apply(REORDER_BLOCK_ITER_VAR, [block], [[int(i) for i in new_order]])

@@ -1,4 +1,4 @@
-"""A buffer that holds only the part in use, round and round, where neighbouring tiles overlap."""
+"""Rolling buffers: circular buffers that hold only the elements in use, where neighbouring tiles overlap."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from .state import ScheduleState
 
 @dataclass
 class _Roll:
-    """Along which axis a buffer rolls, over how many elements; and for each axis the loop that moves the tile, and by
-    how much neighbouring tiles overlap.
+    """The axis along which a buffer is circular, and over how many elements; for each axis the loop that moves the
+    tile, and by how many elements neighbouring tiles overlap.
     """
 
     axis: int
@@ -81,7 +81,7 @@ def rolling_buffer(state: ScheduleState, sref: StmtSRef, write_buffer_index: int
 
 
 def _tile(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: StmtSRef) -> list[Range]:
-    """What a block writes in one iteration of a loop."""
+    """The region that a block writes in one iteration of a loop."""
     analyzer = Analyzer()
     ranges: list[Range] = []
     parts = relaxed(state.realize_of(sref), region, loop_domains(sref.parent, place))
@@ -129,7 +129,7 @@ def _step(low: Any) -> tuple[Var, int] | None:
 
 
 class _Rolling(BlockEdit):
-    """Accesses to the buffer around its end, and a producer that does not compute again what is there."""
+    """Makes accesses to the buffer circular, and the producer skip elements that the last tile computed."""
 
     def __init__(self, old: Buffer, new: Buffer, roll: _Roll, producer: Block):
         super().__init__()
@@ -193,7 +193,8 @@ class RollingBuffer(ScheduleBase):
     """The part of a schedule that makes buffers roll."""
 
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int | str | Buffer) -> None:
-        """Lets a buffer hold only what one tile needs, and computes of each tile only what the one before had not.
+        """Makes a buffer circular, with room for one tile, and computes only those elements of a tile that the last one
+        lacked.
 
             for i in range(4):
                 for ax0 in range(6):
@@ -209,7 +210,8 @@ class RollingBuffer(ScheduleBase):
                 for j, k in T.grid(4, 3):
                     with T.block("C"):  # reads P[(vi + vk) % 6]
 
-        The block must not be an output, and stand with its consumers in one loop, whose tiles overlap.
+        The block must not be an output, and stand with its consumers in one loop, whose tiles overlap. Raises
+        `ScheduleError` otherwise.
         """
         handle = self._block(block)
         index = buffer_index(self.get(handle), write_buffer_index, write=True)

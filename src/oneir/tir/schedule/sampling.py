@@ -1,4 +1,4 @@
-"""Random choices, which are part of the record: numbers, tile sizes, places to compute at."""
+"""Random decisions, which the trace records: numbers, tile sizes, places to compute at."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sample_perfect_tile(
 ) -> tuple[list[Any], list[int]]:
     extent = _extent(state, loop)
     if extent is None:
-        # What the outermost loop takes is worked out when the loop is split.
+        # The outermost factor is inferred when the loop is split.
         return _numbers([-1] + [1] * (n - 1))
     if decision is not None:
         return _numbers(_adapted(decision, extent))
@@ -130,13 +130,13 @@ def sample_compute_location(
     if decision is None:
         chosen = rng.choice(list(places))
     else:
-        # A place that is gone since is taken by the nearest one further out.
+        # A recorded location that no longer exists is replaced by the next outer one.
         chosen = max([i for i in places if i <= int(decision)], default=min(places))
     return places[chosen], chosen
 
 
 def compute_locations(state: ScheduleState, block: StmtSRef) -> dict[int, StmtSRef]:
-    """Where a block can be computed: inlined (-2), where it is (-1), or in which loop around all its consumers."""
+    """The locations where a block can be computed: inlined (-2), unmoved (-1), or a loop around all its consumers."""
     as_block(state, block)
     places: dict[int, StmtSRef] = {-2: INLINE} if can_compute_inline(state, block) else {}
     places[-1] = ROOT
@@ -201,7 +201,7 @@ ENTER_POSTPROC = InstructionKind("EnterPostproc", "enter_postproc", _enter_postp
 
 
 class Sampling(ScheduleBase):
-    """The part of a schedule that makes random choices. A given `decision` is taken instead of a new choice."""
+    """The part of a schedule that samples decisions. A given `decision` is used instead of a random one."""
 
     def sample_categorical(self, candidates: list[int], probs: list[float], decision: int | None = None) -> ExprRV:
         """One of several numbers, with the given probabilities. The decision is its position.
@@ -209,7 +209,8 @@ class Sampling(ScheduleBase):
             unrolled = sch.sample_categorical([0, 16, 64], [0.5, 0.25, 0.25])
             sch.annotate(loop, "pragma_auto_unroll_max_step", unrolled)
 
-        With `decision=1` it is always 16. There must be as many probabilities as candidates, and at least one.
+        With `decision=1` it is always 16. There must be as many probabilities as candidates, and at least one. Raises
+        `InvalidValue` otherwise.
         """
         return self.apply(SAMPLE_CATEGORICAL, [], [list(candidates), list(probs)], decision)[0]
 
@@ -226,7 +227,7 @@ class Sampling(ScheduleBase):
 
             for i_0, i_1, i_2 in T.grid(4, 2, 8): ...
 
-        A loop of symbolic extent gets -1, to be worked out, and ones.
+        A loop of symbolic extent gets -1, which `split` infers, and ones.
         """
         return self.apply(SAMPLE_PERFECT_TILE, [loop], [n, max_innermost_factor], decision)
 
@@ -245,7 +246,7 @@ class Sampling(ScheduleBase):
             factors = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=16)
             sch.split(i, factors)  # decided, say, as [2, 8, 4], where 8 * 4 is a multiple of 16
 
-        A loop of symbolic extent gets -1, to be worked out, and ones.
+        A loop of symbolic extent gets -1, which `split` infers, and ones.
         """
         return self.apply(SAMPLE_PARTITIONED_TILE, [loop], [n, partition_pos, innerpart_factor], decision)
 
@@ -261,5 +262,5 @@ class Sampling(ScheduleBase):
         return self.apply(SAMPLE_COMPUTE_LOCATION, [self._block(block)], (), decision)[0]
 
     def enter_postproc(self) -> None:
-        """Notes in the record that what follows is postprocessing, which `remove_postproc` leaves out."""
+        """Marks in the trace where postprocessing begins, which `remove_postproc` leaves out."""
         self.apply(ENTER_POSTPROC, [])

@@ -1,4 +1,4 @@
-"""The schedule: a program that is transformed step by step, and the record of the steps.
+"""The schedule: a program that is transformed step by step, and the trace of the steps.
 
 sch = tir.Schedule(mod)
 i, j, k = sch.get_loops(sch.get_block("matmul"))
@@ -67,8 +67,8 @@ class Schedule(
     mod: a `PrimFunc` or an `IRModule`.
     seed: where random choices start; they differ each time without one.
     debug_mask: "all", or a number other than 0, checks the handles after each change; "none" does not.
-    error_render_level: what a refusal says: "detail", with the program, "fast", the reason only, or "none".
-    enable_check: whether conditions are checked that take analysis of the program.
+    error_render_level: what errors show: "detail", with the program, "fast", the reason only, or "none".
+    enable_check: whether to check conditions that need an analysis of the program.
 
     A primitive that cannot be applied raises a `ScheduleError` and changes nothing.
     """

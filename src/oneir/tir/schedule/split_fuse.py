@@ -23,9 +23,9 @@ from .state import ScheduleState
 
 
 class Rebind(BlockEdit):
-    """Puts other values in the place of loop variables, guards blocks, and simplifies what their variables are.
+    """Substitutes loop variables, adds predicates to blocks, and simplifies the values of their variables.
 
-    A block keeps its handle: `reuse` says what became of each that changed.
+    Blocks keep their handles: `reuse` has the new block for each that changed.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Rebind(BlockEdit):
 
 
 def check_no_annotation(state: ScheduleState, loop: For) -> None:
-    """Refuses a loop that would lose annotations, or the thread that it is bound to."""
+    """Raises `PrimitiveError` for a loop with annotations or bound to a thread, which would be lost."""
     if loop.annotations or loop.thread_binding is not None:
         raise PrimitiveError(
             state.mod, "The primitive can't be applied because the loop {0} has annotation or thread binding", loop
@@ -81,13 +81,17 @@ def check_no_annotation(state: ScheduleState, loop: For) -> None:
 
 
 def check_starts_at_zero(state: ScheduleState, loop: For) -> None:
-    """Refuses a loop that does not start at zero."""
+    """Raises `PrimitiveError` for a loop that does not start at zero."""
     if not Analyzer().can_prove(ops.equal(loop.min, 0)):
         raise PrimitiveError(state.mod, "The loop {0} does not start with 0, which is not supported", loop)
 
 
 def infer_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> list[PrimExpr]:
-    """The factors of a split with the one that is None worked out; their product is at least the extent."""
+    """The factors of a split with the one that is None inferred.
+
+    Raises `PrimitiveError` if several are to be inferred, a factor is not positive, or their product is not known to be
+    at least the extent.
+    """
     dtype = loop.loop_var.dtype
     if sum(map(is_inferred, factors)) > 1:
         raise PrimitiveError(state.mod, "Only one factor can be specified as -1 or none")
@@ -114,7 +118,7 @@ def infer_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> li
 
 
 def is_inferred(factor: Any) -> bool:
-    """Whether a factor, None or -1, is to be worked out."""
+    """Whether a factor, None or -1, is to be inferred."""
     return factor is None or (isinstance(factor, (int, IntImm)) and getattr(factor, "value", factor) == -1)
 
 
@@ -193,7 +197,7 @@ def fuse(state: ScheduleState, srefs: list[StmtSRef], preserve_unit_iters: bool)
 
 
 def check_only_child(state: ScheduleState, outer: StmtSRef, inner: StmtSRef) -> None:
-    """Refuses a loop that is not all there is directly inside of another."""
+    """Raises `PrimitiveError` unless a loop is the only statement of another."""
     if inner.parent is not outer:
         raise PrimitiveError(
             state.mod,
@@ -233,8 +237,8 @@ class SplitFuse(ScheduleBase):
     ) -> list[LoopRV]:
         """Splits a loop into nested ones, from the outside in.
 
-        One factor may be None: it is worked out. Where the product of the factors is not the extent, the blocks below
-        run under the condition that they stay inside of it, unless `disable_predication`. Splitting `i` by
+        One factor may be None or -1: it is inferred. Where the product of the factors is not the extent, the blocks
+        below run under the condition that they stay inside of it, unless `disable_predication`. Splitting `i` by
         `[None, 32]` turns
 
             for i in range(128):
@@ -249,6 +253,8 @@ class SplitFuse(ScheduleBase):
 
         The loop must start at 0, and have neither annotations nor a thread; the product of the factors must be known to
         be at least the extent. Loops of extent 1 stay in the values of block variables if `preserve_unit_iters`.
+
+        Raises `ScheduleError` if a condition does not hold.
         """
         return self.apply(SPLIT, [loop, *factors], [preserve_unit_iters, disable_predication])
 
@@ -267,6 +273,6 @@ class SplitFuse(ScheduleBase):
                     vj = T.axis.spatial(8, i_j_fused % 8)
 
         Each loop must be the only statement in the one before it, start at 0, and have neither annotations nor a
-        thread.
+        thread. Raises `ScheduleError` otherwise.
         """
         return self.apply(FUSE, loops, [preserve_unit_iters])[0]

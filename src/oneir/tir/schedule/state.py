@@ -42,10 +42,10 @@ class ScheduleDebugMask(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class BlockInfo:
-    """What is kept on a block.
+    """The properties of a block that a schedule keeps.
 
     `affine_binding`: whether the values of its variables are independent digits of loops. `region_cover`: whether
-    what it reads was all written before. `scope` is worked out when it is asked for.
+    its producers write all that it reads. `scope` is computed on demand.
     """
 
     affine_binding: bool
@@ -118,10 +118,10 @@ class ScheduleState(Object):
         return self._mod
 
     def update_function(self, var: GlobalVar, func: PrimFunc) -> None:
-        """Replaces what surrounds the root block of a function: its parameters, buffers or attributes."""
+        """Replaces a function without changing its root block: its parameters, buffers or attributes."""
         self._mod = self.mod.replace(functions={**self.mod.functions, var: func})
 
-    # -- looking --
+    # -- queries --
 
     def get_sref(self, stmt: Block | For) -> StmtSRef | None:
         """The handle of a block or loop that is part of the program."""
@@ -147,7 +147,7 @@ class ScheduleState(Object):
         raise WellFormedError(f"the function {var.name_hint} has no root block: it cannot be scheduled")
 
     def realize_of(self, sref: StmtSRef) -> BlockRealize:
-        """The statement that holds a block and says what its variables are."""
+        """The realization of a block: the values of its variables and its predicate."""
         if sref.parent is None:
             body: Any = self.function_of(sref)[1].body
             return body
@@ -183,16 +183,16 @@ class ScheduleState(Object):
         info = self.block_info[block_sref]
         return CachedFlags(info.affine_binding, info.region_cover, self.is_stage_pipeline(block_sref))
 
-    # -- changing --
+    # -- changes --
 
     def replace(
         self, src_sref: StmtSRef, tgt_stmt: Stmt, block_sref_reuse: Mapping[Block, Block] | None = None
     ) -> None:
-        """Puts a statement in the place of a block or a loop.
+        """Replaces a block or a loop by a statement.
 
         Loops keep their handles if their variables are the same, blocks that are in `block_sref_reuse` (old to new)
-        keep theirs, and so does everything that is identical. Costs what lies between old and new, and for each
-        statement around it the statements beside it.
+        keep theirs, and so does everything that is identical. The cost is linear in the number of new and removed
+        statements, plus, for each enclosing statement, those beside it.
         """
         old_stmt, parent = src_sref.stmt, src_sref.parent
         if old_stmt is tgt_stmt:
@@ -205,16 +205,16 @@ class ScheduleState(Object):
             del self.stmt2ref[stmt]
         entered: list[StmtSRef] = []
         for stmt, above in added:
-            around = parent if above is None else self.stmt2ref[above]
+            enclosing = parent if above is None else self.stmt2ref[above]
             if stmt in intact:
-                self.stmt2ref[stmt].parent = around
+                self.stmt2ref[stmt].parent = enclosing
                 continue
             sref = reused.get(stmt)
             if sref is None:
                 sref = StmtSRef(stmt)
                 if isinstance(stmt, Block):
                     entered.append(sref)
-            sref.stmt, sref.parent = stmt, around
+            sref.stmt, sref.parent = stmt, enclosing
             self.stmt2ref[stmt] = sref
         kept = set(reused.values())
         for sref in removed.values():
@@ -237,7 +237,7 @@ class ScheduleState(Object):
     def replace_realize(
         self, block_sref: StmtSRef, realize: BlockRealize, block_sref_reuse: Mapping[Block, Block] | None = None
     ) -> None:
-        """Puts another block, with other values for its variables, in the place of a block, which keeps its handle."""
+        """Replaces a block and the values of its variables; the new block keeps the handle."""
         reuse = {**(block_sref_reuse or {}), block_sref.stmt: realize.block}
         if block_sref.parent is not None:
             self.replace(block_sref, realize, reuse)
@@ -335,7 +335,7 @@ class ScheduleState(Object):
 
 
 def children(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements that a statement holds; what initializes a block counts as part of it and is left out."""
+    """The statements that a statement holds; the init of a block counts as part of it and is left out."""
     if isinstance(stmt, SeqStmt):
         yield from stmt.seq
     elif isinstance(stmt, BlockRealize):
@@ -385,7 +385,7 @@ def _replace_in_sequence(seq: SeqStmt, visit: Any) -> SeqStmt:
     changed: list[Stmt] = []
     for child in seq.seq:
         result = visit(child)
-        # A sequence in the place of one statement becomes part of the sequence around it.
+        # A sequence that replaces one statement becomes part of the enclosing sequence.
         changed += result.seq if isinstance(result, SeqStmt) and result is not child else [result]
     return seq.replace(seq=type(seq.seq)(changed)) if changed != list(seq.seq) else seq
 

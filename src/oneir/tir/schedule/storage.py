@@ -1,4 +1,4 @@
-"""Where buffers lie: their memory, their dtype, and how their axes are aligned."""
+"""Storage of buffers: their scope, their dtype, and the alignment of their axes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def set_scope(state: ScheduleState, sref: StmtSRef, buffer_index: int, storage_s
 
 
 class _Recast(Redirect):
-    """Accesses to a buffer of another dtype, with conversions around them."""
+    """Redirects accesses to a buffer of another dtype, with casts around them."""
 
     def visit_BufferLoad(self, load: BufferLoad) -> Cast | BufferLoad:
         new = super().visit_BufferLoad(load)
@@ -99,20 +99,21 @@ STORAGE_ALIGN = InstructionKind(
 
 
 class Storage(ScheduleBase):
-    """The part of a schedule that says where buffers lie. Buffers are given by position, by name, or as such."""
+    """The part of a schedule that changes how buffers are stored. They are given by position, by name, or as such."""
 
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
-        """Puts a buffer that a block writes into another memory.
+        """Sets the storage scope of a buffer that a block writes.
 
         B = T.alloc_buffer((128,))     ->     B = T.alloc_buffer((128,), scope="shared")
 
-        A block of the function must allocate the buffer.
+        A block of the function must allocate the buffer. Raises `ScheduleError` otherwise, and `InvalidValue` for an
+        unknown scope.
         """
         handle, index = self._written(block, buffer_index)
         self.apply(SET_SCOPE, [handle], [index, storage_scope])
 
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
-        """Gives a buffer that a block writes another dtype, with conversions at each access. Values may change.
+        """Changes the dtype of a buffer that a block writes, with casts at each access. Values may change.
 
         B = T.alloc_buffer((128,))     ->     B = T.alloc_buffer((128,), "float16")
         B[vi] = A[vi]                  ->     B[vi] = T.Cast("float16", A[vi])
@@ -123,11 +124,12 @@ class Storage(ScheduleBase):
     def storage_align(
         self, block: BlockRV | str, buffer_index: int | str | Buffer, axis: int, factor: int, offset: int
     ) -> None:
-        """Lets the stride of an axis of what a block writes be k * factor + offset, by an annotation of the block.
+        """Makes the stride of an axis of a buffer that a block writes k * factor + offset, by an annotation of the
+        block.
 
         with T.block("B"): ...     ->     with T.block("B"): T.block_attr({"buffer_dim_align": [[0, 1, 16, 1]]}); ...
 
-        A block of the function must allocate the buffer, and only this one write it.
+        A block of the function must allocate the buffer, and only this one write it. Raises `ScheduleError` otherwise.
         """
         handle, index = self._written(block, buffer_index)
         self.apply(STORAGE_ALIGN, [handle], [index, axis, factor, offset])

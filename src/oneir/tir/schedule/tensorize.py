@@ -1,4 +1,4 @@
-"""Putting a tensor intrinsic in the place of the loops that compute what it computes."""
+"""Replacing loops by a tensor intrinsic that computes the same."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class Tensorize(ScheduleBase):
     """The part of a schedule that uses tensor intrinsics."""
 
     def tensorize(self, block_or_loop: BlockRV | LoopRV, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
-        """Puts the implementation of a tensor intrinsic in the place of a block, or of a loop that becomes one.
+        """Replaces a block, or a loop that is blockized first, by the implementation of a tensor intrinsic.
 
             with T.block("C_o"):
                 vi_o, vj_o, vk_o = T.axis.remap("SSR", [i_0, j_0, k_0])
@@ -245,7 +245,7 @@ class Tensorize(ScheduleBase):
                 T.call_extern("int32", "gemm_16x16x16", ...)
 
         The block must be what the intrinsic, registered with `TensorIntrin.register`, describes: the same loops, blocks
-        and expressions over parts of the same shapes.
+        and expressions over parts of the same shapes. Raises `ScheduleError` otherwise.
         """
         target = self._block(block_or_loop) if isinstance(block_or_loop, str) else block_or_loop
         self.apply(TENSORIZE, [target], [tensor_intrin, preserve_unit_iters])

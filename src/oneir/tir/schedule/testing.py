@@ -1,6 +1,7 @@
-"""What tests of schedules check.
+"""Assertions for tests of schedules.
 
-verify_trace_roundtrip(sch, mod)  # the record of `sch` makes the same of `mod` again, also as JSON and as Python
+verify_trace_roundtrip(sch, mod)  # the trace of `sch`, also as JSON and as Python, transforms `mod` into the same
+program
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def verify_trace_roundtrip(
     debug_mask: str | int = "all",
     text_format: str | Sequence[str] = ("python", "json"),
 ) -> Schedule:
-    """Applies the record of a schedule, as text, to the program that the schedule began with.
+    """Applies the trace of a schedule, as text, to the program that the schedule began with.
 
-    Returns the new schedule. Raises `StructuralMismatch` if it comes to another program, `AssertionFailure` if it
-    records something else.
+    Returns the new schedule. Raises `StructuralMismatch` if the programs differ, `AssertionFailure` if the traces
+    differ.
     """
     formats = [text_format] if isinstance(text_format, str) else list(text_format)
     assert sch.trace is not None, "the schedule records nothing"

@@ -1,4 +1,4 @@
-"""The record of a schedule: it can be read, saved, changed and applied again.
+"""The trace of a schedule: it can be read, saved, changed and applied again.
 
 sch.trace.show()
 sch.trace.apply_to_schedule(other, remove_postproc=False)
@@ -29,7 +29,7 @@ DecisionProvider = Callable[[Instruction, Sequence[Any], Sequence[Any], Any], An
 
 
 class Trace(Object):
-    """Instructions in order, and the choices that some of them made."""
+    """Instructions in order, and the decisions that some of them sampled."""
 
     def __init__(self, insts: Sequence[Instruction] | None = None, decisions: Mapping[Instruction, Any] | None = None):
         self._insts = list(insts or ())
@@ -41,7 +41,7 @@ class Trace(Object):
         return Array(self._insts)
 
     def get_decision(self, inst: Instruction) -> Any:
-        """The choice of an instruction; None if it made none."""
+        """The decision of an instruction; None if it sampled none."""
         return self.decisions.get(inst)
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
@@ -51,7 +51,7 @@ class Trace(Object):
             self.decisions[inst] = decision
 
     def pop(self) -> Instruction | None:
-        """Takes the last instruction away; None if there is none."""
+        """Removes the last instruction and returns it; None if there is none."""
         if not self._insts:
             return None
         inst = self._insts.pop()
@@ -67,7 +67,7 @@ class Trace(Object):
         return self._insts
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """A trace in which an instruction makes another choice."""
+        """A trace with another decision for an instruction."""
         return Trace(self._kept(remove_postproc), {**self.decisions, inst: decision})
 
     def simplified(self, remove_postproc: bool) -> Trace:
@@ -85,8 +85,10 @@ class Trace(Object):
     def apply_to_schedule(
         self, sch: Schedule, remove_postproc: bool, decision_provider: DecisionProvider | None = None
     ) -> None:
-        """Does to a schedule what was done to the one that recorded this; choices are those recorded, or what
-        `decision_provider` says.
+        """Applies the instructions to a schedule, with the recorded decisions or those that `decision_provider`
+        returns.
+
+        Raises `ScheduleError` if a primitive cannot be applied.
         """
         known: dict[Any, Any] = {}
         for inst in self._kept(remove_postproc):
@@ -117,7 +119,7 @@ class Trace(Object):
         return lines
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """The trace as lists, numbers and strings: instructions, and the choices by their positions."""
+        """The trace as lists, numbers and strings: instructions, and the decisions by their positions."""
         names: dict[Any, str] = {}
         insts: list[list[Any]] = []
         decisions: list[list[Any]] = []
@@ -130,7 +132,7 @@ class Trace(Object):
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
-        """Applies a trace that `as_json` wrote. Raises `InvalidValue` for what is none."""
+        """Applies a trace that `as_json` wrote. Raises `InvalidValue` for anything else."""
         try:
             insts, json_decisions = json_obj
             decisions = {int(i): decision for i, decision in json_decisions}

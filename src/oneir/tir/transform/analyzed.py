@@ -1,4 +1,4 @@
-"""Walking over statements while an `Analyzer` learns what holds where: ranges of loops, conditions of branches.
+"""Mutators with an `Analyzer` that knows, at each node, the ranges of loops and the conditions of branches.
 
 class Rewrite(AnalyzedMapper):
     def visit_FloorDiv(self, node):
@@ -45,7 +45,7 @@ def is_index_arithmetic(expr: Any) -> bool:
 
 
 def reads(node: PrimExpr, data: Var | None = None) -> bool:
-    """Whether an expression loads from a buffer, or from the memory `data`, or calls what may."""
+    """Whether an expression loads from a buffer, or from the memory `data`, or has a call that may."""
     found = False
 
     def check(n: Any) -> None:
@@ -60,7 +60,7 @@ def reads(node: PrimExpr, data: Var | None = None) -> bool:
 
 
 def has_effect(node: PrimExpr) -> bool:
-    """Whether evaluating an expression does more than give its value."""
+    """Whether evaluating an expression has a side effect."""
     found = False
 
     def check(n: Any) -> None:
@@ -73,7 +73,7 @@ def has_effect(node: PrimExpr) -> bool:
 
 
 def uses(node: Any, variables: set[Var]) -> bool:
-    """Whether any of the variables stands in an expression or statement."""
+    """Whether any of the variables occurs in an expression or statement."""
     found = False
 
     def check(n: Any) -> None:
@@ -103,9 +103,9 @@ _HARMLESS = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.
 
 
 class AnalyzedMapper(Mapper):
-    """A mapper whose `analyzer` knows, at each node, the ranges of variables and the conditions around it.
+    """A mutator whose `analyzer` knows, at each node, the ranges of variables and the conditions around it.
 
-    A branch that stands under a condition is visited with the condition, after mapping, as known.
+    A branch is visited with its condition, after mapping, as a constraint.
     """
 
     def __init__(self, analyzer: Analyzer | None = None) -> None:
@@ -115,7 +115,7 @@ class AnalyzedMapper(Mapper):
     def under(self, condition: Any, node: Any) -> Any:
         """`node` mapped where `condition` holds.
 
-        What a statement's condition read from memory may have changed when it is read again, so it is not kept.
+        A statement's condition that reads memory is no constraint: the memory may change before it is read again.
         """
         if isinstance(condition, IntImm) or not condition.dtype.is_scalar:
             return self.visit(node)
@@ -128,7 +128,8 @@ class AnalyzedMapper(Mapper):
     def bind(self, var: Var, value: Any) -> None:
         """Makes a variable's range or value known; a variable that was bound before, in another branch, is bound anew.
 
-        The analyzer writes a variable as the value that it is bound to, so of costly values it is told only the bounds.
+        The analyzer replaces a variable by the value that it is bound to, so for costly values only the bounds are
+        bound.
         """
         if not var.dtype.is_index:
             return

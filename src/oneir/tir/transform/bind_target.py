@@ -1,4 +1,4 @@
-"""BindTarget: every function says what it is compiled for."""
+"""BindTarget: sets the target of every function."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _Combine(Mapper):
         self.asked: list[tuple[Any, Var]] = []
 
     def thread(self, body: Stmt) -> Stmt:
-        """A body that one thread runs, with what it asks for as variables around it."""
+        """A body that one thread runs, with let bindings for the contexts that it uses."""
         outer, self.asked = self.asked, []
         body = self.visit(body)
         for value, var in reversed(self.asked):

@@ -4,10 +4,11 @@
     B[i * 8 + j] = y   ->   A[cse_v1] = x
                             B[cse_v1] = y
 
-Expressions that read memory stay, since a store may stand between two of them. Arithmetic is total, so a value may be
-computed before the conditions that its uses stand under.
+Expressions that read memory stay, since a store may stand between two of them. Arithmetic never traps, so a value may
+be computed before the conditions that guard its uses.
 
-Equal expressions get one number, whatever stands around them, so a walk is linear in the size of the function. The
+This is global value numbering: equal expressions get one number wherever they occur, so a walk is linear in the size
+of the function. The
 default pipeline leaves this pass out: the LLVM code generator numbers values itself, and machine code and compile time
 of tiled matrix multiplications are not better for it. It serves source code that is to be read.
 """
@@ -64,7 +65,7 @@ class CommonSubexprElimTIR(PrimFuncPass):
 
 
 class _Numbers(Visitor):
-    """Numbers expressions, equal ones alike and operands before what they are operands of, and finds their places.
+    """Value numbering: gives equal expressions one number, operands first, and finds the scopes to compute them in.
 
     Scopes, which are statements and the bodies of `Let`, are numbered in the order of the walk; the scopes inside of
     `s` are those from `s` to `last[s]`.
@@ -179,7 +180,7 @@ class _Numbers(Visitor):
     # -- places --
 
     def use(self, number: int, scope: int) -> None:
-        """Counts a use, and moves the expression's place outwards as far as the use wants it."""
+        """Counts a use, and moves the expression's scope outwards until it contains the use."""
         self.uses[number] += 1
         place = self.place[number]
         if place < 0:
@@ -192,7 +193,7 @@ class _Numbers(Visitor):
     def repeated(self) -> dict[int, list[int]]:
         """The expressions to compute once, by the scope to compute them in.
 
-        An operand is used where the expression that it belongs to is computed, however often that is used.
+        An operand counts as used once, where its expression is computed, however often that expression is used.
         """
         for number in range(len(self.exprs) - 1, -1, -1):
             if self.uses[number]:  # an operand of one that only equals another, by algebra, may have none
@@ -213,13 +214,13 @@ _PURE = (Not, Cast, Select, Ramp, Broadcast)
 
 
 def _is_worth_a_variable(node: PrimExpr) -> bool:
-    """Whether an expression may leave its place: vectors of indices stay where code generation sees what they are."""
+    """Whether to bind an expression to a variable; vectors of indices stay, since code generation matches them."""
     dtype = node.dtype
     return dtype.is_scalar if not dtype.is_float else not isinstance(node, Broadcast)
 
 
 class _Insert(Mapper):
-    """Puts the variables in; it meets scopes in the order in which they were numbered."""
+    """Inserts the variables; it visits scopes in the order in which they were numbered."""
 
     def __init__(self, numbers: _Numbers, names: Iterator[int]) -> None:
         super().__init__()

@@ -77,7 +77,7 @@ class CompactBufferAllocation(PrimFuncPass):
 
 @dataclass(eq=False)
 class _Use:
-    """What is known of one allocated buffer."""
+    """The accesses to one allocated buffer."""
 
     buffer: Buffer
     depth: int
@@ -101,7 +101,7 @@ class _Uses(Visitor):
         self.aligned: dict[Buffer, list[Sequence[int]]] = {}
         self.threads: dict[Var, str] = {}
 
-    # -- what is known where --
+    # -- ranges and conditions --
 
     def under(self, condition: PrimExpr, node: Any) -> None:
         count = len(self.conditions)
@@ -207,7 +207,7 @@ class _Uses(Visitor):
         self.visit(node.body)
 
     def visit_Var(self, var: Var) -> None:
-        """A pointer that stands by itself: anything may happen to the memory."""
+        """A pointer outside of an access: the memory may be accessed anywhere."""
         use = self.pointers.get(var)
         if use is not None:
             use.whole = True
@@ -223,9 +223,9 @@ class _Uses(Visitor):
             return
         domains: dict[Var, Any] = dict(self.defined[use.depth :])
         if buffer.scope() != "global":
-            # Threads around the allocation that share the memory all use it.
-            around = [(var, values) for var, values in self.defined[: use.depth] if var in self.threads]
-            domains.update(entry for entry in around if shares_memory(buffer.scope(), self.threads[entry[0]]))
+            # Enclosing threads that share the memory all use it.
+            outer_threads = [(var, values) for var, values in self.defined[: use.depth] if var in self.threads]
+            domains.update(entry for entry in outer_threads if shares_memory(buffer.scope(), self.threads[entry[0]]))
         for var in domains:
             domains[var] = self._limited(var, domains[var])
         region = [self._interval(first, last, domains) for first, last in indices]
@@ -244,7 +244,7 @@ class _Uses(Visitor):
         )
 
     def _limited(self, expr: PrimExpr, values: IntervalSet) -> IntervalSet:
-        """The values of an expression that the conditions around it, which compare it to constants, let through."""
+        """The values of an expression, limited by the enclosing conditions that compare it to constants."""
         if isinstance(expr, IntImm):
             return values
         for condition in self.conditions:
@@ -257,7 +257,7 @@ class _Uses(Visitor):
                 values = IntervalSet(low, high)
         return values
 
-    # -- what the buffers become --
+    # -- the new shapes --
 
     def compact(self, use: _Use) -> tuple[Array[PrimExpr], list[PrimExpr]] | None:
         """The new shape, and what is subtracted from each index; None when the buffer stays."""
@@ -267,7 +267,7 @@ class _Uses(Visitor):
         begins: list[PrimExpr] = []
         for interval, dim in zip(use.region, use.buffer.shape, strict=True):
             ends = (interval.min_value, interval.max_value)
-            # What is read from memory may be another value by the next access.
+            # A value read from memory may differ at the next access.
             known = not any(is_infinite(end) or reads_memory(end) for end in ends)
             extent = self._extent(interval, dim) if known else None
             shape.append(dim if extent is None else extent)
@@ -327,7 +327,7 @@ _MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ"}
 
 
 class _Compact(Mapper):
-    """Puts smaller buffers in place, and moves indices to them."""
+    """Replaces buffers by smaller ones, and shifts indices."""
 
     def __init__(self, buffers: dict[Buffer, Buffer], begins: dict[Buffer, list[PrimExpr]], analyzer: Analyzer):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Putting a truth value in the place of conditions, and taking out what that decides."""
+"""Replacing conditions by a constant, and the branches that this decides by the side taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DefaultGPUSchedule: blocks that nobody scheduled run on a GPU, one thread for each element that they write."""
+"""DefaultGPUSchedule: unscheduled blocks run on a GPU, with one thread for each element that they write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..schedule import BlockRV, LoopRV, Schedule
 from ..stmt import BlockRealize
 
 SCHEDULED = "tir.is_scheduled"
-# Where there are more elements than threads in so many thread blocks, a thread computes several.
+# The most thread blocks: with more elements than these have threads, a thread computes several.
 MAX_THREAD_BLOCKS = 256
 
 

@@ -1,13 +1,13 @@
-"""ExactExtremes: largest and smallest elements where all are infinite, all are the dtype's last, or some are NaN.
+"""ExactExtremes: maxima and minima, and their indices, that are exact for infinities, extreme values and NaN.
 
     with T.init():                                     with T.init():
         y[i] = T.float32(-3.4028234663852886e+38)  ->      y[i] = T.float32("-inf")
     y[i] = T.max(y[i], x[i, k])                        y[i] = T.max(y[i], x[i, k])
 
-The tensor expressions of maxima start from the smallest finite number, and those of their places from the place -1; so
-their loops are published. Started there, the maximum of infinities is finite and its place is -1, and a NaN is
-forgotten. This pass makes loops start from the infinity and the place 0, and a NaN beat all numbers, as NumPy has it.
-Padding that only maxima read is the infinity as well.
+The tensor expressions of maxima have the smallest finite number as identity, and those of argmax the index -1, as TVM's
+have. With these, the maximum of negative infinities is finite and its index -1, and NaN does not propagate. This pass
+makes the identity the infinity and the index 0, and NaN win against all numbers, as in NumPy. Padding that only maxima
+read becomes the infinity as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .pass_base import PrimFuncPass
 
 
 class ExactExtremes(PrimFuncPass):
-    """Makes reductions to the largest or smallest element, or to its place, exact for infinities and NaN."""
+    """Makes max, min, argmax and argmin reductions exact for infinities and NaN."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         body = _Exact()(func.body)
@@ -48,12 +48,12 @@ class _Exact(Mapper):
         body = block.body
         if isinstance(body, BufferStore) and isinstance(body.value, (Max, Min)):
             return block.replace(init=_started(block.init, body, isinstance(body.value, Max)))
-        place = _Place.of(body)
+        place = _ArgExtreme.of(body)
         return block if place is None else place.exact(block)
 
 
 def _started(init: Stmt, update: BufferStore, largest: bool) -> Stmt:
-    """The start of a maximum (or minimum), at the infinity if it was at the last finite number."""
+    """The init of a maximum (or minimum), with the infinity in place of the last finite number."""
     if isinstance(init, BufferStore) and init.buffer is update.buffer and isinstance(init.value, FloatImm):
         dtype = init.value.dtype
         last: Any = min_value(dtype) if largest else max_value(dtype)
@@ -63,8 +63,8 @@ def _started(init: Stmt, update: BufferStore, largest: bool) -> Stmt:
     return init
 
 
-class _Place:
-    """The update of a place and a value: the better of those so far and those of an element."""
+class _ArgExtreme:
+    """The update of an argmax or argmin: an index and a value."""
 
     def __init__(self, first: LetStmt, second: LetStmt, stores: list[BufferStore]):
         self.first, self.second, self.stores = first, second, stores
@@ -72,14 +72,14 @@ class _Place:
         self.best: Any = second.value
 
     @staticmethod
-    def of(body: Stmt) -> _Place | None:
-        """What the body of a block is, if it is such an update."""
+    def of(body: Stmt) -> _ArgExtreme | None:
+        """The update that the body of a block is; None if it is another statement."""
         if not (isinstance(body, LetStmt) and isinstance(body.body, LetStmt) and isinstance(body.body.body, SeqStmt)):
             return None
         stores = list(body.body.body.seq)
         if len(stores) != 2 or not all(isinstance(s, BufferStore) for s in stores):
             return None
-        found = _Place(body, body.body, [s for s in stores if isinstance(s, BufferStore)])
+        found = _ArgExtreme(body, body.body, [s for s in stores if isinstance(s, BufferStore)])
         return found if found._matches() else None
 
     def _matches(self) -> bool:
@@ -100,7 +100,7 @@ class _Place:
         )
 
     def exact(self, block: Block) -> Block:
-        """The block with a start that loses against every element, and NaN the best of values."""
+        """The block with an init that loses against every element, and with NaN winning against every number."""
         keep, best = self.keep, self.best
         better, (equal, nearer) = best.condition, (keep.condition.b.a, keep.condition.b.b)
         init = block.init
@@ -121,7 +121,7 @@ class _Place:
 
 
 class _Readers(Visitor):
-    """For each buffer, what the blocks that read it are: whether a maximum (1), a minimum (-1) or neither (0)."""
+    """For each buffer, the kinds of its uses: operand of a maximum (1), of a minimum (-1), or other (0)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class _Readers(Visitor):
 
 
 class _Padding(Mapper):
-    """Makes the last finite numbers around what is only read by maxima (or minima) infinite."""
+    """Makes the padding of buffers that only maxima (or minima) read infinite."""
 
     def __init__(self, readers: dict[Buffer, set[int]], given: set[Buffer]):
         super().__init__()

@@ -42,7 +42,7 @@ class ExactMoments(PrimFuncPass):
         blocks(func.body)
         for moments in filter(None, map(_moments, blocks.found)):
             users = [block for block in blocks.found if block is not moments.block and moments.are_read_by(block)]
-            if users and all(map(moments.fits, users)):
+            if users and all(map(moments.can_shift, users)):
                 func = func.replace(body=_Shifted(moments, users)(func.body))
         return func
 
@@ -63,47 +63,49 @@ class _Blocks(Visitor):
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """A block that adds up elements and their squares."""
+    """A block that sums elements and their squares over the rows of a tensor."""
 
     block: Block
     total: Buffer
     squares: Buffer
     element: PrimExpr
     axes: list[Var]
-    """The block's variables that are the place of the sums."""
+    """The block's spatial variables, which index the sums: a row."""
     domains: dict[Var, Range]
-    """Those that the sums are over."""
+    """The block's reduction variables."""
 
     def are_read_by(self, block: Block) -> bool:
         return any(load.buffer in (self.total, self.squares) for load in loads(block))
 
-    def first(self, place: Sequence[PrimExpr]) -> PrimExpr:
-        """The first element of the row whose sums are at a place."""
-        values: dict[Var, Any] = dict(zip(self.axes, place, strict=True))
+    def first(self, row: Sequence[PrimExpr]) -> PrimExpr:
+        """The first element of a row, given by the indices of its sums."""
+        values: dict[Var, Any] = dict(zip(self.axes, row, strict=True))
         values |= {var: domain.min for var, domain in self.domains.items()}
         return substitute(self.element, values)
 
-    def fits(self, block: Block) -> bool:
-        """Whether a block uses the sums only as what an element is off the mean, and as the variance."""
+    def can_shift(self, block: Block) -> bool:
+        """Whether a block uses the sums only in differences from the mean and in the variance."""
         if not isinstance(block.body, BufferStore) or block.init is not None:
             return False
-        rest = _WithoutMoments(self)
+        rest = _RemoveMoments(self)
         return not any(load.buffer in (self.total, self.squares) for load in loads(rest(block.body)))
 
-    def mean_at(self, value: PrimExpr) -> Sequence[PrimExpr] | None:
-        """The place of which a value is the mean; None if it is none."""
-        return self._divided(value, self.total)
+    def row_of_mean(self, value: PrimExpr) -> Sequence[PrimExpr] | None:
+        """The row (the indices of its sums) whose mean a value is; None if it is no mean."""
+        return self._row_of_quotient(value, self.total)
 
-    def variance_at(self, value: PrimExpr) -> Sequence[PrimExpr] | None:
-        """The place of which a value is the variance, by the formula; None if it is none."""
+    def row_of_variance(self, value: PrimExpr) -> Sequence[PrimExpr] | None:
+        """The row whose variance a value is, as E[x^2] - E[x]^2; None if it is no variance."""
         if not isinstance(value, Sub) or not isinstance(value.b, Mul):
             return None
-        place, mean = self._divided(value.a, self.squares), self.mean_at(value.b.a)
-        same = place is not None and mean is not None and structural_equal(value.b.a, value.b.b)
-        return place if same and all(map(structural_equal, place or (), mean or ())) else None
+        row, mean = self._row_of_quotient(value.a, self.squares), self.row_of_mean(value.b.a)
+        same = row is not None and mean is not None and structural_equal(value.b.a, value.b.b)
+        return row if same and all(map(structural_equal, row or (), mean or ())) else None
 
-    def _divided(self, value: PrimExpr, buffer: Buffer) -> Sequence[PrimExpr] | None:
-        """The place of which a value is the element of the buffer divided by the number of elements of a row."""
+    def _row_of_quotient(self, value: PrimExpr, buffer: Buffer) -> Sequence[PrimExpr] | None:
+        """The indices of a value that is an element of the buffer divided by the length of a row; None for other
+        values.
+        """
         if not isinstance(value, (Mul, Div)) or not isinstance(value.a, BufferLoad) or value.a.buffer is not buffer:
             return None
         extents = [domain.extent for domain in self.domains.values()]
@@ -120,14 +122,14 @@ class _Moments:
 
 
 def _factors(value: PrimExpr) -> list[PrimExpr]:
-    """The factors of a product, conversions left out."""
+    """The factors of a product, without casts."""
     if isinstance(value, Mul):
         return [*_factors(value.a), *_factors(value.b)]
     return _factors(value.value) if isinstance(value, Cast) else [value]
 
 
 def _moments(block: Block) -> _Moments | None:
-    """The moments that a block sums up; None if it does anything else."""
+    """The moments that a block sums; None if it does anything else."""
     values: dict[Var, PrimExpr] = {}
     body: Any = block.body
     while isinstance(body, LetStmt):
@@ -155,23 +157,23 @@ def _added(store: BufferStore, value: PrimExpr | None) -> PrimExpr | None:
     return value.b if structural_equal(value.a.indices, store.indices) else None
 
 
-class _WithoutMoments(Mapper):
-    """Puts what an element is off the shifted mean in the place of what it is off the mean; leaves variances out."""
+class _RemoveMoments(Mapper):
+    """Removes the subtractions of means, and variances, so that any other use of the sums remains."""
 
     def __init__(self, moments: _Moments):
         super().__init__()
         self.moments = moments
 
     def visit_Sub(self, value: Sub) -> Any:
-        if self.moments.variance_at(value) is not None:
+        if self.moments.row_of_variance(value) is not None:
             return FloatImm(value.dtype, 0.0)
-        if self.moments.mean_at(value.b) is not None:
+        if self.moments.row_of_mean(value.b) is not None:
             return self.visit(value.a)
         return self.generic_visit(value)
 
 
 class _Shifted(Mapper):
-    """Takes the first element of a row from each, in the block that sums and in those that use the sums."""
+    """Subtracts the first element of a row from each element, in the block that sums and in those that use the sums."""
 
     def __init__(self, moments: _Moments, users: Sequence[Block]):
         super().__init__()
@@ -189,21 +191,21 @@ class _Shifted(Mapper):
         return _reading(changed, made)
 
     def sums(self, block: Block) -> Block:
-        """The sums of elements less the first one."""
+        """The block with sums of elements minus the first one of their row."""
         first = self.moments.first(self.moments.axes)
-        return _reading(block.replace(body=_Less(self.moments.element, first)(block.body)), [first])
+        return _reading(block.replace(body=_SubtractFirst(self.moments.element, first)(block.body)), [first])
 
     def visit_Sub(self, value: Sub) -> Any:
-        place = None if self.firsts is None else self.moments.mean_at(value.b)
-        if place is None or self.firsts is None:
+        row = None if self.firsts is None else self.moments.row_of_mean(value.b)
+        if row is None or self.firsts is None:
             return self.generic_visit(value)
-        first = self.moments.first(place)
+        first = self.moments.first(row)
         self.firsts.append(first)
         return Sub(Sub(self.visit(value.a), first), value.b)
 
 
-class _Less(Mapper):
-    """Takes a number from each occurrence of an expression."""
+class _SubtractFirst(Mapper):
+    """Subtracts a value from each occurrence of an expression."""
 
     def __init__(self, element: PrimExpr, first: PrimExpr):
         super().__init__()
@@ -216,7 +218,7 @@ class _Less(Mapper):
 
 
 def _reading(block: Block, values: Sequence[PrimExpr]) -> Block:
-    """The block with what values read among what it reads."""
+    """The block with the elements that some values load added to the regions that it reads."""
     reads = list(block.reads)
     for load in (load for value in values for load in loads(value)):
         region = BufferRegion(load.buffer, [Range.from_min_extent(index, 1) for index in load.indices])

@@ -1,4 +1,4 @@
-"""HoistIfThenElse, HoistExpression: conditions and values that a loop does not change are decided before it.
+"""HoistIfThenElse, HoistExpression: loop-invariant conditions and bindings move out of the loop.
 
     for i in range(8):             if n > 4:
         if n > 4:            ->        for i in range(8):
@@ -30,7 +30,7 @@ from .pass_base import PrimFuncPass, config_option
 class HoistExpression(PrimFuncPass):
     """Moves conditions and bindings out of loops; options are those of `HoistExpressionConfig`.
 
-    They are the context's "tir.HoistExpression". A loop is written twice where a condition requires it.
+    They are the context's "tir.HoistExpression". A loop is duplicated where a condition requires it.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -41,7 +41,7 @@ class HoistExpression(PrimFuncPass):
 
 
 class HoistIfThenElse(PrimFuncPass):
-    """Moves out of a loop the condition that its whole body stands under; options under "tir.HoistIfThenElse".
+    """Moves the condition around the whole body of a loop out of it; options under "tir.HoistIfThenElse".
 
     The variant "basic" ignores the options: loops bound to threads keep their conditions. Raises `InvalidValue` for
     another variant.
@@ -141,9 +141,9 @@ def _invariant(expr: PrimExpr, variables: set[Var]) -> bool:
 
 
 class _Hoist(StmtMapper):
-    """Moves out of loops, innermost first, what does not change in them.
+    """Moves loop-invariant conditions and bindings out of loops, innermost first.
 
-    `copying` allows a loop to be written twice when a condition decides only a part of its body.
+    `copying` allows a loop to be duplicated when a condition decides only a part of its body.
     """
 
     def __init__(self, conditionals: HoistedConditionals, lets: HoistedLetBindings, threads: bool, copying: bool):
@@ -169,7 +169,7 @@ class _Hoist(StmtMapper):
         return IfThenElse(condition, then_case, self.lift(renew_stmt(loop.replace(body=no))))
 
     def condition_of(self, loop: For) -> PrimExpr | None:
-        """A condition in the body that the loop does not change."""
+        """A loop-invariant condition in the body; None if there is none."""
         if not self.copying:
             body = loop.body
             if isinstance(body, IfThenElse) and _invariant(body.condition, {loop.loop_var}):

@@ -52,8 +52,8 @@ class InjectDoubleBuffer(PrimFuncPass):
 
 @dataclass(frozen=True)
 class InjectDoubleBufferConfig:
-    """split_loop: so many iterations are written out in the loop's body, and the last ones after it, which need no
-    condition then; 0 keeps one loop, whose last iteration fills nothing. 1 or an even number, or 0.
+    """split_loop: unroll factor of the loop, 0, 1 or an even number; the last iterations are peeled, so that filling
+    needs no condition. 0 keeps one loop with a condition, whose last iteration fills nothing.
     """
 
     split_loop: int = 1
@@ -91,7 +91,7 @@ class _Find(Visitor):
 
 
 def _data_of(node: AttrStmt) -> Var:
-    """The memory that an attribute speaks of, given as a buffer or as its pointer."""
+    """The data pointer of an attribute's node, which is a buffer or the pointer."""
     return node.node.data if isinstance(node.node, Buffer) else node.node
 
 
@@ -170,7 +170,7 @@ class _Double(Mapper):
         return AttrStmt(self.visit(node.node), WRITE, 1, IfThenElse(more, fill))
 
     def fill(self, node: AttrStmt, loop: For, iteration: PrimExpr) -> Stmt:
-        """What fills the buffer for an iteration, in the half of that iteration."""
+        """The statements that fill the buffer for an iteration, in the half of that iteration."""
         data = _data_of(node)
         reading = self.half[data]
         self.half[data] = _half(loop, iteration)

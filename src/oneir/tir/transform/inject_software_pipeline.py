@@ -13,8 +13,9 @@ becomes
     use(15)                    # epilogue
 
 A statement of stage s runs s rounds after those of stage 0; "software_pipeline_order" says in which order they stand. A
-buffer that the body's block allocates, written in one stage and read in a later one, is there as often as it is alive
-at once. "software_pipeline_async_stages" is accepted: what it allows to overlap runs in order.
+buffer that the body's block allocates, written in one stage and read in a later one, gets a copy (a version) for each
+iteration in which it is alive at the same time. "software_pipeline_async_stages" is accepted: the stages that it allows
+to overlap run in order.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class InjectSoftwarePipeline(PrimFuncPass):
 
 
 class _Accesses(Visitor):
-    """The buffers that a statement reads and writes; what is known only by its pointer counts as both."""
+    """The buffers that a statement reads and writes; one used by its pointer counts as both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +74,7 @@ class _Accesses(Visitor):
             self.visit(expr)
 
     def visit_Block(self, node: Block) -> None:
-        """What a block declares counts too, since an opaque call in it says nothing itself."""
+        """The regions that a block declares count too, since its opaque calls do not show what they access."""
         self.reads.update(region.buffer for region in node.reads)
         self.writes.update(region.buffer for region in node.writes)
         for match in node.match_buffers:
@@ -91,7 +92,7 @@ class _Accesses(Visitor):
 
 
 class _Version(Mapper):
-    """Accesses to a buffer become accesses to the version of it that belongs to the iteration."""
+    """Redirects accesses to a buffer to the version of it that belongs to the iteration."""
 
     def __init__(self, versions: dict[Buffer, int], iteration: PrimExpr):
         super().__init__()
@@ -253,10 +254,10 @@ class _Inject(StmtMapper):
             )
         pipeline = _Pipeline(new, stmt_list(block.body), block.alloc_buffers)
         reads, writes = (_whole(regions) for regions in (block.reads, block.writes))
-        around = block.replace(
+        pipelined = block.replace(
             body=pipeline.emit(), reads=reads, writes=writes, alloc_buffers=Array(pipeline.allocated)
         )
-        return new.body.replace(block=around)
+        return new.body.replace(block=pipelined)
 
 
 def _whole(regions: Array[BufferRegion]) -> Array[BufferRegion]:

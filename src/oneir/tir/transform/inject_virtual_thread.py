@@ -1,4 +1,4 @@
-"""InjectVirtualThread: virtual threads are written out; what one needs for itself it gets for itself.
+"""InjectVirtualThread: statements are replicated for each virtual thread, and so is memory private to a thread.
 
     with T.attr(vt, "virtual_thread", 2):
         x = alloc(1)                                x = alloc(2)
@@ -48,7 +48,7 @@ UNROLLED_THREADS = 16
 
 
 class InjectVirtualThread(PrimFuncPass):
-    """Writes virtual threads out, each with memory of its own where what it keeps there differs.
+    """Replicates statements for each virtual thread, and memory whose contents differ between threads.
 
     Raises `InvalidValue` for a number of threads that is no constant, and for memory that is not flat.
     """
@@ -58,9 +58,9 @@ class InjectVirtualThread(PrimFuncPass):
 
 
 class _Depends(Visitor):
-    """What depends on the thread: variables, and memory allocated inside that is filled with what does.
+    """Finds the variables and allocations whose values depend on the virtual thread.
 
-    One walk may learn what an earlier statement needs to know, so walks are repeated until nothing is new.
+    A later statement may make an earlier one depend on the thread, so walks are repeated up to a fixed point.
     """
 
     def __init__(self, thread: Var):
@@ -76,7 +76,7 @@ class _Depends(Visitor):
             self.visit(stmt)
 
     def on_thread(self, *nodes: Any) -> bool:
-        """Whether expressions or statements mention what is known to depend on the thread."""
+        """Whether expressions or statements use variables or memory that depend on the thread."""
         outer, self.found = self.found, False
         for node in nodes:
             if node is not None:
@@ -147,7 +147,7 @@ class _Pointers(Visitor):
 
 
 class _Replicate(Mapper):
-    """Writes statements out for each thread, as far inside as possible."""
+    """Replicates statements for each thread, the innermost ones where possible."""
 
     def __init__(self, thread: Var, count: int, depends: _Depends):
         super().__init__()

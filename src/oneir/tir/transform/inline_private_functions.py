@@ -28,7 +28,7 @@ class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
         for var, func in mod.functions.items():
             if not isinstance(func, PrimFunc) or "global_symbol" in func.attrs or func.buffer_map:
                 continue
-            if not calls[var].returns and not _reaches(var, var, calls):
+            if not calls[var].returns and not _calls_transitively(var, var, calls):
                 inlined[var] = func
         if not inlined:
             return mod
@@ -47,7 +47,7 @@ class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
 
 
 class _Calls(Visitor):
-    """The functions that a function calls, and whether it returns from its middle."""
+    """The functions that a function calls, and whether it returns before its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ def _is_constant(arg: Any) -> bool:
     return not isinstance(arg, (Call, BufferLoad)) and hasattr(arg, "value") and not hasattr(arg, "body")
 
 
-def _reaches(start: GlobalVar, goal: GlobalVar, calls: dict[GlobalVar, _Calls]) -> bool:
-    """Whether calls lead from one function to another."""
+def _calls_transitively(start: GlobalVar, goal: GlobalVar, calls: dict[GlobalVar, _Calls]) -> bool:
+    """Whether a function calls another, directly or through others."""
     seen: set[GlobalVar] = set()
     pending = list(calls[start].called)
     while pending:

@@ -27,7 +27,7 @@ register_config_option("tir.instrument_bound_checkers", bool)
 
 
 class InstrumentBoundCheckers(PrimFuncPass):
-    """Asserts before each access what is not proven: that its indices lie within the buffer."""
+    """Asserts before each access that its indices are in bounds, unless that is proven."""
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         return func.with_body(_Instrument()(func.body))
@@ -71,7 +71,7 @@ class _Accesses(Visitor):
             self.guards.pop()
 
     def visit_Let(self, node: Let) -> None:
-        """What stands inside of a `Let` uses its variable, which a check before the statement does not know."""
+        """Leaves out the body of a `Let`, whose variable a check before the statement cannot use."""
         self.visit(node.value)
 
 

@@ -53,7 +53,7 @@ class InstrumentProfileIntrinsics(ModulePass, name="tir.InstrumentProfileIntrins
 
 
 class _Heights(Visitor):
-    """How many loops stand inside of one another below each loop."""
+    """The height of the loop nest below each loop."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ def is_float8(dtype: DataType) -> bool:
 
 
 class _Promote(Mapper):
-    """Maps expressions of a narrow dtype to the wide one, and back only where the narrow value itself is needed."""
+    """Promotes expressions of a narrow dtype to the wide one, and casts back only where the narrow value is needed."""
 
     def __init__(self, narrow: Callable[[DataType], bool], wide: str):
         super().__init__()
@@ -64,7 +64,7 @@ class _Promote(Mapper):
         return self.wide.with_lanes(dtype.lanes, dtype.scalable)
 
     def back(self, old: PrimExpr) -> PrimExpr:
-        """An operand of something that takes exactly the dtype that it had."""
+        """A promoted operand, cast back to the dtype that it had."""
         return ops.cast(old.dtype, self.visit(old))
 
     def visit_FloatImm(self, node: FloatImm) -> Any:
@@ -105,7 +105,7 @@ class _Promote(Mapper):
         return Cast(self.wide_dtype(new.dtype), new) if self.narrow(new.dtype) else new
 
     def exact(self, node: Any) -> Any:
-        """An operand of a call that is no arithmetic: a load whose address is taken stays a load."""
+        """An operand of a call that is no arithmetic, in its own dtype: a load whose address is taken stays a load."""
         if isinstance(node, BufferLoad):
             return self.generic_visit(node)
         return self.back(node) if isinstance(node, PrimExpr) and self.narrow(node.dtype) else self.visit(node)
@@ -139,7 +139,7 @@ class _Promote(Mapper):
 
 
 def _rounded(old: PrimExpr, value: PrimExpr) -> PrimExpr:
-    """The narrow value to store; what was only widened is taken as it was."""
+    """The narrow value to store; a value that was only widened is stored as it was."""
     if isinstance(value, Cast) and value.value.dtype is old.dtype:
         return old if value.value is old else value.value
     return ops.cast(old.dtype, value)

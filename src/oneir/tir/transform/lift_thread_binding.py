@@ -35,10 +35,10 @@ class LiftThreadBinding(PrimFuncPass):
             first = thread.loops[0]
             same = all(analyzer.can_prove_equal(loop.extent, first.extent) for loop in thread.loops)
             # Loops of other threads may be lifted themselves.
-            around = [loop for loop in thread.around if loop.thread_binding is None or _is_block(loop)]
-            if len(thread.loops) < 2 or not around or not same:
+            outer = [loop for loop in thread.enclosing if loop.thread_binding is None or _is_block(loop)]
+            if len(thread.loops) < 2 or not outer or not same:
                 continue
-            target = around[-1]
+            target = outer[-1]
             lifted.setdefault(id(target), []).append(first)
             shared = first.loop_var.copy_with_name(first.loop_var.name)
             replaced.update((loop.loop_var, shared) for loop in thread.loops)
@@ -49,7 +49,7 @@ class LiftThreadBinding(PrimFuncPass):
 class _Thread:
     """The loops bound to one thread, and the loops around all of them, from the outside in."""
 
-    around: list[For]
+    enclosing: list[For]
     loops: list[For] = field(default_factory=list[For])
 
 
@@ -70,9 +70,9 @@ class _Threads(Visitor):
         elif tag.startswith("threadIdx"):
             thread = self.threads.setdefault((id(kernel), tag), _Thread(list(self.path)))
             common = 0
-            while common < min(len(thread.around), len(self.path)) and thread.around[common] is self.path[common]:
+            while common < min(len(thread.enclosing), len(self.path)) and thread.enclosing[common] is self.path[common]:
                 common += 1
-            thread.around = thread.around[:common]
+            thread.enclosing = thread.enclosing[:common]
             thread.loops.append(loop)
         self.path.append(loop)
         self.visit(loop.body)

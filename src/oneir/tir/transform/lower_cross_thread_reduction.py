@@ -46,8 +46,8 @@ from .pass_base import PrimFuncPass
 class LowerCrossThreadReduction(PrimFuncPass):
     """Makes blocks that reduce over loops bound to `threadIdx` calls of `tvm_thread_allreduce`.
 
-    Each thread first reduces what is its own, where there is more than one value; then all get the result, and the
-    first thread stores it, or all of them where each has memory of its own. Raises `WellFormedError` for reductions
+    Each thread first reduces its own values, where there are several; then all threads get the result, and the first
+    one stores it, or all of them where each has memory of its own. Raises `WellFormedError` for reductions
     that threads cannot do together.
     """
 
@@ -63,16 +63,16 @@ class LowerCrossThreadReduction(PrimFuncPass):
             return func
         try:
             return func.with_body(_Lowering()(func.body))
-        except _Culprit as culprit:
-            text = func.script(obj_to_underline=[culprit.stmt])
-            raise WellFormedError(f"{culprit}\n{text}") from None
+        except _ConditionViolated as violated:
+            text = func.script(obj_to_underline=[violated.stmt])
+            raise WellFormedError(f"{violated}\n{text}") from None
 
 
 def _is_thread(loop: For) -> bool:
     return loop.thread_binding is not None and loop.thread_binding.thread_tag.startswith("threadIdx.")
 
 
-class _Culprit(Exception):
+class _ConditionViolated(Exception):
     """A condition of the pass that does not hold, and the statement that breaks it."""
 
     def __init__(self, message: str, stmt: Stmt):
@@ -81,7 +81,7 @@ class _Culprit(Exception):
 
 
 class _Lowering(Mapper):
-    """Walks down with the statements around it; a loop that begins a reduction over threads is replaced."""
+    """Replaces loops that begin a reduction over threads; `path` are the statements around the current one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _Lowering(Mapper):
     def _loops(self) -> list[For]:
         return [stmt for stmt in self.path if isinstance(stmt, For)]
 
-    # -- what is a reduction over threads --
+    # -- detection --
 
     def _reduction_loops(self, realize: BlockRealize) -> list[For]:
         """The loops over which a reduction block reduces, from the outside in; none for other blocks."""
@@ -154,11 +154,11 @@ class _Lowering(Mapper):
         return loops if is_affine(realize, domains) and _alone_writes(scope, realize.block) else []
 
     def _check(self, block: Block, loops: list[For]) -> Reduction:
-        """What a block reduces, after checking that threads can do it together."""
-        around = [stmt for stmt in self.path if not isinstance(stmt, SeqStmt)]
-        if around[len(around) - len(loops) :] != loops:
-            other = next(stmt for stmt in reversed(around) if stmt not in loops)
-            raise _Culprit(
+        """The reduction of a block that threads can share; raises `_ConditionViolated` for other blocks."""
+        enclosing = [stmt for stmt in self.path if not isinstance(stmt, SeqStmt)]
+        if enclosing[len(enclosing) - len(loops) :] != loops:
+            other = next(stmt for stmt in reversed(enclosing) if stmt not in loops)
+            raise _ConditionViolated(
                 "Cross-thread reduction requires all the reduction-related loops to be the deepest among all "
                 f"statements outside the desired block. Between those of block `{block.name_hint}` stands another "
                 "statement; reorder the loops so that the reduction loops are innermost",
@@ -166,7 +166,7 @@ class _Lowering(Mapper):
             )
         for loop in loops:
             if loop.thread_binding is not None and not _is_thread(loop):
-                raise _Culprit(
+                raise _ConditionViolated(
                     "Cross-thread reduction requires all the reduction-related loops that are bound to GPU thread axes "
                     f"to only be bound to `threadIdx.x/y/z`. Loop `{loop.loop_var.name}` of block "
                     f"`{block.name_hint}` is bound to {loop.thread_binding.thread_tag}; thread blocks cannot reduce "
@@ -175,9 +175,9 @@ class _Lowering(Mapper):
                 )
         reduction = match_reduction(block)
         if isinstance(reduction, str):
-            raise _Culprit(reduction.format(block=f"`{block.name_hint}`"), block)
+            raise _ConditionViolated(reduction.format(block=f"`{block.name_hint}`"), block)
         if len({buffer.scope() == "local" for buffer in reduction.buffers}) > 1:
-            raise _Culprit(
+            raise _ConditionViolated(
                 "Cross-thread reduction requires all reduction buffers to be all local or all non-local; block "
                 f"`{block.name_hint}` reduces into both; use set_scope to give them one scope",
                 block,
@@ -186,7 +186,7 @@ class _Lowering(Mapper):
         return reduction
 
     def _threads_to_choose_from(self, block: Block) -> dict[str, Range]:
-        """The threads that all hold the same results, read by a block that writes memory which they share."""
+        """The threads that all hold the same result, of which one must write it to memory that they share."""
         if any(region.buffer.scope() == "local" for region in block.writes):
             return {}
         missing: dict[str, Range] = {}
@@ -232,7 +232,7 @@ def _is_kernel(loop: For) -> bool:
 
 
 def _reduces(block: Block) -> bool:
-    """Whether a block has an init, only spatial and reduction variables, and writes where the latter play no part."""
+    """Whether a block has an init, only spatial and reduction variables, and indices of writes without the latter."""
     kinds = (IterVar.DataPar, IterVar.CommReduce)
     if block.init is None or any(v.iter_type not in kinds for v in block.iter_vars):
         return False
@@ -258,14 +258,16 @@ def _alone_writes(scope: Block, block: Block) -> bool:
 
 
 def _check_last(block: Block, loop: For) -> None:
-    """Refuses a reduction with blocks behind it: they would run before the threads have met."""
+    """Raises `_ConditionViolated` if blocks follow the reduction in its loops: they would run before the threads
+    synchronize.
+    """
     seen = False
 
     def look(node: Any) -> bool:
         nonlocal seen
         if isinstance(node, Block):
             if seen:
-                raise _Culprit(
+                raise _ConditionViolated(
                     "Cross-thread reduction cannot be applied when the reduction block isn't the last block under its "
                     f"first reduction-related loop; move block `{node.name_hint}` out of the loop "
                     f"`{loop.loop_var.name}`",
@@ -293,7 +295,7 @@ def _opaque(name: str, reads: Any, writes: Any, body: Stmt) -> BlockRealize:
 
 
 class _IntoScratchpads(Mapper):
-    """Reads and writes the elements of scratchpads in the place of those of buffers."""
+    """Redirects accesses to buffers to their scratchpads."""
 
     def __init__(self, scratchpads: dict[Buffer, Buffer]):
         super().__init__()
@@ -309,7 +311,7 @@ class _IntoScratchpads(Mapper):
 
 
 def _in_thread(realize: BlockRealize, reduction: Reduction, partial: list[Buffer]) -> BlockRealize:
-    """The block that reduces what is one thread's own."""
+    """The block that reduces the values of one thread."""
     block = realize.block
     body = _IntoScratchpads(dict(zip(reduction.buffers, partial, strict=True)))(block.body)
     name = f"{block.name_hint}_in_thread"
@@ -356,7 +358,7 @@ def _has_reductions(stmt: Stmt) -> bool:
 def _across_threads(
     realize: BlockRealize, reduction: Reduction, partial: list[Buffer], crossed: list[Buffer], threads: list[For]
 ) -> Stmt:
-    """The block in which all threads get the combination of what each has."""
+    """The block that combines the partial results of all threads, by `tvm_thread_allreduce`."""
     block = realize.block
     sources: list[Any] = [BufferLoad(buffer, [0]) for buffer in partial] or reduction.added
     results = [BufferLoad(buffer, [0]) for buffer in crossed]
@@ -399,7 +401,7 @@ def _write_back(realize: BlockRealize, reduction: Reduction, crossed: list[Buffe
 
 
 def _clauses(predicate: PrimExpr) -> list[PrimExpr]:
-    """The conditions that a condition is the conjunction of."""
+    """The conjuncts of a condition."""
     if isinstance(predicate, And):
         return [*_clauses(predicate.a), *_clauses(predicate.b)]
     return [predicate]

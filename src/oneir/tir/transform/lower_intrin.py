@@ -1,7 +1,7 @@
-"""LowerIntrin: writes calls, and divisions, in the arithmetic that code generation emits.
+"""LowerIntrin: lowers calls, and divisions, to the arithmetic that code generation emits.
 
-How a call is written is a fact of its operator, registered for the target's kind or for all:
-"llvm.FLowerIntrinsic", "default.FLowerIntrinsic". The rules for mathematics stand in `tir.intrin_rules`.
+The lowering rule of a call is a fact of its operator, registered for the target's kind or for all:
+"llvm.FLowerIntrinsic", "default.FLowerIntrinsic". The rules for mathematics are in `tir.intrin_rules`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .pass_base import PrimFuncPass
 
 
 class LowerIntrin(PrimFuncPass):
-    """Writes calls as the target's rules say, and divisions of known sign as shifts, masks and truncating divisions.
+    """Lowers calls by the target's rules, and divisions of known sign to shifts, masks and truncating divisions.
 
     Raises `InvalidValue` for a function without a target.
     """

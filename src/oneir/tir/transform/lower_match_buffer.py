@@ -1,4 +1,4 @@
-"""LowerMatchBuffer: accesses to a matched view become accesses to the buffer behind it."""
+"""LowerMatchBuffer: accesses to a matched view become accesses to its source buffer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _LowerMatch(Mapper):
         return self.values.get(var, var)
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
-        """A buffer with its symbolic fields replaced; its own pointer stands in no expression."""
+        """A buffer with its symbolic fields replaced, but not its data pointer."""
         found = self._mapped.get(id(buffer))
         if found is None:
             fields = {"shape": map_array(buffer.shape, self.visit), "strides": map_array(buffer.strides, self.visit)}

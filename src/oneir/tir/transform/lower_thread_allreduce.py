@@ -84,13 +84,13 @@ class _Tree:
         ]
 
     def element(self, position: PrimExpr) -> PrimExpr:
-        """Where a thread of this group has its values."""
+        """The index of the values of a thread of this group."""
         if isinstance(self.group, IntImm):
             return position
         return self.analyzer.simplify(self.group * self.extent + position)
 
     def store(self, values: Sequence[PrimExpr]) -> Stmt:
-        """The thread's own values become others."""
+        """Stores new values as those of this thread."""
         place = self.element(self.index)
         return flat_seq([BufferStore(b, value, [place]) for b, value in zip(self.buffers, values, strict=True)])
 
@@ -105,7 +105,7 @@ class _Tree:
         )
 
     def step(self, threads: int, distance: int) -> list[Stmt]:
-        """The first `threads` threads take what others have."""
+        """One step of the tree: the first `threads` threads combine their values with those of others."""
         body = self.store(self.combined(self.index + distance))
         return [IfThenElse(self.index < threads, body), barrier("shared")]
 
@@ -146,7 +146,7 @@ class _Tree:
 
 
 def _flat(threads: Sequence[_Thread]) -> tuple[PrimExpr, int]:
-    """The number of a thread among several axes of them, and how many there are."""
+    """The flat index of a thread over several thread axes, and the number of threads."""
     index: PrimExpr | None = None
     extent = 1
     for thread in threads:
@@ -156,7 +156,7 @@ def _flat(threads: Sequence[_Thread]) -> tuple[PrimExpr, int]:
 
 
 def _contiguous(request: _Request) -> int:
-    """How many threads that follow each other reduce together."""
+    """The number of consecutive threads that reduce together."""
     extent = 1
     for thread in sorted([*request.reducing, *request.others], key=lambda thread: thread.axis):
         if thread not in request.reducing:
@@ -194,7 +194,7 @@ class _Lowering(Mapper):
         return self.generic_visit(stmt)
 
     def visit_Allocate(self, stmt: Allocate) -> Stmt:
-        # The body is visited first: it tells what becomes of the memory.
+        # The body is visited first: the calls in it determine the buffer that replaces the memory.
         body = self.visit(stmt.body)
         found = self.results.get(stmt.buffer_var)
         if found is None:

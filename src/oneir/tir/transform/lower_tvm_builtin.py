@@ -55,7 +55,7 @@ class LowerTVMBuiltin(PrimFuncPass):
 
 
 class _Lower(Mapper):
-    """Rewrites allocations and packed calls; `stack` collects what the innermost scope needs on its stack."""
+    """Lowers allocations and packed calls; `stack` collects the stack allocations of the innermost scope."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Lower(Mapper):
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
 
-    # -- scopes: what is put on the stack is put there once, not in every iteration --
+    # -- scopes: stack allocations are made once, not in every iteration --
 
     def scope(self, body: Stmt) -> Stmt:
         outer, self.stack = self.stack, []
@@ -112,7 +112,7 @@ class _Lower(Mapper):
         return self.prepared(node, value=call)
 
     def leave(self, jump: Any, taken: list[Var]) -> Stmt:
-        """A jump, before which memory is given back."""
+        """A jump out of the scope, after statements that free its memory."""
         if not jump.args:
             return flat_seq([*map(self.free, reversed(taken)), Evaluate(jump)])
         value = Var("value", jump.args[0].dtype)
@@ -153,7 +153,9 @@ class _Lower(Mapper):
         return node
 
     def prepared(self, node: Any, **fields: Any) -> Stmt:
-        """The statement with some expressions mapped, after what these need to be written before it."""
+        """The statement with its expressions lowered, preceded by the statements that write the arguments of their
+        calls.
+        """
         outer, self.before = self.before, []
         node = node.replace(**{name: self.visit(value) for name, value in fields.items()})
         return self._after_preparation(node, outer)

@@ -1,8 +1,8 @@
-"""MakePackedAPI: a function as the packed convention wants it, with every argument checked before the body runs.
+"""MakePackedAPI: gives a function the packed calling convention, with every argument checked before the body runs.
 
-The checks are assertions of TensorIR like any other; their messages are what a caller sees where nothing better can be
-said. The body becomes a `compute_scope`, a function of its own in the object code, so that its pointers can be promised
-not to overlap.
+The checks are assertions of TensorIR like any other; their messages are what a caller sees where the runtime has no
+better one. The body becomes a `compute_scope`, a function of its own in the object code, so that its pointers can be
+promised not to overlap.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MakePackedAPI(PrimFuncPass):
     """Gives every function with a `global_symbol` the packed convention, with checks of its arguments.
 
     Calls within the module are not packed: they go to private copies. Raises `WellFormedError` for a symbolic extent
-    whose value the arguments do not tell.
+    whose value does not follow from the arguments.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -81,7 +81,7 @@ def _get(pointer: Any, field: Field, dtype: str | None = None, index: Any = 0) -
 
 
 class _Checks:
-    """Collects what goes around the body, from the outside in."""
+    """Collects the let bindings and assertions around the body, from the outside in."""
 
     def __init__(self, func: PrimFunc, name: str):
         self.func, self.name = func, name
@@ -106,7 +106,7 @@ class _Checks:
             self.layers.append(lambda body: AssertStmt(condition, f"{kind}: {message}", body))
 
     def equate(self, declared: PrimExpr, actual: PrimExpr, message: str) -> None:
-        """Defines a symbolic extent where it is met first; checks what is declared otherwise, once all are known."""
+        """Binds a symbolic extent where it occurs alone first; other extents are checked once all are bound."""
         if isinstance(declared, Var) and declared not in self.known:
             self.let(declared, ops.cast(declared.dtype, actual))
             if declared.dtype.bits == 64:
@@ -308,7 +308,7 @@ def argument_alignment(buffer: Buffer) -> int:
 
 
 class Returns(Mapper):
-    """`ret(value)` stores the value where the caller looks for it, and returns 0."""
+    """Lowers `ret(value)`: stores the value in the caller's result, and returns 0."""
 
     def __init__(self, result: Var):
         super().__init__()

@@ -1,8 +1,8 @@
-"""MarkReductions: what accumulates in a reduction block is marked, since its order does not matter.
+"""MarkReductions: marks the updates of reduction blocks, which may be reordered.
 
-A block that has a reduction axis says that its updates may come in any order. Once blocks are lowered nobody knows, so
-the update becomes the body of an attribute `reduction_update`; code generation lets such sums of scalars be reordered,
-which is what makes vectors of them.
+The updates of a block with a reduction axis may run in any order. Lowering blocks loses this, so the update becomes the
+body of an attribute `reduction_update`; code generation allows reassociation of such sums of scalars, which LLVM needs
+to vectorize them.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class _Step:
 class _Uses(Visitor):
     """Lists the steps of a function, with the memory that each uses.
 
-    What is used deeper down than it is allocated counts for the whole statement that the allocation stands around.
+    A use in a nested statement counts for the whole statement directly inside of the allocation.
     """
 
     def __init__(self, scope: str):
@@ -185,7 +185,7 @@ class _Uses(Visitor):
 
 
 class _Plan:
-    """Gives each allocation a place among all."""
+    """Assigns an offset to each allocation."""
 
     def __init__(self, uses: _Uses):
         self.allocations = uses.allocations

@@ -74,7 +74,7 @@ def decode(dtype: str, pattern: PrimExpr) -> PrimExpr:
     magnitude = f.let(p & (sign_bit - 1), "magnitude")
     if form.bias == 127:
         return f.close(float_of(p << 16))  # bfloat16 is the upper half of a float32
-    # The fields moved to float32's places, with the wrong bias; the product makes up for it, denormals included.
+    # The fields shifted to float32's positions have the wrong bias; the product corrects it, also for denormals.
     value = bits_of(float_of(magnitude << (23 - form.mantissa)) * 2.0 ** (127 - form.bias))
     if form.infinity is not None:
         value = select(ops.equal(magnitude, form.infinity), 0x7F800000, value)
@@ -101,7 +101,7 @@ def encode(dtype: str, x: PrimExpr) -> PrimExpr:
     rounded = a + ((1 << (dropped - 1)) - 1) + ((a >> dropped) & 1)
     pattern = (rounded >> dropped) - ((127 - form.bias) << form.mantissa)
     if form.bias != 127:
-        # Below the smallest normal value: an addition that leaves the right number of bits to the right rounds them.
+        # Below the smallest normal value: adding a number whose last bit is that of the result rounds to it.
         exponent = 23 + 1 - form.bias - form.mantissa
         small = bits_of(float_of(a) + 2.0**exponent) - ((127 + exponent) << 23)
         pattern = select(a < (128 - form.bias) << 23, small, pattern)

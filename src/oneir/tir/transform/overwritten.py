@@ -1,4 +1,4 @@
-"""Loop nests around one store, and whether a later one writes everything that an earlier one has written."""
+"""Loop nests around one store, and whether a later nest overwrites all that an earlier one wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Nest:
 
     @staticmethod
     def of(stmt: Stmt) -> Nest | None:
-        """The nest that a statement is; None when it is none, or when its conditions read memory."""
+        """The nest that a statement consists of; None for other statements, and for conditions that read memory."""
         loops: list[For] = []
         conditions: list[PrimExpr] = []
         while not isinstance(stmt, BufferStore):

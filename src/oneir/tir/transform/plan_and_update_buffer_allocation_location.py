@@ -56,9 +56,10 @@ class PlanAndUpdateBufferAllocationLocation(PrimFuncPass):
 
 
 def place(known: Accesses, analyzer: Analyzer) -> For | Block:
-    """Where a buffer is allocated: the innermost loop or block around all accesses in which it keeps its meaning.
+    """Where a buffer is allocated: the innermost loop or block that contains all accesses and preserves
+    the values read.
 
-    Below a loop it starts anew in each iteration, so no iteration may read what an earlier one has written.
+    Inside of a loop each iteration has a new buffer, so no iteration may read what an earlier one wrote.
     """
     path = common_path(access.path for access in known.accesses)
     begin = next((i + 1 for i, frame in enumerate(path) if _block_of(frame) is known.owner), len(path))
@@ -85,7 +86,7 @@ def _block_of(frame: Frame) -> Block | None:
 
 
 def _belongs_to_threads(buffer: Buffer, path: tuple[Frame, ...]) -> bool:
-    """Whether memory that only the threads of a device have is used inside of them, where alone it can exist."""
+    """Whether memory local to threads of a device is used inside of their loops, so that it must be allocated there."""
     threaded = any(isinstance(frame.node, For) and frame.node.thread_binding is not None for frame in path)
     return threaded and buffer.scope() != "global"
 

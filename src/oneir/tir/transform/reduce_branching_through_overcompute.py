@@ -7,8 +7,8 @@
         if i >= 14:                                       B[i] = 0.0
             B[i] = 0.0
 
-What is computed in vain must write back what is there, or, with dataflow analysis, be overwritten before anything reads
-it; and its accesses must be known to lie within their buffers.
+The additional iterations must write back the values that are there, or, with dataflow analysis, be overwritten before
+anything reads it; and its accesses must be known to lie within their buffers.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class RemoveAssume(PrimFuncPass):
 
 
 class Removing(Mapper):
-    """A mapper after which statements that have become no-ops are gone, with the loops and branches around them."""
+    """A mutator that also removes statements that become no-ops, with the loops and branches around them."""
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         seq = map_array(node.seq, self.visit)

@@ -42,7 +42,7 @@ _NOTHING = Evaluate(0)
 
 
 class RemoveNoOp(PrimFuncPass):
-    """Removes loops, branches and definitions around nothing, pure evaluations, stores of what is there already.
+    """Removes empty loops, branches and definitions, pure evaluations, and stores that write back a loaded element.
 
     Options are those of `RemoveNoOpConfig`, under "tir.RemoveNoOp".
     """
@@ -65,7 +65,7 @@ register_config_option("tir.RemoveNoOp", RemoveNoOpConfig)
 
 
 def _effects_of(*exprs: PrimExpr) -> Stmt:
-    """Only what evaluating the expressions does."""
+    """Evaluations of those expressions that have side effects."""
     return flat_seq([Evaluate(e) for e in exprs if has_effect(e)])
 
 
@@ -127,8 +127,8 @@ class _RemoveNoOp(StmtMapper):
         new = self.generic_visit(node)
         return _effects_of(node.value) if is_no_op(new.body) else new
 
-    def around(self, node: Allocate | AllocateConst | DeclBuffer) -> Any:
+    def visit_allocation(self, node: Allocate | AllocateConst | DeclBuffer) -> Any:
         new = self.generic_visit(node)
         return _NOTHING if is_no_op(new.body) else new
 
-    visit_Allocate = visit_AllocateConst = visit_DeclBuffer = around
+    visit_Allocate = visit_AllocateConst = visit_DeclBuffer = visit_allocation

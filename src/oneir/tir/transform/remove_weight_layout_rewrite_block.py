@@ -78,7 +78,7 @@ class RemoveWeightLayoutRewriteBlock(PrimFuncPass):
 
 
 class _Remove(StmtMapper):
-    """Takes the blocks out; `rewritten` says which buffer came from which, and how."""
+    """Removes the blocks; `rewritten` maps the buffer that each wrote to its source, and the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class _Remove(StmtMapper):
 
 
 class _Constants(StmtMapper):
-    """Puts rewritten constants in the place of the ones that they were made from."""
+    """Replaces constants by rewritten ones."""
 
     def __init__(self, values: dict[Var, tuple[Buffer, Any]]):
         super().__init__()

@@ -1,4 +1,4 @@
-"""RenormalizeSplitPattern: the indices of nested splits are written so that a loop variable's parts can be told."""
+"""RenormalizeSplitPattern: rewrites the indices of nested splits as digits of the loop variable."""
 
 from __future__ import annotations
 

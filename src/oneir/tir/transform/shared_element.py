@@ -1,4 +1,4 @@
-"""Whether the lanes of a vectorized loop must take turns, because of an element that they share.
+"""Whether the lanes of a vectorized loop must run one after the other, because of an element that they share.
 
 for i in T.vectorized(8):
     C[0] = A[i]              # every lane stores here ...
@@ -25,7 +25,7 @@ from ..stmt_functor import substitute
 from .analyzed import reads, uses
 
 
-def lanes_take_turns(loop: For) -> bool:
+def lanes_are_ordered(loop: For) -> bool:
     """Whether running each statement of a loop for all lanes at once could change what the loop computes."""
     walk = _Walk(loop)
     walk(loop.body)
@@ -57,7 +57,7 @@ def _carries(loop: For, walk: _Walk) -> bool:
 
 
 class _Walk(Visitor):
-    """Finds memory that is stored to at indices which all lanes have in common, and how many statements use it."""
+    """Finds memory that is stored to at indices equal in all lanes, and counts the statements that use it."""
 
     def __init__(self, loop: For):
         self.lane = {loop.loop_var}

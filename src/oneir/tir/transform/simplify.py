@@ -50,7 +50,7 @@ class Simplify(PrimFuncPass):
 
 @dataclass(frozen=True)
 class SimplifyConfig:
-    """What to try that costs time.
+    """Optional simplifications, which cost time.
 
     transitively_prove_inequalities: combine several known comparisons.
     convert_boolean_to_and_of_ors: write conditions as a conjunction of disjunctions.
@@ -77,7 +77,7 @@ register_config_option("tir.Simplify", SimplifyConfig)
 
 
 class StmtSimplifier(AnalyzedMapper):
-    """Simplifies statements with what surrounds them."""
+    """Simplifies expressions and statements under the conditions around them."""
 
     def __init__(self, analyzer: Analyzer | None = None):
         super().__init__(analyzer)
@@ -99,7 +99,8 @@ class StmtSimplifier(AnalyzedMapper):
         return super().visit_Block(node)
 
     def visit_For(self, node: For) -> Any:
-        """A loop; without iterations nothing, and with one its body, unless the loop says more than that.
+        """Removes a loop without iterations; replaces one of one iteration by its body, unless it has a kind or
+        annotations.
 
         Loops around blocks stay, since schedules address them.
         """
@@ -161,9 +162,10 @@ class StmtSimplifier(AnalyzedMapper):
 
 
 class LoadedIntegers:
-    """Finds arithmetic on loaded integers of the dtypes of indices. It wraps; the analyzer assumes that indices do not.
+    """Finds arithmetic on loaded integers of the dtypes of indices. It may wrap around, which the analyzer assumes that
+    indices do not.
 
-    What is computed to be an index of a load counts as an index, wherever its parts come from.
+    The index of a load counts as an index, even if its operands are loaded.
     """
 
     def __init__(self) -> None:

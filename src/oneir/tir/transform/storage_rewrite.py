@@ -171,7 +171,7 @@ class _Liveness(Visitor):
         self.stmt = node
 
     def region(self, node: Stmt) -> None:
-        """What is allocated inside lives inside; for what is allocated outside, a region is a loop."""
+        """A part run by one thread: its allocations live inside of it; for outer allocations it counts as a loop."""
         region = self.regions[id(node)] = _Region(len(self.loops) + 1)
         self.open.append(region)
         self.loop(node)
@@ -249,7 +249,9 @@ class _InPlace(Visitor):
         self.generic_visit(node)
 
     def writes_each_once(self, index: PrimExpr) -> bool:
-        """Whether no two iterations of the loops here have the same index: each stride spans all smaller ones."""
+        """Whether no two iterations of the loops here have the same index: each stride exceeds the span of the smaller
+        ones.
+        """
         terms: list[tuple[int, Var]] = []
         reach = 0
         if isinstance(index, Ramp):
@@ -319,7 +321,7 @@ def _movable(life: _Lifetime, region: _Region, pinned: set[Var]) -> bool:
 
 
 def _assign(lives: list[_Lifetime]) -> list[_Storage]:
-    """Memory for allocations: for each, in the order of their first use, the best that is free, else new memory."""
+    """Linear-scan allocation: each allocation, in the order of first use, takes the best free memory or else new."""
     storages: list[_Storage] = []
     for life in sorted(lives, key=lambda life: life.first):
         size = life.elements
@@ -330,7 +332,7 @@ def _assign(lives: list[_Lifetime]) -> list[_Storage]:
         if size is None:
             best = free[0]
         else:
-            # The tightest that is large enough, else the largest, which then grows.
+            # Best fit: the smallest that is large enough, else the largest, which then grows.
             best = min(free, key=lambda s: (s.size < size, s.size if s.size >= size else -s.size))
             best.size = max(best.size, size)
         best.users.append(life)
@@ -338,7 +340,7 @@ def _assign(lives: list[_Lifetime]) -> list[_Storage]:
 
 
 class _Rewrite(Mapper):
-    """Takes moved allocations out and puts them, merged, at the beginning of their region."""
+    """Moves allocations, merged, to the beginning of their region."""
 
     def __init__(self, liveness: _Liveness):
         super().__init__()

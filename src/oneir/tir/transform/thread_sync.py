@@ -1,4 +1,4 @@
-"""ThreadSync: barriers between statements whose accesses to shared memory threads could otherwise mix up.
+"""ThreadSync: inserts barriers between statements whose accesses to shared memory would otherwise race.
 
     S[tx] = A[tx]                       S[tx] = A[tx]
     B[tx] = S[31 - tx]        ->        T.tvm_storage_sync("shared")
@@ -6,7 +6,7 @@
 
 Statements of a kernel are looked at in order, those of a loop twice, since an iteration follows another. A barrier goes
 before a statement that reads what was written, or writes what was read, since the last barrier. Accesses of one element
-are no conflict where the index tells the thread, so that both are the same thread's.
+are no conflict where the index determines the thread, so that one thread makes both.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ThreadSync(PrimFuncPass):
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """What one statement does with memory: to the element at `point`, or to several if that is None."""
+    """An access of one statement: to the element at `point`, or to several if that is None."""
 
     kind: str
     data: Var | None = None
@@ -97,7 +97,7 @@ class _Planner(Visitor):
     # -- collecting --
 
     def _summary(self, stmt: Stmt, *parts: Any, loop: For | None = None) -> _Entry:
-        """What a statement does as a whole, with barriers between the statements inside."""
+        """A compound statement as one entry, with barriers planned between the statements inside."""
         found = list(self._flush())
         for part in parts:
             outer, self.entries = self.entries, []
@@ -224,8 +224,8 @@ class _Planner(Visitor):
     # -- planning --
 
     def _plan(self, entries: Sequence[_Entry], loop: For | None) -> list[_Access]:
-        """Puts barriers between statements, and returns what is seen of them from outside: what precedes the first
-        barrier and what follows the last.
+        """Inserts barriers between statements. Returns the accesses that barriers outside must order: those before the
+        first barrier and those after the last one.
         """
         pending: list[_Access] = []
         for entry in entries:
@@ -260,7 +260,7 @@ class _Planner(Visitor):
         self.barriers[stmt] = None
 
     def _conflict(self, pending: Sequence[_Access], entry: _Entry, loop: For | None) -> bool:
-        """Whether a statement may touch, before any barrier in it, what other threads have still to do with."""
+        """Whether a statement may access, before any barrier in it, memory of pending accesses of other threads."""
         for access in entry.accesses:
             if access.kind == BARRIER:
                 return False
@@ -318,14 +318,14 @@ def _over(access: _Access, loop: For) -> _Access:
 
 
 def _after(pending: list[_Access], entry: _Entry) -> list[_Access]:
-    """What is still to be ordered after a statement."""
+    """The accesses not yet ordered by a barrier after a statement."""
     for access in entry.accesses:
         pending = [] if access.kind == BARRIER else [*pending, access]
     return pending
 
 
 class _Divergent(Exception):
-    """A barrier is needed where only some threads come by."""
+    """A barrier is needed under a condition that differs between threads."""
 
     def __init__(self, stmt: Stmt, condition: Stmt):
         super().__init__("a barrier is needed inside of a condition")

@@ -34,7 +34,7 @@ class _Unify(Mapper):
     def __init__(self) -> None:
         super().__init__()
         self.analyzer = Analyzer()
-        self.around: dict[str, For] = {}
+        self.enclosing: dict[str, For] = {}
         self.launched: dict[str, PrimExpr] = {}
         """The extents of the kernel's threads so far."""
         self.values: dict[Var, Any] = {}
@@ -49,13 +49,13 @@ class _Unify(Mapper):
         extent = self.launched.setdefault(tag, loop.extent)
         if not self.analyzer.can_prove_equal(extent, loop.extent):
             raise WellFormedError(f"one kernel launches {tag} with {extent} and with {loop.extent} threads")
-        outer = self.around.get(tag)
+        outer = self.enclosing.get(tag)
         if outer is not None:
             self.values[loop.loop_var] = outer.loop_var.astype(loop.loop_var.dtype)
             return self.visit(loop.body)
-        self.around[tag] = loop
+        self.enclosing[tag] = loop
         new = self.generic_visit(loop)
-        del self.around[tag]
-        if not self.around:
+        del self.enclosing[tag]
+        if not self.enclosing:
             self.launched = {}
         return new

@@ -1,9 +1,9 @@
-"""UnrollLoop: writes out the iterations of loops that are marked as unrolled, or that are short enough.
+"""UnrollLoop: expands loops that are marked as unrolled, or that are short enough, into copies of their bodies.
 
     for i in T.unroll(2):    A[0] = B[0]
         A[i] = B[i]      ->  A[1] = B[1]
 
-A nest is expanded in one walk, which folds the constants that it puts in.
+A nest is expanded in one walk, which also folds constants.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UnrollLoopConfig:
     auto_max_step: those whose unrolled body has at most so many statements.
     auto_max_depth: at most so many loops inside of one another.
     auto_max_extent: those of at most so many iterations, however long.
-    explicit_unroll: whether to write the iterations out; if not, the loops are only marked.
+    explicit_unroll: whether to expand the loops; if not, they are only marked.
     unroll_local_access: also those whose variable indexes memory of the scope "local".
     """
 
@@ -188,7 +188,7 @@ class _Vars(Visitor):
 
 
 class Folding(Mapper):
-    """Puts values in the place of variables and folds the constants that this makes."""
+    """Substitutes variables, and folds the constants that result."""
 
     def __init__(self, values: Mapping[Var, PrimExpr]):
         super().__init__()
@@ -279,12 +279,12 @@ _FOLDING = {
 
 
 def fold_in(node: Any, values: Mapping[Var, PrimExpr]) -> Any:
-    """The expression or statement with values in the place of variables, and constants folded."""
+    """The expression or statement with variables substituted and constants folded."""
     return Folding(values)(node)
 
 
 class _Expand(Folding):
-    """Writes out what the plan says, with the values of loop variables put in."""
+    """Expands the loops of the plan, and substitutes the values of their variables."""
 
     def __init__(self, plan: _Plan):
         super().__init__({})

@@ -6,8 +6,8 @@
         B[i] = T.if_then_else(i < 14, A[i] * 2.0, 0.0)             B[i] = A[i] * 2.0
 
 An assumption names an element by the variables of loops over all of the buffer, and holds for memory that the function
-never writes. What is found of a buffer that one statement writes is known from then on, so a chain of operators over
-padded tensors loses its conditions one after the other.
+never writes. Values derived for a buffer that one statement writes are known from then on, so the conditions of a chain
+of operators over padded tensors are removed one after the other.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _CountStores(Visitor):
 
 
 class _Known(Mapper):
-    """Puts assumed values in the place of loads."""
+    """Replaces loads by the values that they are assumed to have."""
 
     def __init__(self, facts: dict[Var, list[Fact]], analyzer: Analyzer):
         super().__init__()
@@ -113,7 +113,7 @@ class _Reduce(AnalyzedMapper):
         return new
 
     def fact_of(self, access: BufferLoad | BufferStore, unless: PrimExpr, value: PrimExpr) -> Fact | None:
-        """What is said of a buffer, if loops go over all of it."""
+        """The fact that an access states about its buffer, if loops run over all of it; else None."""
         indices = tuple(index for index in access.indices if isinstance(index, Var))
         if len(indices) != len(access.indices) or len({id(index) for index in indices}) != len(indices):
             return None
@@ -172,7 +172,7 @@ class _Reduce(AnalyzedMapper):
         return new
 
     def one_side(self, condition: PrimExpr, then: PrimExpr, other: PrimExpr, otherwise: Any) -> Any:
-        """The side whose value is the other's too where that one is asked for; `otherwise` when neither is."""
+        """The side that is equal to the other one wherever the condition selects that; `otherwise` if neither is."""
         if reads(condition):
             return otherwise
         for kept, dropped, where in ((then, other, ops.logical_not(condition)), (other, then, condition)):

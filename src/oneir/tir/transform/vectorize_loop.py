@@ -65,7 +65,7 @@ from ..stmt import (
 from ..stmt_functor import substitute
 from .analyzed import IF_THEN_ELSE, reads
 from .pass_base import PrimFuncPass
-from .shared_element import lanes_take_turns
+from .shared_element import lanes_are_ordered
 
 MAX_LANES = 128
 """A longer loop is split: vectors of thousands of lanes would take minutes to compile and run no faster."""
@@ -94,7 +94,7 @@ def _is_vector(x: Any) -> bool:
 
 
 class _Vectorizer(Mapper):
-    """The vector form of the body of one loop, whose variable is `var`; `loop` says over what it runs.
+    """Makes the vector form of the body of one loop.
 
     `mask` is the condition under which the current statement runs in each lane, None where it runs in all.
     """
@@ -127,7 +127,9 @@ class _Vectorizer(Mapper):
             return self.serial(node)
 
     def refers_to_vectors(self, node: Stmt) -> bool:
-        """Whether a statement uses what exists only as a vector, so that what defines it must be made serial too."""
+        """Whether a statement uses a variable that exists only as a vector, so that its definition must be made serial
+        too.
+        """
         found = False
 
         def check(n: Any) -> None:
@@ -200,7 +202,7 @@ class _Vectorizer(Mapper):
         return node.replace(extents=extents or Array((*node.extents, lanes)), body=self.visit(node.body))
 
     def visit_Buffer(self, buffer: Buffer) -> Any:
-        """A buffer as it is; one in memory that is allocated in the loop, with a copy of each element for each lane."""
+        """The buffer of an access; one allocated in the loop has a copy of each element for each lane."""
         found = self._mapped.get(id(buffer))
         if found is None:
             new = buffer
@@ -261,9 +263,9 @@ class _Vectorizer(Mapper):
         return body if mask is None else LetStmt(mask, condition, body)
 
     def masked(self, condition: PrimExpr, body: Any) -> Any:
-        """A statement or value that counts only in the lanes where `condition` holds.
+        """A statement or value that is evaluated only in the lanes where `condition` holds.
 
-        A load that is the same in all lanes has no lane to be masked in; it is not done when no lane asks for it.
+        A load that is the same in all lanes cannot be masked by lane; it is skipped if no lane needs it.
         """
         outer, outer_uniform = self.mask, self.uniform_load
         self.mask, self.uniform_load = condition if outer is None else And(outer, condition), False
@@ -378,7 +380,7 @@ class _Vectorizer(Mapper):
         return self.short_circuit(node, Not)
 
     def short_circuit(self, node: And | Or, needed: Any) -> Any:
-        """The second operand is loaded only where the first leaves it to decide."""
+        """The second operand is evaluated only in lanes where the first does not decide the result."""
         a = self.visit(node.a)
         b = self.masked(needed(a), node.b) if _is_vector(a) and reads(node.b) else self.visit(node.b)
         if _is_vector(a) or _is_vector(b):
@@ -457,7 +459,7 @@ class _VectorizeLoops(Mapper):
         extent = node.extent
         if self.enabled and isinstance(extent, IntImm) and extent.value == 1:
             return substitute(node.body, {node.loop_var: node.min})
-        if self.enabled and lanes_take_turns(node):
+        if self.enabled and lanes_are_ordered(node):
             return node.replace(kind=ForKind.SERIAL)
         if self.enabled and isinstance(extent, IntImm):
             if 1 < extent.value <= MAX_LANES:

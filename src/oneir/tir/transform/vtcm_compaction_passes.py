@@ -1,4 +1,4 @@
-"""The passes that bring allocations to what is used of them; `tir.analysis` offers them."""
+"""The passes that shrink allocations to the parts that are used; `tir.analysis` publishes them."""
 
 from __future__ import annotations
 

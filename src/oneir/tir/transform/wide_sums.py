@@ -4,8 +4,8 @@
                                    ...
                                    y[i] = T.Cast("float16", y_wide[i])
 
-A bfloat16 has 8 bits: counting in it ends at 256. So what a reduction block adds up or multiplies is kept in a buffer
-of float32, and rounded once, when all of it is there.
+A bfloat16 has 8 significant bits: 256 + 1 is 256. So the accumulator of a sum or product is a buffer of float32, which
+is rounded once, when the reduction is complete.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _WIDE = DataType("float32")
 
 
 class WideSums(PrimFuncPass):
-    """Computes what reduction blocks add up or multiply in float16 and bfloat16 in float32.
+    """Makes the accumulators of sums and products of float16 and bfloat16 float32.
 
-    Only a buffer that one block alone writes gets a wide one.
+    Only a buffer that a single block writes is replaced.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -76,7 +76,7 @@ class _Writers(Visitor):
 
 
 def _summed(block: Block) -> Buffer | None:
-    """The buffer of short floats that a block adds up (or multiplies) in."""
+    """The buffer of half-precision floats in which a block accumulates a sum or product; None if there is none."""
     body, init = block.body, block.init
     if not (isinstance(body, BufferStore) and isinstance(init, BufferStore) and body.buffer is init.buffer):
         return None
@@ -93,14 +93,14 @@ def _is_total(value: PrimExpr, store: BufferStore) -> bool:
 
 
 def _widened(value: Any) -> PrimExpr:
-    """A sum, difference or product with float32 for its operands; anything else as float32."""
+    """A sum, difference or product with its operands cast to float32; any other value cast to float32."""
     if isinstance(value, (Add, Sub, Mul)):
         return type(value)(_widened(value.a), _widened(value.b))
     return ops.cast(_WIDE, value)
 
 
 class _Widen(Mapper):
-    """Puts sums into wide buffers, by the buffer that they were in."""
+    """Redirects accumulation to the wide buffers."""
 
     def __init__(self, wide: dict[Block, Buffer]):
         super().__init__()
@@ -122,7 +122,7 @@ class _Widen(Mapper):
 
 
 def _rounding(target: Buffer, source: Buffer) -> Stmt:
-    """Loops that write the elements of a wide buffer into the one that it stands for."""
+    """Loops that round the elements of a wide buffer into the original one."""
     loops = [Var(f"ax{i}", extent.dtype) for i, extent in enumerate(target.shape)]
     axes = [Var(f"v_ax{i}", extent.dtype) for i, extent in enumerate(target.shape)]
     iter_vars = [
