@@ -138,3 +138,10 @@ def test_equivalent_maps() -> None:
     one = tir.IndexMap.from_func(lambda i, j: [i * 4 + j])
     assert one.is_equivalent_to(tir.IndexMap.from_func(lambda a, b: [b + a * 4]))
     assert not one.is_equivalent_to(tir.IndexMap.from_func(lambda a, b: [a + b * 4]))
+
+
+def test_an_index_without_bounds_has_no_extent() -> None:
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    index_map = tir.IndexMap.from_func(lambda i, j: [i * m + j])
+    with pytest.raises(InvalidValue, match=r"the extent of the index .* over the shape \[n, m\] cannot be bounded"):
+        index_map.map_shape([n, m])

@@ -190,3 +190,25 @@ def test_reverse_compute_inline_refuses_a_block_of_blocks():
 
     with pytest.raises(ScheduleError, match="An error occurred in the schedule primitive 'reverse-compute-inline'"):
         transform(Schedule(chain))
+
+
+@T.prim_func
+def sum_of_one(A: T.Buffer((16, 1), "float32"), C: T.Buffer((16,), "float32")):
+    B = T.alloc_buffer((16,), "float32")
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, 0]
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi] * T.float32(2)
+
+
+def test_a_producer_with_an_init_is_not_complete_though_all_its_axes_are_spatial():
+    """Its update reads what its init wrote: the consumer's expression cannot stand in its place."""
+    schedule = Schedule(sum_of_one)
+    with pytest.raises(ScheduleError, match="the producer block should be a complete block"):
+        schedule.reverse_compute_inline("C")

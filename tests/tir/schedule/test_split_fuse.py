@@ -185,3 +185,16 @@ def test_fuse_refuses_loops_with_something_between():
     text = str(error.value)
     assert "the inner loop tir.For#1 is not the only child of outer loop tir.For#0" in text
     assert "# tir.For#0" in text and "^^^" in text
+
+
+def test_loops_without_iterations_fuse_to_one_without():
+    @T.prim_func
+    def empty(A: T.Buffer((4, 0, 3), "float32"), B: T.Buffer((4, 0, 3), "float32")):
+        for i, j, k in T.grid(4, 0, 3):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                B[vi, vj, vk] = A[vi, vj, vk]
+
+    schedule = Schedule(empty)
+    fused = schedule.fuse(*schedule.get_loops("B"))
+    assert schedule.get(fused).extent.value == 0
