@@ -19,7 +19,7 @@ from oneir.tir import op
 from oneir.tir import op_vendor as vendor
 from oneir.tir import stmt as s
 from oneir.tir.buffer import Buffer, decl_buffer
-from oneir.tir.expr import IterVar, Shuffle
+from oneir.tir.expr import BufferLoad, IterVar, Shuffle
 from oneir.tir.function import PrimFunc
 
 CORPUS: dict[str, Callable[[], Any]] = {}
@@ -218,7 +218,7 @@ def vector_accesses() -> PrimFunc:
     accesses = [e.Ramp(0, 1, 16), e.Ramp(i * 4, 1, 4), e.Ramp(i, 2, 4), e.Ramp(i, i, 4)]
     stmts: list[s.Stmt] = [s.BufferStore(a, a[(ramp,)] + a[(ramp,)], [ramp]) for ramp in accesses]
     masked = e.Ramp(i * 4, 1, 4)
-    stmts.append(s.BufferStore(a, s.BufferLoad(a, [masked], mask), [masked], mask))
+    stmts.append(s.BufferStore(a, BufferLoad(a, [masked], mask), [masked], mask))
     return function(a, body=serial(i, 4, s.SeqStmt(stmts)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import callback as callback  # what the native code calls
 from .device import Device
-from .driver import Driver, KernelRecord, driver_of
+from .driver import Driver, KernelRecord, driver_of, find_driver
 from .error import DeviceError
 from .llvm import LoadedObject, add_symbol
 from .once import new_lock, once
@@ -90,8 +90,9 @@ def _alloc(device_type: int, device_id: int, nbytes: int) -> int | None:
 
 @_Free
 def _free(device_type: int, device_id: int, address: int) -> None:
-    if address:
-        driver_of(device_type, device_id, str(Device(device_type, device_id))).free(device_id, address)
+    driver = find_driver(device_type)
+    if address and driver is not None:  # memory goes with its driver
+        driver.free(device_id, address)
 
 
 def _address(function: Any) -> int:
