@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,7 +14,7 @@ import pytest
 
 from oneir.driver.collection import no_collection
 from oneir.ir.visitor import deep_recursion
-from oneir.runtime.once import ProcessSetting, new_lock, once
+from oneir.runtime.once import _IMPORT_SECONDS, ProcessSetting, new_lock, once
 
 
 def in_threads(work, count=8):
@@ -188,3 +190,41 @@ def test_a_limit_that_the_program_sets_meanwhile_stays():
         assert sys.getrecursionlimit() == 500_000
     finally:
         sys.setrecursionlimit(limit)
+
+
+@pytest.fixture
+def slow_module(tmp_path, monkeypatch):
+    """The name of a module that says in a file that its import has begun, and takes a while from there."""
+    begun = tmp_path / "begun"
+    source = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(0.3)\nready = True\n"
+    (tmp_path / "imported_slowly.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "imported_slowly", begun
+    sys.modules.pop("imported_slowly", None)
+
+
+def test_a_fork_waits_for_the_import_of_another_thread(slow_module):
+    name, begun = slow_module
+    thread = threading.Thread(target=importlib.import_module, args=(name,))
+    thread.start()
+    while not begun.exists():
+        time.sleep(0.001)
+
+    def import_it():
+        signal.alarm(10)  # ends the child, which would wait forever for a thread that it does not have
+        return importlib.import_module(name).ready
+
+    assert in_child(import_it) == 7
+    thread.join()
+
+
+def test_a_fork_within_an_import_does_not_wait_for_it(tmp_path, monkeypatch):
+    source = "import os, time\nbefore = time.monotonic()\nchild = os.fork()\nif child == 0: os._exit(7)\n"
+    (tmp_path / "forks_itself.py").write_text(
+        source + "code = os.waitpid(child, 0)[1]\ntook = time.monotonic() - before\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("forks_itself")
+    sys.modules.pop("forks_itself")
+    assert os.waitstatus_to_exitcode(module.code) == 7
+    assert module.took < _IMPORT_SECONDS

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -50,8 +52,27 @@ def _after_fork() -> None:
         setting._forget_other_threads()
 
 
+_IMPORT_SECONDS = 10.0
+"""How long a fork waits for imports, which may themselves wait for what the forking thread holds."""
+
+
+def _wait_for_imports() -> None:
+    """Waits until no other thread is importing a module: a child that needs it would wait for that thread forever."""
+    locks: dict[str, Any] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    own, end = threading.get_ident(), time.monotonic() + _IMPORT_SECONDS
+    while any(
+        lock is not None and getattr(lock, "owner", None) not in (None, own)
+        for lock in [reference() for reference in list(locks.values())]
+    ):
+        if time.monotonic() > end:
+            return
+        time.sleep(0.001)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    # Functions to call before a fork run in the reverse order of their registration: this one after those that wait
+    # for other locks, since threads may import while they do.
+    os.register_at_fork(before=_wait_for_imports, after_in_child=_after_fork)
 
 
 class Once(Generic[P, T]):
