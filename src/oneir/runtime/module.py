@@ -198,7 +198,10 @@ class Module(Object):
     # -- texts and files --
 
     def inspect_source(self, fmt: str = "") -> str:
-        """The text of the code. `fmt` is "ll" (optimized LLVM IR, the default), "ll-unoptimized" or "asm".
+        """The text of the code, in one of the formats of the target's back end; "" is the first of them.
+
+        For processors they are "ll" (optimized LLVM IR), "ll-unoptimized" and "asm"; for a device the name of its kind
+        (the text of its kernels), and "host".
 
         Raises `LibraryError` for a module that was loaded from a file, `InvalidValue` for another format.
         """

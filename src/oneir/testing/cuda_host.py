@@ -1,6 +1,6 @@
 """CUDA programs without a GPU: their text, compiled as C++, runs on the host, thread by thread.
 
-    program = CudaOnHost(ex.mod.get_source("cuda"))
+    program = CudaOnHost(ex.inspect_source("cuda"))
     program.launch("main_kernel", grid=(4,), block=(64,), arguments=[a, b, n])
 
     with cuda_on_host(order="backward"):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..error import InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
+from ..error import InvalidValue, LibraryError, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
 from ..object import Object
 from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
@@ -192,6 +192,17 @@ class Executable(Object):
     def as_python(self) -> str:
         """The instructions as calls of a builder."""
         return texts.as_python(self.program)
+
+    def inspect_source(self, fmt: str = "") -> str:
+        """The text of the kernels' code, in a format that `Module.inspect_source` of their target takes.
+
+        Raises `LibraryError` for an executable without kernels, and for one that was loaded from a file.
+        """
+        if self.library is None:
+            raise LibraryError("the executable has no kernels, so there is no source text of any")
+        return self.library.inspect_source(fmt)
+
+    get_source = inspect_source
 
     def export_library(
         self,

@@ -1,4 +1,4 @@
-"""Models on an OpenCL device, of small sizes: results are PyTorch's to 1e-4 of the largest."""
+"""Models of small sizes on an OpenCL device, and on the host as a CUDA device: PyTorch's results to 1e-4 of the largest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from torch import nn
 
 import oneir
 from oneir import relax
+from oneir.contrib import nvcc
 from oneir.relax.frontend.torch import from_exported_program
+from oneir.testing import cuda_host
 
-pytestmark = needs_opencl
+long = pytest.mark.skipif(
+    not os.environ.get("ONEIR_TEST_LONG"), reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs all models"
+)
+needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
+needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 
 
 class CNN(nn.Module):
@@ -100,24 +106,54 @@ MODELS = {
     ),
     "LSTM": lambda: (nn.LSTM(8, 16, 2, batch_first=True), torch.randn(2, 5, 8)),
 }
-QUICK = ("CNN", "BERT")
 
 
-@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
-@pytest.mark.parametrize("name", MODELS)
-def test_a_model_gives_what_pytorch_gives(name):
-    if name not in QUICK and not os.environ.get("ONEIR_TEST_LONG"):
-        pytest.skip("compiling takes a device's driver long: ONEIR_TEST_LONG=1 runs all models")
+def each_model(*quick):
+    """A test for each model; all but the quick ones are long."""
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in quick else long) for name in MODELS])
+
+
+def imported(name):
+    """A model as a module, an input, and what PyTorch makes of it."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
     model = model.eval()
     with torch.inference_mode():
         expected = model(x)
-    if not isinstance(expected, torch.Tensor):
-        expected = expected[0]
     module = from_exported_program(torch.export.export(model, (x,)))
-    machine = relax.VirtualMachine(relax.build(module, "opencl"), oneir.opencl())
-    found = machine["main"](oneir.runtime.tensor(x.numpy(), oneir.opencl()))
+    return module, x.numpy(), (expected if isinstance(expected, torch.Tensor) else expected[0]).numpy()
+
+
+def check(ex, dev, x, expected):
+    """Runs an executable on a device and compares its first result."""
+    found = relax.VirtualMachine(ex, dev)["main"](oneir.runtime.tensor(x, dev))
     found = found if isinstance(found, oneir.runtime.Tensor) else found[0]
-    bound = 1e-4 * float(expected.abs().max())
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=bound)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-4 * float(np.abs(expected).max()))
+
+
+@needs_opencl
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@each_model("CNN", "BERT")
+def test_a_model_on_opencl(name):
+    module, x, expected = imported(name)
+    check(relax.build(module, "opencl"), oneir.opencl(), x, expected)
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@each_model("CNN")
+def test_a_model_on_cuda_in_two_orders_of_threads(name):
+    module, x, expected = imported(name)
+    ex = relax.build(module, "cuda")
+    for order in ("forward", "backward"):
+        with cuda_host.cuda_on_host(order):
+            check(ex, oneir.cuda(), x, expected)
+
+
+@needs_nvrtc
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@each_model("CNN")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_nvrtc_compiles_the_kernels_of_a_model(name, arch):
+    text = relax.build(imported(name)[0], "cuda").inspect_source("cuda")
+    assert nvcc.compile_cuda(text, target_format="cubin", arch=arch)[:4] == b"\x7fELF"
