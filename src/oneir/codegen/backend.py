@@ -78,7 +78,6 @@ class Backend(ABC):
 
     # -- programs --
 
-    @abstractmethod
     def load(
         self,
         objects: Sequence[bytes],
@@ -91,6 +90,7 @@ class Backend(ABC):
         `signatures` are those of its public functions, by name. `sources(fmt)` is the text of the code in a format.
         `deferred` are further functions, compiled when one of them is asked for.
         """
+        return Module.from_objects(objects, signatures, sources, deferred)
 
 
 _backends: dict[str, Backend] = {}

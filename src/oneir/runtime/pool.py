@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from .clock import now_ir
 from .error import InvalidValue
 from .llvm import LoadedObject, add_symbol
 from .object_file import host_machine
@@ -31,7 +32,6 @@ _LINUX = """
 @sig_setmask = internal constant i32 2
 
 declare i64 @syscall(i64, ...)
-declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
@@ -46,17 +46,6 @@ define internal void @wait_on(ptr %word, i32 %value) {
 define internal void @wake_up(ptr %word, i32 %count) {
   %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 %count, ptr null, ptr null, i32 0)
   ret void
-}
-
-define internal i64 @now() {
-  %time = alloca { i64, i64 }, align 16
-  %ignored = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %rest
-  ret i64 %sum
 }
 
 define internal i32 @processor() {
@@ -103,7 +92,6 @@ _MACOS = """
 
 declare i32 @__ulock_wait(i32, ptr, i64, i32)
 declare i32 @__ulock_wake(i32, ptr, i64)
-declare i64 @clock_gettime_nsec_np(i32)
 
 ; UL_COMPARE_AND_WAIT, no time limit
 define internal void @wait_on(ptr %word, i32 %value) {
@@ -116,12 +104,6 @@ define internal void @wait_on(ptr %word, i32 %value) {
 define internal void @wake_up(ptr %word, i32 %count) {
   %ignored = call i32 @__ulock_wake(i32 257, ptr %word, i64 0)
   ret void
-}
-
-; CLOCK_UPTIME_RAW
-define internal i64 @now() {
-  %time = call i64 @clock_gettime_nsec_np(i32 8)
-  ret i64 %time
 }
 
 ; not to be known
@@ -214,7 +196,7 @@ def pool_ir(system: str, machine: str) -> str:
 @worker_stack_bytes = internal constant i64 {_WORKER_STACK_BYTES}
 @blocked_signals = internal constant [16 x i64] [i64 {_blocked_signals()}{", i64 0" * 15}]
 """
-    return shared + systems[system].replace("FUTEX", str(futex)) + processor + settings
+    return shared + now_ir(system) + systems[system].replace("FUTEX", str(futex)) + processor + settings
 
 
 def _blocked_signals() -> int:

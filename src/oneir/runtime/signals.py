@@ -19,34 +19,10 @@ import os
 import sys
 import threading
 
+from .clock import now_ir
 from .llvm import LoadedObject, add_symbol
 from .once import once
 from .resident import resident
-
-_CLOCKS = {
-    # CLOCK_MONOTONIC_COARSE
-    "linux": """
-declare i32 @clock_gettime(i32, ptr)
-define internal i64 @now() {
-  %time = alloca { i64, i64 }, align 16
-  %ignored = call i32 @clock_gettime(i32 6, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
-  %rest = load i64, ptr %rest.at
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %rest
-  ret i64 %sum
-}
-""",
-    # CLOCK_UPTIME_RAW_APPROX
-    "darwin": """
-declare i64 @clock_gettime_nsec_np(i32)
-define internal i64 @now() {
-  %time = call i64 @clock_gettime_nsec_np(i32 9)
-  ret i64 %time
-}
-""",
-}
 
 _POLL = """
 @main.thread = internal global i64 0
@@ -123,7 +99,7 @@ define i32 @oneir_poll_signals_at(i64 %now) {
 
 def poll_ir(system: str) -> str:
     """The code as LLVM IR, for an operating system as `sys.platform` names it."""
-    return _CLOCKS[system] + _POLL if system in _CLOCKS else _NEVER
+    return now_ir(system, coarse=True) + _POLL if system in ("linux", "darwin") else _NEVER
 
 
 @once

@@ -10,8 +10,6 @@ from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
-from ...runtime.module import DeferredFunctions, Module, Sources
-from ...runtime.signature import Signature
 from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
@@ -64,15 +62,6 @@ class SourceBackend(Backend):
 
     def facts(self, target: Target) -> list[str]:
         return [*map(str, resolve(_host(target)))]
-
-    def load(
-        self,
-        objects: Sequence[bytes],
-        signatures: dict[str, Signature],
-        sources: Sources | None = None,
-        deferred: DeferredFunctions | None = None,
-    ) -> Module:
-        return Module.from_objects(objects, signatures, sources, deferred)
 
 
 def _split(mod: IRModule) -> tuple[IRModule, IRModule]:

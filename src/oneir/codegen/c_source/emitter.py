@@ -38,6 +38,7 @@ from ...tir.stmt import (
     SeqStmt,
     While,
 )
+from ..index_arithmetic import is_index_arithmetic
 from .dialect import Dialect, joined
 
 _OPERATORS = {e.Add: "+", e.Sub: "-", e.Mul: "*"}
@@ -210,7 +211,7 @@ class KernelEmitter:
         self.values[var] = self.threads[tag]
 
     def stmt_LetStmt(self, node: LetStmt) -> None:
-        if not self.counts(node.value):
+        if not is_index_arithmetic(node.value, self.data_variables):
             self.data_variables.add(node.var)
         self.bind(node.var, node.value)
         self.stmt(node.body)
@@ -399,19 +400,6 @@ class KernelEmitter:
                 return handler(node)
         raise CompileError(f"{type(node).__name__} cannot be written in {self.dialect.name} code: {node}")
 
-    def counts(self, node: Any) -> bool:
-        """Whether an expression is arithmetic over loop variables, extents and constants alone."""
-        kind = type(node)
-        if kind is e.IntImm:
-            return True
-        if isinstance(node, e.Var):
-            return node not in self.data_variables
-        if kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max):
-            return self.counts(node.a) and self.counts(node.b)
-        if kind is e.Ramp:
-            return self.counts(node.base) and self.counts(node.stride)
-        return kind in (e.Broadcast, e.Cast) and self.counts(node.value)
-
     def literal(self, value: Any, dtype: DataType) -> str:
         """A constant."""
         if dtype.is_float:
@@ -438,7 +426,8 @@ class KernelEmitter:
         dtype, sign = node.dtype, _OPERATORS[type(node)]
         if dtype.element == "float16":
             return [self.round_to_half(f"{a} {sign} {b}") for a, b in self.pairs(node)]
-        if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or (dtype.bits >= 32 and self.counts(node)):
+        indexes = dtype.bits >= 32 and is_index_arithmetic(node, self.data_variables)
+        if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or indexes:
             return [f"({a} {sign} {b})" for a, b in self.pairs(node)]
         kind = self.dialect.type_name(dtype)
         wide = self.dialect.type_name(DataType(f"uint{max(32, dtype.bits)}"))
@@ -509,7 +498,7 @@ class KernelEmitter:
         return self.choice(node.condition, node.true_value, node.false_value)
 
     def expr_Let(self, node: e.Let) -> Lanes:
-        if not self.counts(node.value):
+        if not is_index_arithmetic(node.value, self.data_variables):
             self.data_variables.add(node.var)
         self.bind(node.var, node.value)
         return self.lanes(node.body)

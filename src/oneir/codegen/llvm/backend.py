@@ -11,8 +11,6 @@ from ...ir.transform import Pass
 from ...relax.pipeline import generic_stages
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
-from ...runtime.module import DeferredFunctions, Module, Sources
-from ...runtime.signature import Signature
 from ...target.cpu import cores_and_caches, resolve
 from ...target.target import Target
 from ...tir.pipeline import default_tir_passes
@@ -67,15 +65,6 @@ class LLVM(Backend):
 
     def facts(self, target: Target) -> list[str]:
         return [*map(str, resolve(target)), repr(cores_and_caches(target))]
-
-    def load(
-        self,
-        objects: Sequence[bytes],
-        signatures: dict[str, Signature],
-        sources: Sources | None = None,
-        deferred: DeferredFunctions | None = None,
-    ) -> Module:
-        return Module.from_objects(objects, signatures, sources, deferred)
 
 
 def _options(target: Target) -> dict[str, Any]:

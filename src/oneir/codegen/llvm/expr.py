@@ -11,6 +11,7 @@ from ...ir.visitor import Visitor
 from ...runtime.error import CompileError
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
+from ..index_arithmetic import is_index_arithmetic
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, scalar_type, suffix, with_lanes
 from .writer import FunctionWriter
 
@@ -78,7 +79,7 @@ class ExprEmitter:
 
         In an index, arithmetic over loop variables and shapes is taken not to overflow (`nsw`); that on data wraps.
         """
-        outer, self.in_index = self.in_index, self.is_index_arithmetic(node)
+        outer, self.in_index = self.in_index, is_index_arithmetic(node, self.data_variables)
         value = self.expr(node)
         self.in_index = outer
         if node.dtype.bits == 64:
@@ -88,19 +89,6 @@ class ExprEmitter:
         extend = "zext" if node.dtype.code == "uint" else "sext"
         wide = with_lanes("i64", node.dtype)
         return self.w.pure(f"{extend} {register_type(node.dtype)} {value} to {wide}")
-
-    def is_index_arithmetic(self, node: Any) -> bool:
-        """Whether an expression is arithmetic over loop variables, shapes and constants only."""
-        kind = type(node)
-        if kind is e.IntImm:
-            return True
-        if isinstance(node, e.Var):
-            return node not in self.data_variables
-        if kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max):
-            return self.is_index_arithmetic(node.a) and self.is_index_arithmetic(node.b)
-        if kind is e.Ramp:
-            return self.is_index_arithmetic(node.base) and self.is_index_arithmetic(node.stride)
-        return kind in (e.Broadcast, e.Cast) and self.is_index_arithmetic(node.value)
 
     in_index = False
     data_variables: set[e.Var]
@@ -488,7 +476,7 @@ class ExprEmitter:
         outer, self.in_index = self.in_index, False
         value = self.expr(node.value)
         self.in_index = outer
-        if not self.is_index_arithmetic(node.value):
+        if not is_index_arithmetic(node.value, self.data_variables):
             self.data_variables.add(node.var)
         self.define(node.var, value)
         return self.expr(node.body)

@@ -29,6 +29,7 @@ from ...tir.stmt import (
 )
 from ...tir.transform.analyzed import reads
 from ...tir.transform.mark_reductions import REDUCTION_UPDATE
+from ..index_arithmetic import is_index_arithmetic
 from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter, is_on_host
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
@@ -102,7 +103,7 @@ class StmtEmitter(CallEmitter):
         self.expr(value)
 
     def stmt_LetStmt(self, node: LetStmt) -> None:
-        if not self.is_index_arithmetic(node.value):
+        if not is_index_arithmetic(node.value, self.data_variables):
             self.data_variables.add(node.var)
         # What a reduction of several values adds up has a name before it is stored.
         value = self.updated(node.value) if self.reassociate else self.expr(node.value)
@@ -328,10 +329,8 @@ class StmtEmitter(CallEmitter):
             raise CompileError(
                 f"the loop over `{node.loop_var.name}` is bound to a thread; the CPU has none{where(node)}"
             )
-        outer, self.in_index = (
-            self.in_index,
-            self.is_index_arithmetic(node.min) and self.is_index_arithmetic(node.extent),
-        )
+        outer, known = self.in_index, self.data_variables
+        self.in_index = is_index_arithmetic(node.min, known) and is_index_arithmetic(node.extent, known)
         begin = self.expr(node.min)
         end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
         self.in_index = outer
