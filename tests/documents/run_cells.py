@@ -1,6 +1,7 @@
 """Runs the cells of a document in order, in one namespace, as a notebook does: `python run_cells.py 003 results.json`.
 
-With a device as a third argument (`opencl`), the cells for a CUDA device (`NN.cuda.py`) run as well, for that device.
+With a device as a third argument, the cells for a CUDA device (`NN.cuda.py`) run as well: on an OpenCL device (`opencl`), or
+on the host as a CUDA device (`cuda`).
 
 The folder of a document has its cells (`NN.py`) and `checks.py`: `set_up(names)` gives the namespace what the document
 takes from elsewhere, `before_NN(names)` what it changes before a cell, `REPLACED` texts of a cell that are replaced, and
@@ -23,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from oneir.compat import install
+from oneir.testing.cuda_host import cuda_on_host
 
 FOLDER = Path(__file__).parent
 
@@ -76,4 +78,6 @@ def run_cells(document: str, device: str | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1], *sys.argv[3:])))
+    on_device = cuda_on_host() if "cuda" in sys.argv[3:] else contextlib.nullcontext()
+    with on_device:
+        Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1], *sys.argv[3:])))

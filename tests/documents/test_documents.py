@@ -19,6 +19,8 @@ import pytest
 from devices import needs_opencl
 from published import as_printed_here
 
+from oneir.testing.cuda_host import compiler_exists
+
 FOLDER = Path(__file__).parent
 DOCUMENTS = ["000", "001", "002", "003", "004"]
 CELLS = [(d, path.stem) for d in DOCUMENTS for path in sorted((FOLDER / d).glob("[0-9][0-9].py"))]
@@ -66,10 +68,21 @@ def test_what_holds_after_a_cell(document: str, name: str):
     assert error is None, error
 
 
+FOR_GPUS = pytest.mark.parametrize(("document", "cell"), [("000", "05"), ("003", "12.cuda"), ("003", "13.cuda")])
+
+
 @needs_opencl
-@pytest.mark.parametrize(("document", "cell"), [("000", "05"), ("003", "12.cuda"), ("003", "13.cuda")])
+@FOR_GPUS
 def test_the_cells_for_gpus_run_on_an_opencl_device(document: str, cell: str):
     error = results(document, "opencl")["errors"][cell]
+    assert error is None, error
+
+
+@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@FOR_GPUS
+def test_the_cells_for_gpus_run_on_cuda(document: str, cell: str):
+    """As the documents have them, on the host as a CUDA device."""
+    error = results(document, "cuda")["errors"][cell]
     assert error is None, error
 
 
