@@ -6,6 +6,10 @@ from collections.abc import Set
 from typing import Any
 
 from ..ir import expr as e
+from ..ir.op import Op
+
+# What divisions by powers of two become.
+_DIVISIONS = (Op.get("tir.bitwise_and"), Op.get("tir.shift_right"))
 
 
 def is_index_arithmetic(node: Any, data_variables: Set[e.Var]) -> bool:
@@ -18,8 +22,10 @@ def is_index_arithmetic(node: Any, data_variables: Set[e.Var]) -> bool:
         return True
     if isinstance(node, e.Var):
         return node not in data_variables
-    if kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max):
+    if kind in (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Mod, e.Min, e.Max):
         return is_index_arithmetic(node.a, data_variables) and is_index_arithmetic(node.b, data_variables)
     if kind is e.Ramp:
         return is_index_arithmetic(node.base, data_variables) and is_index_arithmetic(node.stride, data_variables)
+    if kind is e.Call and node.op in _DIVISIONS:
+        return all(is_index_arithmetic(arg, data_variables) for arg in node.args)
     return kind in (e.Broadcast, e.Cast) and is_index_arithmetic(node.value, data_variables)

@@ -92,13 +92,14 @@ def default_gpu_passes() -> list[Pass]:
         transform.InjectSoftwarePipeline(),
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
+        transform.NarrowDataType(32),  # a device computes in int64 by several instructions
         transform.Simplify(),
         transform.LoopPartition(),
         transform.VectorizeLoop(not config.get("tir.disable_vectorize", False)),
         transform.InjectVirtualThread(),
         transform.InjectDoubleBuffer(),
         transform.StorageRewrite(),
-        transform.UnrollLoop(),
+        transform.UnrollLoop(expand=False),
         transform.RenormalizeSplitPattern(),
         transform.Simplify(),
         transform.RemoveNoOp(),
@@ -121,6 +122,8 @@ def default_gpu_passes() -> list[Pass]:
         transform.BF16StorageLegalize(),
         transform.FP8StorageLegalize(),
         transform.LowerDeviceKernelLaunch(),
+        # once kernels are functions, so that nothing of theirs is computed on the host
+        transform.CommonSubexprElimTIR(),
         transform.LowerTVMBuiltin(),
         transform.LowerIntrin(),
     ]

@@ -56,6 +56,20 @@ def test_a_target_is_needed():
         apply(LowerThreadAllreduce(), rows(1, 4))
 
 
+def test_threads_are_named_by_their_variables():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        data = T.allocate([1], "int32", "local")
+        R = T.decl_buffer((1,), "int32", data=data, scope="local")
+        with T.attr(T.comm_reducer(lambda x, y: x + y, [0]), "reduce_scope", T.reinterpret("handle", T.uint64(0))):
+            T.tvm_thread_allreduce(T.uint32(1), A[tx], T.bool(True), R[0], tx + 1)
+        B[tx] = R[0]
+
+    with pytest.raises(WellFormedError, match=r"names their variables, found tx \+ 1"):
+        lowered(func, 1)
+
+
 def test_the_number_of_threads_is_constant():
     @T.prim_func
     def func(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32"), n: T.int32):

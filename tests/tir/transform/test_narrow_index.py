@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from pass_checks import apply, check, same_numbers, unchanged
 
+from oneir.ir.expr import Call, Var
+from oneir.ir.visitor import post_order_visit
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
 from oneir.tir.transform import ForceNarrowIndexToInt32, NarrowDataType
+
+
+def calls_of(func, name):
+    found = []
+    post_order_visit(func.body, lambda node: found.append(node) if isinstance(node, Call) else None)
+    return [call for call in found if call.op.name == name]
 
 
 @pytest.mark.parametrize("narrow", [ForceNarrowIndexToInt32, NarrowDataType])
@@ -54,6 +62,20 @@ def test_blocks():
     assert block.iter_vars[0].var.dtype == "int32"
     assert block.iter_vars[0].dom.extent.dtype == "int32"
     same_numbers(before, after)
+
+
+def test_a_reduction_over_threads_goes_on_naming_their_variables():
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", T.int64(8))
+        data = T.allocate([1], "float32", "local")
+        R = T.decl_buffer((1,), "float32", data=data, scope="local")
+        with T.attr(T.comm_reducer(lambda x, y: x + y, [0.0]), "reduce_scope", T.reinterpret("handle", T.uint64(0))):
+            T.tvm_thread_allreduce(T.uint32(1), A[tx], T.bool(True), R[0], tx)
+        B[tx] = R[0]
+
+    (call,) = calls_of(apply(NarrowDataType(), before), "tir.tvm_thread_allreduce")
+    assert isinstance(call.args[-1], Var) and call.args[-1].dtype == "int32"
 
 
 def test_extents_that_may_not_fit_stay():

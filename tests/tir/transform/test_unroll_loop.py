@@ -134,6 +134,24 @@ def test_loops_that_index_local_memory_when_asked():
     assert [type(s).__name__ for s in after.body.body.seq if True] == ["BufferStore"] * 4 + ["For"]
 
 
+def test_loops_are_only_marked_for_compilers_that_unroll():
+    @T.prim_func
+    def before(A: T.Buffer((4, 4), "float32")):
+        T.attr(T.int32(0), "pragma_auto_unroll_max_step", 16)
+        T.attr(T.int32(0), "pragma_unroll_explicit", 1)
+        for i in T.unroll(4):
+            for j in range(4):
+                A[i, j] = T.float32(0)
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 4), "float32")):
+        for i in T.unroll(4):
+            for j in T.unroll(4):
+                A[i, j] = T.float32(0)
+
+    check(UnrollLoop(expand=False), before, expected)
+
+
 def test_an_unknown_extent_is_refused():
     @T.prim_func
     def before(a: T.handle, n: T.int32):

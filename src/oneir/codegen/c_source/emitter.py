@@ -19,6 +19,7 @@ from ...ir import expr as e
 from ...ir.dtype import DataType
 from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.structural import structural_equal
 from ...ir.type import PointerType, PrimType
 from ...ir.visitor import deep_recursion
 from ...runtime.error import CompileError
@@ -101,8 +102,12 @@ class KernelEmitter:
         self.extents: dict[str, Any] = {}
         """The extents of the thread axes, by tag."""
         self.data_variables: set[e.Var] = set()
+        self.analyzer = Analyzer()
+        """Knows what variables are bound to."""
         self.guarded = 0
         """How many conditions the expression at hand stands in: nothing may be computed before it."""
+        self.assumed: list[e.PrimExpr] = []
+        """Conditions that hold where the expression at hand is computed."""
 
     def text(self) -> str:
         """The kernel."""
@@ -225,6 +230,8 @@ class KernelEmitter:
         lanes = self.lanes(value)
         if len(lanes) > 1:
             raise CompileError(f"a variable of the dtype {var.dtype} cannot be declared in {self.dialect.name} code")
+        if var.dtype.is_index:
+            self.analyzer.bind(var, value, allow_override=True)
         if self.guarded:
             self.values[var] = lanes[0]
             return
@@ -337,7 +344,7 @@ class KernelEmitter:
         _, scope = self.pointers[data]
         if scope in ("", "global"):  # tensors of users begin at any element
             return size
-        known = Analyzer().modular_set(index)
+        known = self.analyzer.modular_set(index)
         return math.gcd(max(size, self.dialect.memory_alignment), known.coeff * size, known.base * size)
 
     def places(self, index: e.PrimExpr, dtype: DataType, element: DataType) -> Lanes:
@@ -364,7 +371,7 @@ class KernelEmitter:
             one = self.temporary(dtype.element, self.dialect.load(dtype.element, pointer, places[0]))
             return [one] * dtype.lanes
         loads = [self.dialect.load(dtype.element, pointer, place) for place in places]
-        if node.predicate is not None:
+        if node.predicate is not None and not any(structural_equal(node.predicate, test) for test in self.assumed):
             zero = self.literal(0, dtype.element)
             loads = [f"({m} ? {v} : {zero})" for m, v in zip(self.lanes(node.predicate), loads, strict=True)]
         return loads
@@ -489,7 +496,10 @@ class KernelEmitter:
     def choice(self, condition: Any, then: Any, other: Any) -> Lanes:
         """One of two values, of which only that one is computed."""
         tests = self.lanes(condition)
-        first, second = self.guard(then), self.guard(other)
+        self.assumed.append(condition)
+        first = self.guard(then)
+        self.assumed.pop()
+        second = self.guard(other)
         if len(tests) < len(first):
             tests = [self.temporary(DataType("bool"), tests[0])] * len(first)
         return [f"({t} ? {a} : {b})" for t, a, b in zip(tests, first, second, strict=True)]
@@ -536,7 +546,7 @@ class KernelEmitter:
         base = self.temporary(node.base.dtype, self.scalar(node.base))
         stride = _constant(node.stride)
         if stride is not None:
-            return [f"({base} + {stride * i})" for i in range(node.dtype.lanes)]
+            return [f"({base} + {stride * i})" if i else base for i in range(node.dtype.lanes)]
         step = self.temporary(node.stride.dtype, self.scalar(node.stride))
         return [f"({base} + {step} * {i})" for i in range(node.dtype.lanes)]
 

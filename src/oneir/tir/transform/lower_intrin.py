@@ -80,7 +80,7 @@ class _Lower(AnalyzedMapper):
             return self.non_negative(x.base) and self.non_negative(x.stride)
         if isinstance(x, Broadcast):
             return self.non_negative(x.value)
-        return x.dtype.is_scalar and self.analyzer.const_int_bound(x).min_value >= 0
+        return self.analyzer.const_int_bound(x).min_value >= 0
 
 
 def _shift_of(divisor: PrimExpr) -> int | None:

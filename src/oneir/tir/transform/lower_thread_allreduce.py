@@ -231,7 +231,10 @@ class _Lowering(Mapper):
             load = result.value if isinstance(result, Cast) else result
             assert isinstance(load, BufferLoad)
             results.append(load.buffer)
-        axes = {axis for axis in call.args[2 * count + 2 :] if isinstance(axis, Var)}
+        named = call.args[2 * count + 2 :]
+        if not all(isinstance(axis, (Var, IntImm)) for axis in named):
+            raise WellFormedError(f"a reduction over threads names their variables, found {', '.join(map(str, named))}")
+        axes = {axis for axis in named if isinstance(axis, Var)}
         reducing: list[_Thread] = []
         others: list[_Thread] = []
         for attr in self.threads:

@@ -15,8 +15,9 @@ from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.dtype import INT32, INT64
-from ...ir.expr import BinaryOpExpr, Broadcast, Cast, CmpExpr, IntImm, PrimExpr, Ramp, Range, Select, Var
+from ...ir.expr import BinaryOpExpr, Broadcast, Call, Cast, CmpExpr, IntImm, PrimExpr, Ramp, Range, Select, Var
 from ...ir.module import IRModule
+from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, post_order_visit
 from ...runtime.error import InvalidValue
@@ -56,6 +57,9 @@ class NarrowDataType(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         return func.with_body(_Narrow(analyzer_for(func))(func.body)) if self.target_bits == 32 else func
+
+
+_THREAD_ALLREDUCE = Op.get("tir.tvm_thread_allreduce")
 
 
 class _Narrow(Mapper):
@@ -114,6 +118,16 @@ class _Narrow(Mapper):
     def visit_Var(self, var: Var) -> Any:
         new = self.narrowed.get(var)
         return var if new is None else Cast(INT64, new)
+
+    def visit_Call(self, node: Call) -> Any:
+        new = self.generic_visit(node)
+        if node.op is _THREAD_ALLREDUCE:  # which names the variables of threads, of any dtype
+            args = [
+                self.narrowed.get(old, arg) if isinstance(old, Var) else arg
+                for old, arg in zip(node.args, new.args, strict=True)
+            ]
+            return new.replace(args=args)
+        return new
 
     def visit_CmpExpr(self, node: CmpExpr) -> Any:
         if node.a.dtype.element is INT64 and self.uses_narrowed(node):

@@ -53,11 +53,15 @@ from .pass_base import PrimFuncPass, config_option
 class UnrollLoop(PrimFuncPass):
     """Unrolls loops; options are those of `UnrollLoopConfig`, under "tir.UnrollLoop" in the pass context.
 
+    With `expand` false they are only marked, whatever pragmas say: a device's compiler unrolls them.
+
     Raises `InvalidValue` for a loop that is marked as unrolled and has no constant extent.
     """
 
+    expand: bool = True
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        plan = _Plan(config_option(ctx, "tir.UnrollLoop", UnrollLoopConfig))
+        plan = _Plan(config_option(ctx, "tir.UnrollLoop", UnrollLoopConfig), self.expand)
         plan(func.body)
         return func.with_body(_Expand(plan)(func.body))
 
@@ -86,9 +90,9 @@ register_config_option("tir.UnrollLoop", UnrollLoopConfig)
 class _Plan(Visitor):
     """Which loops to expand and which to mark; `steps`, `unrolled` and `loops` describe what was visited last."""
 
-    def __init__(self, config: UnrollLoopConfig):
+    def __init__(self, config: UnrollLoopConfig, may_expand: bool):
         super().__init__()
-        self.config = config
+        self.config, self.may_expand = config, may_expand
         self.max_step, self.explicit = config.auto_max_step, config.explicit_unroll
         self.expand: dict[int, int] = {}
         self.mark: set[int] = set()
@@ -126,7 +130,7 @@ class _Plan(Visitor):
             return
         self.steps *= extent
         self.unrolled += 1
-        if self.explicit:
+        if self.explicit and self.may_expand:
             self.expand[id(loop)] = extent
         elif loop.kind is not ForKind.UNROLLED:
             self.mark.add(id(loop))
