@@ -301,6 +301,20 @@ def reversed_halves(text, order):
 
 
 @needs_compiler
+def test_vectors_have_names_too():
+    @T.prim_func
+    def squared(A: T.Buffer((8, 4), "int32"), B: T.Buffer((8, 4), "int32")):
+        for i in T.thread_binding(8, "threadIdx.x"):
+            v: T.int32x4 = A[i, 0:4]
+            B[i, 0:4] = v * v
+
+    a = np.arange(32, dtype="int32").reshape(8, 4)
+    b = np.zeros_like(a)
+    CudaOnHost(source(squared)).launch("squared_kernel", [1], [8], [a, b])
+    np.testing.assert_array_equal(b, a * a)
+
+
+@needs_compiler
 def test_a_removed_barrier_is_found():
     text = source(moved)
     assert all(reversed_halves(text, order) for order in ORDERS)

@@ -96,6 +96,7 @@ class KernelEmitter:
         self.depth = 1
         self.names: set[str] = set(_RESERVED)
         self.values: dict[e.Var, str] = {}
+        self.vectors: dict[e.Var, Lanes] = {}
         self.pointers: dict[e.Var, tuple[DataType, str]] = {}
         """The dtype of the elements that a pointer is declared to point to, and the scope of its memory."""
         self.threads: dict[str, str] = {}
@@ -229,7 +230,8 @@ class KernelEmitter:
             return
         lanes = self.lanes(value)
         if len(lanes) > 1:
-            raise CompileError(f"a variable of the dtype {var.dtype} cannot be declared in {self.dialect.name} code")
+            self.vectors[var] = lanes if self.guarded else [self.temporary(var.dtype.element, lane) for lane in lanes]
+            return
         if var.dtype.is_index:
             self.analyzer.bind(var, value, allow_override=True)
         if self.guarded:
@@ -414,6 +416,8 @@ class KernelEmitter:
         return self.dialect.integer(int(value), dtype)
 
     def expr_Var(self, node: e.Var) -> Lanes:
+        if node in self.vectors:
+            return self.vectors[node]
         value = self.values.get(node)
         if value is None:
             raise CompileError(f"the variable `{node.name}` is used before it is defined")
