@@ -38,7 +38,7 @@ class SourceBackend(Backend):
         return [ExactExtremes(), ExactMoments(), WideSums()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
-        return [gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
+        return [gpu.Attention(), gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
 
     def lowering_passes(self, target: Target) -> list[Pass]:
         return default_gpu_passes()

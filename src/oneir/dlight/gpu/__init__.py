@@ -1,5 +1,6 @@
 """Default schedules for GPUs."""
 
+from .attention import Attention
 from .base import GPUScheduleRule
 from .fallback import Fallback
 from .gemv import GEMV
