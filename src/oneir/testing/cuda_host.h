@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,12 +67,20 @@ static inline float oneir_f16_of_bits(unsigned short bits) {
 
 enum { ONEIR_STACK = 256 << 10, ONEIR_THREADS = 1024, ONEIR_WARP = 32, ONEIR_MESSAGE = 256 };
 
+struct oneir_copy {
+  void* target;
+  const void* source;
+  int bytes, valid, group;
+};
 struct oneir_fiber {
   ucontext_t start;
   jmp_buf place;
   char* stack;
   int line;   // of the barrier at which it waits; 0 before it runs, -1 when it is done
   bool warp;  // whether only its warp waits there
+  bool table;  // which of two tables holds what it brought to the last meeting of its warp
+  oneir_copy* pending;  // copies under way
+  int copies, capacity, group;  // their number, the most there is room for, and the group that is open
 };
 static oneir_fiber oneir_fibers[ONEIR_THREADS];
 static oneir_fiber* oneir_current;
@@ -83,6 +92,16 @@ static void oneir_wait(int line, bool warp) {
   oneir_current->line = line;
   oneir_current->warp = warp;
   if (!_setjmp(oneir_current->place)) _longjmp(oneir_scheduler, 1);
+}
+
+// Ends the launch with a message.
+static char oneir_failure[ONEIR_MESSAGE];
+static void oneir_fail(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(oneir_failure, sizeof oneir_failure, format, arguments);
+  va_end(arguments);
+  _longjmp(oneir_scheduler, 1);
 }
 
 static void oneir_run() {
@@ -143,7 +162,7 @@ static bool oneir_together(const int* places, int count, char* message) {
 
 static bool oneir_run_block(const int* places, int threads, char* message) {
   memset(__start_oneir_shared, 0xff, __stop_oneir_shared - __start_oneir_shared);
-  for (int i = 0; i < threads; ++i) oneir_fibers[i].line = 0;
+  for (int i = 0; i < threads; ++i) oneir_fibers[i].line = oneir_fibers[i].copies = oneir_fibers[i].group = 0;
   do {
     for (int first = 0, count; first < threads; first += count) {
       int warp = places[first] / ONEIR_WARP;
@@ -152,7 +171,13 @@ static bool oneir_run_block(const int* places, int threads, char* message) {
         for (int i = first; i < first + count; ++i) {
           unsigned t = places[i];
           threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+          oneir_failure[0] = 0;
           oneir_resume(&oneir_fibers[t]);
+          if (oneir_failure[0]) {
+            snprintf(message, ONEIR_MESSAGE, "thread %u of block (%u, %u, %u): %.180s", t, blockIdx.x, blockIdx.y,
+                     blockIdx.z, oneir_failure);
+            return false;
+          }
         }
         if (!oneir_together(places + first, count, message)) return false;
       } while (oneir_fibers[places[first]].warp);

@@ -40,6 +40,7 @@ ORDERS = {"forward": 0, "backward": 1, "shuffled": 2}
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 48 << 10
 _MESSAGE_BYTES = 256
+_PRELUDE = ("cuda_host.h", "cuda_host_warp.h")
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
 _OPTIONS += ("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-x", "c++")
 _HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)')
@@ -60,7 +61,7 @@ class CudaOnHost:
         self.kernels = {name: _parameter_types(params) for name, params in _HEAD.findall(source)}
         """By name, the types of the parameters: None for a pointer."""
         thunks = [_thunk(name, params) for name, params in _HEAD.findall(source)]
-        prelude = Path(__file__).with_name("cuda_host.h").read_text()
+        prelude = "".join(Path(__file__).with_name(name).read_text() for name in _PRELUDE)
         # Messages name the lines of the program's own text.
         text = "\n".join([prelude, '#line 1 "program.cu"', source.replace("extern __shared__", "extern"), *thunks])
         self._library = _compiled(text)

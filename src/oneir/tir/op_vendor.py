@@ -1,6 +1,7 @@
 """Intrinsics of some devices only: threads, matrix units, asynchronous copies, packed lanes; and of the runtime.
 
-Each is a `Call` of an operator registered here, which the code generators lower.
+Each is a `Call` of an operator registered here, which the code generators lower. The fact `pointer_accesses` of an
+operator says which arguments point to memory that it reads ("r") or writes ("w").
 """
 
 from __future__ import annotations
@@ -76,8 +77,14 @@ for _name, _count in (
     ("simdgroup_multiply_accumulate", 8),
 ):
     register(_name, OPAQUE, num_inputs=_count)
-for _name in ("ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill"):
-    register(_name, OPAQUE, script_dtype_first=True)
+for _name, _accesses in (
+    ("ptx_mma", {6: "r", 8: "r", 10: "rw"}),
+    ("ptx_mma_sp", {6: "r", 8: "r", 10: "rw", 12: "r"}),
+    ("ptx_ldmatrix", {3: "w", 5: "r"}),
+    ("mma_store", {2: "w", 3: "r"}),
+    ("mma_fill", {1: "w"}),
+):
+    register(_name, OPAQUE, script_dtype_first=True, pointer_accesses=_accesses)
 
 
 def tvm_load_matrix_sync(
@@ -236,7 +243,7 @@ def simdgroup_multiply_accumulate(
 # -- asynchronous copies --
 
 for _name in ("ptx_cp_async", "ptx_cp_async_bulk"):
-    register(_name, OPAQUE, script_dtype_first=True)
+    register(_name, OPAQUE, script_dtype_first=True, pointer_accesses={0: "w", 2: "r"})
 for _name, _count in (
     ("ptx_commit_group", 0),
     ("ptx_wait_group", 1),
@@ -251,10 +258,17 @@ for _name, _count in (
 
 
 def ptx_cp_async(
-    dtype: str, shared_ptr: Any, shared_offset: Any, global_ptr: Any, global_offset: Any, bytes: Any
+    dtype: str,
+    shared_ptr: Any,
+    shared_offset: Any,
+    global_ptr: Any,
+    global_offset: Any,
+    bytes: Any,
+    valid: Any = None,
 ) -> PrimExpr:
-    """Starts copying `bytes` from global to shared memory."""
-    return Call(dtype, "tir.ptx_cp_async", [shared_ptr, shared_offset, global_ptr, global_offset, bytes])
+    """Starts copying `bytes`, 4, 8 or 16, from global to shared memory; zeros after the first `valid` of them."""
+    args = [shared_ptr, shared_offset, global_ptr, global_offset, bytes]
+    return Call(dtype, "tir.ptx_cp_async", args if valid is None else [*args, valid])
 
 
 def ptx_cp_async_bulk(

@@ -89,10 +89,13 @@ def default_gpu_passes() -> list[Pass]:
         transform.LiftThreadBinding(),
         transform.CompactBufferAllocation(),
         transform.LowerMatchBuffer(),
+        transform.LowerWarpMemory(),
+        transform.InjectPermutedLayout(),
         transform.InjectSoftwarePipeline(),
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
         transform.NarrowDataType(32),  # a device computes in int64 by several instructions
+        *([transform.InjectPTXAsyncCopy()] if target is not None and target.kind.name == "cuda" else []),
         transform.Simplify(),
         transform.LoopPartition(),
         transform.VectorizeLoop(not config.get("tir.disable_vectorize", False)),

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ...ir.dtype import DataType
 from ...runtime.error import CompileError
+from .cuda_tensor import WARP_CALLS
 from .dialect import Dialect, joined
 
 _VECTOR_LANES = (2, 4, 8, 16)
@@ -92,6 +93,7 @@ __device__ inline float oneir_f16_of_bits(uint16_t bits) {
     infinity: ClassVar[str] = "__int_as_float(0x7f800000)"
     nan: ClassVar[str] = "__int_as_float(0x7fffffff)"
     long_suffix: ClassVar[str] = "LL"
+    calls = WARP_CALLS
 
     def kernel_type(self, threads: int | None) -> str:
         return self.kernel if threads is None else f"{self.kernel} __launch_bounds__({threads})"

@@ -8,8 +8,8 @@ of range; see docs/architecture.md) is a function of the prelude, written here o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from ...ir.dtype import DataType
 from ...runtime.error import CompileError
@@ -88,6 +88,8 @@ class Dialect(ABC):
     nan: ClassVar[str]
     long_suffix: ClassVar[str]
     """What ends a literal of 64 bits."""
+    calls: ClassVar[dict[str, Callable[[Any, Any], list[str]]]] = {}
+    """How calls of operators that not all languages have are written: from an emitter and a call to its lanes."""
 
     @abstractmethod
     def thread_index(self, tag: str) -> str:

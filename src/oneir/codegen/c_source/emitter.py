@@ -564,7 +564,7 @@ class KernelEmitter:
         if not isinstance(node.op, Op):
             raise CompileError(f"a kernel for {self.dialect.name} cannot call another function: {node}")
         name, dtype = node.op.name, node.dtype
-        handler = self._calls.get(name)
+        handler = self._calls.get(name) or self.dialect.calls.get(name)
         if handler is not None:
             return handler(self, node)
         if name in _BITWISE:

@@ -7,6 +7,7 @@ from .gemv import GEMV
 from .general_reduction import GeneralReduction
 from .low_batch_gemv import LowBatchGEMV
 from .matmul import Matmul
+from .matmul_tensorization import MatmulInt8Tensorization, MatmulTensorization
 from .reduction import Reduction
 from .rmsnorm import RMSNorm
 from .transpose import Transpose

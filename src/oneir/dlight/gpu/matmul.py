@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...target.target import Target
@@ -36,6 +37,10 @@ __all__ = [
     "get_reduction_blocks",
     "make_iter_fusion_index_map",
 ]
+
+
+_S, _I, _J, _K, _ = IterKind
+_SIK, _SJK, _SIJ, _SIJK = (_S, _I, _K), (_S, _J, _K), (_S, _I, _J), (_S, _I, _J, _K)
 
 
 def check_sm_version(arch: str) -> int:
@@ -151,17 +156,22 @@ class Matmul(GPUScheduleRule):
         return sch
 
 
-def as_batched_product(sch: Schedule, block: BlockRV) -> bool:
-    """Brings a product into the form `C[S, I, J] += A[S, I, K] * B[S, J, K]`; says whether it has that form."""
+def as_batched_product(
+    sch: Schedule, block: BlockRV, a_order: Sequence[IterKind] = _SIK, b_order: Sequence[IterKind] = _SJK
+) -> bool:
+    """Brings a product into the form `C[S, I, J] += A[S, I, K] * B[S, J, K]`; says whether it has that form.
+
+    `a_order` and `b_order` are the orders of the axes of A and of B.
+    """
     a = sch.reindex(block, ("read", 0))
     b = sch.reindex(block, ("read", 1))
     c = sch.reindex(block, ("write", 0))
-    maps = get_index_map(sch.get(block))
-    if maps is None:
+    traits = detect_iter_traits(sch.get(block))
+    if traits is None:
         return False
-    of_block, of_a, of_b, of_c = maps
-    sch.transform_layout(a, ("write", 0), of_a)
-    sch.transform_layout(b, ("write", 0), of_b)
-    sch.transform_layout(c, ("read", 0), of_c)
-    sch.transform_block_layout(block, of_block)
+    of_a, of_b, of_c, of_block = traits
+    sch.transform_layout(a, ("write", 0), make_iter_fusion_index_map(of_a, a_order))
+    sch.transform_layout(b, ("write", 0), make_iter_fusion_index_map(of_b, b_order))
+    sch.transform_layout(c, ("read", 0), make_iter_fusion_index_map(of_c, _SIJ))
+    sch.transform_block_layout(block, make_iter_fusion_index_map(of_block, _SIJK))
     return True

@@ -29,6 +29,8 @@ from .hoist_expression import (
     HoistIfThenElseConfig,
 )
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
+from .inject_permuted_layout import InjectPermutedLayout
+from .inject_ptx_async_copy import InjectPTXAsyncCopy
 from .inject_software_pipeline import InjectSoftwarePipeline
 from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
@@ -46,6 +48,7 @@ from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_thread_allreduce import LowerThreadAllreduce
 from .lower_tvm_builtin import LowerTVMBuiltin
+from .lower_warp_memory import LowerWarpMemory
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI
 from .mark_reductions import MarkReductions
@@ -109,6 +112,8 @@ __all__ = [
     "HoistedLetBindings",
     "InjectDoubleBuffer",
     "InjectDoubleBufferConfig",
+    "InjectPTXAsyncCopy",
+    "InjectPermutedLayout",
     "InjectSoftwarePipeline",
     "InjectVirtualThread",
     "InlinePrivateFunctions",
@@ -125,6 +130,7 @@ __all__ = [
     "LowerOpaqueBlock",
     "LowerTVMBuiltin",
     "LowerThreadAllreduce",
+    "LowerWarpMemory",
     "MakePackedAPI",
     "MakeUnpackedAPI",
     "MarkReductions",

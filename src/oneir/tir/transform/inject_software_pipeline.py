@@ -14,8 +14,13 @@ becomes
 
 A statement of stage s runs s rounds after those of stage 0; "software_pipeline_order" says in which order they stand. A
 buffer that the body's block allocates, written in one stage and read in a later one, gets a copy (a version) for each
-iteration in which it is alive at the same time. "software_pipeline_async_stages" is accepted: the stages that it allows
-to overlap run in order.
+iteration in which it is alive at the same time.
+
+"software_pipeline_async_stages" names stages whose copies may run while the threads compute: their statements stand in
+the attribute "async_scope", each round closes a group of copies ("async_commit_queue_scope"), and a statement of a
+later stage that reads what is copied waits ("async_wait_queue_scope") until only newer groups are under way. A round
+that copies nothing closes an empty group, so that the number of newer groups is the same in all rounds. Passes that
+know no such copies take these attributes for their bodies.
 """
 
 from __future__ import annotations
@@ -33,7 +38,19 @@ from ...runtime.error import InvalidValue
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, IfThenElse, Stmt, flat_seq, stmt_list
+from ..stmt import (
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferRegion,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    Stmt,
+    flat_seq,
+    stmt_list,
+)
 from ..stmt_functor import StmtMapper, renew_stmt
 from .pass_base import PrimFuncPass
 from .unroll_loop import fold_in
@@ -41,6 +58,10 @@ from .unroll_loop import fold_in
 STAGE = "software_pipeline_stage"
 ORDER = "software_pipeline_order"
 ASYNC = "software_pipeline_async_stages"
+ASYNC_SCOPE = "async_scope"
+ASYNC_COMMIT = "async_commit_queue_scope"
+ASYNC_WAIT = "async_wait_queue_scope"
+ASYNC_INFLIGHT = "async_wait_inflight_count"
 
 
 class InjectSoftwarePipeline(PrimFuncPass):
@@ -144,6 +165,7 @@ class _Pipeline:
             )
         if min(self.stages) < 0:
             raise InvalidValue(f"{STAGE} of the loop over {loop.loop_var.name} has a negative stage: {self.stages}")
+        self.asynchronous = {int(stage) for stage in loop.annotations.get(ASYNC, ())}
         self.accesses = [_Accesses() for _ in statements]
         for access, statement in zip(self.accesses, statements, strict=True):
             access.visit(statement)
@@ -219,19 +241,51 @@ class _Pipeline:
         With `extent`, base is the first iteration, and a short loop may have none of that number.
         """
         out: list[Stmt] = []
-        for i in sorted(range(len(self.statements)), key=self.order.__getitem__):
-            if self.stages[i] not in stages:
-                continue
-            shift = t - self.stages[i]
-            iteration = ops.add(base, shift) if shift >= 0 else ops.subtract(base, -shift)
-            statement = renew_stmt(fold_in(self.statements[i], {self.loop.loop_var: iteration}))
-            inside = const(True) if extent is None else ops.less(shift, extent)
-            if not isinstance(inside, IntImm):
-                statement = IfThenElse(inside, statement)
-            elif not inside.value:
-                continue
-            out.append(statement)
+        for i in self.ordered:
+            statement = self.statement(i, base, t, extent) if self.stages[i] in stages else None
+            if i == self.last_of(self.stages[i]) and self.stages[i] in self.asynchronous:
+                statement = _attr(ASYNC_COMMIT, self.stages[i], Evaluate(const(0)) if statement is None else statement)
+            if statement is not None:
+                out.append(statement)
         return flat_seq(out)
+
+    def statement(self, i: int, base: PrimExpr, t: int, extent: PrimExpr | None) -> Stmt | None:
+        """One statement in a round; None in a round that is not in a short loop."""
+        shift = t - self.stages[i]
+        iteration = ops.add(base, shift) if shift >= 0 else ops.subtract(base, -shift)
+        statement = renew_stmt(fold_in(self.statements[i], {self.loop.loop_var: iteration}))
+        if self.stages[i] in self.asynchronous:
+            statement = _attr(ASYNC_SCOPE, 1, statement)
+        for stage, count in self.waits(i).items():
+            statement = _attr(ASYNC_WAIT, stage, _attr(ASYNC_INFLIGHT, count, statement))
+        inside = const(True) if extent is None else ops.less(shift, extent)
+        if isinstance(inside, IntImm):
+            return statement if inside.value else None
+        return IfThenElse(inside, statement)
+
+    @property
+    def ordered(self) -> list[int]:
+        """The statements as they stand in a round."""
+        return sorted(range(len(self.statements)), key=self.order.__getitem__)
+
+    def last_of(self, stage: int) -> int:
+        """The last statement of a stage in a round."""
+        return [i for i in self.ordered if self.stages[i] == stage][-1]
+
+    def waits(self, i: int) -> dict[int, int]:
+        """By stage whose copies a statement reads, how many groups are newer than the one that it reads."""
+        found: dict[int, int] = {}
+        for writer, access in enumerate(self.accesses):
+            stage = self.stages[writer]
+            if writer != i and stage in self.asynchronous and access.writes & self.accesses[i].reads:
+                if stage == self.stages[i]:
+                    raise InvalidValue(
+                        f"in the loop over {self.loop.loop_var.name}, statement {i} reads what statement {writer} of "
+                        f"the same asynchronous stage {stage} copies: let it be of a later stage"
+                    )
+                closed = self.order[self.last_of(stage)] < self.order[i]
+                found[stage] = self.stages[i] - stage - (0 if closed else 1)
+        return found
 
 
 class _Inject(StmtMapper):
@@ -258,6 +312,10 @@ class _Inject(StmtMapper):
             body=pipeline.emit(), reads=reads, writes=writes, alloc_buffers=Array(pipeline.allocated)
         )
         return new.body.replace(block=pipelined)
+
+
+def _attr(key: str, value: int, body: Stmt) -> AttrStmt:
+    return AttrStmt(const(0), key, const(value), body)
 
 
 def _whole(regions: Array[BufferRegion]) -> Array[BufferRegion]:

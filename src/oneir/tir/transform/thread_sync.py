@@ -91,6 +91,8 @@ class _Planner(Visitor):
         self.extents: dict[Var, PrimExpr] = {}
         self.entries: list[_Entry] = []
         self.accesses: list[_Access] = []
+        self.copied: dict[Var, None] = {}
+        """The memory that asynchronous copies write."""
         self.conditions: list[Stmt] = []
         """The conditions around that may differ between threads."""
 
@@ -207,7 +209,18 @@ class _Planner(Visitor):
                     if mask & bit:
                         self._record(does, data, kind.dtype, None)
             self.generic_visit(call)
+        elif name == "tir.ptx_wait_group":  # what was copied is written now, not where the copy began
+            for data in self.copied:
+                self._record(WRITE, data, DataType("uint8"), None)
         else:
+            facts: dict[int, str] = (call.op.get_attr("pointer_accesses") if isinstance(call.op, Op) else None) or {}
+            for position, accesses in facts.items():
+                data = _memory(call.args[position])
+                if data is not None and self._counts(data):
+                    if name == "tir.ptx_cp_async":
+                        self.copied[data] = None
+                    for access in accesses:
+                        self._record(READ if access == "r" else WRITE, data, DataType("uint8"), None)
             self.generic_visit(call)
 
     def _counts(self, data: Any) -> bool:
@@ -305,6 +318,14 @@ class _Planner(Visitor):
             if within and any(uses(index, {thread.var}) is not None for index in point):
                 domains[thread.var] = Range(0, self.extents[thread.var])
         return bool(detect_iter_map(point, domains, True, IterMapLevel.Bijective).indices)
+
+
+def _memory(pointer: PrimExpr) -> Var | None:
+    """The memory that an argument points to; None for a `tvm_access_ptr`, which says itself what is accessed."""
+    if isinstance(pointer, Call) and _name(pointer) == "tir.address_of":
+        load: Any = pointer.args[0]
+        return load.buffer.data
+    return pointer if isinstance(pointer, Var) else None
 
 
 def _name(call: Call) -> str:

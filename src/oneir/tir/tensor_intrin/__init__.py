@@ -1,0 +1,3 @@
+"""Tensor intrinsics of hardware; importing a module registers those that it defines."""
+
+from . import cuda as cuda

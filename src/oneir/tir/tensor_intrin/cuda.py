@@ -1,0 +1,333 @@
+"""Tensor cores of NVIDIA's GPUs: matrices of 16 rows in the registers of a warp, loaded, multiplied and stored.
+
+A matrix that a warp holds is a buffer of the scope "warp" of the shape `(32, n)`: `n` elements for each of 32 threads.
+Which thread holds which element is given by `fragment_layout`; the descriptions of the intrinsics say the same, so a
+schedule brings a cached matrix into this form with `transform_layout` before it is tensorized:
+
+    group = get_mma_intrin_group("shared", "global", "float16", "float16", "float32", False, False)
+    sch.tensorize(loop, group["compute"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ...ir import operators as ops
+from ...ir.dtype import DataType
+from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...runtime.error import InvalidValue
+from ..buffer import Buffer, decl_buffer
+from ..expr import BufferLoad, IterVar
+from ..function import PrimFunc, TensorIntrin
+from ..op import address_of
+from ..op_vendor import mma_fill, mma_store, ptx_ldmatrix, ptx_mma
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, ForKind, Stmt, flat_seq
+
+WARP_SIZE = 32
+M_DIM = N_DIM = 16
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "int8": "i8", "float32": "f32", "int32": "i32"}
+_PTX = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "float32": "fp32", "int32": "int32"}
+_ACCUMULATORS = {"float16": ("float16", "float32"), "bfloat16": ("float32",), "int8": ("int32",)}
+"""By the dtype of the factors, those of sums."""
+_SCOPES = {"shared": "", "shared.dyn": "_dyn"}
+Layout = Callable[[Any, Any], tuple[Any, Any]]
+"""From a row and a column to a thread of the warp and the number of one of its elements."""
+
+
+# -- layouts --
+
+
+def shared_16x16_to_ldmatrix_32x8_layout(i: Any, j: Any) -> tuple[Any, Any]:
+    """Where the element of a 16 by 16 matrix of sums, or of factors of 16 bits on the left, is: thread, element."""
+    return 4 * (i % 8) + (j % 8) // 2, 4 * (j // 8) + (i // 8) * 2 + (j % 2)
+
+
+def shared_16x32_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
+    """Where the element of a 16 by 32 matrix of bytes on the left is: thread, element."""
+    return 4 * (i % 8) + (j % 16) // 4, 8 * (j // 16) + (i // 8) * 4 + j % 4
+
+
+def shared_32x16_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
+    """Where the element of a 32 by 16 matrix of bytes on the right is: thread, element."""
+    return (i % 16) // 4 + 4 * (j % 8), 8 * (j // 8) + (i // 16) * 4 + i % 4
+
+
+def ldmatrix_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> tuple[Any, Any]:
+    """The row and the column of an element of a 16 by 16 matrix of sums."""
+    row = 8 * (local_id % 4 // 2) + (thread_id // 4)
+    col = 8 * (local_id // 4) + (thread_id % 4) * 2 + (local_id % 2)
+    return row, col
+
+
+def _right_16x16(k: Any, j: Any) -> tuple[Any, Any]:
+    return 4 * (j % 8) + (k % 8) // 2, 4 * (j // 8) + (k // 8) * 2 + (k % 2)
+
+
+def k_dim(dtype: str) -> int:
+    """How many products of a dtype one intrinsic adds up."""
+    return 256 // DataType(dtype).bits
+
+
+def fragment_layout(matrix: str, dtype: str, transposed: bool = False) -> Layout:
+    """Where a matrix, "A" (rows by sum), "B" (sum by columns) or "C" (rows by columns), lies in a warp's registers.
+
+    A `transposed` matrix is given with its axes exchanged. Raises `InvalidValue` for another matrix.
+    """
+    if matrix not in ("A", "B", "C"):
+        raise InvalidValue(f'expected the matrix "A", "B" or "C", found {matrix!r}')
+    layout = shared_16x16_to_ldmatrix_32x8_layout
+    if matrix != "C" and k_dim(dtype) == 32:
+        layout = shared_16x32_to_ldmatrix_32x16_layout if matrix == "A" else shared_32x16_to_ldmatrix_32x16_layout
+    elif matrix == "B":
+        layout = _right_16x16
+    return (lambda i, j: layout(j, i)) if transposed else layout
+
+
+# -- functions --
+
+
+def _fragment(name: str, elements: int, dtype: str) -> Buffer:
+    return decl_buffer((WARP_SIZE, elements), dtype, name, scope="warp", data_alignment=64)
+
+
+def _function(reads: Sequence[Buffer], write: Buffer, params: Sequence[Buffer], body: Stmt) -> PrimFunc:
+    """A function of one block, which reads and writes all of its buffers."""
+    regions = [BufferRegion.full(buffer) for buffer in reads]
+    block = Block([], regions, [BufferRegion.full(write)], "root", body)
+    return PrimFunc(list(params), BlockRealize([], IntImm("bool", 1), block))
+
+
+def _described(
+    name: str, kinds: str, extents: Sequence[int], statement: Callable[..., tuple[BufferStore, list[BufferLoad]]]
+) -> Stmt:
+    """Loops over a block; `statement` gives what it stores and loads for its variables."""
+    types = {"S": IterVar.DataPar, "R": IterVar.CommReduce}
+    iters = [
+        IterVar(Range(0, extent), Var(f"v{i}", "int32"), types[kind])
+        for i, (kind, extent) in enumerate(zip(kinds, extents, strict=True))
+    ]
+    store, loads = statement(*(v.var for v in iters))
+    reads = [BufferRegion.from_point(load.buffer, load.indices) for load in loads]
+    block = Block(iters, reads, [BufferRegion.from_point(store.buffer, store.indices)], name, store)
+    loops = [Var(f"i{i}", "int32") for i in range(len(extents))]
+    stmt: Stmt = BlockRealize(loops, IntImm("bool", 1), block)
+    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
+        stmt = For(loop, const(0), const(extent), ForKind.SERIAL, stmt)
+    return stmt
+
+
+def _in_warp(body: Callable[[Var], Iterable[Stmt]]) -> Stmt:
+    """Statements of each thread of a warp."""
+    tx = Var("tx", "int32")
+    thread = IterVar(None, Var("threadIdx.x", "int32"), IterVar.ThreadIndex, "threadIdx.x")
+    statements = flat_seq(list(body(tx)))
+    return For(tx, const(0), const(WARP_SIZE), ForKind.THREAD_BINDING, statements, thread_binding=thread)
+
+
+def _own(fragment: Buffer, tx: Var, element: Any = 0) -> PrimExpr:
+    """The address of an element that a thread holds."""
+    return address_of(BufferLoad(fragment, [tx, element]))
+
+
+def get_ldmatrix_intrin(
+    k_dim: int, dtype: str, matrix_name: str, transposed: bool, shared_scope: str = "shared"
+) -> tuple[PrimFunc, PrimFunc]:
+    """Loads a matrix, "A" or "B", from shared memory, which holds it with its axes exchanged if `transposed`."""
+    shape = (M_DIM, k_dim) if (matrix_name == "A") != transposed else (k_dim, N_DIM)
+    elements = M_DIM * k_dim // WARP_SIZE
+    layout = fragment_layout(matrix_name, dtype, transposed)
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        shared = decl_buffer(shape, dtype, "shared", scope=shared_scope, data_alignment=64)
+        return _fragment("warp", elements, dtype), shared
+
+    warp, shared = buffers()
+
+    def copy(i: Var, j: Var) -> tuple[BufferStore, list[BufferLoad]]:
+        value = BufferLoad(shared, [i, j])
+        return BufferStore(warp, value, list(layout(i, j))), [value]
+
+    described = _function([shared], warp, [warp, shared], _described("shared_warp", "SS", shape, copy))
+    warp, shared = buffers()
+
+    def load(tx: Var) -> Iterable[Stmt]:
+        # Four matrices of 8 rows of 16 bytes: a thread gives the address of one row of one of them. Neighbouring
+        # elements of the sum lie side by side in a register, so the matrix is transposed where they do not in memory.
+        rows_of_sum = (matrix_name == "A") == transposed
+        matrix, row = tx // 8, tx % 8
+        first, second = 8 * (matrix % 2), 8 * (matrix // 2)
+        along, across = (second, first) if matrix_name == "A" else (first, second)
+        if rows_of_sum and dtype == "int8":  # ldmatrix transposes elements of 16 bits only
+            for element in range(elements):
+                i, j = _position(matrix_name, tx, element)
+                value = BufferLoad(shared, [i, j] if shape[0] == k_dim else [j, i])
+                yield BufferStore(warp, value, [tx, element])
+            return
+        width = 16 // DataType(dtype).bits
+        place = [along + row, across] if rows_of_sum else [across + row, along * width]
+        source = address_of(BufferLoad(shared, place))
+        yield Evaluate(ptx_ldmatrix(dtype, rows_of_sum, 4, ".b16", _own(warp, tx), 0, source, 0))
+
+    return described, _function([shared], warp, [warp, shared], _in_warp(load))
+
+
+def _position(matrix: str, tx: Any, element: int) -> tuple[Any, Any]:
+    """The place along the sum, and the row (of "A") or column (of "B"), of a byte that a thread holds."""
+    k = 4 * (tx % 4) + element % 4
+    if matrix == "A":
+        return k + 16 * (element // 8), tx // 4 + 8 * (element // 4 % 2)
+    return k + 16 * (element // 4 % 2), tx // 4 + 8 * (element // 8)
+
+
+def get_mma_intrin(
+    k_dim: int,
+    a_dtype: str = "float16",
+    b_dtype: str = "float16",
+    out_dtype: str = "float16",
+    a_transposed: bool = False,
+    b_transposed: bool = False,
+) -> tuple[PrimFunc, PrimFunc]:
+    """C += A * B in the registers of a warp.
+
+    Registers are the same whether memory is transposed or not, so that `a_transposed` and `b_transposed` change
+    nothing.
+    """
+    elements = M_DIM * k_dim // WARP_SIZE
+    of_a, of_b, of_c = (fragment_layout(matrix, a_dtype) for matrix in "ABC")
+
+    def buffers() -> tuple[Buffer, Buffer, Buffer]:
+        a, b = _fragment("A", elements, a_dtype), _fragment("B", elements, b_dtype)
+        return a, b, _fragment("C", 8, out_dtype)
+
+    a, b, c = buffers()
+
+    def product(i: Var, j: Var, k: Var) -> tuple[BufferStore, list[BufferLoad]]:
+        left, right = BufferLoad(a, list(of_a(i, k))), BufferLoad(b, list(of_b(k, j)))
+        total = BufferLoad(c, list(of_c(i, j)))
+        added = ops.multiply(ops.cast(out_dtype, left), ops.cast(out_dtype, right))
+        return BufferStore(c, ops.add(total, added), total.indices), [total, left, right]
+
+    described = _function([c, a, b], c, [a, b, c], _described("C", "SSR", (M_DIM, N_DIM, k_dim), product))
+    a, b, c = buffers()
+    kinds = ("row", "col", _PTX[a_dtype], _PTX[b_dtype], _PTX[out_dtype])
+
+    def multiply(tx: Var) -> Iterable[Stmt]:
+        for half in range(2):  # of 8 columns
+            pointers = (_own(a, tx), 0, _own(b, tx), half * elements // 2, _own(c, tx), half * 4)
+            yield Evaluate(ptx_mma(out_dtype, f"m16n8k{k_dim}", *kinds, *pointers, False))
+
+    return described, _function([c, a, b], c, [a, b, c], _in_warp(multiply))
+
+
+def get_mma_fill_intrin(dtype: str, local_size: int) -> tuple[PrimFunc, PrimFunc]:
+    """Sets a matrix of sums to zero."""
+    warp = _fragment("C_warp", local_size, dtype)
+    layout = fragment_layout("C", dtype)
+
+    def clear(i: Var, j: Var) -> tuple[BufferStore, list[BufferLoad]]:
+        return BufferStore(warp, const(0, dtype), list(layout(i, j))), []
+
+    described = _function([], warp, [warp], _described("C_warp", "SS", (M_DIM, N_DIM), clear))
+    warp = _fragment("C_warp", local_size, dtype)
+    fill = _in_warp(lambda tx: [Evaluate(mma_fill(dtype, local_size, _own(warp, tx), 0))])
+    return described, _function([], warp, [warp], fill)
+
+
+def get_mma_store_intrin(
+    dtype: str, local_size: int, scope: str = "global", use_mma_store_intrinic: bool = True
+) -> tuple[PrimFunc, PrimFunc]:
+    """Stores a matrix of sums, by one call or, without `use_mma_store_intrinic`, element by element."""
+    layout = fragment_layout("C", dtype)
+
+    def buffers(**fields: Any) -> tuple[Buffer, Buffer]:
+        target = decl_buffer((M_DIM, N_DIM), dtype, "C", scope=scope, **fields)
+        return _fragment("C_warp", local_size, dtype), target
+
+    warp, target = buffers()
+
+    def store(i: Var, j: Var) -> tuple[BufferStore, list[BufferLoad]]:
+        load = BufferLoad(warp, list(layout(i, j)))
+        return BufferStore(target, load, [i, j]), [load]
+
+    described = _function([warp], target, [warp, target], _described("C_warp", "SS", (M_DIM, N_DIM), store))
+    stride = Var("s0", "int32")
+    warp, target = buffers(strides=[stride, Var("s1", "int32")])
+
+    def write(tx: Var) -> Iterable[Stmt]:
+        if use_mma_store_intrinic:
+            start = address_of(BufferLoad(target, [0, 0]))
+            yield Evaluate(mma_store(dtype, M_DIM, N_DIM, start, _own(warp, tx), 0, stride))
+            return
+        for element in range(local_size):
+            place = ldmatrix_32x8_to_shared_16x16_layout(tx, element)
+            yield BufferStore(target, BufferLoad(warp, [tx, element]), list(place))
+
+    return described, _function([warp], target, [warp, target], _in_warp(write))
+
+
+# -- names --
+
+
+def _register_all() -> None:
+    for dtype, sums in _ACCUMULATORS.items():
+        k, short = k_dim(dtype), _SHORT[dtype]
+        for transposed, suffix in ((False, ""), (True, "_trans")):
+            for scope, dyn in _SCOPES.items():
+                for matrix in "AB":
+                    name = f"mma_ldmatrix_{short}_{matrix.lower()}{suffix}{dyn}"
+                    TensorIntrin.register(name, *get_ldmatrix_intrin(k, dtype, matrix, transposed, scope))
+        for out in sums:
+            functions = get_mma_intrin(k, dtype, dtype, out)
+            for suffix in ("", "_trans_a", "_trans_b", "_trans_a_trans_b"):
+                TensorIntrin.register(f"mma_{short}{short}{_SHORT[out]}{suffix}", *functions)
+    for out in ("float16", "float32", "int32"):
+        short = _SHORT[out]
+        TensorIntrin.register(f"mma_fill_16x16_{short}", *get_mma_fill_intrin(out, 8))
+        for scope in ("global", *_SCOPES):
+            name = f"mma_store_16x16_{short}_{scope.replace('.', '_')}_"
+            TensorIntrin.register(name, *get_mma_store_intrin(out, 8, scope))
+            TensorIntrin.register(f"{name}simple_", *get_mma_store_intrin(out, 8, scope, False))
+
+
+_register_all()
+
+
+def get_mma_intrin_group(
+    load_scope: str,
+    store_scope: str,
+    a_dtype: str,
+    b_dtype: str,
+    out_dtype: str,
+    trans_a: bool,
+    trans_b: bool,
+    not_use_mma_store_intrinic: bool = True,
+    store_to_smem_dtype: str | None = None,
+) -> dict[str, str]:
+    """The names of intrinsics that fit together: "init", "load_a", "load_b", "compute" and "store".
+
+    `store_to_smem_dtype` is the dtype that is stored; None is that of the sums. Raises `InvalidValue` for scopes and
+    dtypes that tensor cores do not take.
+    """
+    _check("load_scope", load_scope, _SCOPES)
+    _check("store_scope", store_scope, ("global", *_SCOPES))
+    _check("a_dtype", a_dtype, _ACCUMULATORS)
+    _check("b_dtype", b_dtype, (a_dtype,))
+    _check("out_dtype", out_dtype, _ACCUMULATORS[a_dtype])
+    stored = store_to_smem_dtype or out_dtype
+    _check("store_to_smem_dtype", stored, ("float16", "float32", "int32"))
+    short, out, dyn = _SHORT[a_dtype], _SHORT[out_dtype], _SCOPES[load_scope]
+    a, b = "_trans" if trans_a else "", "_trans" if trans_b else ""
+    simple = "simple_" if not_use_mma_store_intrinic else ""
+    return {
+        "init": f"mma_fill_16x16_{out}",
+        "load_a": f"mma_ldmatrix_{short}_a{a}{dyn}",
+        "load_b": f"mma_ldmatrix_{short}_b{b}{dyn}",
+        "compute": f"mma_{short}{short}{out}{a and '_trans_a'}{b and '_trans_b'}",
+        "store": f"mma_store_16x16_{_SHORT[stored]}_{store_scope.replace('.', '_')}_{simple}",
+    }
+
+
+def _check(what: str, value: str, allowed: Iterable[str]) -> None:
+    if value not in allowed:
+        raise InvalidValue(f"expected {what} to be {' or '.join(map(repr, allowed))}, found {value!r}")
