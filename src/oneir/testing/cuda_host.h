@@ -162,7 +162,10 @@ static bool oneir_together(const int* places, int count, char* message) {
 
 static bool oneir_run_block(const int* places, int threads, char* message) {
   memset(__start_oneir_shared, 0xff, __stop_oneir_shared - __start_oneir_shared);
-  for (int i = 0; i < threads; ++i) oneir_fibers[i].line = oneir_fibers[i].copies = oneir_fibers[i].group = 0;
+  for (int i = 0; i < threads; ++i) {
+    oneir_fiber& fiber = oneir_fibers[i];
+    fiber.line = fiber.copies = fiber.group = fiber.table = 0;
+  }
   do {
     for (int first = 0, count; first < threads; first += count) {
       int warp = places[first] / ONEIR_WARP;

@@ -1,4 +1,4 @@
-"""LowerThreadAllreduce: trees equal NumPy for every number of threads and size of warp; what it needs is asked for."""
+"""LowerThreadAllreduce: trees and shuffles equal NumPy for every number of threads; what it needs is asked for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from pass_checks import apply
 
+from oneir import build, cuda, nd
 from oneir.ir import IRModule
-from oneir.runtime.error import InvalidValue, WellFormedError
+from oneir.runtime.error import DeviceError, InvalidValue, WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing import interpret
+from oneir.testing.cuda_host import ORDERS, CudaOnHost, compiler_exists, cuda_on_host
 from oneir.tir.transform import BindTarget, LowerThreadAllreduce
 
 
@@ -82,3 +84,88 @@ def test_the_number_of_threads_is_constant():
 
     with pytest.raises(WellFormedError, match=r"threadIdx\.x has n: split the loop by a constant"):
         lowered(func, 1)
+
+
+# -- shuffles --
+
+SHUFFLED = [(1, 32), (3, 32), (1, 128), (2, 64), (4, 8), (1, 1024), (1, 16), (5, 2), (3, 16)]
+TREES = [(3, 7), (1, 48), (9, 12)]
+
+
+def device_rows(groups, threads, dtype):
+    """The sum of each row and the place of its largest element, in all threads of the row."""
+
+    @T.prim_func
+    def func(
+        A: T.Buffer((groups, threads), dtype),
+        B: T.Buffer((groups, threads), dtype),
+        P: T.Buffer((groups, threads), "int32"),
+    ):
+        for bx in T.thread_binding(1, "blockIdx.x"):
+            for ty in T.thread_binding(groups, "threadIdx.y"):
+                total = T.alloc_buffer((groups,), dtype, scope="local")
+                most = T.alloc_buffer((groups,), dtype, scope="local")
+                place = T.alloc_buffer((groups,), "int32", scope="local")
+                for tx in T.thread_binding(threads, "threadIdx.x"):
+                    with T.block("sum"):
+                        vy = T.axis.spatial(groups, ty)
+                        vx = T.axis.reduce(threads, tx)
+                        with T.init():
+                            total[vy] = T.Cast(dtype, 0)
+                        total[vy] = total[vy] + A[vy, vx]
+                for tx in T.thread_binding(threads, "threadIdx.x"):
+                    with T.block("largest"):
+                        vy = T.axis.spatial(groups, ty)
+                        vx = T.axis.reduce(threads, tx)
+                        with T.init():
+                            most[vy] = T.min_value(dtype)
+                            place[vy] = -1
+                        v_most = T.Select(most[vy] >= A[vy, vx], most[vy], A[vy, vx])
+                        v_place = T.Select(most[vy] >= A[vy, vx], place[vy], vx)
+                        most[vy] = v_most
+                        place[vy] = v_place
+                for tx in T.thread_binding(threads, "threadIdx.x"):
+                    with T.block("out"):
+                        vy, vx = T.axis.remap("SS", [ty, tx])
+                        B[vy, vx] = total[vy]
+                        P[vy, vx] = place[vy]
+
+    return func.with_attr("global_symbol", f"{dtype}_{groups}_{threads}")
+
+
+@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_warps_exchange_values(dtype):
+    sizes = SHUFFLED + TREES
+    funcs = {f"{dtype}_{g}_{t}": device_rows(g, t, dtype) for g, t in sizes}
+    ex = build(IRModule(funcs), Target("cuda", host="llvm"))
+    kernels = {
+        text.partition("_kernel(")[0].split()[-1]: text for text in ex.inspect_source("cuda").split('extern "C"')
+    }
+    for size in sizes:
+        text = kernels[f"{dtype}_{size[0]}_{size[1]}"]
+        assert ("oneir_shuffle_down(" in text) == (size in SHUFFLED)
+        if size in SHUFFLED and size[1] <= 32:
+            assert "__shared__" not in text and "__syncthreads" not in text
+    for order in ORDERS:
+        with cuda_on_host(order):
+            for groups, threads in sizes:
+                a = np.random.default_rng(0).permutation(groups * threads).reshape(groups, threads) % 127
+                a = a.astype(dtype)
+                b, places = nd.array(np.zeros_like(a), cuda()), nd.array(np.zeros(a.shape, "int32"), cuda())
+                ex[f"{dtype}_{groups}_{threads}"](nd.array(a, cuda()), b, places)
+                expected = np.repeat(a.sum(1, keepdims=True, dtype=dtype), threads, 1)
+                np.testing.assert_array_equal(b.numpy(), expected)
+                largest = np.take_along_axis(a, places.numpy().astype("int64"), 1)
+                np.testing.assert_array_equal(largest, np.repeat(a.max(1, keepdims=True), threads, 1))
+
+
+@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+def test_a_warp_whose_threads_part_is_reported():
+    text = build(device_rows(1, 32, "float32"), Target("cuda", host="llvm")).inspect_source("cuda")
+    kernel = text.index('extern "C"')
+    text = text[:kernel] + text[kernel:].replace(
+        "const float w_16", "if (threadIdx_x == 3) return; const float w_16", 1
+    )
+    with pytest.raises(DeviceError, match="thread 3 has ended"):
+        CudaOnHost(text).launch("float32_1_32_kernel", [1], [32], [np.zeros(32, "float32") for _ in range(3)])

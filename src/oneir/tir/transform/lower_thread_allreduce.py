@@ -8,12 +8,21 @@ B[0] = R[0]                                     T.tvm_storage_sync("shared")
                                                 ...
                                                 B[0] = red_buf0[0]
 
-Within one warp, whose threads run together, barriers of the block are replaced by those of the warp.
+Within one warp, whose threads run together, barriers of the block are replaced by those of the warp. Where threads of a
+warp can read each other's registers (CUDA), they need neither shared memory nor barriers:
+
+T.tvm_thread_allreduce(                         w_32 = A[tx]
+    1, A[tx], True, R[0], tx)         ->        other_16 = T.tvm_warp_shuffle_down(mask, w_32, 16, 32, 32)
+                                                w_16 = w_32 + other_16
+                                                ...
+                                                red_buf0[0] = T.tvm_warp_shuffle(mask, w_1, 0, 32, 32)
+
+Several warps that reduce together first do so one by one, and the first one then reduces their results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +30,14 @@ from ...arith import Analyzer
 from ...ir.expr import Call, Cast, IntImm, PrimExpr, Select, Var, const
 from ...ir.module import IRModule
 from ...ir.op import Op
+from ...ir.operators import equal, floordiv, floormod, minimum
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue, WellFormedError
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, CommReducer, IterVar
 from ..function import PrimFunc
+from ..op_vendor import tvm_warp_activemask, tvm_warp_shuffle, tvm_warp_shuffle_down
 from ..stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Evaluate, IfThenElse, LetStmt, Stmt, flat_seq
 from .pass_base import PrimFuncPass
 from .thread_sync import barrier
@@ -34,8 +45,12 @@ from .thread_sync import barrier
 _AXES = "xyz"
 
 
+_SHUFFLING = ("cuda",)
+"""The kinds of targets whose code generators write shuffles."""
+
+
 class LowerThreadAllreduce(PrimFuncPass):
-    """Writes reductions over threads as trees in shared memory; the steps within a warp need no barrier of the block.
+    """Writes reductions over threads as trees in shared memory, or, within warps of CUDA, as shuffles.
 
     Raises `WellFormedError` for threads whose number is not constant, `InvalidValue` for functions without a target.
     """
@@ -46,7 +61,8 @@ class LowerThreadAllreduce(PrimFuncPass):
             raise InvalidValue(
                 "LowerThreadAllreduce needs the target of the function, for the size of a warp; apply BindTarget before"
             )
-        return func.with_body(_Lowering(int(target.attrs.get("thread_warp_size", 1)))(func.body))
+        warp_size = int(target.attrs.get("thread_warp_size", 1))
+        return func.with_body(_Lowering(warp_size, target.kind.name in _SHUFFLING)(func.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +122,14 @@ class _Tree:
 
     def step(self, threads: int, distance: int) -> list[Stmt]:
         """One step of the tree: the first `threads` threads combine their values with those of others."""
-        body = self.store(self.combined(self.index + distance))
+        values = self.combined(self.index + distance)
+        if len(values) == 1:
+            body = self.store(values)
+        else:  # each is computed from all, so none is stored before all are
+            names = [Var(f"s_{distance}_{i}", value.dtype) for i, value in enumerate(values)]
+            body = self.store(names)
+            for name, value in zip(names, values, strict=True):
+                body = LetStmt(name, value, body)
         return [IfThenElse(self.index < threads, body), barrier("shared")]
 
     def reduce(self) -> list[Stmt]:
@@ -145,6 +168,97 @@ class _Tree:
         return flat_seq(stmts)
 
 
+class _Shuffles:
+    """The statements in which threads of whole warps, or of equal parts of a warp, reduce their values."""
+
+    def __init__(self, request: _Request, warp_size: int):
+        self.request, self.warp_size = request, warp_size
+        self.index, self.extent = _flat(request.reducing)
+        self.group, groups = _flat(request.others)
+        threads = self.extent * groups
+        # What all threads of a block run has all threads of a warp together; only a last warp may not be whole.
+        self.mask: PrimExpr = tvm_warp_activemask()
+        if threads < warp_size or threads % warp_size == 0:
+            self.mask = const((1 << min(threads, warp_size)) - 1, "uint32")
+        self.warps = self.extent // warp_size
+        """How many warps reduce together; 0 for a part of one."""
+        scope, count = ("shared", groups * self.warps) if self.warps > 1 else ("local", 1)
+        self.buffers = [
+            decl_buffer([IntImm("int32", count)], value.dtype, f"red_buf{i}", scope=scope)
+            for i, value in enumerate(request.values)
+        ]
+
+    @staticmethod
+    def fit(request: _Request, warp_size: int) -> bool:
+        """Whether threads that reduce together follow each other, and are whole warps or an equal part of one."""
+        _, extent = _flat(request.reducing)
+        whole = warp_size % extent == 0 or (extent % warp_size == 0 and extent <= warp_size**2)
+        return whole and _contiguous(request) == extent and all(not value.dtype.lanes > 1 for value in request.values)
+
+    @property
+    def first(self) -> PrimExpr:
+        """The index of a group's result."""
+        return const(0, "int32") if self.warps < 2 else self.place(0)
+
+    def place(self, warp: PrimExpr | int) -> PrimExpr:
+        """The index of the result of a warp of this thread's group."""
+        return Analyzer().simplify(self.group * self.warps + warp)
+
+    def store(self, place: PrimExpr, values: Sequence[PrimExpr]) -> Stmt:
+        return flat_seq([BufferStore(b, value, [place]) for b, value in zip(self.buffers, values, strict=True)])
+
+    def statements(self) -> list[Stmt]:
+        """What the threads do; at its end each of them can read the result."""
+        if self.warps < 2:
+            return [self.reduced(self.request.values, min(self.extent, self.warp_size), self.broadcast)]
+        lane, warp = floormod(self.index, self.warp_size), floordiv(self.index, self.warp_size)
+        each = self.reduced(
+            self.request.values,
+            self.warp_size,
+            lambda values: IfThenElse(equal(lane, 0), self.store(self.place(warp), values)),
+        )
+        loads = [BufferLoad(b, [self.place(minimum(self.index, self.warps - 1))]) for b in self.buffers]
+        rest = [
+            Select(self.index < self.warps, load, identity)
+            for load, identity in zip(loads, self.request.reducer.identity_element, strict=True)
+        ]
+        width = 1 << (self.warps - 1).bit_length()
+        last = self.reduced(
+            rest, width, lambda values: IfThenElse(equal(self.index, 0), self.store(self.place(0), values))
+        )
+        # The first barrier is for threads that still read the result of an earlier reduction.
+        first_warp = IfThenElse(self.index < self.warp_size, last)
+        return [barrier("shared"), each, barrier("shared"), first_warp, barrier("shared")]
+
+    def broadcast(self, values: Sequence[PrimExpr]) -> Stmt:
+        """Stores the values of the first thread in all."""
+        width = min(self.extent, self.warp_size)
+        shuffled = [tvm_warp_shuffle(self.mask, value, 0, width, self.warp_size) for value in values]
+        return self.store(const(0, "int32"), shuffled)
+
+    def reduced(self, values: Sequence[PrimExpr], width: int, then: Callable[[Sequence[PrimExpr]], Stmt]) -> Stmt:
+        """Each `width` threads reduce their values; the first of them has the result, with which `then` goes on."""
+        bound: list[tuple[Var, PrimExpr]] = []
+
+        def named(hint: str, given: Sequence[PrimExpr]) -> list[Var]:
+            names = [Var(f"{hint}_{i}", value.dtype) for i, value in enumerate(given)]
+            bound.extend(zip(names, given, strict=True))
+            return names
+
+        own = named(f"w_{width}", values)
+        distance = width // 2
+        while distance:
+            # Under names, so that each is exchanged once, and by all threads.
+            given = [tvm_warp_shuffle_down(self.mask, v, distance, width, self.warp_size) for v in own]
+            others = named(f"other_{distance}", given)
+            own = named(f"w_{distance}", list(self.request.reducer.combine(own, others)))
+            distance //= 2
+        body = then(own)
+        for var, value in reversed(bound):
+            body = LetStmt(var, value, body)
+        return body
+
+
 def _flat(threads: Sequence[_Thread]) -> tuple[PrimExpr, int]:
     """The flat index of a thread over several thread axes, and the number of threads."""
     index: PrimExpr | None = None
@@ -166,9 +280,9 @@ def _contiguous(request: _Request) -> int:
 
 
 class _Lowering(Mapper):
-    def __init__(self, warp_size: int):
+    def __init__(self, warp_size: int, shuffling: bool):
         super().__init__()
-        self.warp_size = warp_size
+        self.warp_size, self.shuffling = warp_size, shuffling
         self.threads: list[AttrStmt] = []
         self.reducers: list[CommReducer] = []
         self.results: dict[Var, tuple[Buffer, PrimExpr]] = {}
@@ -200,7 +314,8 @@ class _Lowering(Mapper):
         if found is None:
             return stmt.replace(body=body)
         buffer = found[0]
-        body = AttrStmt(buffer.data, "volatile_scope", const(1, "int32"), body)
+        if buffer.scope() == "shared":
+            body = AttrStmt(buffer.data, "volatile_scope", const(1, "int32"), body)
         return stmt.replace(buffer_var=buffer.data, dtype=buffer.dtype, extents=buffer.shape, body=body)
 
     def visit_DeclBuffer(self, stmt: DeclBuffer) -> Stmt:
@@ -261,6 +376,8 @@ class _Lowering(Mapper):
         if not request.reducing:
             zero = IntImm("int32", 0)
             return flat_seq([BufferStore(b, v, [zero]) for b, v in zip(request.results, request.values, strict=True)])
+        if self.shuffling and _Shuffles.fit(request, self.warp_size):
+            return self._shuffle(request)
         tree = _Tree(request, self.warp_size)
         known = [self.results[r.data][0] for r in request.results if r.data in self.results]
         if len(known) == len(tree.buffers):
@@ -271,6 +388,16 @@ class _Lowering(Mapper):
         for result, buffer in zip(request.results, tree.buffers, strict=True):
             self.results[result.data] = (buffer, BufferLoad(buffer, [first]))
         return flat_seq(stmts)
+
+    def _shuffle(self, request: _Request) -> Stmt:
+        shuffles = _Shuffles(request, self.warp_size)
+        known = [self.results[r.data][0] for r in request.results if r.data in self.results]
+        if len(known) == len(shuffles.buffers):
+            shuffles.buffers = known
+        body = flat_seq(shuffles.statements())
+        for result, buffer in zip(request.results, shuffles.buffers, strict=True):
+            self.results[result.data] = (buffer, BufferLoad(buffer, [shuffles.first]))
+        return body
 
 
 def _reduces(call: Call, thread: IterVar) -> bool:
