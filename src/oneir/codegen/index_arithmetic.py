@@ -8,8 +8,8 @@ from typing import Any
 from ..ir import expr as e
 from ..ir.op import Op
 
-# What divisions by powers of two become.
-_DIVISIONS = (Op.get("tir.bitwise_and"), Op.get("tir.shift_right"))
+# What divisions by powers of two become, and how rows of shared memory are permuted.
+_BITS = (Op.get("tir.bitwise_and"), Op.get("tir.shift_right"), Op.get("tir.bitwise_xor"))
 
 
 def is_index_arithmetic(node: Any, data_variables: Set[e.Var]) -> bool:
@@ -26,6 +26,6 @@ def is_index_arithmetic(node: Any, data_variables: Set[e.Var]) -> bool:
         return is_index_arithmetic(node.a, data_variables) and is_index_arithmetic(node.b, data_variables)
     if kind is e.Ramp:
         return is_index_arithmetic(node.base, data_variables) and is_index_arithmetic(node.stride, data_variables)
-    if kind is e.Call and node.op in _DIVISIONS:
+    if kind is e.Call and node.op in _BITS:
         return all(is_index_arithmetic(arg, data_variables) for arg in node.args)
     return kind in (e.Broadcast, e.Cast) and is_index_arithmetic(node.value, data_variables)

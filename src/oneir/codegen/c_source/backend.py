@@ -106,6 +106,9 @@ class Cuda(SourceBackend):
         "host": "LLVM IR of the host's functions, which launch them",
     }
 
+    def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        return [gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization(), *super().schedule_rules(target)]
+
 
 register_backend(OpenCL())
 register_backend(Cuda())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...arith import Analyzer
+from ...ir import operators as ops
 from ...ir.expr import Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
@@ -90,7 +91,7 @@ class _Lift(Mapper):
         self.lifted, self.replaced = lifted, replaced
 
     def visit_Var(self, var: Var) -> Any:
-        return self.replaced.get(var, var)
+        return ops.cast(var.dtype, self.replaced.get(var, var))
 
     def visit_For(self, loop: For) -> Stmt:
         if loop.loop_var in self.replaced:

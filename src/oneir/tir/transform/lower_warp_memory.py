@@ -109,7 +109,7 @@ class _Lower(AnalyzedMapper):
 
     def own(self, thread: PrimExpr) -> bool:
         """Whether an index is always that of the running thread."""
-        return self.lane is not None and self.analyzer.can_prove_equal(thread, self.lane)
+        return self.lane is not None and self.analyzer.can_prove_equal(thread, ops.cast(thread.dtype, self.lane))
 
     def visit_BufferStore(self, node: BufferStore) -> Any:
         if node.buffer not in self.local:

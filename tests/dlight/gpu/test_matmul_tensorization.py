@@ -1,0 +1,244 @@
+"""MatmulTensorization: products of any size, layout and epilogue equal NumPy; what breaks a kernel is found."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import oneir
+from oneir import dlight as dl
+from oneir import relax, te
+from oneir.contrib import nvcc
+from oneir.runtime.error import DeviceError
+from oneir.script import relax as R
+from oneir.target import Target
+from oneir.testing import cuda_host
+from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
+
+needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
+needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
+RULES = (dl.gpu.MatmulTensorization(), dl.gpu.MatmulInt8Tensorization())
+
+
+def target(arch="sm_80"):
+    return Target({"kind": "cuda", "arch": arch}, host="llvm")
+
+
+def product(m, n, k, dtype="float16", out="float32", trans=(False, False), batch=(), before=None, after=None):
+    """C[b, i, j] = after(sum over r of before(A[b, i, r]) * B[b, r, j], bias[j]); a size of None is a variable."""
+    index = "int64" if None in (m, n, k) else "int32"
+    sizes = zip("mnk", (m, n, k), strict=True)
+    m, n, k = (te.var(name, index) if size is None else oneir.tir.const(size, index) for name, size in sizes)
+    a = te.placeholder((*batch, k, m) if trans[0] else (*batch, m, k), dtype, name="A")
+    b = te.placeholder((*batch, n, k) if trans[1] else (*batch, k, n), dtype, name="B")
+    bias = te.placeholder((n,), out, name="bias")
+    left = a if before is None else te.compute(a.shape, lambda *at: before(a(*at)), name="left")
+    r = te.reduce_axis((0, k), "r")
+
+    def element(*at):
+        *outer, i, j = at
+        x = left(*outer, r, i) if trans[0] else left(*outer, i, r)
+        y = b(*outer, j, r) if trans[1] else b(*outer, r, j)
+        return te.sum(x.astype(out) * y.astype(out), axis=r)
+
+    c = te.compute((*batch, m, n), element, name="C")
+    if after is None:
+        return te.create_prim_func([a, b, c])
+    d = te.compute(c.shape, lambda *at: after(c(*at), bias(at[-1])), name="D")
+    return te.create_prim_func([a, b, bias, d])
+
+
+def half(x):
+    return oneir.tir.max(x, oneir.tir.const(0, x.dtype))
+
+
+def rectified(x, bias):
+    return half(x + bias).astype("float16")
+
+
+CASES = {
+    "plain": {"m": 64, "n": 128, "k": 64},
+    "odd": {"m": 133, "n": 257, "k": 71},
+    "few_rows": {"m": 8, "n": 40, "k": 16},
+    "left_transposed": {"m": 45, "n": 72, "k": 50, "trans": (True, False)},
+    "right_transposed": {"m": 70, "n": 33, "k": 40, "trans": (False, True)},
+    "both_transposed": {"m": 33, "n": 130, "k": 33, "trans": (True, True)},
+    "batched": {"m": 40, "n": 36, "k": 50, "batch": (3,)},
+    "half_sums": {"m": 40, "n": 40, "k": 48, "out": "float16"},
+    "bfloat": {"m": 64, "n": 33, "k": 48, "dtype": "bfloat16"},
+    "bytes": {"m": 70, "n": 45, "k": 100, "dtype": "int8", "out": "int32"},
+    "bytes_transposed": {"m": 34, "n": 40, "k": 64, "dtype": "int8", "out": "int32", "trans": (True, True)},
+    "epilogue": {"m": 50, "n": 70, "k": 64, "after": rectified},
+    "prologue": {"m": 50, "n": 40, "k": 40, "before": half},
+    "dynamic": {"m": None, "n": None, "k": None},
+    "dynamic_rows": {"m": None, "n": 64, "k": 40, "trans": (False, True), "after": rectified},
+}
+SIZES = [(37, 150, 21), (129, 16, 100), (5, 7, 1)]
+"""For those that have any size."""
+
+
+def scheduled(name, arch="sm_80"):
+    """The function of a case under the first rule that takes it."""
+    func = product(**CASES[name]).with_attr("global_symbol", name)
+    found = [sch for rule in RULES if (sch := rule.apply(func, target(arch))) is not None]
+    assert len(found) == 1
+    return found[0].mod
+
+
+def built(names, arch="sm_80"):
+    functions = {name: func for name in names for func in scheduled(name, arch).functions.values()}
+    return oneir.build(oneir.IRModule(functions), target(arch))
+
+
+def arrays(name, size=(0, 0, 0)):
+    """Inputs of a case, and its result as float64 computes it, with the error that its sums may have."""
+    case = CASES[name]
+    m, n, k = (given if case[axis] is None else case[axis] for axis, given in zip("mnk", size, strict=True))
+    dtype, out, trans = case.get("dtype", "float16"), case.get("out", "float32"), case.get("trans", (False, False))
+    batch = case.get("batch", ())
+    rng = np.random.default_rng(0)
+    shapes = [(*batch, k, m) if trans[0] else (*batch, m, k), (*batch, n, k) if trans[1] else (*batch, k, n)]
+    draw = (lambda s: rng.integers(-128, 128, s)) if dtype == "int8" else rng.standard_normal
+    a, b = (draw(shape).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype) for shape in shapes)
+    x, y = (np.swapaxes(v, -1, -2) if t else v for v, t in zip((a.astype("f8"), b.astype("f8")), trans, strict=True))
+    if "before" in case:
+        x = np.maximum(x, 0)
+    sums, bound = x @ y, np.abs(x) @ np.abs(y)
+    # Each of the k + 1 roundings is at most half a unit of the sum of magnitudes.
+    unit = {"float32": 2.0**-24, "float16": 2.0**-11, "int32": 0}[out]
+    error = bound * (k + 1) * unit
+    if "after" not in case:
+        return [a, b], sums, error, out
+    bias = rng.standard_normal(n).astype(out)
+    result = np.maximum(sums + bias, 0)
+    return [a, b, bias], result, error + np.abs(result) * 2.0**-10 + 2.0**-24, "float16"
+
+
+def check(ex, name, order, size=(0, 0, 0)):
+    inputs, expected, error, out = arrays(name, size)
+    with cuda_on_host(order) as driver:
+        dev = oneir.cuda()
+        result = oneir.nd.array(np.full(expected.shape, 77, out), dev)
+        ex[name](*[oneir.nd.array(x, dev) for x in inputs], result)
+        assert driver.launched == [f"{name}_kernel"]
+        difference = np.abs(result.numpy().astype("f8") - expected)
+    assert (difference <= error).all(), (name, order, size, difference.max())
+
+
+@needs_compiler
+def test_products_equal_numpy_in_every_order_of_threads():
+    ex = built(CASES)
+    for name in CASES:
+        sizes = SIZES if None in CASES[name].values() else [(0, 0, 0)]
+        for place, size in enumerate(sizes):
+            for order in ORDERS if place == 0 else ["shuffled"]:
+                check(ex, name, order, size)
+
+
+@needs_nvrtc
+def test_the_compiler_of_nvidia_takes_them():
+    text = built(CASES).inspect_source("cuda")
+    kernels = text[text.index('extern "C"') :]
+    assert "asm" not in kernels and kernels.count("oneir_cp_async16(") > 2 * len(CASES)
+    ptx = nvcc.compile_cuda(text, "ptx", "sm_80").decode()
+    # All fragments are in registers.
+    assert "mma.sync" in ptx and "cp.async.cg" in ptx and ".local" not in ptx
+    for arch in ("sm_80", "sm_90a"):
+        assert nvcc.compile_cuda(text, "cubin", arch)
+    older = built(["plain", "bytes"], "sm_75").inspect_source("cuda")
+    assert nvcc.compile_cuda(older, "cubin", "sm_75")
+
+
+# -- which functions the rules take --
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ({"dtype": "float32"}, {"kind": "cuda", "arch": "sm_80"}),
+        ({"dtype": "bfloat16"}, {"kind": "cuda", "arch": "sm_75"}),
+        ({"dtype": "float16"}, {"kind": "cuda", "arch": "sm_70"}),
+        ({"dtype": "float16"}, {"kind": "cuda"}),
+        ({"dtype": "float16"}, {"kind": "opencl"}),
+        ({"dtype": "uint8", "out": "int32"}, {"kind": "cuda", "arch": "sm_90a"}),
+    ],
+)
+def test_what_tensor_cores_do_not_take(case, kind):
+    func = product(64, 64, 64, **case)
+    assert all(rule.apply(func, Target(kind, host="llvm")) is None for rule in RULES)
+
+
+def test_a_function_that_must_not_be_tensorized():
+    func = product(64, 64, 64)
+    assert RULES[0].apply(func, target("sm_90a")) is not None
+    assert RULES[0].apply(func.with_attr("dlight.do_not_tensorize", True), target("sm_90a")) is None
+
+
+@needs_compiler
+def test_a_graph_uses_them():
+    bb = relax.BlockBuilder()
+    rows = oneir.tir.Var("n", "int64")
+    x, w = relax.Var("x", R.Tensor((rows, 48), "float16")), relax.Var("w", R.Tensor((48, 56), "float16"))
+    with bb.function("main", [x, w]):
+        with bb.dataflow():
+            y = bb.emit(relax.op.matmul(x, w))
+            out = bb.emit_output(relax.op.nn.relu(y))
+        bb.emit_func_output(out)
+    ex = relax.build(bb.get(), target())
+    a, b = (np.random.default_rng(i).standard_normal(s).astype("float16") for i, s in enumerate([(50, 48), (48, 56)]))
+    assert "oneir_mma_m16n8k16_f32_f16(" in ex.mod.inspect_source("cuda")
+    with cuda_on_host():
+        dev = oneir.cuda()
+        result = relax.VirtualMachine(ex, dev)["main"](*[oneir.nd.array(v, dev) for v in (a, b)]).numpy()
+    np.testing.assert_allclose(result, np.maximum(a.astype("f4") @ b.astype("f4"), 0), rtol=2e-3, atol=2e-3)
+
+
+# -- planted faults --
+
+FAULTS = {
+    "no wait": ("oneir_cp_async_wait<1>();", ""),
+    "a wait one group short": ("oneir_cp_async_wait<1>();", "oneir_cp_async_wait<2>();"),
+    "no group closed": ("oneir_cp_async_commit();", ""),
+    "no barrier": ("__syncthreads();", ""),
+    "no barrier after the wait": ("wait<1>();\n    __syncthreads();", "wait<1>();"),
+    "no barrier before the next copies": ("__syncthreads();\n    for (int ax1", "for (int ax1"),
+    "rows of one side not permuted": (" ^ (threadIdx_x >> 3)", ""),
+    "rows of the other side permuted otherwise": (" ^ ((threadIdx_x & 7) >> 1)", " ^ (threadIdx_x & 3)"),
+    "copies to the stage in use": ("((ax3_0 + 1) & 1) * 4096", "(ax3_0 & 1) * 4096"),
+    "the stage of the other parity": ("(ax3_0 * 4096) + (threadIdx_z", "((1 - ax3_0) * 4096) + (threadIdx_z"),
+    "matrices not transposed": ("oneir_ldmatrix_x4_trans(", "oneir_ldmatrix_x4("),
+    "halves of the right matrix exchanged": (
+        "(B_reindex_pad_shared_warp + (ax2_2 * 8)) + 4",
+        "(B_reindex_pad_shared_warp + (ax2_2 * 8)) + 0",
+    ),
+    "half of the rows of the left matrix": ("(threadIdx_x & 15) * 32", "(threadIdx_x & 7) * 32"),
+    "sums not cleared": ("oneir_mma_fill<8>", "oneir_mma_fill<4>"),
+}
+
+
+@needs_compiler
+def test_planted_faults_are_found():
+    text = built(["odd"]).inspect_source("cuda")
+    start = text.index('extern "C"')
+    kernel = text[start:]
+    texts = {"none": kernel}
+    for fault, (before, after) in FAULTS.items():
+        assert before in kernel, fault
+        texts[fault] = kernel.replace(before, after)
+    names = {fault: f"kernel_{place}" for place, fault in enumerate(texts)}
+    program = CudaOnHost(
+        text[:start] + "".join(found.replace("odd_kernel(", f"{names[fault]}(") for fault, found in texts.items())
+    )
+    (a, b), expected, error, _ = arrays("odd")
+
+    def fails(fault, order):
+        c = np.full(expected.shape, 77, "float32")
+        try:
+            program.launch(names[fault], [2, 3], [32, 2, 2], [a, b, c], order)
+        except DeviceError:
+            return True
+        return not (np.abs(c - expected) <= error).all()
+
+    found = {fault for fault in texts if any(fails(fault, order) for order in ORDERS)}
+    assert found == set(FAULTS)
