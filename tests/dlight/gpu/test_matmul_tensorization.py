@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -61,8 +63,6 @@ CASES = {
     "plain": {"m": 64, "n": 128, "k": 64},
     "odd": {"m": 133, "n": 257, "k": 71},
     "few_rows": {"m": 8, "n": 40, "k": 16},
-    "left_transposed": {"m": 45, "n": 72, "k": 50, "trans": (True, False)},
-    "right_transposed": {"m": 70, "n": 33, "k": 40, "trans": (False, True)},
     "both_transposed": {"m": 33, "n": 130, "k": 33, "trans": (True, True)},
     "batched": {"m": 40, "n": 36, "k": 50, "batch": (3,)},
     "half_sums": {"m": 40, "n": 40, "k": 48, "out": "float16"},
@@ -86,7 +86,8 @@ def scheduled(name, arch="sm_80"):
     return found[0].mod
 
 
-def built(names, arch="sm_80"):
+@functools.cache
+def built(*names, arch="sm_80"):
     functions = {name: func for name in names for func in scheduled(name, arch).functions.values()}
     return oneir.build(oneir.IRModule(functions), target(arch))
 
@@ -128,7 +129,7 @@ def check(ex, name, order, size=(0, 0, 0)):
 
 @needs_compiler
 def test_products_equal_numpy_in_every_order_of_threads():
-    ex = built(CASES)
+    ex = built(*CASES)
     for name in CASES:
         sizes = SIZES if None in CASES[name].values() else [(0, 0, 0)]
         for place, size in enumerate(sizes):
@@ -138,7 +139,7 @@ def test_products_equal_numpy_in_every_order_of_threads():
 
 @needs_nvrtc
 def test_the_compiler_of_nvidia_takes_them():
-    text = built(CASES).inspect_source("cuda")
+    text = built(*CASES).inspect_source("cuda")
     kernels = text[text.index('extern "C"') :]
     assert "asm" not in kernels and kernels.count("oneir_cp_async16(") > 2 * len(CASES)
     ptx = nvcc.compile_cuda(text, "ptx", "sm_80").decode()
@@ -146,7 +147,7 @@ def test_the_compiler_of_nvidia_takes_them():
     assert "mma.sync" in ptx and "cp.async.cg" in ptx and ".local" not in ptx
     for arch in ("sm_80", "sm_90a"):
         assert nvcc.compile_cuda(text, "cubin", arch)
-    older = built(["plain", "bytes"], "sm_75").inspect_source("cuda")
+    older = built("plain", "bytes", arch="sm_75").inspect_source("cuda")
     assert nvcc.compile_cuda(older, "cubin", "sm_75")
 
 
@@ -219,7 +220,7 @@ FAULTS = {
 
 @needs_compiler
 def test_planted_faults_are_found():
-    text = built(["odd"]).inspect_source("cuda")
+    text = built("odd").inspect_source("cuda")
     start = text.index('extern "C"')
     kernel = text[start:]
     texts = {"none": kernel}

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr
+from ...ir.expr import IntImm, PrimExpr, Range
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Visitor
@@ -20,7 +20,7 @@ from ...runtime.error import InvalidValue
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..stmt import Block, BufferStore
+from ..stmt import Block, BufferRegion, BufferStore
 from .analyzed import AnalyzedMapper
 from .pass_base import PrimFuncPass
 
@@ -93,3 +93,10 @@ class _Permute(AnalyzedMapper):
         if node.buffer not in self.buffers:
             return self.generic_visit(node)
         return node.replace(value=self.visit(node.value), indices=self.indices(node.buffer, node.indices))
+
+    def visit_BufferRegion(self, node: BufferRegion) -> Any:
+        """A part of a row may lie anywhere in it."""
+        new = self.generic_visit(node)
+        if node.buffer not in self.buffers:
+            return new
+        return BufferRegion(new.buffer, [*new.region[:-1], Range(0, new.buffer.shape[-1])])

@@ -98,23 +98,20 @@ class _Inject(AnalyzedMapper):
 
     def valid(self, conditions: list[Any], loop: For, lanes: int) -> PrimExpr | None:
         """How many of the first elements satisfy the conditions; None where that is not known to be all that do."""
-        var, count = loop.loop_var, IntImm("int32", lanes)
-        bounds: list[PrimExpr] = [count]
+        var = loop.loop_var
+        result: Any = IntImm("int32", lanes)
         alike: list[PrimExpr] = []
         for condition in conditions:
             if not uses(condition, {var}):
                 alike.append(condition)
                 continue
-            if not isinstance(condition, LT) or uses(condition.b, {var}):
+            first = self.first(condition.a, loop) if isinstance(condition, LT) else None
+            if first is None or uses(condition.b, {var}):
                 return None
-            first = self.first(condition.a, loop)
-            if first is None:
-                return None
-            bounds.append(self.analyzer.simplify(condition.b - first))
-        result: Any = bounds[0]
-        for bound in bounds[1:]:
-            limited = ops.maximum(ops.minimum(bound, ops.cast(bound.dtype, lanes)), ops.cast(bound.dtype, 0))
-            result = ops.minimum(result, ops.cast("int32", limited))
+            bound = self.analyzer.simplify(condition.b - first)
+            limited = ops.maximum(ops.minimum(bound, lanes), 0)
+            result = ops.minimum(result, ops.cast("int32", limited)) if not isinstance(result, IntImm) else limited
+        result = ops.cast("int32", result)
         for condition in alike:
             result = Call("int32", IF_THEN_ELSE, [condition, result, IntImm("int32", 0)])
         return result
