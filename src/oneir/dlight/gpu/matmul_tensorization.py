@@ -145,7 +145,6 @@ class _Tensorized:
         sch.tensorize(sch.get_loops(sch.get_child_blocks(product)[0])[-3], self.intrinsics["compute"])
         for loop in (k1, i2, j2):
             sch.unroll(loop)
-        sch.annotate(j1, "pragma_unroll_explicit", 0)
         # What is multiplied is copied during the round before.
         sch.annotate(k0, "software_pipeline_stage", [0, 0, 1])
         sch.annotate(k0, "software_pipeline_order", [0, 1, 2])
