@@ -75,9 +75,9 @@ CASES = {
     "dynamic": {"m": None, "n": None, "k": None},
     "dynamic_rows": {"m": None, "n": 64, "k": 40, "trans": (False, True), "after": rectified},
 }
-USUAL = ("odd", "bytes", "bfloat", "epilogue", "dynamic_rows")
+USUAL = ("odd", "bytes", "bfloat", "epilogue", "dynamic")
 OTHERS = tuple(name for name in CASES if name not in USUAL)
-SIZES = [(37, 150, 21), (129, 16, 100), (5, 7, 1)]
+SIZES = [(37, 150, 21), (129, 16, 100), (5, 7, 1), (9, 7, 0)]
 """For those that have any size."""
 
 
