@@ -8,13 +8,13 @@ import pytest
 
 import oneir
 from oneir.contrib import nvcc
-from oneir.runtime.error import CompileError, DeviceError, InvalidValue
+from oneir.runtime.error import CompileError, DeviceError, InvalidValue, WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing import cuda_host, interpret
-from oneir.testing.cuda_host import CudaOnHost, cuda_on_host
+from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
 from oneir.tir import Schedule, TensorIntrin
-from oneir.tir.tensor_intrin.cuda import fragment_layout, get_mma_intrin_group, k_dim
+from oneir.tir.tensor_intrin.cuda import fragment_layout, get_mma_intrin_group, get_wmma_intrin_group, k_dim
 
 needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
 needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
@@ -222,3 +222,90 @@ def test_misuse_is_reported(before, after, message):
         program.launch("product_kernel", [1], [32], arrays)
     with pytest.raises(DeviceError, match="ldmatrix needs whole warps of 32 threads"):
         CudaOnHost(text).launch("product_kernel", [1], [16], arrays)
+
+
+# -- matrices by row and column --
+
+
+def wmma_program(out, trans_b, store_scope="global"):
+    """A product of 32 rows, 48 columns and 64 products by wmma; each warp computes 16 rows."""
+    cast = out != "float16"
+    zero = oneir.tir.const(0, out)
+
+    @T.prim_func
+    def f(
+        A: T.Buffer((32, 64), "float16"),
+        B: T.Buffer((48, 64) if trans_b else (64, 48), "float16"),
+        C: T.Buffer((32, 48), out),
+    ):
+        for i, j, r in T.grid(32, 48, 64):
+            with T.block("C"):
+                vi, vj, vr = T.axis.remap("SSR", [i, j, r])
+                with T.init():
+                    C[vi, vj] = zero
+                at = T.meta_var((vj, vr) if trans_b else (vr, vj))
+                x = T.meta_var(T.Cast(out, A[vi, vr]) if cast else A[vi, vr])
+                y = T.meta_var(T.Cast(out, B[at[0], at[1]]) if cast else B[at[0], at[1]])
+                C[vi, vj] = C[vi, vj] + x * y
+
+    group = get_wmma_intrin_group("shared", store_scope, "float16", out, trans_b)
+    sch = Schedule(f)
+    block = sch.get_block("C")
+    i, j, r = sch.get_loops(block)
+    i0, i1 = sch.split(i, [2, 16])
+    j0, j1 = sch.split(j, [None, 16])
+    r0, r1, r2 = sch.split(r, [None, 2, 16])
+    sch.reorder(i0, j0, r0, r1, i1, j1, r2)
+    product = sch.blockize(i1)
+    sch.bind(i0, "threadIdx.y")
+    held = []
+    for position, name in enumerate("ab"):
+        tile = sch.cache_read(product, position, "shared")
+        sch.compute_at(tile, r0, preserve_unit_loops=True)
+        _, x = sch.split(sch.fuse(*sch.get_loops(tile)[-2:]), [None, 32])
+        sch.bind(x, "threadIdx.x")
+        fragment = sch.cache_read(product, position, f"wmma.matrix_{name}")
+        sch.compute_at(fragment, r1, preserve_unit_loops=True)
+        held.append(sch.get_loops(fragment)[-2])
+    result = sch.cache_write(product, 0, "wmma.accumulator")
+    sch.reverse_compute_at(result, j0, preserve_unit_loops=True)
+    init = sch.decompose_reduction(product, r0)
+    sch.tensorize(sch.get_loops(sch.get_child_blocks(init)[0])[-2], group["init"])
+    for loop, name in zip(held, ("load_a", "load_b"), strict=True):
+        sch.tensorize(loop, group[name])
+    sch.tensorize(sch.get_loops(sch.get_child_blocks(product)[0])[-3], group["compute"])
+    loops = sch.get_loops(result)[-2:]
+    return sch, lambda: sch.tensorize(loops[0], group["store"])
+
+
+@needs_compiler
+def test_matrices_by_row_and_column():
+    plans = [(out, trans_b) for out in ("float32", "float16") for trans_b in (False, True)]
+    functions = {}
+    for out, trans_b in plans:
+        sch, store = wmma_program(out, trans_b)
+        store()
+        (func,) = sch.mod.functions.values()
+        functions[f"{out}_{trans_b}"] = func.with_attr("global_symbol", f"{out}_{trans_b}")
+    ex = oneir.build(oneir.IRModule(functions), TARGET)
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-4, 5, shape).astype("float16") for shape in ((32, 64), (64, 48)))
+    for order in ORDERS:
+        with cuda_on_host(order):
+            dev = oneir.cuda()
+            for out, trans_b in plans:
+                c = oneir.nd.array(np.zeros((32, 48), out), dev)
+                right = np.ascontiguousarray(b.T) if trans_b else b
+                ex[f"{out}_{trans_b}"](oneir.nd.array(a, dev), oneir.nd.array(right, dev), c)
+                np.testing.assert_array_equal(c.numpy(), a.astype("f4") @ b.astype("f4"))
+
+
+def test_only_intrinsics_access_matrices():
+    sch, _ = wmma_program("float32", False)
+    with pytest.raises(WellFormedError, match="only tensor intrinsics access matrices in registers"):
+        oneir.build(sch.mod, TARGET)
+
+
+def test_matrices_that_wmma_does_not_take():
+    with pytest.raises(InvalidValue, match="expected in_dtype to be 'float16', found 'int8'"):
+        get_wmma_intrin_group("shared", "global", "int8", "int32", False)

@@ -87,8 +87,19 @@ def fragment_layout(matrix: str, dtype: str, transposed: bool = False) -> Layout
 # -- functions --
 
 
-def _fragment(name: str, elements: int, dtype: str) -> Buffer:
-    return decl_buffer((WARP_SIZE, elements), dtype, name, scope="warp", data_alignment=64)
+def _fragment(name: str, elements: int, dtype: str, scope: str = "warp") -> Buffer:
+    """A matrix in registers: elements by thread, or, in the scopes "wmma", by row and column."""
+    shape = (WARP_SIZE, elements) if scope == "warp" else (M_DIM, N_DIM)
+    return decl_buffer(shape, dtype, name, scope=scope, data_alignment=64)
+
+
+def _as_it_is(i: Any, j: Any) -> tuple[Any, Any]:
+    """The layout of a fragment by row and column."""
+    return i, j
+
+
+def _exchanged(i: Any, j: Any) -> tuple[Any, Any]:
+    return j, i
 
 
 def _function(reads: Sequence[Buffer], write: Buffer, params: Sequence[Buffer], body: Stmt) -> PrimFunc:
@@ -125,22 +136,22 @@ def _in_warp(body: Callable[[Var], Iterable[Stmt]]) -> Stmt:
     return For(tx, const(0), const(WARP_SIZE), ForKind.THREAD_BINDING, statements, thread_binding=thread)
 
 
-def _own(fragment: Buffer, tx: Var, element: Any = 0) -> PrimExpr:
-    """The address of an element that a thread holds."""
-    return address_of(BufferLoad(fragment, [tx, element]))
+def _own(fragment: Buffer, tx: Var) -> PrimExpr:
+    """The address of the first element that a thread holds; a fragment of the scope "wmma" does not say which it is."""
+    return address_of(BufferLoad(fragment, [tx, 0] if fragment.scope() == "warp" else [0, 0]))
 
 
 def get_ldmatrix_intrin(
-    k_dim: int, dtype: str, matrix_name: str, transposed: bool, shared_scope: str = "shared"
+    k_dim: int, dtype: str, matrix_name: str, transposed: bool, shared_scope: str = "shared", scope: str = "warp"
 ) -> tuple[PrimFunc, PrimFunc]:
     """Loads a matrix, "A" or "B", from shared memory, which holds it with its axes exchanged if `transposed`."""
     shape = (M_DIM, k_dim) if (matrix_name == "A") != transposed else (k_dim, N_DIM)
     elements = M_DIM * k_dim // WARP_SIZE
-    layout = fragment_layout(matrix_name, dtype, transposed)
+    layout = fragment_layout(matrix_name, dtype, transposed) if scope == "warp" else _as_it_is
 
     def buffers() -> tuple[Buffer, Buffer]:
         shared = decl_buffer(shape, dtype, "shared", scope=shared_scope, data_alignment=64)
-        return _fragment("warp", elements, dtype), shared
+        return _fragment("warp", elements, dtype, scope), shared
 
     warp, shared = buffers()
 
@@ -187,18 +198,21 @@ def get_mma_intrin(
     out_dtype: str = "float16",
     a_transposed: bool = False,
     b_transposed: bool = False,
+    scopes: tuple[str, str, str] = ("warp", "warp", "warp"),
 ) -> tuple[PrimFunc, PrimFunc]:
     """C += A * B in the registers of a warp.
 
-    Registers are the same whether memory is transposed or not, so that `a_transposed` and `b_transposed` change
-    nothing.
+    Registers are the same whether memory is transposed or not, so `a_transposed` and `b_transposed` matter only for
+    fragments by row and column.
     """
     elements = M_DIM * k_dim // WARP_SIZE
     of_a, of_b, of_c = (fragment_layout(matrix, a_dtype) for matrix in "ABC")
+    if scopes[0] != "warp":
+        of_a, of_b, of_c = (_exchanged if t else _as_it_is for t in (a_transposed, b_transposed, False))
 
     def buffers() -> tuple[Buffer, Buffer, Buffer]:
-        a, b = _fragment("A", elements, a_dtype), _fragment("B", elements, b_dtype)
-        return a, b, _fragment("C", 8, out_dtype)
+        a, b = _fragment("A", elements, a_dtype, scopes[0]), _fragment("B", elements, b_dtype, scopes[1])
+        return a, b, _fragment("C", 8, out_dtype, scopes[2])
 
     a, b, c = buffers()
 
@@ -220,29 +234,33 @@ def get_mma_intrin(
     return described, _function([c, a, b], c, [a, b, c], _in_warp(multiply))
 
 
-def get_mma_fill_intrin(dtype: str, local_size: int) -> tuple[PrimFunc, PrimFunc]:
+def get_mma_fill_intrin(dtype: str, local_size: int, scope: str = "warp") -> tuple[PrimFunc, PrimFunc]:
     """Sets a matrix of sums to zero."""
-    warp = _fragment("C_warp", local_size, dtype)
-    layout = fragment_layout("C", dtype)
+    warp = _fragment("C_warp", local_size, dtype, scope)
+    layout = fragment_layout("C", dtype) if scope == "warp" else _as_it_is
 
     def clear(i: Var, j: Var) -> tuple[BufferStore, list[BufferLoad]]:
         return BufferStore(warp, const(0, dtype), list(layout(i, j))), []
 
     described = _function([], warp, [warp], _described("C_warp", "SS", (M_DIM, N_DIM), clear))
-    warp = _fragment("C_warp", local_size, dtype)
+    warp = _fragment("C_warp", local_size, dtype, scope)
     fill = _in_warp(lambda tx: [Evaluate(mma_fill(dtype, local_size, _own(warp, tx), 0))])
     return described, _function([], warp, [warp], fill)
 
 
 def get_mma_store_intrin(
-    dtype: str, local_size: int, scope: str = "global", use_mma_store_intrinic: bool = True
+    dtype: str,
+    local_size: int,
+    scope: str = "global",
+    use_mma_store_intrinic: bool = True,
+    fragment_scope: str = "warp",
 ) -> tuple[PrimFunc, PrimFunc]:
     """Stores a matrix of sums, by one call or, without `use_mma_store_intrinic`, element by element."""
-    layout = fragment_layout("C", dtype)
+    layout = fragment_layout("C", dtype) if fragment_scope == "warp" else _as_it_is
 
     def buffers(**fields: Any) -> tuple[Buffer, Buffer]:
         target = decl_buffer((M_DIM, N_DIM), dtype, "C", scope=scope, **fields)
-        return _fragment("C_warp", local_size, dtype), target
+        return _fragment("C_warp", local_size, dtype, fragment_scope), target
 
     warp, target = buffers()
 
@@ -290,7 +308,25 @@ def _register_all() -> None:
             TensorIntrin.register(f"{name}simple_", *get_mma_store_intrin(out, 8, scope, False))
 
 
+def _register_wmma() -> None:
+    a_scope, b_scope, c_scope = scopes = ("wmma.matrix_a", "wmma.matrix_b", "wmma.accumulator")
+    for transposed, suffix in ((False, ""), (True, "_trans")):
+        for scope in _SCOPES:
+            for matrix, fragment in (("A", a_scope), ("B", b_scope)):
+                name = f"wmma_load_16x16x16_f16_{matrix.lower()}{suffix}_{scope.replace('.', '_')}"
+                TensorIntrin.register(name, *get_ldmatrix_intrin(16, "float16", matrix, transposed, scope, fragment))
+        for out in _ACCUMULATORS["float16"]:
+            functions = get_mma_intrin(16, "float16", "float16", out, False, transposed, scopes)
+            TensorIntrin.register(f"wmma_sync_16x16x16_f16f16{_SHORT[out]}{suffix}", *functions)
+    for out in _ACCUMULATORS["float16"]:
+        TensorIntrin.register(f"wmma_fill_16x16x16_{_SHORT[out]}", *get_mma_fill_intrin(out, 8, c_scope))
+        for scope in ("global", *_SCOPES):
+            name = f"wmma_store_16x16x16_{_SHORT[out]}_{scope.replace('.', '_')}"
+            TensorIntrin.register(name, *get_mma_store_intrin(out, 8, scope, True, c_scope))
+
+
 _register_all()
+_register_wmma()
 
 
 def get_mma_intrin_group(
@@ -325,6 +361,26 @@ def get_mma_intrin_group(
         "load_b": f"mma_ldmatrix_{short}_b{b}{dyn}",
         "compute": f"mma_{short}{short}{out}{a and '_trans_a'}{b and '_trans_b'}",
         "store": f"mma_store_16x16_{_SHORT[stored]}_{store_scope.replace('.', '_')}_{simple}",
+    }
+
+
+def get_wmma_intrin_group(
+    load_scope: str, store_scope: str, in_dtype: str, out_dtype: str, trans_b: bool
+) -> dict[str, str]:
+    """As `get_mma_intrin_group`, for matrices of 16 rows and columns of the scopes "wmma.matrix_a", "wmma.matrix_b" and
+    "wmma.accumulator", whose elements a program names by row and column, and only intrinsics access.
+    """
+    _check("load_scope", load_scope, _SCOPES)
+    _check("store_scope", store_scope, ("global", *_SCOPES))
+    _check("in_dtype", in_dtype, ("float16",))
+    _check("out_dtype", out_dtype, _ACCUMULATORS[in_dtype])
+    load, out, b = load_scope.replace(".", "_"), _SHORT[out_dtype], "_trans" if trans_b else ""
+    return {
+        "init": f"wmma_fill_16x16x16_{out}",
+        "load_a": f"wmma_load_16x16x16_f16_a_{load}",
+        "load_b": f"wmma_load_16x16x16_f16_b{b}_{load}",
+        "compute": f"wmma_sync_16x16x16_f16f16{out}{b}",
+        "store": f"wmma_store_16x16x16_{out}_{store_scope.replace('.', '_')}",
     }
 
 

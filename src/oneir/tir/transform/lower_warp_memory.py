@@ -5,6 +5,9 @@
     y = W[i, (tx + 1) % 32, 3]                           y = T.tvm_warp_shuffle(mask, W[i, 3], (tx + 1) % 32, 32, 32)
 
 The last dimension but one (the only one of a buffer with one dimension) counts the threads of a warp.
+
+Buffers of the scopes "wmma" hold matrices of 16 rows and 16 columns. Which thread holds what is up to the tensor
+intrinsics, which take the address of the first element of a matrix: it becomes that of the thread's own registers.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr, Range, Var
+from ...ir.expr import Call, IntImm, PrimExpr, Range, Var
 from ...ir.module import IRModule
+from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue, WellFormedError
 from ..buffer import Buffer, decl_buffer
@@ -27,6 +31,8 @@ from .analyzed import AnalyzedMapper, uses
 from .pass_base import PrimFuncPass
 
 _LANE_TAG = "threadIdx.x"
+_MATRIX = 16
+_ADDRESS_OF = Op.get("tir.address_of")
 
 
 class LowerWarpMemory(PrimFuncPass):
@@ -53,6 +59,7 @@ class _Lower(AnalyzedMapper):
         self.lane: PrimExpr | None = None
         self.lane_vars: set[Var] = set()
         self.local: dict[Buffer, Buffer] = {}
+        self.matrices: dict[Buffer, Buffer] = {}
 
     def visit_For(self, node: For) -> Any:
         if node.thread_binding is None or node.thread_binding.thread_tag != _LANE_TAG:
@@ -77,6 +84,8 @@ class _Lower(AnalyzedMapper):
         for buffer in node.alloc_buffers:
             if buffer.scope() == "warp":
                 self.local[buffer] = self.registers(buffer)
+            elif buffer.scope().startswith("wmma."):
+                self.matrices[buffer] = self.of_matrices(buffer)
         return super().visit_Block(node)
 
     def registers(self, buffer: Buffer) -> Buffer:
@@ -91,10 +100,35 @@ class _Lower(AnalyzedMapper):
         shape = [dim for place, dim in enumerate(buffer.shape) if place != axis] or [IntImm("int32", 1)]
         return decl_buffer(shape, str(buffer.dtype), buffer.name, scope="local")
 
+    def of_matrices(self, buffer: Buffer) -> Buffer:
+        """A thread's part of a buffer of matrices."""
+        *outer, rows, columns = buffer.shape if len(buffer.shape) > 1 else (0, 0)
+        sizes = [size.value if isinstance(size, IntImm) else 0 for size in (rows, columns)]
+        if not all(size and size % _MATRIX == 0 for size in sizes) or buffer.strides:
+            raise InvalidValue(
+                f"the matrices `{buffer.name}` have the shape {tuple(buffer.shape)}; expected rows and columns that are "
+                f"multiples of {_MATRIX}"
+            )
+        shape = [*outer, *(size // _MATRIX for size in sizes), _MATRIX * _MATRIX // self.warp_size]
+        return decl_buffer(shape, str(buffer.dtype), buffer.name, scope="local")
+
+    def visit_Call(self, node: Call) -> Any:
+        load = node.args[0] if node.op is _ADDRESS_OF else None
+        if not isinstance(load, BufferLoad) or load.buffer not in self.matrices:
+            return super().visit_Call(node)
+        *outer, row, column = map(self.visit, load.indices)
+        for index in (row, column):
+            if not self.analyzer.can_prove_equal(ops.floormod(index, _MATRIX), 0):
+                raise WellFormedError(f"`{load}` is not the first element of a matrix of {_MATRIX} rows and columns")
+        place = [self.analyzer.simplify(ops.floordiv(index, _MATRIX)) for index in (row, column)]
+        return node.replace(args=Array([BufferLoad(self.matrices[load.buffer], [*outer, *place, 0])]))
+
     def visit_Buffer(self, buffer: Buffer) -> Any:
-        return self.local.get(buffer, buffer)
+        return self.local.get(buffer) or self.matrices.get(buffer, buffer)
 
     def visit_BufferRegion(self, node: BufferRegion) -> Any:
+        if node.buffer in self.matrices:
+            return BufferRegion.full(self.matrices[node.buffer])
         if node.buffer not in self.local:
             return self.generic_visit(node)
         region = [self.visit(part) for part in node.region]
@@ -112,6 +146,7 @@ class _Lower(AnalyzedMapper):
         return self.lane is not None and self.analyzer.can_prove_equal(thread, ops.cast(thread.dtype, self.lane))
 
     def visit_BufferStore(self, node: BufferStore) -> Any:
+        self.refuse_matrices(node)
         if node.buffer not in self.local:
             return self.generic_visit(node)
         thread, indices = self.split(node.indices)
@@ -119,7 +154,16 @@ class _Lower(AnalyzedMapper):
             raise WellFormedError(f"a thread can store only its own elements of `{node.buffer.name}`: {node}")
         return node.replace(buffer=self.local[node.buffer], value=self.visit(node.value), indices=Array(indices))
 
+    def refuse_matrices(self, node: BufferStore | BufferLoad) -> None:
+        """Raises for an element of a matrix that no intrinsic accesses."""
+        if node.buffer in self.matrices:
+            raise WellFormedError(
+                f"only tensor intrinsics access matrices in registers; `{node.buffer.name}` is accessed by {node}: "
+                "tensorize its block"
+            )
+
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        self.refuse_matrices(node)
         if node.buffer not in self.local:
             return self.generic_visit(node)
         thread, indices = self.split(node.indices)
