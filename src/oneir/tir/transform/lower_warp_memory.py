@@ -106,8 +106,8 @@ class _Lower(AnalyzedMapper):
         sizes = [size.value if isinstance(size, IntImm) else 0 for size in (rows, columns)]
         if not all(size and size % _MATRIX == 0 for size in sizes) or buffer.strides:
             raise InvalidValue(
-                f"the matrices `{buffer.name}` have the shape {tuple(buffer.shape)}; expected rows and columns that are "
-                f"multiples of {_MATRIX}"
+                f"the matrices `{buffer.name}` have the shape {tuple(buffer.shape)}; expected rows and columns of "
+                f"{_MATRIX} or a multiple of it"
             )
         shape = [*outer, *(size // _MATRIX for size in sizes), _MATRIX * _MATRIX // self.warp_size]
         return decl_buffer(shape, str(buffer.dtype), buffer.name, scope="local")
