@@ -180,23 +180,51 @@ def test_a_function_that_must_not_be_tensorized():
     assert RULES[0].apply(func.with_attr("dlight.do_not_tensorize", True), target("sm_90a")) is None
 
 
+HALF = "float16"
+GRAPHS = {
+    "layer": (
+        lambda x, w, b: relax.op.nn.gelu(relax.op.add(relax.op.matmul(x, w), b)),
+        ((30, 64), HALF),
+        ((64, 100), HALF),
+        ((100,), HALF),
+    ),
+    "broadcast": (lambda x, w: relax.op.matmul(x, w), ((2, 5, 20, 48), HALF), ((48, 24), HALF)),
+    "scores": (
+        lambda q, k: relax.op.nn.softmax(relax.op.matmul(q, relax.op.permute_dims(k, [0, 2, 1]))),
+        ((3, 20, 64), HALF),
+        ((3, 30, 64), HALF),
+    ),
+    "convolution": (
+        lambda x, w: relax.op.nn.relu(relax.op.nn.conv2d(x, w, padding=1)),
+        ((1, 8, 9, 9), HALF),
+        ((16, 8, 3, 3), HALF),
+    ),
+    "a matrix by itself": (lambda x: relax.op.matmul(x, relax.op.permute_dims(x)), ((40, 24), HALF)),
+}
+
+
 @needs_compiler
-def test_a_graph_uses_them():
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "layer" else pytest.mark.long) for name in GRAPHS]
+)
+def test_graphs_use_them(name):
+    """They give on tensor cores what they give on a processor."""
+    build, *params = GRAPHS[name]
     bb = relax.BlockBuilder()
-    rows = oneir.tir.Var("n", "int64")
-    x, w = relax.Var("x", R.Tensor((rows, 48), "float16")), relax.Var("w", R.Tensor((48, 56), "float16"))
-    with bb.function("main", [x, w]):
+    args = [relax.Var(f"x{i}", R.Tensor(shape, dtype)) for i, (shape, dtype) in enumerate(params)]
+    with bb.function("main", args):
         with bb.dataflow():
-            y = bb.emit(relax.op.matmul(x, w))
-            out = bb.emit_output(relax.op.nn.relu(y))
+            out = bb.emit_output(build(*args))
         bb.emit_func_output(out)
-    ex = relax.build(bb.get(), target())
-    a, b = (np.random.default_rng(i).standard_normal(s).astype("float16") for i, s in enumerate([(50, 48), (48, 56)]))
+    inputs = [np.random.default_rng(i).standard_normal(shape).astype(d) / 3 for i, (shape, d) in enumerate(params)]
+    on_host = relax.VirtualMachine(relax.build(bb.get(), "llvm"), oneir.cpu())
+    expected = on_host["main"](*map(oneir.nd.array, inputs)).numpy()
+    ex = relax.build(bb.get(), target("sm_90a"))
     assert "oneir_mma_m16n8k16_f32_f16(" in ex.mod.inspect_source("cuda")
-    with cuda_on_host():
+    with cuda_on_host("backward"):
         dev = oneir.cuda()
-        result = relax.VirtualMachine(ex, dev)["main"](*[oneir.nd.array(v, dev) for v in (a, b)]).numpy()
-    np.testing.assert_allclose(result, np.maximum(a.astype("f4") @ b.astype("f4"), 0), rtol=2e-3, atol=2e-3)
+        result = relax.VirtualMachine(ex, dev)["main"](*[oneir.nd.array(x, dev) for x in inputs]).numpy()
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
 # -- planted faults --

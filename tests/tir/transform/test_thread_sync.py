@@ -57,6 +57,38 @@ def test_the_next_iteration_waits_too():
     check(ThreadSync("shared"), before, expected, numbers=False)
 
 
+def test_copies_are_written_where_they_are_waited_for():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float16"), B: T.Buffer((64,), "float16")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        s = T.allocate([64], "float16", "shared")
+        S = T.decl_buffer((64,), "float16", data=s, scope="shared")
+        T.ptx_cp_async("float16", T.address_of(S[tx * 8]), 0, T.address_of(A[tx * 8]), 0, 16)
+        T.ptx_commit_group()
+        T.tvm_storage_sync("shared")
+        T.ptx_wait_group(0)
+        B[tx] = S[63 - tx]
+
+    after = apply(ThreadSync("shared"), before).script()
+    assert after.index("ptx_wait_group") < after.rindex("tvm_storage_sync") < after.index("B[tx] =")
+
+
+def test_matrices_are_read_from_the_memory_that_they_point_to():
+    @T.prim_func
+    def before(A: T.Buffer((256,), "float16"), B: T.Buffer((32, 2), "float16")):
+        tx = T.launch_thread("threadIdx.x", 32)
+        s = T.allocate([256], "float16", "shared")
+        S = T.decl_buffer((256,), "float16", data=s, scope="shared")
+        r = T.allocate([2], "float16", "local")
+        F = T.decl_buffer((2,), "float16", data=r, scope="local")
+        S[tx] = A[tx]
+        T.ptx_ldmatrix("float16", False, 1, ".b16", T.address_of(F[0]), 0, T.address_of(S[tx % 8 * 8]), 0)
+        B[tx, 0] = F[0]
+
+    after = apply(ThreadSync("shared"), before).script()
+    assert after.index("S[tx] =") < after.index("tvm_storage_sync") < after.index("ptx_ldmatrix")
+
+
 def test_no_barrier_where_each_thread_uses_its_own_element():
     @T.prim_func
     def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

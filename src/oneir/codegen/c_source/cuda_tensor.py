@@ -43,15 +43,16 @@ def _mma(shape: str, out: str, factor: str) -> str:
         f'asm("mma.sync.aligned.{shape}.row.col.{".".join(kinds)} {operands};" : {joined(sums)} : {joined(factors)});'
     )
     parts = _OLDER.get(factor)
-    older = "" if parts is None else f"#if __CUDA_ARCH__ < 800\n{parts(kinds, count, letter)}\n#else\n"
+    body = f"  {whole}"
+    if parts is not None:
+        body = f"#if __CUDA_ARCH__ < 800\n{parts(kinds, count, letter)}\n#else\n{body}\n#endif"
     element = {"f16": "uint16_t", "f32": "float", "i32": "int"}[out]
     source = "int8_t" if factor == "i8" else "uint16_t"
     return f"""\
 __device__ inline void oneir_mma_{shape}_{out}_{factor}({element}* c, const {source}* a, const {source}* b) {{
   {kind}* sum = ({kind}*)c;
   const uint *left = (const uint*)a, *right = (const uint*)b;
-{older}  {whole}
-{"#endif" if older else ""}
+{body}
 }}"""
 
 
