@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test opencl test-long slow-tests lint types format clean
+.PHONY: demo test opencl webgpu test-long slow-tests lint types format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
@@ -20,6 +20,12 @@ opencl:
 	@ldconfig -p | grep -q libOpenCL.so.1 && ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || { \
 	echo "Installing PoCL"; apt-get update -qq && \
 	apt-get install -y -qq --no-install-recommends pocl-opencl-icd ocl-icd-libopencl1 >/dev/null; }
+
+# A WebGPU device for any processor: lavapipe, a driver of Vulkan, below the package wgpu of .venv.
+webgpu:
+	@ldconfig -p | grep -q libvulkan.so.1 && ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || { \
+	echo "Installing lavapipe"; apt-get update -qq && \
+	apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers libvulkan1 >/dev/null; }
 
 test-long: $(STAMP)
 	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from cli_results import fails, succeeds
-from devices import needs_opencl
+from devices import needs_opencl, needs_webgpu
 
 from oneir.cli.inputs import Inputs
 from oneir.runtime.error import InvalidValue
@@ -35,28 +35,37 @@ def test_compile_and_run_give_what_pytorch_gives(cli, network: Network):
     assert lines[2].endswith(" ms for the first call; --repeat N tells how long later ones take") and len(lines) == 3
 
 
-@needs_opencl
-def test_a_model_runs_on_another_device(cli, network: Network):
+@pytest.mark.parametrize(
+    "kind, stage, kernel",
+    [
+        pytest.param("opencl", "opencl", "__kernel void", marks=needs_opencl),
+        pytest.param("webgpu", "wgsl", "@compute", marks=needs_webgpu),
+    ],
+)
+def test_a_model_runs_on_another_device(cli, network: Network, kind: str, stage: str, kernel: str):
     """Compiled on the way, and from a file; results are those of PyTorch."""
     x = np.random.default_rng(0).standard_normal((5, 8), dtype="float32")
     np.save("x.npy", x)
     with torch.inference_mode():
         expected = network(torch.from_numpy(x)).numpy()
-    succeeds(cli("compile", "{models}/net.pt2", "-o", "there.so", "--target", "opencl"))
+    succeeds(cli("compile", "{models}/net.pt2", "-o", "there.so", "--target", kind))
     for program in ("{models}/net.pt2", "there.so"):
-        succeeds(cli("run", program, "--device", "opencl", "--input", "x=x.npy", "--output", "y.npz"))
+        succeeds(cli("run", program, "--device", kind, "--input", "x=x.npy", "--output", "y.npz"))
         with np.load("y.npz") as results:
             np.testing.assert_allclose(results["output_0"], expected, rtol=1e-5, atol=1e-6)
     message = fails(cli("run", "there.so", "--input", "x=x.npy"))
-    assert "`main` is compiled for opencl; the machine has only cpu:0" in message
-    assert "is measured on the CPU only, not on opencl:0" in fails(
-        cli("run", "there.so", "--device", "opencl", "--profile")
+    assert f"`main` is compiled for {kind}; the machine has only cpu:0" in message
+    assert f"is measured on the CPU only, not on {kind}:0" in fails(
+        cli("run", "there.so", "--device", kind, "--profile")
     )
-    assert "__kernel void" in succeeds(cli("show", "{models}/net.pt2", "--stage", "opencl", "--target", "opencl"))
+    assert kernel in succeeds(cli("show", "{models}/net.pt2", "--stage", stage, "--target", kind))
 
 
 def test_a_device_that_is_not_there_is_an_error_that_says_so(cli):
-    assert 'code for the target "metal" cannot be generated' in fails(
+    assert 'code for the target "hexagon" cannot be generated' in fails(
+        cli("run", "{models}/net.pt2", "--device", "hexagon")
+    )
+    assert "no machine can run on metal:0: this process has no access to that device" in fails(
         cli("run", "{models}/net.pt2", "--device", "metal")
     )
     assert "is no kind of device; expected one of cpu, cuda," in fails(

@@ -159,16 +159,22 @@ def _linker(name: str) -> Check:
     return Check(name, f"{linker}, for shared libraries", facts={"program": linker})
 
 
-def _opencl(name: str) -> Check:
-    from ..runtime import opencl
-    from ..runtime.driver import find_driver
+def _devices(kind: str) -> Callable[[str], Check]:
+    """Looks for the devices of a kind."""
 
-    driver = find_driver(opencl().device_type)
-    assert driver is not None
-    names = [str(driver.attribute(i, "device_name")) for i in range(driver.count())]
-    if not names:
-        return Check(name, "no device", advice=driver.requirement, facts={"devices": []})
-    return Check(name, ", ".join(f"opencl:{i} is {device}" for i, device in enumerate(names)), facts={"devices": names})
+    def look(name: str) -> Check:
+        from ..runtime import device
+        from ..runtime.driver import find_driver
+
+        driver = find_driver(device(kind).device_type)
+        assert driver is not None
+        names = [str(driver.attribute(i, "device_name")) for i in range(driver.count())]
+        if not names:
+            return Check(name, "no device", advice=driver.requirement, facts={"devices": []})
+        text = ", ".join(f"{kind}:{i} is {device}" for i, device in enumerate(names))
+        return Check(name, text, facts={"devices": names})
+
+    return look
 
 
 def _package(package: str, extra: str, use: str) -> Callable[[str], Check]:
@@ -273,7 +279,8 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "threads": _threads,
     "cache": _cache,
     "linker": _linker,
-    "OpenCL": _opencl,
+    "OpenCL": _devices("opencl"),
+    "WebGPU": _devices("webgpu"),
     "torch": _package("torch", "torch", "imports .pt2 files"),
     "onnx": _package("onnx", "onnx", "imports .onnx files"),
     "onnxruntime": _package("onnxruntime", "bench", "what `oneir bench` compares with"),

@@ -6,6 +6,7 @@ Nothing here knows of the compiler.
 from __future__ import annotations
 
 from . import opencl as opencl_driver  # registers the driver
+from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
 from .module import Executable, Module, enabled, load_module, load_static_library

@@ -22,6 +22,7 @@
 #define __shared__ static __attribute__((section("oneir_shared")))
 #define __syncthreads() oneir_wait(__LINE__, false)
 #define __syncwarp() oneir_wait(__LINE__, true)
+#define oneir_syncwarp() oneir_wait(__LINE__, true)  // HIP
 
 struct oneir_dim3 {
   unsigned x, y, z;
@@ -65,7 +66,8 @@ static inline float oneir_f16_of_bits(unsigned short bits) {
 
 // -- fibers --
 
-enum { ONEIR_STACK = 256 << 10, ONEIR_THREADS = 1024, ONEIR_WARP = 32, ONEIR_MESSAGE = 256 };
+// ONEIR_WARP, the threads of a warp, is given to the compiler.
+enum { ONEIR_STACK = 256 << 10, ONEIR_THREADS = 1024, ONEIR_MESSAGE = 256 };
 
 struct oneir_copy {
   void* target;

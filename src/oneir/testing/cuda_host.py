@@ -1,4 +1,4 @@
-"""CUDA programs without a GPU: their text, compiled as C++, runs on the host, thread by thread.
+"""Programs for GPUs without one: their CUDA text, compiled as C++, runs on the host, thread by thread.
 
     program = CudaOnHost(ex.inspect_source("cuda"))
     program.launch("main_kernel", grid=(4,), block=(64,), arguments=[a, b, n])
@@ -7,6 +7,7 @@
         ex = relax.build(mod, "cuda")
         relax.VirtualMachine(ex, oneir.cuda())["main"](tensor(a, oneir.cuda()))
 
+HIP runs the same way (`HipOnHost`, `rocm_on_host`); Metal, with a prelude of its own, in `metal_host.py`.
 It shares nothing with the code generator, and finds what a GPU shows only by chance: threads that do not all come to a
 barrier, shared memory that is read before it is written, and, in one order of the threads or another, barriers that are
 missing. `cuda_host.h` explains how. It needs g++.
@@ -23,17 +24,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..runtime.callback import CALLBACKS
 from ..runtime.driver import Driver, KernelRecord, find_driver, replace_driver
 from ..runtime.error import CompileError, DeviceError, InvalidValue, UnsupportedError
 from ..runtime.launch import launch_failed
 from ..runtime.once import new_lock
-from ..runtime.packed import Code, Value
-from ..runtime.registry import register_func
+from ..runtime.packed import Value
+from ..runtime.python_launch import launch_in_python
 
 ORDERS = {"forward": 0, "backward": 1, "shuffled": 2}
 """The orders in which threads of a block run between two barriers, as the compiled code numbers them."""
@@ -49,22 +49,56 @@ _TYPES |= {"uint": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctype
 _TYPES |= {"int8_t": ctypes.c_int8, "int16_t": ctypes.c_int16, "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16}
 
 
-class CudaOnHost:
-    """A program of CUDA kernels on the host.
+class ProgramOnHost:
+    """A program of kernels on the host.
 
     Raises `CompileError` with the compiler's messages for a text that is not C++, and `UnsupportedError` where there is
     no g++.
     """
 
+    warp_size: ClassVar[int] = 32
+    options: ClassVar[tuple[str, ...]] = ()
+    """Further options of the compiler."""
+    types: ClassVar[dict[str, Any]] = _TYPES
+    """The types of numbers that kernels take, by the language's names."""
+
     def __init__(self, source: str):
         self._lock = new_lock()
-        self.kernels = {name: _parameter_types(params) for name, params in _HEAD.findall(source)}
+        heads = self.heads(source)
+        self.kernels = {
+            name: [None if "*" in kind else self.types[kind] for kind in kinds] for name, kinds in heads.items()
+        }
         """By name, the types of the parameters: None for a pointer."""
-        thunks = [_thunk(name, params) for name, params in _HEAD.findall(source)]
-        prelude = "".join(Path(__file__).with_name(name).read_text() for name in _PRELUDE)
+        thunks = [self._thunk(name, kinds) for name, kinds in heads.items()]
         # Messages name the lines of the program's own text.
-        text = "\n".join([prelude, '#line 1 "program.cu"', source.replace("extern __shared__", "extern"), *thunks])
-        self._library = _compiled(text)
+        text = "\n".join([self.prelude(), '#line 1 "program.cu"', self.as_cpp(source), *thunks])
+        self._library = _compiled(text, f"-DONEIR_WARP={self.warp_size}", *self.options)
+
+    def prelude(self) -> str:
+        """What stands above the program's text."""
+        return "".join(Path(__file__).with_name(name).read_text() for name in _PRELUDE)
+
+    def call(self, name: str, values: Sequence[str]) -> str:
+        """The call of a kernel by one thread, with the values of its arguments."""
+        return f"{name}({', '.join(values)});"
+
+    def _thunk(self, name: str, kinds: Sequence[str]) -> str:
+        """A function that launches a kernel with arguments given by their addresses."""
+        call = self.call(name, [f"*({kind}*)arguments[{place}]" for place, kind in enumerate(kinds)])
+        return (
+            f"static void {name}_thread(void** arguments) {{ {call} }}\n"
+            f'extern "C" __attribute__((visibility("default"))) int {name}_on_host('
+            "void** arguments, const int* sizes, unsigned order, char* message) "
+            f"{{ return oneir_launch({name}_thread, arguments, sizes, order, message); }}"
+        )
+
+    def heads(self, source: str) -> dict[str, list[str]]:
+        """The kernels of a text, by name, with the types of their parameters."""
+        return {name: _parameter_types(params) for name, params in _HEAD.findall(source)}
+
+    def as_cpp(self, source: str) -> str:
+        """The text below the prelude: the program's, line by line."""
+        return source.replace("extern __shared__", "extern")
 
     def launch(
         self, name: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], order: str = "forward"
@@ -94,22 +128,19 @@ class CudaOnHost:
             raise DeviceError(f"`{name}`: {message.value.decode()}")
 
 
-def _parameter_types(params: str) -> list[Any]:
-    """The types of a kernel's parameters, from its text; None for a pointer."""
-    kinds = [param.strip().rpartition(" ")[0] for param in params.split(",") if param.strip()]
-    return [None if "*" in kind else _TYPES[kind] for kind in kinds]
+class CudaOnHost(ProgramOnHost):
+    """A program of CUDA kernels on the host."""
 
 
-def _thunk(name: str, params: str) -> str:
-    """A function that launches a kernel with arguments given by their addresses."""
-    kinds = [param.strip().rpartition(" ")[0].replace("__restrict__", "") for param in params.split(",") if param]
-    values = ", ".join(f"*({kind}*)arguments[{place}]" for place, kind in enumerate(kinds))
-    return (
-        f"static void {name}_thread(void** arguments) {{ {name}({values}); }}\n"
-        f'extern "C" __attribute__((visibility("default"))) int {name}_on_host('
-        "void** arguments, const int* sizes, unsigned order, char* message) "
-        f"{{ return oneir_launch({name}_thread, arguments, sizes, order, message); }}"
-    )
+class HipOnHost(ProgramOnHost):
+    """A program of HIP kernels on the host, with the warps of AMD's larger GPUs."""
+
+    warp_size: ClassVar[int] = 64
+
+
+def _parameter_types(params: str) -> list[str]:
+    """The types of a kernel's parameters, from its text."""
+    return [p.strip().rpartition(" ")[0].replace("__restrict__", "") for p in params.split(",") if p.strip()]
 
 
 def _argument(kind: Any, value: Any) -> Any:
@@ -120,18 +151,27 @@ def _argument(kind: Any, value: Any) -> Any:
 
 
 def compiler_exists() -> bool:
-    """Whether this machine can run CUDA programs on the host."""
+    """Whether this machine can run programs of devices on the host."""
     return shutil.which("g++") is not None
 
 
-def _compiled(text: str) -> ctypes.CDLL:
+def _compiler() -> str:
     compiler = shutil.which("g++")
     if compiler is None:
-        raise UnsupportedError("CUDA programs run on the host through g++, which is not installed (Debian: g++)")
+        raise UnsupportedError("kernels run on the host through g++, which is not installed (Debian: g++)")
+    return compiler
+
+
+def _compiled(text: str, *options: str) -> ctypes.CDLL:
+    compiler = _compiler()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "program.so"
         done = subprocess.run(
-            [compiler, *_OPTIONS, "-o", str(library), "-"], input=text, capture_output=True, text=True, check=False
+            [compiler, *_OPTIONS, *options, "-o", str(library), "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise CompileError(f"g++ does not take the program:\n{done.stderr}")
@@ -140,39 +180,15 @@ def _compiled(text: str) -> ctypes.CDLL:
 
 # -- as a device --
 
-_CallPacked = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int32, ctypes.POINTER(Value)
-)
-_Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(Value))
 _AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
-_call_packed = _CallPacked(CALLBACKS["oneir_call_packed"])
 
 
-class _Launch(ctypes.Structure):
-    """What host code launches with: the function that it calls."""
+class HostDriver(Driver):
+    """One device of a kind that is the host; see `on_host`."""
 
-    _fields_ = (("run", ctypes.c_void_p),)
-
-
-@_Run
-def _run(launch: int, values: int, result: Any) -> int:
-    """Launches in Python, through the callback that passes exceptions on to the program's caller."""
-    arguments = (Value * 2)()
-    for argument, address in zip(arguments, (launch, values), strict=True):
-        argument.code, argument.p = Code.POINTER, address
-    return _call_packed(b"oneir.testing.launch_cuda_on_host", arguments, 2, result)
-
-
-class CudaHostDriver(Driver):
-    """One CUDA device that is the host; see `cuda_on_host`."""
-
-    device_type: ClassVar[int] = 2
-    name: ClassVar[str] = "cuda"
     requirement: ClassVar[str] = "g++ is missing"
+    program: ClassVar[type[ProgramOnHost]]
     _attributes: ClassVar[dict[str, Any]] = {
-        "device_name": "CUDA on the host",
-        "compute_version": "8.0",
-        "warp_size": 32,
         "max_threads_per_block": MAX_THREADS,
         "max_shared_memory_per_block": MAX_SHARED_BYTES,
         "max_thread_dimensions": [1024, 1024, 64],
@@ -185,12 +201,14 @@ class CudaHostDriver(Driver):
         self.order = order
         self.launched: list[str] = []
         """The names of the kernels that were launched, in order."""
-        self._programs: dict[bytes, CudaOnHost] = {}
+        self._programs: dict[bytes, ProgramOnHost] = {}
 
     def count(self) -> int:
         return int(compiler_exists())
 
     def attribute(self, device_id: int, name: str) -> Any:
+        if name == "warp_size":
+            return self.program.warp_size
         return self._attributes.get(name)
 
     def alloc(self, device_id: int, nbytes: int) -> int:
@@ -211,16 +229,22 @@ class CudaHostDriver(Driver):
     def prepare(self, device_id: int, kernel: KernelRecord) -> int:
         key = hashlib.blake2b(kernel.source.encode(), digest_size=16).digest()
         if key not in self._programs:
-            self._programs[key] = CudaOnHost(kernel.source)
-        launch = _Launch(ctypes.cast(_run, ctypes.c_void_p).value)
-        address = ctypes.addressof(launch)
-        _launches[address] = (launch, self._programs[key], kernel)
-        return address
+            self._programs[key] = self.program(kernel.source)
+        program, count = self._programs[key], len(kernel.kinds) + len(kernel.extents)
+
+        def launch(values: int) -> None:
+            driver = find_driver(self.device_type)
+            if not isinstance(driver, HostDriver):
+                name = self.name
+                raise DeviceError(f"the program was loaded for {name} on the host; run it in `with {name}_on_host():`")
+            driver.launch(program, kernel, (Value * count).from_address(values))
+
+        return ctypes.addressof(launch_in_python(launch))
 
     def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
         return f"a block has at most {MAX_THREADS} threads, and {MAX_SHARED_BYTES} bytes of shared memory"
 
-    def launch(self, program: CudaOnHost, kernel: KernelRecord, values: Any) -> None:
+    def launch(self, program: ProgramOnHost, kernel: KernelRecord, values: Any) -> None:
         """Runs a kernel with the values that host code passes."""
         count = len(kernel.kinds)
         arguments = [
@@ -237,34 +261,53 @@ class CudaHostDriver(Driver):
         program.launch(kernel.name, sizes[:3], sizes[3:], arguments, self.order)
 
 
+class CudaHostDriver(HostDriver):
+    """One CUDA device that is the host."""
+
+    device_type: ClassVar[int] = 2
+    name: ClassVar[str] = "cuda"
+    program: ClassVar[type[ProgramOnHost]] = CudaOnHost
+    _attributes: ClassVar[dict[str, Any]] = HostDriver._attributes | {
+        "device_name": "CUDA on the host",
+        "compute_version": "8.0",
+    }
+
+
+class RocmHostDriver(HostDriver):
+    """One device of ROCm that is the host."""
+
+    device_type: ClassVar[int] = 10
+    name: ClassVar[str] = "rocm"
+    program: ClassVar[type[ProgramOnHost]] = HipOnHost
+    _attributes: ClassVar[dict[str, Any]] = HostDriver._attributes | {"device_name": "ROCm on the host"}
+
+
 _memory: dict[int, np.ndarray] = {}
 """What is allocated, by address. Temporary memory is kept for later programs, which another driver may run."""
-_launches: dict[int, tuple[_Launch, CudaOnHost, KernelRecord]] = {}
-"""By address: what programs launch with, which lives as long as the process."""
 
 
-@register_func("oneir.testing.launch_cuda_on_host")
-def _launch(launch: ctypes.c_void_p, values: ctypes.c_void_p) -> None:
-    assert launch.value is not None and values.value is not None
-    driver = find_driver(CudaHostDriver.device_type)
-    if not isinstance(driver, CudaHostDriver):
-        raise DeviceError("the program was compiled for CUDA on the host; run it inside of `with cuda_on_host():`")
-    _, program, kernel = _launches[launch.value]
-    count = len(kernel.kinds) + len(kernel.extents)
-    driver.launch(program, kernel, (Value * count).from_address(values.value))
+D = TypeVar("D", bound=HostDriver)
 
 
 @contextlib.contextmanager
-def cuda_on_host(order: str = "forward") -> Iterator[CudaHostDriver]:
-    """Inside of it `cuda(0)` is the host, for the whole process; `order` is that of the threads of a block.
+def on_host(driver: D) -> Iterator[D]:
+    """Inside of it the one device of a driver's kind is the host, for the whole process.
 
     Tensors that were made on it cannot be used afterwards. Raises `UnsupportedError` where there is no g++.
     """
-    if not compiler_exists():
-        raise UnsupportedError("CUDA programs run on the host through g++, which is not installed (Debian: g++)")
-    driver = CudaHostDriver(order)
-    before = replace_driver(CudaHostDriver.device_type, driver)
+    _compiler()
+    before = replace_driver(driver.device_type, driver)
     try:
         yield driver
     finally:
-        replace_driver(CudaHostDriver.device_type, before)
+        replace_driver(driver.device_type, before)
+
+
+def cuda_on_host(order: str = "forward") -> contextlib.AbstractContextManager[CudaHostDriver]:
+    """Inside of it `cuda(0)` is the host; `order` is that of the threads of a block. See `on_host`."""
+    return on_host(CudaHostDriver(order))
+
+
+def rocm_on_host(order: str = "forward") -> contextlib.AbstractContextManager[RocmHostDriver]:
+    """Inside of it `rocm(0)` is the host; `order` is that of the threads of a block. See `on_host`."""
+    return on_host(RocmHostDriver(order))

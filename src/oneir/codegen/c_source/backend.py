@@ -14,15 +14,22 @@ from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.pipeline import default_gpu_passes
-from ...tir.transform import ExactExtremes, ExactMoments, WideSums
+from ...tir.transform import ExactExtremes, ExactMoments, LowerThreadAllreduce, WideSums
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
 from ..llvm.module import llvm_text
 from .cuda import CUDA
 from .dialect import Dialect
 from .emitter import source_of
+from .hip import HIP
 from .launch import Program
+from .metal import METAL
 from .opencl import OPENCL
+from .wgsl import Wgsl
+from .wgsl_emitter import WgslEmitter
+
+_SIMD_GROUP = 32
+"""The threads that execute together on Apple's GPUs."""
 
 
 class SourceBackend(Backend):
@@ -45,20 +52,24 @@ class SourceBackend(Backend):
 
     def write(self, mod: IRModule) -> str:
         host, device = _split(mod)
-        source = source_of(device, self.dialect) if device.functions else ""
+        source = self.source(device) if device.functions else ""
         program = Program.of(device, source) if source else None
         return llvm_text(host, program)
+
+    def source(self, mod: IRModule) -> str:
+        """The text of a module of kernels."""
+        return source_of(mod, self.dialect)
 
     def compile(self, text: str, target: Target) -> bytes:
         return llvm.compile_ir(text, **_host_options(target))
 
     def show(self, text: str, target: Target, fmt: str) -> str:
-        match fmt:
-            case "" | self.kind:
-                return Program.source_in(text)
-            case "host":
-                return text
-        raise InvalidValue(f'expected the format "{self.kind}" or "host", found {fmt!r}')
+        kernels, host = self.formats
+        if fmt in ("", kernels):
+            return Program.source_in(text)
+        if fmt == host:
+            return text
+        raise InvalidValue(f'expected the format "{kernels}" or "{host}", found {fmt!r}')
 
     def facts(self, target: Target) -> list[str]:
         return [*map(str, resolve(_host(target)))]
@@ -110,5 +121,52 @@ class Cuda(SourceBackend):
         return [gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization(), *super().schedule_rules(target)]
 
 
+class Rocm(SourceBackend):
+    """GPUs of AMD's."""
+
+    kind: ClassVar[str] = "rocm"
+    dialect: ClassVar[Dialect] = HIP
+    formats: ClassVar[Mapping[str, str]] = {
+        "hip": "HIP of the kernels",
+        "host": "LLVM IR of the host's functions, which launch them",
+    }
+
+
+class Metal(SourceBackend):
+    """GPUs of Apple's."""
+
+    kind: ClassVar[str] = "metal"
+    dialect: ClassVar[Dialect] = METAL
+    formats: ClassVar[Mapping[str, str]] = {
+        "metal": "kernels in the Metal shading language",
+        "host": "LLVM IR of the host's functions, which launch them",
+    }
+
+    def lowering_passes(self, target: Target) -> list[Pass]:
+        # A SIMD group has 32 threads on Apple's GPUs, and all must come to its barrier: smaller warps, such as the 16
+        # that targets have by default, cannot be told apart there.
+        warp_size = None if target.thread_warp_size >= _SIMD_GROUP else 1
+        passes = default_gpu_passes()
+        return [LowerThreadAllreduce(warp_size) if isinstance(p, LowerThreadAllreduce) else p for p in passes]
+
+
+class WebGPU(SourceBackend):
+    """GPUs in browsers, and all that drivers of Vulkan, Metal and Direct3D reach."""
+
+    kind: ClassVar[str] = "webgpu"
+    formats: ClassVar[Mapping[str, str]] = {
+        "wgsl": "kernels in WGSL",
+        "host": "LLVM IR of the host's functions, which launch them",
+    }
+
+    def source(self, mod: IRModule) -> str:
+        targets = [func.attrs["target"] for func in mod.functions.values()]
+        has_half = any(target.attrs.get("supports_float16", False) for target in targets)
+        return source_of(mod, Wgsl(has_half), WgslEmitter)
+
+
 register_backend(OpenCL())
 register_backend(Cuda())
+register_backend(Rocm())
+register_backend(Metal())
+register_backend(WebGPU())

@@ -22,11 +22,7 @@ DYNAMIC_SHARED = "oneir_dynamic_shared"
 """The one array of dynamic shared memory, which all kernels of a program have under the same name and type."""
 
 
-class CudaC(Dialect):
-    """CUDA C++."""
-
-    name: ClassVar[str] = "CUDA"
-    header: ClassVar[str] = """\
+COMMON_HEADER = """\
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -58,6 +54,9 @@ template <class T>
 __device__ inline int oneir_popcount(T value) {
   return __popcll(oneir_zero_extended(value));
 }
+"""
+"""What stands above the kernels of a program in CUDA C++ and in HIP."""
+_HALF = """\
 #ifdef __CUDA_ARCH__
 __device__ inline uint16_t oneir_bits_of_f16(float x) {
   uint16_t bits;
@@ -71,6 +70,14 @@ __device__ inline float oneir_f16_of_bits(uint16_t bits) {
 }
 #endif
 """
+
+
+class CudaC(Dialect):
+    """CUDA C++."""
+
+    name: ClassVar[str] = "CUDA"
+    header: ClassVar[str] = COMMON_HEADER + _HALF
+    warp_barrier: ClassVar[str] = "__syncwarp();"
     function: ClassVar[str] = "__device__ inline"
     kernel: ClassVar[str] = 'extern "C" __global__ void'
     restrict: ClassVar[str] = "__restrict__"
@@ -109,15 +116,15 @@ __device__ inline float oneir_f16_of_bits(uint16_t bits) {
     def thread_index(self, tag: str) -> str:
         kind, _, axis = tag.partition(".")
         if kind not in ("blockIdx", "threadIdx") or axis not in ("x", "y", "z"):
-            raise CompileError(f"CUDA has no thread axis {tag!r}; it has blockIdx and threadIdx, .x, .y and .z")
-        return tag
+            raise CompileError(f"{self.name} has no thread axis {tag!r}; it has blockIdx and threadIdx, .x, .y and .z")
+        return f"(int){tag}"
 
     def barrier(self, scope: str) -> str:
         if scope in ("shared", "shared.dyn"):
             return "__syncthreads();"
         if scope == "warp":
-            return "__syncwarp();"
-        raise CompileError(f"CUDA has no barrier of the scope {scope!r}; expected 'shared' or 'warp'")
+            return self.warp_barrier
+        raise CompileError(f"{self.name} has no barrier of the scope {scope!r}; expected 'shared' or 'warp'")
 
     def load(self, dtype: DataType, pointer: str, index: str) -> str:
         text = f"{pointer}[{index}]"
@@ -138,7 +145,7 @@ __device__ inline float oneir_f16_of_bits(uint16_t bits) {
         return f"oneir_vector<{self.memory_type(dtype.element)}, {dtype.lanes}>"
 
     def load_vector(
-        self, dtype: DataType, pointer: str, index: str, alignment: int
+        self, dtype: DataType, pointer: str, index: str, alignment: int, scope: str
     ) -> tuple[str, str, list[str]] | None:
         vector = self._vector(dtype, alignment)
         if vector is None:
@@ -146,7 +153,9 @@ __device__ inline float oneir_f16_of_bits(uint16_t bits) {
         lane = "oneir_f16_of_bits({{}}.lane[{}])" if dtype.element == "float16" else "{{}}.lane[{}]"
         return vector, f"*({vector}*)({pointer} + {index})", [lane.format(i) for i in range(dtype.lanes)]
 
-    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int) -> str | None:
+    def store_vector(
+        self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int, scope: str
+    ) -> str | None:
         vector = self._vector(dtype, alignment)
         if vector is None:
             return None

@@ -8,7 +8,7 @@ of range; see docs/architecture.md) is a function of the prelude, written here o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from ...ir.dtype import DataType
@@ -77,7 +77,7 @@ class Dialect(ABC):
     kernel: ClassVar[str]
     """The qualifiers and the type of a kernel of any block size."""
     restrict: ClassVar[str]
-    """The qualifier of a pointer that no other one aliases."""
+    """The qualifier of a pointer that no other one aliases; "" where there is none."""
     spaces: ClassVar[dict[str, str]]
     """The qualifier of a pointer to memory, by the memory's scope."""
     types: ClassVar[dict[str, str]]
@@ -86,6 +86,8 @@ class Dialect(ABC):
     """Bytes to which memory that a kernel declares is aligned; 1 where it is the alignment of an element."""
     infinity: ClassVar[str]
     nan: ClassVar[str]
+    own_functions: ClassVar[frozenset[str]] = frozenset()
+    """Functions that are the language's own, since their formulas need dtypes that it does not have."""
     long_suffix: ClassVar[str]
     """What ends a literal of 64 bits."""
     calls: ClassVar[dict[str, Callable[[Any, Any], list[str]]]] = {}
@@ -93,7 +95,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def thread_index(self, tag: str) -> str:
-        """The expression for `threadIdx.x` and its kin."""
+        """The expression for `threadIdx.x` and its kin, of type int32."""
 
     @abstractmethod
     def barrier(self, scope: str) -> str:
@@ -109,16 +111,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def load_vector(
-        self, dtype: DataType, pointer: str, index: str, alignment: int
+        self, dtype: DataType, pointer: str, index: str, alignment: int, scope: str
     ) -> tuple[str, str, list[str]] | None:
         """A type, the expression that loads neighbouring elements, and each lane of a variable `{}` of that type.
 
         None where elements are better loaded one by one. `index` is the first element; `alignment` is the number of
-        bytes that is known to divide its address.
+        bytes that is known to divide its address; `scope` is that of the memory.
         """
 
     @abstractmethod
-    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int) -> str | None:
+    def store_vector(
+        self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int, scope: str
+    ) -> str | None:
         """The statement that writes neighbouring elements; None where that is done one by one."""
 
     @abstractmethod
@@ -137,6 +141,57 @@ class Dialect(ABC):
         """The qualifiers and the type of a kernel; `threads` of a block, None where that is not constant."""
         return self.kernel
 
+    def kernel_parameters(self, params: Sequence[tuple[str, str]]) -> list[str]:
+        """The declarations of a kernel's parameters, from their types and names."""
+        return [f"{kind} {name}" for kind, name in params]
+
+    def preamble(self) -> str:
+        """What stands above everything in a program of these options."""
+        return self.header
+
+    # -- statements and expressions, in the syntax of C --
+
+    reserved: ClassVar[frozenset[str]] = frozenset()
+    """Names that programs cannot have, besides those of C++."""
+
+    def constant(self, kind: str, name: str, value: str) -> str:
+        """The declaration of a value under a name."""
+        return f"const {kind} {name} = {value};"
+
+    def loop(self, kind: str, name: str, start: str, stop: str) -> str:
+        """The head of a loop over integers from `start` to below `stop`."""
+        return f"for ({kind} {name} = {start}; {name} < {stop}; ++{name})"
+
+    unroll: ClassVar[str | None] = "#pragma unroll"
+    """What asks that the next loop be unrolled."""
+
+    def guarded(self, condition: str, statement: str) -> str:
+        """A statement that is executed only if a condition holds."""
+        return f"if ({condition}) {statement}"
+
+    def function_head(self, result: str, name: str, params: Sequence[tuple[str, str]]) -> str:
+        """The head of a function of the prelude, from its result's type and its parameters' types and names."""
+        return f"{self.function} {result} {name}({joined(' '.join(param) for param in params)})"
+
+    def choose(self, condition: str, then: str, other: str) -> str:
+        """One of two values."""
+        return f"({condition} ? {then} : {other})"
+
+    def convert(self, value: str, source: DataType, target: DataType) -> str:
+        """A number as another dtype: none to float16, to bool, or from a float to an integer."""
+        return f"(({self.type_name(target)}){value})"
+
+    def wrapping(self, a: str, sign: str, b: str, dtype: DataType) -> str:
+        """Integer arithmetic whose result is reduced to the bits of the dtype."""
+        wide = self.type_name(DataType(f"uint{max(32, dtype.bits)}"))
+        return f"({self.type_name(dtype)})(({wide}){a} {sign} ({wide}){b})"
+
+    def bitwise(self, a: str, sign: str, b: str, dtype: DataType) -> str:
+        """`&`, `|` or `^` of the bits of two values."""
+        return f"({a} {sign} {b})"
+
+    # -- memory and types --
+
     def allocation(self, scope: str, dtype: DataType, name: str, size: int) -> str:
         """The declaration of memory of a kernel, of at least one element; aligned to `memory_alignment`."""
         return f"{self.spaces[scope]}{self.memory_type(dtype)} {name}[{size}];"
@@ -149,7 +204,7 @@ class Dialect(ABC):
         """A scalar type in a register."""
         name = self.types.get(str(dtype.element))
         if name is None:
-            raise CompileError(f"{self.name} code cannot compute with the dtype {dtype.element}")
+            raise CompileError(f"{self.name} has no {dtype.element}")
         return name
 
     def memory_type(self, dtype: DataType) -> str:
@@ -166,10 +221,10 @@ class Dialect(ABC):
 
     def helper(self, operation: str, dtype: DataType, source: DataType | None = None) -> tuple[str, str]:
         """The name and the text of a function of the prelude: of integers, of floats, or a conversion of `source`."""
-        short = _short(dtype)
+        short = short_name(dtype)
         text_of = {"q": self.function, "T": self.type_name(dtype)}
         if source is not None:
-            name = f"oneir_{short}_of_{_short(source)}"
+            name = f"oneir_{short}_of_{short_name(source)}"
             signed, bits = dtype.code == "int", dtype.bits
             high = (1 << (bits - signed)) - 1
             low = -high - 1 if signed else 0
@@ -218,7 +273,7 @@ class Dialect(ABC):
         return f"({text})" if value < 0 or text.startswith("-") else text
 
 
-def _short(dtype: DataType) -> str:
+def short_name(dtype: DataType) -> str:
     """A dtype in the name of a function: i32, u8, f64."""
     letter = {"int": "i", "uint": "u", "float": "f", "bool": "b"}[dtype.code]
     return f"{letter}{dtype.bits}"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeGuard
 
 from ...arith import Analyzer
 from ...ir import expr as e
-from ...ir.dtype import DataType
+from ...ir.dtype import INT32, DataType
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal
@@ -73,16 +73,17 @@ Lanes = list[str]
 """The expressions of a value's lanes; a scalar has one."""
 
 
-def source_of(mod: IRModule, dialect: Dialect) -> str:
+def source_of(mod: IRModule, dialect: Dialect, emitter: type[KernelEmitter] | None = None) -> str:
     """The text of all functions of a module, which are kernels, below the functions of the prelude that they use."""
+    emitter = emitter or KernelEmitter
     helpers: dict[str, str] = {}
     with deep_recursion:
         kernels = [
-            KernelEmitter(func, str(func.attrs.get("global_symbol", var.name_hint)), dialect, helpers).text()
+            emitter(func, str(func.attrs.get("global_symbol", var.name_hint)), dialect, helpers).text()
             for var, func in mod.functions_items()
             if isinstance(func, PrimFunc)
         ]
-    return "\n".join([dialect.header, *(text.lstrip("\n") for text in helpers.values()), *kernels])
+    return "\n".join([dialect.preamble(), *(text.lstrip("\n") for text in helpers.values()), *kernels])
 
 
 class KernelEmitter:
@@ -94,7 +95,7 @@ class KernelEmitter:
         self.top: list[str] = []
         """Declarations at the head of the kernel: thread indices and shared memory."""
         self.depth = 1
-        self.names: set[str] = set(_RESERVED)
+        self.names: set[str] = set(_RESERVED | dialect.reserved)
         self.values: dict[e.Var, str] = {}
         self.vectors: dict[e.Var, Lanes] = {}
         self.pointers: dict[e.Var, tuple[DataType, str]] = {}
@@ -112,7 +113,7 @@ class KernelEmitter:
 
     def text(self) -> str:
         """The kernel."""
-        params = [self.parameter(var) for var in self.func.params]
+        params = self.dialect.kernel_parameters([self.parameter(var) for var in self.func.params])
         self.stmt(self.func.body)
         head = f"{self.dialect.kernel_type(self.block_size())} {self.symbol}({joined(params)}) {{"
         return "\n".join([head, *(f"  {line}" for line in self.top), *self.lines, "}\n"])
@@ -123,17 +124,34 @@ class KernelEmitter:
         sizes = [extent.value for extent in extents if isinstance(extent, e.IntImm)]
         return math.prod(sizes) if len(sizes) == len(extents) else None
 
-    def parameter(self, var: e.Var) -> str:
-        """The declaration of a parameter."""
+    def parameter(self, var: e.Var) -> tuple[str, str]:
+        """The type and the name of a parameter."""
         name = self.define(var)
         if not var.dtype.is_handle:
-            return f"{self.dialect.memory_type(var.dtype)} {name}"
-        element, scope = _pointee(var)
+            return self.memory_type(var, var.dtype), name
+        element, scope = pointee(var)
         self.pointers[var] = (element, scope)
-        space, restrict = self.dialect.spaces[scope], ""
-        if self.func.attrs.get("tir.noalias"):
-            restrict = f"{self.dialect.restrict} "
-        return f"{space}{self.dialect.memory_type(element)}* {restrict}{name}"
+        kind = f"{self.dialect.spaces[scope]}{self.memory_type(var, element)}*"
+        if self.func.attrs.get("tir.noalias") and self.dialect.restrict:
+            kind = f"{kind} {self.dialect.restrict}"
+        return kind, name
+
+    def memory_type(self, var: e.Var, dtype: DataType) -> str:
+        """The type of what a variable of the program holds or points to."""
+        self.check_memory(var, dtype)
+        return self.dialect.memory_type(dtype)
+
+    def check_memory(self, var: e.Var, dtype: DataType) -> None:
+        """Raises `CompileError` for elements that memory cannot have."""
+        self.check_dtype(dtype, lambda: f"`{var.name}`")
+
+    def check_dtype(self, dtype: DataType, what: Callable[[], object]) -> None:
+        """Raises `CompileError` for what has a dtype that the language does not have."""
+        if str(dtype.element) not in self.dialect.types and dtype.code not in ("handle", "void"):
+            name = self.dialect.name
+            raise CompileError(
+                f"{what()} in the kernel `{self.symbol}` has the dtype {dtype}, which {name} does not have; use another"
+            )
 
     # -- names and lines --
 
@@ -169,7 +187,7 @@ class KernelEmitter:
         if self.guarded or re.fullmatch(r"[\w.]+", text):
             return text
         name = self.fresh("t")
-        self.emit(f"const {self.register_type(dtype)} {name} = {_bare(text)};")
+        self.emit(self.dialect.constant(self.register_type(dtype), name, _bare(text)))
         return name
 
     def register_type(self, dtype: DataType) -> str:
@@ -213,7 +231,7 @@ class KernelEmitter:
         """Gives the variable of a thread axis its name; all variables of one axis share it."""
         if tag not in self.threads:
             name = self.threads[tag] = self.fresh(tag)
-            self.top.append(f"const int {name} = (int){self.dialect.thread_index(tag)};")
+            self.top.append(self.dialect.constant(self.dialect.type_name(INT32), name, self.dialect.thread_index(tag)))
         self.values[var] = self.threads[tag]
 
     def stmt_LetStmt(self, node: LetStmt) -> None:
@@ -225,7 +243,7 @@ class KernelEmitter:
     def bind(self, var: e.Var, value: e.PrimExpr) -> None:
         """Declares a variable with its value."""
         if var.dtype.is_handle:
-            self.pointers[var] = _pointee(var)
+            self.pointers[var] = pointee(var)
             self.values[var] = self.pointer(value)
             return
         lanes = self.lanes(value)
@@ -238,7 +256,7 @@ class KernelEmitter:
             self.values[var] = lanes[0]
             return
         name = self.fresh(var.name)
-        self.emit(f"const {self.register_type(var.dtype)} {name} = {_bare(lanes[0])};")
+        self.emit(self.dialect.constant(self.register_type(var.dtype), name, _bare(lanes[0])))
         self.values[var] = name
 
     def stmt_Allocate(self, node: Allocate) -> None:
@@ -250,7 +268,7 @@ class KernelEmitter:
                     "schedule its producer so that a thread or a block needs a fixed part of it"
                 )
             size *= extent.value
-        _, scope = _pointee(node.buffer_var)
+        _, scope = pointee(node.buffer_var)
         scope = scope or "local"
         if scope not in self.dialect.spaces or scope == "global":
             raise CompileError(
@@ -258,14 +276,18 @@ class KernelEmitter:
                 "cannot allocate; expected 'local' or 'shared'"
             )
         element = node.dtype.element
+        self.check_memory(node.buffer_var, element)
         self.pointers[node.buffer_var] = (element, scope)
-        name = self.define(node.buffer_var)
-        line = self.dialect.allocation(scope, element, name, max(1, size))
+        self.allocate(node.buffer_var, element, scope, max(1, size))
+        self.stmt(node.body)
+
+    def allocate(self, var: e.Var, element: DataType, scope: str, size: int) -> None:
+        """Declares memory of the kernel."""
+        line = self.dialect.allocation(scope, element, self.define(var), size)
         if scope == "local":
             self.emit(line)
         else:
             self.top.append(line)
-        self.stmt(node.body)
 
     def stmt_Evaluate(self, node: Evaluate) -> None:
         call = node.value
@@ -298,9 +320,9 @@ class KernelEmitter:
         start = self.scalar(node.min)
         from_zero = isinstance(node.min, e.IntImm) and node.min.value == 0
         stop = self.scalar(node.extent if from_zero else node.min + node.extent)
-        if node.kind is ForKind.UNROLLED:
-            self.emit("#pragma unroll")
-        self.block(f"for ({kind} {name} = {start}; {name} < {stop}; ++{name})", lambda: self.stmt(node.body))
+        if node.kind is ForKind.UNROLLED and self.dialect.unroll is not None:
+            self.emit(self.dialect.unroll)
+        self.block(self.dialect.loop(kind, name, start, stop), lambda: self.stmt(node.body))
 
     def stmt_While(self, node: While) -> None:
         self.guarded += 1
@@ -316,7 +338,8 @@ class KernelEmitter:
         if node.predicate is None and _is_contiguous(index) and dtype.lanes > 1:
             values = [self.temporary(dtype.element, value) for value in values]
             alignment = self.alignment(node.buffer.data, index.base, dtype)
-            text = self.dialect.store_vector(dtype, pointer, self.scalar(index.base), values, alignment)
+            _, scope = self.pointers[node.buffer.data]
+            text = self.dialect.store_vector(dtype, pointer, self.scalar(index.base), values, alignment, scope)
             if text is not None:
                 self.emit(text)
                 return
@@ -324,8 +347,8 @@ class KernelEmitter:
             values = [self.temporary(dtype.element, value) for value in values]
         masks = None if node.predicate is None else self.lanes(node.predicate)
         for lane, (place, value) in enumerate(zip(self.places(index, dtype, node.buffer.dtype), values, strict=True)):
-            text = self.dialect.store(dtype.element, pointer, place, _bare(value))
-            self.emit(text if masks is None else f"if ({masks[lane]}) {text}")
+            text = self.store(node.buffer.data, dtype.element, pointer, place, _bare(value))
+            self.emit(text if masks is None else self.dialect.guarded(masks[lane], text))
 
     # -- memory --
 
@@ -362,7 +385,8 @@ class KernelEmitter:
         pointer = self.memory(node.buffer.data, node.buffer.dtype)
         if dtype.lanes > 1 and not self.guarded and node.predicate is None and _is_contiguous(index):
             alignment = self.alignment(node.buffer.data, index.base, dtype)
-            vector = self.dialect.load_vector(dtype, pointer, self.scalar(index.base), alignment)
+            _, scope = self.pointers[node.buffer.data]
+            vector = self.dialect.load_vector(dtype, pointer, self.scalar(index.base), alignment, scope)
             if vector is not None:
                 kind, text, lanes = vector
                 name = self.fresh("v")
@@ -370,13 +394,21 @@ class KernelEmitter:
                 return [lane.format(name) for lane in lanes]
         places = self.places(index, dtype, node.buffer.dtype)
         if isinstance(index, e.Broadcast):
-            one = self.temporary(dtype.element, self.dialect.load(dtype.element, pointer, places[0]))
+            one = self.temporary(dtype.element, self.load(node.buffer.data, dtype.element, pointer, places[0]))
             return [one] * dtype.lanes
-        loads = [self.dialect.load(dtype.element, pointer, place) for place in places]
+        loads = [self.load(node.buffer.data, dtype.element, pointer, place) for place in places]
         if node.predicate is not None and not any(structural_equal(node.predicate, test) for test in self.assumed):
             zero = self.literal(0, dtype.element)
-            loads = [f"({m} ? {v} : {zero})" for m, v in zip(self.lanes(node.predicate), loads, strict=True)]
+            loads = [self.dialect.choose(m, v, zero) for m, v in zip(self.lanes(node.predicate), loads, strict=True)]
         return loads
+
+    def load(self, data: e.Var, dtype: DataType, pointer: str, index: str) -> str:
+        """An element of the memory of a variable, to which `pointer` points."""
+        return self.dialect.load(dtype, pointer, index)
+
+    def store(self, data: e.Var, dtype: DataType, pointer: str, index: str, value: str) -> str:
+        """The statement that writes an element of the memory of a variable."""
+        return self.dialect.store(dtype, pointer, index, value)
 
     def pointer(self, node: Any) -> str:
         """An address."""
@@ -403,6 +435,7 @@ class KernelEmitter:
 
     def lanes(self, node: Any) -> Lanes:
         """The expressions of a value's lanes."""
+        self.check_dtype(node.dtype, lambda: node)
         for base in type(node).__mro__:
             handler = getattr(self, f"expr_{base.__name__}", None)
             if handler is not None:
@@ -440,9 +473,7 @@ class KernelEmitter:
         indexes = dtype.bits >= 32 and is_index_arithmetic(node, self.data_variables)
         if dtype.is_float or (dtype.code == "uint" and dtype.bits >= 32) or indexes:
             return [f"({a} {sign} {b})" for a, b in self.pairs(node)]
-        kind = self.dialect.type_name(dtype)
-        wide = self.dialect.type_name(DataType(f"uint{max(32, dtype.bits)}"))
-        return [f"({kind})(({wide}){a} {sign} ({wide}){b})" for a, b in self.pairs(node)]
+        return [self.dialect.wrapping(a, sign, b, dtype.element) for a, b in self.pairs(node)]
 
     def division(self, node: Any) -> Lanes:
         dtype = node.dtype
@@ -456,9 +487,9 @@ class KernelEmitter:
         floored = isinstance(node, (e.FloorDiv, e.FloorMod)) and dtype.code == "int"
         divisor = _constant(node.b)
         if not floored and divisor is not None and divisor not in (0, -1):
-            kind = self.dialect.type_name(dtype)
-            cast = f"({kind})" if dtype.bits < 32 else ""
-            return [f"{cast}({a} {'/' if quotient else '%'} {b})" for a, b in self.pairs(node)]
+            sign, element = "/" if quotient else "%", dtype.element
+            found = [f"({a} {sign} {b})" for a, b in self.pairs(node)]
+            return [self.dialect.convert(value, element, element) for value in found] if dtype.bits < 32 else found
         name = ("floordiv" if quotient else "floormod") if floored else ("div" if quotient else "mod")
         return [self.call_helper(name, dtype, pair) for pair in self.pairs(node)]
 
@@ -471,7 +502,7 @@ class KernelEmitter:
         found = []
         for a, b in self.pairs(node):
             x, y = self.temporary(node.dtype.element, a), self.temporary(node.dtype.element, b)
-            found.append(f"({x} {sign} {y} ? {x} : {y})")
+            found.append(self.dialect.choose(f"{x} {sign} {y}", x, y))
         return found
 
     expr_Min = expr_Max = extreme
@@ -506,7 +537,7 @@ class KernelEmitter:
         second = self.guard(other)
         if len(tests) < len(first):
             tests = [self.temporary(DataType("bool"), tests[0])] * len(first)
-        return [f"({t} ? {a} : {b})" for t, a, b in zip(tests, first, second, strict=True)]
+        return [self.dialect.choose(t, a, b) for t, a, b in zip(tests, first, second, strict=True)]
 
     def expr_Select(self, node: e.Select) -> Lanes:
         return self.choice(node.condition, node.true_value, node.false_value)
@@ -526,14 +557,15 @@ class KernelEmitter:
         if source is target:
             return value
         if target.is_bool:
-            return f"({value} != 0)"
+            return f"({value} != {self.literal(0, source)})"
         if target == "float16":
-            return self.round_to_half(value)
+            single = DataType("float32")
+            return self.round_to_half(value if source.is_float else self.dialect.convert(value, source, single))
         if source == "float16":
             source = DataType("float32")
         if source.is_float and not target.is_float:
             return self.call_helper("", target, [value], source)
-        return f"(({self.dialect.type_name(target)}){value})" if source is not target else value
+        return self.dialect.convert(value, source, target) if source is not target else value
 
     def round_to_half(self, value: str) -> str:
         """A float32 rounded to half precision, as a float32."""
@@ -569,15 +601,21 @@ class KernelEmitter:
             return handler(self, node)
         if name in _BITWISE:
             a, b = map(self.lanes, node.args)
-            return [f"({x} {_BITWISE[name]} {y})" for x, y in zip(a, b, strict=True)]
+            return [self.dialect.bitwise(x, _BITWISE[name], y, dtype) for x, y in zip(a, b, strict=True)]
         rule = node.op.get_attr(_FORMULA)
+        if _MATH.get(name) in self.dialect.own_functions and dtype.bits <= 32:
+            rule = None
         if rule is not None and dtype.is_float and (dtype.bits <= 32 or name not in _MATH):
             function = self.formula(node.op, rule, node.args, "float64" if dtype.bits == 64 else "float32")
             return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         if name in _MATH:
-            function = self.dialect.math(_MATH[name], node.args[0].dtype)
+            function = self.math(_MATH[name], node.args[0].dtype.element)
             return [f"{function}({joined(lane)})" for lane in zip(*map(self.lanes, node.args), strict=True)]
         raise CompileError(f"the operator {name} cannot be written in {self.dialect.name} code: {node} ({dtype})")
+
+    def math(self, name: str, dtype: DataType) -> str:
+        """The name of a function of the C library for a dtype."""
+        return self.dialect.math(name, dtype)
 
     def formula(self, op: Op, rule: Callable[[e.Call], e.PrimExpr], args: Sequence[e.PrimExpr], dtype: str) -> str:
         """The name of the function of the prelude that computes an operator as processors do.
@@ -587,11 +625,11 @@ class KernelEmitter:
         name = f"oneir_{op.name.removeprefix('tir.')}_f{dtype[5:]}"
         if name not in self.helpers:
             params = [e.Var("xyz"[i], dtype if arg.dtype.is_float else arg.dtype) for i, arg in enumerate(args)]
-            inner = KernelEmitter(PrimFunc(params, Evaluate(0)), name, self.dialect, self.helpers)
+            inner = type(self)(PrimFunc(params, Evaluate(0)), name, self.dialect, self.helpers)
             declared = [inner.parameter(param) for param in params]
             result = _bare(inner.scalar(rule(e.Call(dtype, op, params))))
-            head = f"{self.dialect.function} {self.dialect.type_name(DataType(dtype))} {name}({joined(declared)}) {{"
-            self.helpers[name] = "\n".join([head, *inner.lines, f"  return {result};", "}"])
+            head = self.dialect.function_head(self.dialect.type_name(DataType(dtype)), name, declared)
+            self.helpers[name] = "\n".join([f"{head} {{", *inner.lines, f"  return {result};", "}"])
         return name
 
     def shift(self, node: e.Call) -> Lanes:
@@ -601,10 +639,13 @@ class KernelEmitter:
         if count is not None and 0 <= count < node.dtype.bits and node.dtype.bits >= 32:
             if not left:
                 return [f"({x} >> {count})" for x in a]
-            kind = self.dialect.type_name(node.dtype)
-            wide = self.dialect.type_name(DataType(f"uint{node.dtype.bits}"))
-            return [f"({kind})(({wide}){x} << {count})" for x in a]
+            return [self.shifted_left(x, count, node.dtype.element) for x in a]
         return [self.call_helper("shl" if left else "shr", node.dtype, pair) for pair in zip(a, n, strict=True)]
+
+    def shifted_left(self, value: str, count: int, dtype: DataType) -> str:
+        """A value of 32 or 64 bits shifted by a constant number of bits, less than it has."""
+        kind, wide = self.dialect.type_name(dtype), self.dialect.type_name(DataType(f"uint{dtype.bits}"))
+        return f"({kind})(({wide}){value} << {count})"
 
     def if_then_else(self, node: e.Call) -> Lanes:
         return self.choice(*node.args)
@@ -613,9 +654,8 @@ class KernelEmitter:
         return self.lanes(node.args[0])
 
     def bitwise_not(self, node: e.Call) -> Lanes:
-        kind = self.dialect.type_name(node.dtype)
-        sign = "!" if node.dtype.is_bool else "~"
-        return [f"(({kind}){sign}{a})" for a in self.lanes(node.args[0])]
+        sign, dtype = "!" if node.dtype.is_bool else "~", node.dtype.element
+        return [self.dialect.convert(f"{sign}{a}", dtype, dtype) for a in self.lanes(node.args[0])]
 
     def reinterpret(self, node: e.Call) -> Lanes:
         source, target = node.args[0].dtype.element, node.dtype.element
@@ -630,9 +670,9 @@ class KernelEmitter:
         return [self.dialect.reinterpret(a, source, target) for a in lanes]
 
     def count_leading_zeros(self, node: e.Call) -> Lanes:
-        kind = self.dialect.type_name(node.dtype)
-        function = self.dialect.math("clz", node.args[0].dtype)
-        return [f"(({kind}){function}({a}))" for a in self.lanes(node.args[0])]
+        source, target = node.args[0].dtype.element, node.dtype.element
+        function = self.math("clz", source)
+        return [self.dialect.convert(f"{function}({a})", source, target) for a in self.lanes(node.args[0])]
 
     def extern(self, node: e.Call) -> Lanes:
         symbol, *args = node.args
@@ -660,7 +700,7 @@ class KernelEmitter:
     }
 
 
-def _pointee(var: e.Var) -> tuple[DataType, str]:
+def pointee(var: e.Var) -> tuple[DataType, str]:
     """The dtype that a pointer variable points to, and the scope of the memory."""
     annotation = var.type_annotation
     if isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):

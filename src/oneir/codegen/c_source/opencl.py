@@ -8,7 +8,7 @@ from ...ir.dtype import DataType
 from ...runtime.error import CompileError
 from .dialect import Dialect, joined
 
-_FLOAT_FUNCTIONS = frozenset(
+FLOAT_FUNCTIONS = frozenset(
     f"{name}f"
     for name in (
         *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh", "erf", "exp"),
@@ -16,6 +16,7 @@ _FLOAT_FUNCTIONS = frozenset(
         *("nextafter", "pow", "rint", "round", "sin", "sinh", "sqrt", "tan", "tanh", "trunc"),
     )
 )
+"""Functions of C's library for float32, which are overloaded here: they have no letter at their end."""
 _VECTOR_LANES = (2, 4, 8, 16)
 
 
@@ -62,7 +63,7 @@ class OpenCLC(Dialect):
         function = {"blockIdx": "get_group_id", "threadIdx": "get_local_id"}.get(kind)
         if function is None or axis not in ("x", "y", "z"):
             raise CompileError(f"OpenCL has no thread axis {tag!r}; it has blockIdx and threadIdx, .x, .y and .z")
-        return f"{function}({'xyz'.index(axis)})"
+        return f"(int){function}({'xyz'.index(axis)})"
 
     def barrier(self, scope: str) -> str:
         if scope in ("shared", "shared.dyn"):
@@ -83,7 +84,7 @@ class OpenCLC(Dialect):
         return f"{pointer}[{index}] = {value};"
 
     def load_vector(
-        self, dtype: DataType, pointer: str, index: str, alignment: int
+        self, dtype: DataType, pointer: str, index: str, alignment: int, scope: str
     ) -> tuple[str, str, list[str]] | None:
         if dtype.lanes not in _VECTOR_LANES or dtype.is_bool:
             return None
@@ -93,7 +94,9 @@ class OpenCLC(Dialect):
         lanes = [f"{{}}.s{i:x}" for i in range(dtype.lanes)]
         return f"{element}{dtype.lanes}", f"{function}(0, {pointer} + {index})", lanes
 
-    def store_vector(self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int) -> str | None:
+    def store_vector(
+        self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int, scope: str
+    ) -> str | None:
         if dtype.lanes not in _VECTOR_LANES or dtype.is_bool:
             return None
         half = dtype.element == "float16"
@@ -119,8 +122,7 @@ inline float oneir_f16_of_bits(ushort bits) {
         }
 
     def c_function(self, symbol: str) -> str:
-        # Functions are overloaded: those of float32 have no letter at their end.
-        return symbol.removesuffix("f") if symbol in _FLOAT_FUNCTIONS else symbol
+        return symbol.removesuffix("f") if symbol in FLOAT_FUNCTIONS else symbol
 
     def math(self, name: str, dtype: DataType) -> str:
         return {"roundeven": "rint", "nearbyint": "rint"}.get(name, name)

@@ -52,8 +52,12 @@ _SHUFFLING = ("cuda",)
 class LowerThreadAllreduce(PrimFuncPass):
     """Writes reductions over threads as trees in shared memory, or, within warps of CUDA, as shuffles.
 
+    `warp_size` None is that of the target; with 1, all steps are those of the block.
+
     Raises `WellFormedError` for threads whose number is not constant, `InvalidValue` for functions without a target.
     """
+
+    warp_size: int | None = None
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         target: Any = func.attrs.get("target")
@@ -61,7 +65,7 @@ class LowerThreadAllreduce(PrimFuncPass):
             raise InvalidValue(
                 "LowerThreadAllreduce needs the target of the function, for the size of a warp; apply BindTarget before"
             )
-        warp_size = int(target.attrs.get("thread_warp_size", 1))
+        warp_size = self.warp_size or int(target.attrs.get("thread_warp_size", 1))
         return func.with_body(_Lowering(warp_size, target.kind.name in _SHUFFLING)(func.body))
 
 
