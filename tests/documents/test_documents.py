@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devices import needs_opencl
+from devices import needs_opencl, needs_webgpu
 from published import as_printed_here
 
 from oneir.testing.cuda_host import compiler_exists
@@ -75,6 +75,13 @@ FOR_GPUS = pytest.mark.parametrize(("document", "cell"), [("000", "05"), ("003",
 @FOR_GPUS
 def test_the_cells_for_gpus_run_on_an_opencl_device(document: str, cell: str):
     error = results(document, "opencl")["errors"][cell]
+    assert error is None, error
+
+
+@needs_webgpu
+@FOR_GPUS
+def test_the_cells_for_gpus_run_on_a_webgpu_device(document: str, cell: str):
+    error = results(document, "webgpu")["errors"][cell]
     assert error is None, error
 
 

@@ -1,4 +1,4 @@
-"""Models of small sizes on an OpenCL device, and on the host as a CUDA device: PyTorch's results to 1e-4 of the largest."""
+"""Models of small sizes on OpenCL and WebGPU devices, and on the host as a CUDA device: PyTorch's results to 1e-4 of the largest."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import numpy as np
 import pytest
 import torch
-from devices import needs_opencl
+from devices import needs_opencl, needs_webgpu
 from torch import nn
 
 import oneir
 from oneir import relax
 from oneir.contrib import nvcc
 from oneir.relax.frontend.torch import from_exported_program
+from oneir.runtime.error import CompileError
 from oneir.testing import cuda_host
 
 long = pytest.mark.skipif(
@@ -137,6 +138,22 @@ def check(ex, dev, x, expected):
 def test_a_model_on_opencl(name):
     module, x, expected = imported(name)
     check(relax.build(module, "opencl"), oneir.opencl(), x, expected)
+
+
+OF_INT64 = ("UNet", "BERT", "Llama", "GPT2", "ViT")
+"""Models whose tensors of indices have 64 bits."""
+
+
+@needs_webgpu
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@each_model()
+def test_a_model_on_webgpu(name):
+    module, x, expected = imported(name)
+    if name in OF_INT64:
+        with pytest.raises(CompileError, match="has the dtype int64, which WebGPU's memory does not have"):
+            relax.build(module, "webgpu")
+    else:
+        check(relax.build(module, "webgpu"), oneir.webgpu(), x, expected)
 
 
 @needs_compiler

@@ -1,12 +1,13 @@
 """Every operator of graphs on devices, scheduled by default: the cases that processors pass.
 
-On OpenCL a few cases of each operator, spread over its dtypes and shapes; all of them, and CUDA on the host, in the long
-tests, since a device's driver takes a quarter of a second to compile a kernel.
+On OpenCL a few cases of each operator, spread over its dtypes and shapes; all of them, WebGPU, and CUDA and Metal on the
+host, in the long tests, since a device's driver takes a quarter of a second to compile a kernel.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 import test_matrix_elementwise as elementwise
@@ -15,10 +16,12 @@ import test_matrix_manipulate as manipulate
 import test_matrix_nn as nn
 import test_matrix_products as products
 import test_matrix_reduction as reduction
-from devices import needs_opencl
+from devices import needs_opencl, needs_webgpu
 from op_cases import check_cases
 
+from oneir.runtime.error import CompileError
 from oneir.testing.cuda_host import compiler_exists, cuda_on_host
+from oneir.testing.metal_host import metal_on_host
 
 ROWS = {
     name: cases
@@ -42,3 +45,31 @@ def test_on_opencl(name: str) -> None:
 def test_on_cuda(name: str) -> None:
     with cuda_on_host("backward"):
         check_cases(list(ROWS[name]()), target="cuda")
+
+
+def check_or_refuse(name: str, target: str) -> None:
+    """Each case is computed as on processors, or refused since the language lacks a dtype."""
+    for case in ROWS[name]():
+        try:
+            check_cases([case], target=target)
+        except CompileError as error:
+            assert re.search("has the dtype|needs 64 bits", str(error)), error
+
+
+@pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs Metal on the host")
+@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@pytest.mark.parametrize("name", ROWS)
+def test_on_metal(name: str) -> None:
+    with metal_on_host("backward"):
+        check_or_refuse(name, "metal")
+
+
+INEXACT = ("relax.sin", "relax.cos", "relax.tan", "relax.power", "relax.log_add_exp")
+"""Their digits are the device's affair: the first three beyond 65536, powers of denormals, and sums that are reassociated."""
+
+
+@needs_webgpu
+@pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs WebGPU")
+@pytest.mark.parametrize("name", [name for name in ROWS if name not in INEXACT])
+def test_on_webgpu(name: str) -> None:
+    check_or_refuse(name, "webgpu")
