@@ -207,6 +207,11 @@ EXACT_FLOATS = {
         lambda a: np.where(np.isnan(a), 1, -a).astype("float32"),
         EDGES,
     ),
+    "truth": case(
+        lambda a: relax.op.where(op.astype(a, "bool"), op.ones_like(a), op.zeros_like(a)),
+        lambda a: a.astype("bool").astype("float32"),
+        EDGES[[0, 1, 2, 4, 5, 6, 8]],
+    ),
     "division": case(
         lambda a, b: op.divide(a, b), lambda a, b: a / b, EDGES[[0, 2, 3, 4, 5, 9]], EDGES[[2, 0, 1, 3, 2, 9]]
     ),

@@ -262,6 +262,11 @@ class WgslEmitter(KernelEmitter):
             return super().expr_CmpExpr(type(node)(e.Cast(numbers, node.a), e.Cast(numbers, node.b)))
         return super().expr_CmpExpr(node)
 
+    def cast(self, value: str, source: DataType, target: DataType) -> str:
+        if source.is_float and target.is_bool:
+            return f"!({value} == 0f)"
+        return super().cast(value, source, target)
+
     def extreme(self, node: Any) -> Lanes:
         if not node.dtype.is_bool:
             return super().extreme(node)
