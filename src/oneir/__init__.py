@@ -14,7 +14,7 @@ built["main"](a, b)
 
 from typing import Any
 
-from . import arith, dlight, driver, error, ir, nd, relax, runtime, script, target, te, tir, topi
+from . import arith, contrib, dlight, driver, error, ir, nd, relax, runtime, script, target, te, tir, topi
 from .driver import build, compile
 from .error import TVMError
 from .ir import instrument, transform
@@ -49,6 +49,7 @@ __all__ = [
     "arith",
     "build",
     "compile",
+    "contrib",
     "cpu",
     "cuda",
     "device",

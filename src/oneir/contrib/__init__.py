@@ -1,1 +1,5 @@
 """Tools of other makers that OneIR works with, each in a module of its own."""
+
+from __future__ import annotations
+
+from . import nvcc as nvcc  # which compiles for CUDA devices

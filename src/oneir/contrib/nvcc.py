@@ -1,6 +1,7 @@
 """CUDA C++ compiled by NVRTC, NVIDIA's compiler as a library: `compile_cuda(code, "cubin", arch="sm_90a")`.
 
-It needs neither a GPU nor the CUDA toolkit, only the package `nvidia-cuda-nvrtc`, and has no headers.
+Programs are compiled by the function registered as `tvm_callback_cuda_compile`, which users may replace. NVRTC needs
+neither a GPU nor the CUDA toolkit, only the package `nvidia-cuda-nvrtc`, and has no headers.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..runtime.cuda import compile_for
 from ..runtime.device import cuda
-from ..runtime.error import CompileError, InvalidValue, UnsupportedError
+from ..runtime.error import CompileError, InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.once import once
+from ..runtime.registry import get_global_func, register_func
 from ..target.target import Target
 
 _SUCCESS = 0
 _PROGRAM_FAILED = 6
 _OLDEST = "sm_75"
 """The first architecture that NVRTC 13 knows; PTX for it runs on all later ones."""
+_SPECIFIC = 90
+"""The first architecture that has instructions of its own alone."""
 _FORMATS = {"ptx": "PTX", "cubin": "CUBIN"}
 _MISSING = "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 
@@ -88,6 +93,52 @@ def compile_cuda(
     if path_target is not None:
         Path(path_target).write_bytes(result)
     return result
+
+
+@register_func("tvm_callback_cuda_compile")
+def _compile_program(code: str, target: Target) -> bytes:
+    """The program that a device loads: machine code for the target's architecture; or PTX, which the driver compiles,
+    where NVRTC is older than the architecture.
+    """
+    number = int(re.sub(r"\D", "", target.arch or _OLDEST))
+    known = supported_architectures()
+    if not known:
+        raise UnsupportedError(_MISSING)
+    if number in known:
+        # The suffix allows instructions of this architecture alone, such as those of its tensor cores.
+        return bytes(compile_cuda(code, "cubin", f"sm_{number}{'a' if number >= _SPECIFIC else ''}"))
+    older = [other for other in known if other < number]
+    if not older:
+        raise CompileError(
+            f"NVRTC compiles for sm_{known[0]} and newer, not for sm_{number}; install an older one: "
+            "pip install nvidia-cuda-nvrtc-cu12"
+        )
+    return bytes(compile_cuda(code, "ptx", f"compute_{older[-1]}"))
+
+
+@compile_for.provide
+def _compile_for(code: str, compute_version: str) -> bytes:
+    arch = f"sm_{compute_version.replace('.', '')}"
+    image = get_global_func("tvm_callback_cuda_compile")(code, Target({"kind": "cuda", "arch": arch}))
+    if isinstance(image, str):
+        image = image.encode()
+    if not isinstance(image, bytes | bytearray):
+        raise TypeMismatch(
+            f"`tvm_callback_cuda_compile` returned a {type(image).__name__}; "
+            "expected PTX or machine code, as a str or bytes"
+        )
+    return bytes(image)
+
+
+def supported_architectures() -> list[int]:
+    """The architectures that NVRTC compiles for, such as 75 for sm_75, in ascending order; none where it is missing."""
+    library, count = _library(), ctypes.c_int()
+    if library is None:
+        return []
+    _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(library, library.nvrtcGetSupportedArchs(numbers))
+    return sorted(numbers)
 
 
 def _compiled(library: ctypes.CDLL, code: str, form: str, arguments: list[str]) -> bytes:

@@ -5,7 +5,8 @@ Nothing here knows of the compiler.
 
 from __future__ import annotations
 
-from . import opencl as opencl_driver  # registers the driver
+from . import cuda as cuda_driver  # registers the driver
+from . import opencl as opencl_driver
 from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu

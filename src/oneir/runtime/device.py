@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .driver import driver_of, find_driver
-from .error import InvalidValue
+from .driver import Driver, driver_of, find_driver
+from .error import InvalidValue, UnsupportedError
 
 _TYPES = {
     "cpu": 1,
@@ -70,12 +70,42 @@ class Device:
         driver = find_driver(self.device_type)
         return driver is not None and 0 <= self.device_id < driver.count()
 
-    def sync(self, stream: object = None) -> None:
-        """Wait until the device has done all its work, or all of a stream. A CPU works synchronously: nothing to wait
-        for. Raises `DeviceError` if work of the device failed.
+    def sync(self, stream: int | None = None) -> None:
+        """Wait until the device has done all its work of `stream`; None is the stream that this thread works in.
+
+        A CPU works synchronously: nothing to wait for. Raises `DeviceError` if work of the device failed.
         """
         if self.device_type != _TYPES["cpu"]:
-            driver_of(self.device_type, self.device_id, str(self)).sync(self.device_id)
+            self._driver().sync(self.device_id, stream)
+
+    def create_raw_stream(self) -> int:
+        """A new stream, whose work runs beside that of other streams: the handle of the driver's own object.
+
+        For CUDA that is a `CUstream`, which other libraries take as well; for OpenCL a command queue. Raises
+        `UnsupportedError` for a kind of device without streams.
+        """
+        return self._driver().create_stream(self.device_id)
+
+    def free_raw_stream(self, stream: int) -> None:
+        """Gives a stream of `create_raw_stream` back, after its work is done. No thread may work in it any more."""
+        self._driver().free_stream(self.device_id, stream)
+
+    def set_raw_stream(self, stream: int | None) -> None:
+        """Makes this thread work in `stream`: its launches, copies and frees go there. None or 0 is the default stream.
+
+        What two streams share must be ordered: `sync(stream)` waits for the work of one.
+        """
+        self._driver().set_stream(self.device_id, stream or 0)
+
+    def current_raw_stream(self) -> int:
+        """The stream that this thread works in; 0 is the default one."""
+        return self._driver().current_stream(self.device_id)
+
+    def _driver(self) -> Driver:
+        """The device's driver; `DeviceError` where the device is not there, `UnsupportedError` for a CPU."""
+        if self.device_type == _TYPES["cpu"]:
+            raise UnsupportedError(f"{self} has no streams: it works synchronously")
+        return driver_of(self.device_type, self.device_id, str(self))
 
     def _attribute(self, name: str) -> Any:
         """A fact that the device's driver tells; None where it does not, or the device is not there."""

@@ -10,17 +10,26 @@ The host's processor has no driver: its memory is Python's, and its functions ar
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from .error import DeviceError
+from .error import DeviceError, UnsupportedError
+from .hook import Hook
+from .once import new_lock
+from .stream import choose_stream, current_stream
+
+drop_kept_memory: Hook[[int, int], int] = Hook("drop_kept_memory", "oneir.runtime.device_memory")
+"""Gives back what the runtime keeps of a device's memory (its type, its number) for later; returns how many bytes."""
 
 
 class Driver(ABC):
     """One kind of device. Devices are numbered from 0; addresses are what kernels see.
 
-    A device runs what it is given (kernels, copies, frees) in that order: memory that earlier work reads is used again
-    by later work, without waiting.
+    A device has streams: what one of them is given (kernels, copies, frees) runs in that order, so memory that earlier
+    work reads is used again by later work, without waiting. Each thread works in the stream that it has chosen, or in
+    the default one. Streams and events are handles, numbers other than 0; stream 0 is the default one.
     """
 
     device_type: ClassVar[int]
@@ -37,32 +46,137 @@ class Driver(ABC):
     def attribute(self, device_id: int, name: str) -> Any:
         """A fact about a device, by the name of the property of `Device`; None where the device does not tell."""
 
+    # -- memory --
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, dict[int, int]] = {}
+        """By device, the bytes of what is allocated, by address."""
+        self._sizes_lock = new_lock()
+
+    def allocate(self, device_id: int, nbytes: int) -> int:
+        """The address of new memory.
+
+        Where the device has none left, what the runtime keeps for later is given back first. Raises `DeviceError`, with
+        what was asked for and what is in use, if that was not enough.
+        """
+        address = self.alloc(device_id, nbytes)
+        if address is None:
+            kept = drop_kept_memory(self.device_type, device_id)
+            address = self.alloc(device_id, nbytes) if kept else None
+        if address is None:
+            total = self.attribute(device_id, "total_global_memory")
+            raise DeviceError(
+                f"{self.name}:{device_id} has no memory for {nbytes} bytes: {self.memory_in_use(device_id)} of its "
+                f"{total} bytes are in use here; free tensors on it, or use smaller ones"
+            )
+        with self._sizes_lock:
+            self._sizes.setdefault(device_id, {})[address] = nbytes
+        return address
+
+    def release(self, device_id: int, address: int) -> None:
+        """Gives memory back once all work that was given to the device before is done.
+
+        Never raises: it is called when tensors die. Memory of a device that is lost is only forgotten.
+        """
+        with self._sizes_lock:
+            known = self._sizes.get(device_id, {}).pop(address, None)
+        if known is not None:
+            self.free(device_id, address)
+
+    def forget_memory(self, device_id: int) -> None:
+        """Takes note that all memory of a device is gone."""
+        with self._sizes_lock:
+            self._sizes.pop(device_id, None)
+        drop_kept_memory(self.device_type, device_id)
+
+    def memory_in_use(self, device_id: int) -> int:
+        """The bytes of a device that this process has allocated here."""
+        with self._sizes_lock:
+            return sum(self._sizes.get(device_id, {}).values())
+
     @abstractmethod
-    def alloc(self, device_id: int, nbytes: int) -> int:
-        """The address of new memory; `DeviceError` where there is none left."""
+    def alloc(self, device_id: int, nbytes: int) -> int | None:
+        """The address of new memory; None where there is none left."""
 
     @abstractmethod
     def free(self, device_id: int, address: int) -> None:
-        """Gives memory back once all work that was given to the device before is done."""
+        """Gives memory back, as `release` does."""
 
     @abstractmethod
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         """Copies bytes between two addresses, of which at least one is the device's; returns when that is done."""
 
-    @abstractmethod
-    def sync(self, device_id: int) -> None:
-        """Waits until the device has done all its work; raises `DeviceError` if some of it failed."""
+    # -- streams and events --
 
     @abstractmethod
-    def prepare(self, device_id: int, kernel: KernelRecord) -> int:
-        """The address of what `launch.ll` calls to launch a kernel on a device: a function, then its own data.
+    def sync(self, device_id: int, stream: int | None = None) -> None:
+        """Waits until a stream (None: the one that the thread has chosen) has done all its work.
+
+        Raises `DeviceError` if some of it failed.
+        """
+
+    def create_stream(self, device_id: int) -> int:
+        """A new stream, which runs beside all others."""
+        raise UnsupportedError(f"{self.name} has no streams besides the default one")
+
+    def free_stream(self, device_id: int, stream: int) -> None:
+        """Gives a stream back, whose work is done first."""
+        raise UnsupportedError(f"{self.name} has no streams besides the default one")
+
+    def set_stream(self, device_id: int, stream: int) -> None:
+        """Makes the calling thread work in a stream, from now on."""
+        choose_stream(self.device_type, device_id, stream)
+
+    def current_stream(self, device_id: int) -> int:
+        """The stream that the calling thread has chosen; 0 is the default one."""
+        return current_stream(self.device_type, device_id)
+
+    def sync_streams(self, device_id: int, source: int, target: int) -> None:
+        """Makes what `target` is given from now on wait for what `source` has been given, without waiting here."""
+        self.sync(device_id, source)
+
+    def record_event(self, device_id: int) -> int:
+        """A new event: the moment at which the thread's stream has done what it has been given."""
+        raise UnsupportedError(f"{self.name} measures no times")
+
+    def elapsed(self, device_id: int, begin: int, end: int) -> float:
+        """The seconds between two events; waits for the later one."""
+        raise UnsupportedError(f"{self.name} measures no times")
+
+    def free_event(self, device_id: int, event: int) -> None:
+        """Gives an event back."""
+        raise UnsupportedError(f"{self.name} measures no times")
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `record_event` and `elapsed` measure times."""
+        return type(self).record_event is not Driver.record_event
+
+    # -- kernels --
+
+    @abstractmethod
+    def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
+        """What `launch.ll` launches a kernel with on a device: the address of a function, then that function's data.
 
         Compiles the program if it is new. Raises `CompileError` for a text that the device's compiler does not take.
         """
 
     @abstractmethod
-    def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
-        """Why a launch failed with an error code of the driver; `sizes` are three of the grid and three of a block."""
+    def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
+        """Gives back what `prepare` made; the program goes with its last kernel. Never raises."""
+
+    @abstractmethod
+    def explain_launch(
+        self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure, code: int, sizes: list[int]
+    ) -> str:
+        """Why a launch failed with an error code of the driver.
+
+        `sizes` are three of the grid, three of a block, and the bytes of dynamic shared memory.
+        """
+
+
+AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
+"""The axes of a launch, grid then block."""
 
 
 class KernelRecord:
@@ -70,6 +184,12 @@ class KernelRecord:
 
     def __init__(self, name: str, source: str, kinds: str, extents: list[str]):
         self.name, self.source, self.kinds, self.extents = name, source, kinds, extents
+        self.digest = hashlib.blake2b(source.encode(), digest_size=16).digest()
+        """Of the text of the program that the kernel is in."""
+
+    def place_of(self, extent: str) -> int:
+        """Where among the values of a launch an extent is; -1 where the kernel has no such."""
+        return len(self.kinds) + self.extents.index(extent) if extent in self.extents else -1
 
 
 _drivers: dict[int, Driver] = {}

@@ -1,19 +1,20 @@
 """Launches of kernels: the native functions that host code calls, and what they ask Python for.
 
-The designs are explained in `launch.ll` and, for temporary memory of devices, in `device_memory.ll`; a driver
-(`driver.py`) says how its devices are launched on.
+The design is explained in `launch.ll`; a driver (`driver.py`) says how its devices are launched on. What a launch needs
+on a device is made when a kernel is launched there first, and given back with the program that has the kernel.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from . import callback as callback  # what the native code calls
 from .device import Device
-from .driver import Driver, KernelRecord, driver_of, find_driver
+from .driver import Driver, KernelRecord, driver_of
 from .error import DeviceError
 from .llvm import LoadedObject, add_symbol
 from .once import new_lock, once
@@ -22,6 +23,8 @@ from .resident import resident
 
 MAX_DEVICES = 16
 """Devices of one kind that programs can run on."""
+RECORD_SUFFIX = ".kernel"
+"""What the symbols of kernels' records in object code end with."""
 
 
 class _Kernel(ctypes.Structure):
@@ -39,6 +42,16 @@ class _Kernel(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What a driver made for launches of a kernel on a device."""
+
+    driver: Driver
+    device_id: int
+    kernel: KernelRecord
+    launch: ctypes.Structure
+
+
 @once
 def _code() -> LoadedObject:
     text = Path(__file__).with_name("launch.ll").read_text()
@@ -53,74 +66,77 @@ def launch_address() -> int:
 add_symbol("oneir_launch_kernel", launch_address)
 
 _lock = new_lock()
-
-
-def _record(kernel: _Kernel) -> KernelRecord:
-    return KernelRecord(
-        kernel.name.decode(), kernel.source.decode(), kernel.kinds.decode(), kernel.extents.decode().split()
-    )
+_of_records: dict[int, list[_Prepared]] = {}
+"""What was prepared, by the address of the kernel's record."""
+_of_launches: dict[int, _Prepared] = {}
+"""The same, by the address of the launch."""
+_owners: dict[int, int] = {}
+"""How many loaded libraries and objects have a kernel, by the address of its record."""
 
 
 @register_func("oneir.runtime.prepare_kernel")
 def prepare_kernel(address: ctypes.c_void_p, device_id: int) -> None:
     """Compiles a kernel for a device and tells the host's code how it is launched there."""
     assert address.value is not None
-    kernel = _Kernel.from_address(address.value)
-    device = Device(kernel.device_type, device_id)
+    record = _Kernel.from_address(address.value)
+    device = Device(record.device_type, device_id)
     if device_id >= MAX_DEVICES:
         raise DeviceError(f"programs run on the first {MAX_DEVICES} devices of a kind, found {device}")
-    driver = driver_of(kernel.device_type, device_id, str(device))
+    driver = driver_of(record.device_type, device_id, str(device))
     with _lock:
-        if not kernel.launches[device_id]:
-            kernel.launches[device_id] = driver.prepare(device_id, _record(kernel))
+        if record.launches[device_id]:
+            return
+        kernel = KernelRecord(
+            record.name.decode(), record.source.decode(), record.kinds.decode(), record.extents.decode().split()
+        )
+        made = _Prepared(driver, device_id, kernel, driver.prepare(device_id, kernel))
+        place = ctypes.addressof(made.launch)
+        _of_launches[place] = made
+        _of_records.setdefault(address.value, []).append(made)
+        record.launches[device_id] = place
 
 
-_Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)
-_Free = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
+def is_record(symbol: str) -> bool:
+    """Whether a symbol of object code is the record of a kernel."""
+    return symbol.endswith(RECORD_SUFFIX)
 
 
-@_Alloc
-def _alloc(device_type: int, device_id: int, nbytes: int) -> int | None:
-    """Memory of a device; null where there is none, which the caller reports."""
-    try:
-        return driver_of(device_type, device_id, str(Device(device_type, device_id))).alloc(device_id, nbytes)
-    except DeviceError:
-        return None
+def own_kernels(records: Iterable[int]) -> Callable[[], None]:
+    """Takes note that kernels, by the addresses of their records, have been loaded.
+
+    Returns what must be called before they are unloaded: it gives back what their launches need on devices. Code that
+    is loaded twice is there once, and goes with its last owner.
+    """
+    places = tuple(records)
+    with _lock:
+        for place in places:
+            _owners[place] = _owners.get(place, 0) + 1
+    return partial(_disown_kernels, places)
 
 
-@_Free
-def _free(device_type: int, device_id: int, address: int) -> None:
-    driver = find_driver(device_type)
-    if address and driver is not None:  # memory goes with its driver
-        driver.free(device_id, address)
+def _disown_kernels(records: Sequence[int]) -> None:
+    for record in records:
+        with _lock:
+            _owners[record] -= 1
+            prepared = () if _owners[record] else _of_records.pop(record, ())
+            if not _owners[record]:
+                del _owners[record]
+        for made in prepared:
+            _of_launches.pop(ctypes.addressof(made.launch), None)
+            made.driver.discard(made.device_id, made.kernel, made.launch)
 
 
-def _address(function: Any) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None
-    return address
+@register_func("oneir.runtime.raise_launch")
+def raise_launch(launch: ctypes.c_void_p, code: int, *sizes: int) -> None:
+    """Raises the error of a launch that a driver refused with a code.
 
-
-@once
-def _memory_code() -> LoadedObject:
-    add_symbol("oneir_make_device_memory", _address(_alloc))
-    add_symbol("oneir_drop_device_memory", _address(_free))
-    text = Path(__file__).with_name("device_memory.ll").read_text()
-    return resident("temporary memory of devices", lambda: text, text)
-
-
-def device_memory_address(name: str) -> int:
-    """The address of `oneir_alloc_device_memory` or `oneir_free_device_memory`."""
-    return _memory_code().symbol(name)
-
-
-for _name in ("oneir_alloc_device_memory", "oneir_free_device_memory"):
-    add_symbol(_name, functools.partial(device_memory_address, _name))
-
-
-def launch_failed(driver: Driver, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> DeviceError:
-    """The error of a launch that a driver refused with a code."""
-    why = driver.explain_launch(device_id, kernel, code, sizes)
-    device = Device(driver.device_type, device_id)
-    grid, block = "×".join(map(str, sizes[:3])), "×".join(map(str, sizes[3:]))
-    return DeviceError(f"`{kernel.name}` cannot be launched on {device} with {grid} blocks of {block} threads: {why}")
+    `sizes` are three of the grid, three of a block, and the bytes of dynamic shared memory.
+    """
+    assert launch.value is not None
+    made = _of_launches[launch.value]
+    why = made.driver.explain_launch(made.device_id, made.kernel, made.launch, code, list(sizes))
+    device = Device(made.driver.device_type, made.device_id)
+    grid, block = "×".join(map(str, sizes[:3])), "×".join(map(str, sizes[3:6]))
+    raise DeviceError(
+        f"`{made.kernel.name}` cannot be launched on {device} with {grid} blocks of {block} threads: {why}"
+    )

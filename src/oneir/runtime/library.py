@@ -26,6 +26,7 @@ from typing import Protocol
 
 from . import llvm
 from .error import LibraryError
+from .launch import is_record, own_kernels
 from .object_file import host_machine, read_symbols
 from .signature import Signature
 from .symbols import RUNTIME_FUNCTIONS
@@ -64,6 +65,7 @@ def library_bytes(
             "format": _FORMAT,
             "machine": machine,
             "signatures": {name: signature.to_json() for name, signature in signatures.items()},
+            "kernels": _kernels(objects),
         }
     )
     linker = linker or _linker()
@@ -75,6 +77,21 @@ def library_bytes(
     else:
         content = _archive(objects, metadata)
     return content + _TRAILER + checksum(content)
+
+
+def link(*objects: bytes, what: str) -> Linked:
+    """Links object code into this process, as `llvm.link` does; what its kernels need on devices goes with it."""
+    loaded = llvm.link(*objects, what=what)
+    records = [loaded.symbol(name) for name in loaded.symbols() if is_record(name)]
+    if records:
+        loaded.at_unload(own_kernels(records))
+    return loaded
+
+
+def _kernels(objects: Sequence[bytes]) -> list[str]:
+    """The symbols of the records of all kernels."""
+    defined = (name for data in objects for name in read_symbols(data, "the module").defined)
+    return sorted(name for name in defined if is_record(name))
 
 
 def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -110,7 +127,7 @@ def load(path: Path, data: bytes) -> Loaded:
     if (static := _split_static(content)) is not None:
         code, metadata = static
         signatures = _read_metadata(path, metadata)
-        return (lambda: llvm.link(code, what=str(path))), signatures, (code,)
+        return (lambda: link(code, what=str(path))), signatures, (code,)
     if content[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe") or content[:2] == b"MZ":
         return _load_shared(path, content)
     return _load_archive(path, content)
@@ -169,7 +186,7 @@ def _load_archive(path: Path, content: bytes) -> Loaded:
         raise LibraryError(f"{path} is neither a shared library nor an archive: {error}") from error
     signatures = _read_metadata(path, data.pop("metadata.json", b""))
     objects = [data[name] for name in sorted(data, key=lambda name: (len(name), name))]
-    return (lambda: llvm.link(*objects, what=str(path))), signatures, objects
+    return (lambda: link(*objects, what=str(path))), signatures, objects
 
 
 # -- shared libraries --
@@ -250,6 +267,12 @@ class _SharedLibrary:
         if os.name == "posix":
             weakref.finalize(self, _ctypes.dlclose, self.library._handle).atexit = False
 
+    def own(self, kernels: Sequence[str]) -> None:
+        """Has what the kernels need on devices given back before the library is unloaded, by their records' symbols."""
+        if kernels:
+            disown = own_kernels([self.symbol(name) for name in kernels])
+            weakref.finalize(self, disown).atexit = False  # the latest finalizer runs first: before dlclose
+
     def symbol(self, name: str) -> int:
         try:
             return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
@@ -262,6 +285,7 @@ def _load_shared(path: Path, content: bytes) -> Loaded:
     try:
         metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))
         signatures = _read_metadata(path, metadata)
+        shared.own(json.loads(metadata).get("kernels", ()))
         table = (ctypes.c_void_p * len(RUNTIME_FUNCTIONS)).in_dll(shared.library, "oneir_library_table")
     except ValueError as error:
         raise LibraryError(f"{path} is not a library that export_library wrote: {error}") from error

@@ -413,8 +413,15 @@ class LoadedObject:
         self._jit = jit
         self._addresses = addresses
         self._needs = needs
+        self._at_unload: list[Callable[[], None]] = []
+
+    def at_unload(self, function: Callable[[], None]) -> None:
+        """Has a function called when the object dies, before its memory is freed."""
+        self._at_unload.append(function)
 
     def __del__(self, free_later: Callable[..., None] = _lock.free_later) -> None:
+        for function in self._at_unload:
+            function()
         free_later(self._tracker, self._jit)
 
     def symbol(self, name: str) -> int:

@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import llvm
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, NotRegistered, TypeMismatch
-from .library import Linked, library_bytes, load, write_file
+from .library import Linked, library_bytes, link, load, write_file
 from .object import Object
 from .once import new_lock
 from .signature import Signature
@@ -81,7 +80,7 @@ class Module(Object):
         `signatures` are those of its public functions, by name. `sources(format)` returns the text of the code, for
         `inspect_source`.
         """
-        return Module(lambda: llvm.link(*objects, what="a compiled module"), signatures, objects, sources, deferred)
+        return Module(lambda: link(*objects, what="a compiled module"), signatures, objects, sources, deferred)
 
     # -- functions --
 
@@ -130,7 +129,7 @@ class Module(Object):
         """The objects of all functions; compiles those that were deferred, after which all are linked again."""
         if self._deferred is not None:
             objects = self._objects = (*self._objects, *self._deferred.objects())
-            self._link, self._linked = (lambda: llvm.link(*objects, what="a compiled module")), None
+            self._link, self._linked = (lambda: link(*objects, what="a compiled module")), None
             self._deferred = None
         return self._objects
 

@@ -3,7 +3,7 @@
 ;   struct Launch {
 ;     int32_t (*run)(Launch*, Value*, Value*);   // oneir_opencl_launch
 ;     cl_kernel kernel;                          //  8
-;     cl_command_queue queue;                    // 16
+;     cl_command_queue queue;                    // 16: the device's default one
 ;     clSetKernelArg* set_argument;              // 24
 ;     clSetKernelArgSVMPointer* set_pointer;     // 32
 ;     clEnqueueNDRangeKernel* enqueue;           // 40
@@ -12,13 +12,15 @@
 ;     int32_t arguments;                         // 56
 ;     int32_t lock;                              // 60: a kernel's arguments are one thread's at a time
 ;     int32_t extents[6];                        // 64: where in the values the grid and the block are; -1 for 1
+;     int32_t device;                            // 88
 ;   };
 
 %Value = type { i32, i32, i64 }
 
-@failed = internal constant [28 x i8] c"oneir.runtime.launch_opencl\00"
+@failed = internal constant [27 x i8] c"oneir.runtime.raise_launch\00"
 
 declare i32 @oneir_call_packed(ptr, ptr, i32, ptr)
+declare ptr @oneir_current_stream(i32, i32)
 
 ; int64_t extent(Launch* launch, Value* values, int axis) {
 ;   int place = launch->extents[axis];
@@ -80,7 +82,12 @@ locked:
   %kernel.at = getelementptr i8, ptr %launch, i64 8
   %kernel = load ptr, ptr %kernel.at, align 8
   %queue.at = getelementptr i8, ptr %launch, i64 16
-  %queue = load ptr, ptr %queue.at, align 8
+  %default = load ptr, ptr %queue.at, align 8
+  %device.at = getelementptr i8, ptr %launch, i64 88
+  %device = load i32, ptr %device.at, align 4
+  %stream = call ptr @oneir_current_stream(i32 4, i32 %device)
+  %chosen = icmp ne ptr %stream, null
+  %queue = select i1 %chosen, ptr %stream, ptr %default
   %set.at = getelementptr i8, ptr %launch, i64 24
   %set = load ptr, ptr %set.at, align 8
   %pointer.at = getelementptr i8, ptr %launch, i64 32
@@ -139,10 +146,10 @@ unlock:
   %fine = icmp eq i32 %end, 0
   br i1 %fine, label %nothing, label %refused, !prof !0
 
-; Value arguments[8] = {launch, code, global / local, local}; Python raises what the code means.
+; Value arguments[9] = {launch, code, grid, block, 0}; Python raises what the code means.
 refused:
-  %arguments = alloca [8 x %Value], align 8
-  call void @llvm.memset.p0.i64(ptr %arguments, i8 0, i64 128, i1 false)
+  %arguments = alloca [9 x %Value], align 8
+  call void @llvm.memset.p0.i64(ptr %arguments, i8 0, i64 144, i1 false)
   store i32 4, ptr %arguments, align 8
   %first = getelementptr i8, ptr %arguments, i64 8
   store ptr %launch, ptr %first, align 8
@@ -158,7 +165,8 @@ fill:
   %again = icmp ult i64 %axis3, 6
   br i1 %again, label %fill, label %tell
 tell:
-  %raised = call i32 @oneir_call_packed(ptr @failed, ptr %arguments, i32 8, ptr %result)
+  call void @integer(ptr %arguments, i64 8, i64 0)
+  %raised = call i32 @oneir_call_packed(ptr @failed, ptr %arguments, i32 9, ptr %result)
   ret i32 %raised
 }
 

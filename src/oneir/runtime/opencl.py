@@ -1,28 +1,28 @@
 """OpenCL devices: found through the system's ICD loader, with memory that host and device address alike (SVM).
 
-Kernels and copies of a device run one after the other, in its one in-order queue.
+A stream is an in-order queue: one that a device has, in which its kernels and copies run one after the other, and those
+that are created beside it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .driver import Driver, KernelRecord, register_driver
-from .error import CompileError, DeviceError
-from .launch import launch_failed
+from .driver import AXES, Driver, KernelRecord, drop_kept_memory, register_driver
+from .error import CompileError, DeviceError, InvalidValue
 from .llvm import LoadedObject
 from .once import new_lock, once
-from .registry import register_func
 from .resident import resident
 
 _SUCCESS = 0
 _DEVICE_TYPE_ALL = 0xFFFFFFFF
 _READ_WRITE = 1
+_PROFILING = 2
+_COMMAND_END = 0x1283
 _BUILD_LOG = 0x1183
 _KERNEL_WORK_GROUP_SIZE = 0x11B0
 _MEMORY_LEFT_ERRORS = (-4, -5, -6, -61)
@@ -71,20 +71,29 @@ class _Launch(ctypes.Structure):
         ("arguments", ctypes.c_int32),
         ("lock", ctypes.c_int32),
         ("extents", ctypes.c_int32 * 6),
+        ("device", ctypes.c_int32),
     )
 
 
-_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _KINDS = {"p": 0, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "d": 8, "f": 68}
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenDevice:
-    """A device with its context and its queue."""
+    """A device with its context, its default queue, and those that were created beside it."""
 
     handle: int
     context: int
     queue: int
+    queues: set[int]
+
+
+@dataclass(slots=True)
+class _Program:
+    """A compiled program, and how many launches have a kernel of it."""
+
+    handle: int
+    kernels: int = 0
 
 
 @once
@@ -116,6 +125,12 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "clCreateContext": (pointer, [pointer, uint, pointer, pointer, pointer, pointer]),
         "clCreateCommandQueue": (pointer, [pointer, pointer, wide, pointer]),
         "clSVMAlloc": (pointer, [pointer, wide, size, uint]),
+        "clReleaseCommandQueue": (number, [pointer]),
+        "clEnqueueMarkerWithWaitList": (number, [pointer, uint, pointer, pointer]),
+        "clEnqueueBarrierWithWaitList": (number, [pointer, uint, pointer, pointer]),
+        "clWaitForEvents": (number, [uint, pointer]),
+        "clGetEventProfilingInfo": (number, [pointer, uint, size, pointer, pointer]),
+        "clReleaseEvent": (number, [pointer]),
         "clEnqueueSVMFree": (number, [pointer, uint, pointer, pointer, pointer, uint, pointer, pointer]),
         "clEnqueueSVMMemcpy": (number, [pointer, uint, pointer, pointer, size, uint, pointer, pointer]),
         "clFlush": (number, [pointer]),
@@ -123,7 +138,9 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "clCreateProgramWithSource": (pointer, [pointer, uint, pointer, pointer, pointer]),
         "clBuildProgram": (number, [pointer, uint, pointer, ctypes.c_char_p, pointer, pointer]),
         "clGetProgramBuildInfo": (number, [pointer, pointer, uint, size, pointer, pointer]),
+        "clReleaseProgram": (number, [pointer]),
         "clCreateKernel": (pointer, [pointer, ctypes.c_char_p, pointer]),
+        "clReleaseKernel": (number, [pointer]),
         "clGetKernelWorkGroupInfo": (number, [pointer, pointer, uint, size, pointer, pointer]),
     }
     for name, (result, arguments) in functions.items():
@@ -148,13 +165,11 @@ class OpenCL(Driver):
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = new_lock()
         self._open: dict[int, _OpenDevice] = {}
-        self._used: dict[int, dict[int, int]] = {}
-        """By device, the sizes of what is allocated, by address."""
-        self._programs: dict[tuple[int, bytes], int] = {}
-        self._launches: dict[int, tuple[_Launch, int, KernelRecord]] = {}
-        """By address: what programs launch with, which lives as long as the process."""
+        self._programs: dict[tuple[int, bytes], _Program] = {}
+        """By device and text."""
 
     def count(self) -> int:
         return len(_devices())
@@ -164,7 +179,7 @@ class OpenCL(Driver):
             return 1  # what a thread may exchange with its neighbours without a barrier is its own
         if name == "available_global_memory":
             total = self.attribute(device_id, "total_global_memory")
-            return total - sum(self._used.get(device_id, {}).values())
+            return total - self.memory_in_use(device_id)
         if name not in _ATTRIBUTES:
             return None
         number, kind = _ATTRIBUTES[name]
@@ -181,47 +196,100 @@ class OpenCL(Driver):
                 handles = (ctypes.c_void_p * 1)(handle)
                 context = library.clCreateContext(None, 1, handles, None, None, ctypes.byref(code))
                 _checked(code.value, f"opencl:{device_id} cannot be opened")
-                queue = library.clCreateCommandQueue(context, handle, 0, ctypes.byref(code))
-                _checked(code.value, f"opencl:{device_id} has no command queue")
-                found = self._open[device_id] = _OpenDevice(handle, context, queue)
+                queue = _new_queue(context, handle, device_id)
+                found = self._open[device_id] = _OpenDevice(handle, context, queue, set())
             return found
 
-    def alloc(self, device_id: int, nbytes: int) -> int:
-        device = self._device(device_id)
-        address = _loaded().clSVMAlloc(device.context, _READ_WRITE, max(1, nbytes), 0)
-        if address is None:
-            used, total = sum(self._used.get(device_id, {}).values()), self.attribute(device_id, "total_global_memory")
-            raise DeviceError(
-                f"opencl:{device_id} has no memory for {nbytes} bytes: {used} of its {total} bytes are in use here; "
-                "free tensors on it, or use smaller ones"
-            )
-        with self._lock:
-            self._used.setdefault(device_id, {})[address] = nbytes
-        return address
+    def _queue(self, device_id: int, stream: int | None = None) -> int:
+        """The queue of a stream; None is the one that this thread has chosen."""
+        stream = self.current_stream(device_id) if stream is None else stream
+        return stream or self._device(device_id).queue
+
+    def alloc(self, device_id: int, nbytes: int) -> int | None:
+        return _loaded().clSVMAlloc(self._device(device_id).context, _READ_WRITE, max(1, nbytes), 0)
 
     def free(self, device_id: int, address: int) -> None:
-        with self._lock:
-            self._used[device_id].pop(address)
-        pointers = (ctypes.c_void_p * 1)(address)
-        _loaded().clEnqueueSVMFree(self._device(device_id).queue, 1, pointers, None, None, 0, None, None)
+        pointers, device = (ctypes.c_void_p * 1)(address), self._device(device_id)
+        for queue in list(device.queues):  # other streams may use it
+            self.sync_streams(device_id, queue, 0)
+        _loaded().clEnqueueSVMFree(device.queue, 1, pointers, None, None, 0, None, None)
 
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         if nbytes:
-            queue = self._device(device_id).queue
-            code = _loaded().clEnqueueSVMMemcpy(queue, 1, target, source, nbytes, 0, None, None)
+            code = _loaded().clEnqueueSVMMemcpy(self._queue(device_id), 1, target, source, nbytes, 0, None, None)
             _checked(code, f"{nbytes} bytes cannot be copied by opencl:{device_id}")
 
-    def sync(self, device_id: int) -> None:
-        _checked(_loaded().clFinish(self._device(device_id).queue), f"waiting for opencl:{device_id}")
+    # -- streams and events --
+
+    def sync(self, device_id: int, stream: int | None = None) -> None:
+        _checked(_loaded().clFinish(self._queue(device_id, stream)), f"waiting for opencl:{device_id}")
+
+    def create_stream(self, device_id: int) -> int:
+        device = self._device(device_id)
+        queue = _new_queue(device.context, device.handle, device_id)
+        device.queues.add(queue)
+        return queue
+
+    def free_stream(self, device_id: int, stream: int) -> None:
+        queues = self._device(device_id).queues
+        if stream not in queues:
+            raise InvalidValue(f"{stream:#x} is no stream of opencl:{device_id} that create_raw_stream made")
+        self.sync(device_id, stream)
+        queues.discard(stream)
+        drop_kept_memory(self.device_type, device_id)  # some may be the stream's
+        _loaded().clReleaseCommandQueue(stream)
+
+    def set_stream(self, device_id: int, stream: int) -> None:
+        if stream and stream not in self._device(device_id).queues:
+            raise InvalidValue(f"{stream:#x} is no stream of opencl:{device_id} that create_raw_stream made")
+        super().set_stream(device_id, stream)
+
+    def sync_streams(self, device_id: int, source: int, target: int) -> None:
+        event = ctypes.c_void_p(self._marker(device_id, source))
+        queue = self._queue(device_id, target)
+        code = _loaded().clEnqueueBarrierWithWaitList(queue, 1, ctypes.byref(event), None)
+        _loaded().clReleaseEvent(event)
+        _checked(code, f"a stream of opencl:{device_id} cannot wait for another")
+
+    def _marker(self, device_id: int, stream: int | None) -> int:
+        """An event that is complete when a stream has done what it has been given."""
+        event, queue = ctypes.c_void_p(), self._queue(device_id, stream)
+        _checked(
+            _loaded().clEnqueueMarkerWithWaitList(queue, 0, None, ctypes.byref(event)),
+            f"opencl:{device_id} records no event",
+        )
+        _loaded().clFlush(queue)
+        assert event.value is not None
+        return event.value
+
+    def record_event(self, device_id: int) -> int:
+        return self._marker(device_id, None)
+
+    def elapsed(self, device_id: int, begin: int, end: int) -> float:
+        library, times = _loaded(), (ctypes.c_uint64 * 2)()
+        _checked(library.clWaitForEvents(2, (ctypes.c_void_p * 2)(begin, end)), f"waiting for opencl:{device_id}")
+        for place, event in enumerate((begin, end)):
+            where = ctypes.byref(times, 8 * place)
+            code = library.clGetEventProfilingInfo(event, _COMMAND_END, 8, where, None)
+            _checked(code, f"opencl:{device_id} does not tell the time of an event")
+        return (times[1] - times[0]) / 1e9
+
+    def free_event(self, device_id: int, event: int) -> None:
+        _loaded().clReleaseEvent(event)
 
     # -- kernels --
 
-    def prepare(self, device_id: int, kernel: KernelRecord) -> int:
-        library, device = _loaded(), self._device(device_id)
-        program, code = self._program(device_id, kernel), ctypes.c_int32()
-        handle = library.clCreateKernel(program, kernel.name.encode(), ctypes.byref(code))
+    def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
+        library, device, code = _loaded(), self._device(device_id), ctypes.c_int32()
+        key = (device_id, kernel.digest)
+        with self._lock:
+            program = self._programs.get(key)
+            if program is None:
+                program = self._programs[key] = _Program(self._compiled(device_id, kernel.source))
+            program.kernels += 1
+        handle = library.clCreateKernel(program.handle, kernel.name.encode(), ctypes.byref(code))
         _checked(code.value, f"the kernel `{kernel.name}` cannot be made for opencl:{device_id}")
-        launch = _Launch(
+        return _Launch(
             _code().symbol("oneir_opencl_launch"),
             handle,
             device.queue,
@@ -229,21 +297,19 @@ class OpenCL(Driver):
             bytes(_KINDS[letter] for letter in kernel.kinds) + b"\0",
             len(kernel.kinds),
             0,
-            (ctypes.c_int32 * 6)(*(_place(kernel, axis) for axis in _AXES)),
+            (ctypes.c_int32 * 6)(*map(kernel.place_of, AXES)),
+            device_id,
         )
-        address = ctypes.addressof(launch)
-        with self._lock:
-            self._launches[address] = (launch, device_id, kernel)
-        return address
 
-    def _program(self, device_id: int, kernel: KernelRecord) -> int:
-        """The compiled program that a kernel is in."""
-        key = (device_id, hashlib.blake2b(kernel.source.encode(), digest_size=16).digest())
+    def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
+        assert isinstance(launch, _Launch)
+        library, key = _loaded(), (device_id, kernel.digest)
+        library.clReleaseKernel(launch.kernel)
         with self._lock:
-            found = self._programs.get(key)
-            if found is None:
-                found = self._programs[key] = self._compiled(device_id, kernel.source)
-            return found
+            program = self._programs[key]
+            program.kernels -= 1
+            if not program.kernels:
+                library.clReleaseProgram(self._programs.pop(key).handle)
 
     def _compiled(self, device_id: int, source: str) -> int:
         library, device, code = _loaded(), self._device(device_id), ctypes.c_int32()
@@ -259,7 +325,9 @@ class OpenCL(Driver):
             raise CompileError(f"the compiler of opencl:{device_id} does not take the program:\n{log.value.decode()}")
         return program
 
-    def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
+    def explain_launch(
+        self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure, code: int, sizes: list[int]
+    ) -> str:
         text = _ERRORS.get(code, f"OpenCL error {code}")
         if code in (-54, -55):
             limit = self.attribute(device_id, "max_threads_per_block")
@@ -270,18 +338,16 @@ class OpenCL(Driver):
             text += f"; a block has at most {limit} bytes of shared memory"
         return text
 
-    def raise_launch(self, address: int, code: int, sizes: list[int]) -> None:
-        """Raises the error of a launch that failed."""
-        _, device_id, kernel = self._launches[address]
-        raise launch_failed(self, device_id, kernel, code, sizes)
-
 
 _LAUNCH_FUNCTIONS = ("clSetKernelArg", "clSetKernelArgSVMPointer", "clEnqueueNDRangeKernel")
 
 
-def _place(kernel: KernelRecord, axis: str) -> int:
-    """Where among the values of a launch the extent of an axis is; -1 where the kernel has no such axis."""
-    return len(kernel.kinds) + kernel.extents.index(axis) if axis in kernel.extents else -1
+def _new_queue(context: int, handle: int, device_id: int) -> int:
+    """An in-order queue whose events tell times."""
+    code = ctypes.c_int32()
+    queue = _loaded().clCreateCommandQueue(context, handle, _PROFILING, ctypes.byref(code))
+    _checked(code.value, f"opencl:{device_id} has no command queue")
+    return queue
 
 
 def _loaded() -> ctypes.CDLL:
@@ -328,11 +394,4 @@ def _device_info(handle: int, number: int, kind: Any) -> Any:
     return kind.from_buffer(data).value
 
 
-_driver = OpenCL()
-register_driver(_driver)
-
-
-@register_func("oneir.runtime.launch_opencl")
-def _launch_failed(address: ctypes.c_void_p, code: int, *sizes: int) -> None:
-    assert address.value is not None
-    _driver.raise_launch(address.value, code, list(sizes))
+register_driver(OpenCL())

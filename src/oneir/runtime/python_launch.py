@@ -1,7 +1,7 @@
 """Launches of kernels in Python, for devices that are reached through a library of Python.
 
-    launch = launch_in_python(lambda values: ...)   # values: the address of what host code passes, `Value`s
-    ctypes.addressof(launch)                        # what `launch.ll` calls
+    launch = launch_in_python(function)     # what `launch.ll` calls, by its address
+    function(launch, values)                # is called with that address, and the address of the launch's `Value`s
 
 An exception goes to the caller of the program.
 """
@@ -38,18 +38,23 @@ def _run(launch: int, values: int, result: Any) -> int:
     return _call_packed(b"oneir.runtime.launch_in_python", arguments, 2, result)
 
 
-_launches: dict[int, tuple[PythonLaunch, Callable[[int], None]]] = {}
-"""By address: what programs launch with, which lives as long as the process."""
+_launches: dict[int, tuple[PythonLaunch, Callable[[int, int], None]]] = {}
+"""By address: what programs launch with."""
 
 
-def launch_in_python(function: Callable[[int], None]) -> PythonLaunch:
-    """What host code launches with so that `function` is called with the address of the launch's values."""
+def launch_in_python(function: Callable[[int, int], None]) -> PythonLaunch:
+    """What host code launches with so that `function` is called, until it is forgotten."""
     launch = PythonLaunch(ctypes.cast(_run, ctypes.c_void_p).value)
     _launches[ctypes.addressof(launch)] = (launch, function)
     return launch
 
 
+def forget_launch(launch: ctypes.Structure) -> None:
+    """Drops a launch that no program has any more."""
+    del _launches[ctypes.addressof(launch)]
+
+
 @register_func("oneir.runtime.launch_in_python")
 def _launch(launch: ctypes.c_void_p, values: ctypes.c_void_p) -> None:
     assert launch.value is not None and values.value is not None
-    _launches[launch.value][1](values.value)
+    _launches[launch.value][1](launch.value, values.value)

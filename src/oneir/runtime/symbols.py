@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from . import callback, launch, pool
+from . import callback, device_memory, launch, pool
 from .signals import signals_address
 from .workspace import workspace_address
 
@@ -39,10 +39,10 @@ RUNTIME_FUNCTIONS = {
     "oneir_poll_signals": RuntimeFunction("i32", (), partial(signals_address, "oneir_poll_signals")),
     "oneir_launch_kernel": RuntimeFunction("i32", ("ptr", "i32", "ptr", "i32", "ptr"), launch.launch_address),
     "oneir_alloc_device_memory": RuntimeFunction(
-        "ptr", ("i32", "i32", "i64"), partial(launch.device_memory_address, "oneir_alloc_device_memory")
+        "ptr", ("i32", "i32", "i64"), partial(device_memory.device_memory_address, "oneir_alloc_device_memory")
     ),
     "oneir_free_device_memory": RuntimeFunction(
-        "void", ("i32", "i32", "ptr"), partial(launch.device_memory_address, "oneir_free_device_memory")
+        "void", ("i32", "i32", "ptr"), partial(device_memory.device_memory_address, "oneir_free_device_memory")
     ),
 }
 """By name."""

@@ -334,12 +334,12 @@ class DeviceMemory:
     def __init__(self, device: Device, nbytes: int) -> None:
         self._driver = driver_of(device.device_type, device.device_id, str(device))
         self.device = device
-        self.address = self._driver.alloc(device.device_id, nbytes)
+        self.address = self._driver.allocate(device.device_id, nbytes)
 
     def __del__(self) -> None:
         address = getattr(self, "address", None)
         if address is not None:
-            self._driver.free(self.device.device_id, address)
+            self._driver.release(self.device.device_id, address)
 
 
 def _from_device(source: Tensor) -> np.ndarray:

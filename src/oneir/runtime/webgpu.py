@@ -11,23 +11,23 @@ from __future__ import annotations
 
 import bisect
 import ctypes
-import hashlib
 import re
 import struct
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
-from .driver import Driver, KernelRecord, register_driver
+from .driver import AXES, Driver, KernelRecord, register_driver
 from .error import CompileError, DeviceError
-from .launch import launch_failed
+from .launch import raise_launch
 from .once import new_lock, once
 from .packed import Value
-from .python_launch import launch_in_python
+from .python_launch import forget_launch, launch_in_python
 
 _FIRST_ADDRESS = 1 << 60
 _GAP = 256
 """What lies between the ranges of two buffers, at least; buffers begin at multiples of it."""
-_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
 _COMPUTE = 4
 """The stage of shaders that bindings are visible in."""
 _UNIFORM = 0x40
@@ -50,8 +50,8 @@ class _OpenDevice:
     handle: Any
     word: Any
     """A buffer that is read to wait for all work that was given before."""
-    modules: dict[bytes, Any] = field(default_factory=dict)
-    """By digest of the text: compiled programs."""
+    modules: MutableMapping[bytes, Any] = field(default_factory=WeakValueDictionary)
+    """By digest of the text: compiled programs, which go with their last kernel."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class WebGPU(Driver):
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = new_lock()
         self._open: dict[int, _OpenDevice] = {}
         self._addresses: list[int] = []
@@ -114,7 +115,7 @@ class WebGPU(Driver):
 
     # -- memory --
 
-    def alloc(self, device_id: int, nbytes: int) -> int:
+    def alloc(self, device_id: int, nbytes: int) -> int | None:
         import wgpu
 
         device, size = self._device(device_id).handle, max(4, -(-nbytes // 4) * 4)
@@ -126,11 +127,8 @@ class WebGPU(Driver):
             )
         try:
             handle = device.create_buffer(size=size, usage=_MEMORY)
-        except wgpu.GPUError as error:
-            raise DeviceError(
-                f"webgpu:{device_id} has no memory for {nbytes} bytes: {_first_line(error)}; free tensors on it, or "
-                "use smaller ones"
-            ) from None
+        except wgpu.GPUError:
+            return None
         with self._lock:
             address = self._next
             self._next += -(-size // _GAP) * _GAP + _GAP
@@ -183,45 +181,48 @@ class WebGPU(Driver):
             data = data + self._read(buffer.address + offset + len(data) - head, tail)
         self._device(buffer.device_id).handle.queue.write_buffer(buffer.handle, offset - head, data)
 
-    def sync(self, device_id: int) -> None:
+    def sync(self, device_id: int, stream: int | None = None) -> None:
         device = self._device(device_id)
         device.handle.queue.read_buffer(device.word)
 
     # -- kernels --
 
-    def prepare(self, device_id: int, kernel: KernelRecord) -> int:
-        pipeline = _Pipeline(self._device(device_id).handle, kernel, self._module(device_id, kernel.source))
+    def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
+        pipeline = _Pipeline(self._device(device_id).handle, kernel, self._module(device_id, kernel))
         count = len(kernel.kinds) + len(kernel.extents)
 
-        def launch(values: int) -> None:
-            self._launch(device_id, kernel, pipeline, (Value * count).from_address(values))
+        def launch(address: int, values: int) -> None:
+            self._launch(device_id, address, kernel, pipeline, (Value * count).from_address(values))
 
-        return ctypes.addressof(launch_in_python(launch))
+        return launch_in_python(launch)
 
-    def _module(self, device_id: int, source: str) -> Any:
-        """A compiled program."""
+    def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
+        forget_launch(launch)
+
+    def _module(self, device_id: int, kernel: KernelRecord) -> Any:
+        """A compiled program, which its kernels share."""
         import wgpu
 
-        device, key = self._device(device_id), hashlib.blake2b(source.encode(), digest_size=16).digest()
-        found = device.modules.get(key)
+        device = self._device(device_id)
+        found = device.modules.get(kernel.digest)
         if found is None:
             try:
-                found = device.handle.create_shader_module(code=source)
+                found = device.handle.create_shader_module(code=kernel.source)
             except wgpu.GPUError as error:
                 raise CompileError(f"the compiler of webgpu:{device_id} does not take the program:\n{error}") from None
-            device.modules[key] = found
+            device.modules[kernel.digest] = found
         return found
 
-    def _launch(self, device_id: int, kernel: KernelRecord, pipeline: _Pipeline, values: Any) -> None:
+    def _launch(self, device_id: int, address: int, kernel: KernelRecord, pipeline: _Pipeline, values: Any) -> None:
         """Gives a kernel to the device, with the values that host code passes."""
         count = len(kernel.kinds)
         extents = {name: values[count + i].i for i, name in enumerate(kernel.extents)}
-        sizes = [extents.get(axis, 1) for axis in _AXES]
+        sizes = [extents.get(axis, 1) for axis in AXES]
         if 0 in sizes:
             return
         limits = self._device(device_id).handle.limits
         if max(sizes[:3]) > limits["max-compute-workgroups-per-dimension"]:
-            raise launch_failed(self, device_id, kernel, _TOO_MANY_BLOCKS, sizes)
+            raise_launch(ctypes.c_void_p(address), _TOO_MANY_BLOCKS, *sizes, 0)
         tensors: list[tuple[_Buffer, int]] = []
         numbers: list[bytes] = []
         for kind, value in zip(kernel.kinds, values, strict=False):
@@ -235,11 +236,13 @@ class WebGPU(Driver):
             else:
                 number = value.i
                 if not -(1 << 31) <= number < 1 << 32 or (kind == "q" and number >= 1 << 31):
-                    raise launch_failed(self, device_id, kernel, _TOO_LONG, sizes)
+                    raise_launch(ctypes.c_void_p(address), _TOO_LONG, *sizes, 0)
                 numbers.append(struct.pack("<I", number & 0xFFFFFFFF))
         pipeline.launch(tensors, numbers, sizes[:3])
 
-    def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
+    def explain_launch(
+        self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure, code: int, sizes: list[int]
+    ) -> str:
         limits = self._device(device_id).handle.limits
         if code == _TOO_MANY_BLOCKS:
             most = limits["max-compute-workgroups-per-dimension"]
@@ -256,6 +259,7 @@ class _Pipeline:
 
     def __init__(self, device: Any, kernel: KernelRecord, module: Any):
         self.device, self.kernel = device, kernel
+        self.module = module  # which lives as long as one of its kernels
         above = kernel.source[: kernel.source.index(f"fn {kernel.name}(")]
         tensors = kernel.kinds.count("p")
         bindings = _BINDING.findall(above)[-tensors:] if tensors else []

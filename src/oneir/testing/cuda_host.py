@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import re
 import shutil
 import subprocess
@@ -28,12 +27,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..runtime.driver import Driver, KernelRecord, find_driver, replace_driver
+from ..runtime.driver import AXES, Driver, KernelRecord, find_driver, replace_driver
 from ..runtime.error import CompileError, DeviceError, InvalidValue, UnsupportedError
-from ..runtime.launch import launch_failed
+from ..runtime.launch import raise_launch
 from ..runtime.once import new_lock
 from ..runtime.packed import Value
-from ..runtime.python_launch import launch_in_python
+from ..runtime.python_launch import forget_launch, launch_in_python
 
 ORDERS = {"forward": 0, "backward": 1, "shuffled": 2}
 """The orders in which threads of a block run between two barriers, as the compiled code numbers them."""
@@ -180,8 +179,6 @@ def _compiled(text: str, *options: str) -> ctypes.CDLL:
 
 # -- as a device --
 
-_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z")
-
 
 class HostDriver(Driver):
     """One device of a kind that is the host; see `on_host`."""
@@ -198,6 +195,7 @@ class HostDriver(Driver):
     def __init__(self, order: str = "forward"):
         if order not in ORDERS:
             raise InvalidValue(f"expected one of the orders {', '.join(ORDERS)}, found {order!r}")
+        super().__init__()
         self.order = order
         self.launched: list[str] = []
         """The names of the kernels that were launched, in order."""
@@ -223,40 +221,44 @@ class HostDriver(Driver):
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         ctypes.memmove(target, source, nbytes)
 
-    def sync(self, device_id: int) -> None:
+    def sync(self, device_id: int, stream: int | None = None) -> None:
         """Launches return when they are done."""
 
-    def prepare(self, device_id: int, kernel: KernelRecord) -> int:
-        key = hashlib.blake2b(kernel.source.encode(), digest_size=16).digest()
-        if key not in self._programs:
-            self._programs[key] = self.program(kernel.source)
-        program, count = self._programs[key], len(kernel.kinds) + len(kernel.extents)
+    def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
+        if kernel.digest not in self._programs:
+            self._programs[kernel.digest] = self.program(kernel.source)
+        program, count = self._programs[kernel.digest], len(kernel.kinds) + len(kernel.extents)
 
-        def launch(values: int) -> None:
+        def launch(address: int, values: int) -> None:
             driver = find_driver(self.device_type)
             if not isinstance(driver, HostDriver):
                 name = self.name
                 raise DeviceError(f"the program was loaded for {name} on the host; run it in `with {name}_on_host():`")
-            driver.launch(program, kernel, (Value * count).from_address(values))
+            driver.launch(address, program, kernel, (Value * count).from_address(values))
 
-        return ctypes.addressof(launch_in_python(launch))
+        return launch_in_python(launch)
 
-    def explain_launch(self, device_id: int, kernel: KernelRecord, code: int, sizes: list[int]) -> str:
+    def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
+        forget_launch(launch)
+
+    def explain_launch(
+        self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure, code: int, sizes: list[int]
+    ) -> str:
         return f"a block has at most {MAX_THREADS} threads, and {MAX_SHARED_BYTES} bytes of shared memory"
 
-    def launch(self, program: ProgramOnHost, kernel: KernelRecord, values: Any) -> None:
-        """Runs a kernel with the values that host code passes."""
+    def launch(self, address: int, program: ProgramOnHost, kernel: KernelRecord, values: Any) -> None:
+        """Runs the kernel of a launch, by its address, with the values that host code passes."""
         count = len(kernel.kinds)
         arguments = [
             values[i].p or 0 if kind == "p" else values[i].f if kind in "fd" else values[i].i
             for i, kind in enumerate(kernel.kinds)
         ]
         extents = {name: values[count + i].i for i, name in enumerate(kernel.extents)}
-        sizes = [extents.get(axis, 1) for axis in _AXES]
+        sizes = [extents.get(axis, 1) for axis in AXES]
         if 0 in sizes:
             return
         if sizes[3] * sizes[4] * sizes[5] > MAX_THREADS:
-            raise launch_failed(self, 0, kernel, 1, sizes)
+            raise_launch(ctypes.c_void_p(address), 1, *sizes, 0)
         self.launched.append(kernel.name)
         program.launch(kernel.name, sizes[:3], sizes[3:], arguments, self.order)
 

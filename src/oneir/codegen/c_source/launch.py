@@ -1,5 +1,7 @@
 """How host code knows the kernels that it launches: a record for each in its data, which the runtime completes.
 
+The records are symbols of the object, so the runtime knows what goes with it.
+
     struct Kernel {
       void* launches[16];   // by the device's number: how the kernel is launched there; null until it is first
       int32_t device_type;  // as DLPack numbers them
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from ...ir.dtype import DataType
 from ...ir.module import IRModule
 from ...runtime.error import CompileError
-from ...runtime.launch import MAX_DEVICES
+from ...runtime.launch import MAX_DEVICES, RECORD_SUFFIX
 from ...tir.function import PrimFunc
 from ...tir.transform.lower_device_kernel_launch import LAUNCH_PARAMS
 
@@ -54,7 +56,7 @@ class Program:
 
     def record_of(self, kernel: str) -> str | None:
         """The symbol of a kernel's record; None for what is no kernel of the program."""
-        return f'@"{kernel}.kernel"' if kernel in self.kernels else None
+        return f'@"{kernel}{RECORD_SUFFIX}"' if kernel in self.kernels else None
 
     def globals(self) -> list[str]:
         """The records, and the texts that they point to, as LLVM IR."""
@@ -66,7 +68,7 @@ class Program:
                 _text(f"{name}.extents", " ".join(extents)),
             ]
             lines.append(
-                f'@"{name}.kernel" = internal global '
+                f'@"{name}{RECORD_SUFFIX}" = global '
                 f"{{ [{MAX_DEVICES} x ptr], i32, i32, ptr, ptr, i64, ptr, ptr }} {{ "
                 f"[{MAX_DEVICES} x ptr] zeroinitializer, i32 {self.device_type}, i32 {len(kinds)}, "
                 f'ptr @"{name}.name", ptr @"program", i64 {len(self.source.encode())}, '
