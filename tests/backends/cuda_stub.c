@@ -40,7 +40,7 @@ struct Thing {
   long used;                // events: the number of the last record; modules: none
   double time;              // events: when it happened, in ms
   long done;                // events: the last record that happened
-  char name[128];           // functions
+  char name[1024];          // functions
   Run run;
   int count, sizes[ARGUMENTS], shared, threads, dynamic;
   Thing* owner;             // functions: the module
@@ -233,6 +233,14 @@ API void stub_lose(int device, int code) { sticky[device] = code; }
 API void stub_capacity(size_t bytes) { capacity = bytes; }
 API void stub_is(int major, int minor, int pools) { compute_major = major, compute_minor = minor, has_pools = pools; }
 API void stub_quick(int yes) { quick = yes; }  // launches return at once, and nothing runs: for measuring
+// Does what is waiting: one piece of work of each stream in turn, so that what streams share, they spoil for each other.
+API void stub_alternate(void) {
+  for (int left = 1; left;) {
+    left = 0;
+    for (int i = 0; i < thing_count; ++i)
+      if (things[i]->kind == STREAM && things[i]->first) drain(things[i], things[i]->first->number + 1), left = 1;
+  }
+}
 API void stub_drain(void) {
   for (int i = 0; i < thing_count; ++i)
     if (things[i]->kind == STREAM) drain(things[i], clock_number + 1);
@@ -317,7 +325,7 @@ API int cuModuleLoadData(Thing** module, const char* image) {
     int used;
     --live[FUNCTION];
     f->owner = made;
-    sscanf(line, "%127s %llu %d %d %d%n", f->name, &address, &f->shared, &f->threads, &f->count, &used);
+    sscanf(line, "%1023s %llu %d %d %d%n", f->name, &address, &f->shared, &f->threads, &f->count, &used);
     line += used;
     for (int i = 0; i < f->count; ++i) sscanf(line, "%d%n", &f->sizes[i], &used), line += used;
     f->run = (Run)address, f->dynamic = 49152;

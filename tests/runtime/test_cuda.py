@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -118,6 +119,57 @@ def test_more_memory_than_there_is_says_how_much_was_asked_for(stub):
     ):
         oneir.runtime.empty((1 << 30,), "float32", oneir.cuda(0))
     np.testing.assert_array_equal(kept.numpy(), numbers())
+
+
+@T.prim_func
+def through_memory(X: T.Buffer((1000,), "float32"), Y: T.Buffer((1000,), "float32")):
+    T.func_attr({"global_symbol": "through_memory", "tir.is_scheduled": True})
+    B = T.alloc_buffer((1000,), "float32")
+    for i in T.thread_binding(1000, "blockIdx.x"):
+        with T.block("b"):
+            vi = T.axis.spatial(1000, i)
+            B[vi] = X[vi] * T.float32(2)
+    for i in T.thread_binding(1000, "blockIdx.x"):
+        with T.block("c"):
+            vi = T.axis.spatial(1000, i)
+            Y[vi] = B[999 - vi]
+
+
+def test_what_is_kept_is_given_back_before_memory_runs_out(stub):
+    """Temporary memory of kernels, arenas of graphs, and pools of storage."""
+    lib, x = built(through_memory), on_device(numbers(1000))
+    builder, var = oneir.relax.BlockBuilder(), oneir.relax.Var("x", oneir.relax.TensorStructInfo((20, 50), "float32"))
+    with builder.function("main", [var]):
+        with builder.dataflow():
+            softmax = builder.emit(oneir.relax.op.nn.softmax(oneir.relax.op.nn.softmax(var)))
+            output = builder.emit_output(oneir.relax.op.sum(softmax))
+        builder.emit_func_output(output)
+    machine = oneir.relax.VirtualMachine(oneir.relax.build(builder.get(), "cuda"), oneir.cuda())
+    y = oneir.runtime.empty((1000,), "float32", oneir.cuda())
+    held = stub.library.stub_in_use(0)
+    lib["through_memory"](x, y)
+    machine["main"](x._create_view((20, 50)))
+    machine.interpret("main", x._create_view((20, 50)))
+    kept = stub.library.stub_in_use(0) - held
+    assert kept >= 3 * 4000
+    stub.library.stub_capacity(held + kept + 100)
+    large = oneir.runtime.empty((kept,), "uint8", oneir.cuda())  # there is room for 100 bytes
+    assert stub.library.stub_in_use(0) == held + kept
+    del large
+    lib["through_memory"](x, y)  # and all goes on
+    np.testing.assert_array_equal(y.numpy(), 2 * numbers(1000)[::-1])
+
+
+def test_no_temporary_memory_says_how_much_was_asked_for(stub):
+    lib, x = built(through_memory), on_device(numbers(1000))
+    lib["through_memory"](x, x)
+    drivers.drop_kept_memory(2, 0)
+    stub.library.stub_capacity(stub.library.stub_in_use(0) + 100)
+    message = r"no temporary memory for `B\w*`, 4000 bytes: cuda:0 has no memory for 4000 bytes: 4000 of its 4100 bytes"
+    with pytest.raises(DeviceError, match=message):
+        lib["through_memory"](x, x)
+    stub.library.stub_capacity(1 << 30)
+    lib["through_memory"](x, x)
 
 
 # -- kernels --
@@ -252,6 +304,32 @@ def test_programs_go_with_the_modules_that_own_them(stub, tmp_path):
         del other, lib
         assert programs() == before
         assert len(launch._of_launches) == launches
+
+
+def test_launches_enter_no_python_function(stub):
+    def steps(count):
+        builder = oneir.relax.BlockBuilder()
+        value = oneir.relax.Var("x", oneir.relax.TensorStructInfo((1000,), "float32"))
+        kernel = builder.add_func(through_memory.without_attr("global_symbol").with_attr("op_pattern", 8), "step")
+        with builder.function("main", [value]):
+            with builder.dataflow():
+                for _ in range(count):
+                    value = builder.emit(oneir.relax.op.call_tir(kernel, (value,), value.struct_info))
+                output = builder.emit_output(value)
+            builder.emit_func_output(output)
+        return oneir.relax.VirtualMachine(oneir.relax.build(builder.get(), "cuda"), oneir.cuda(1))["main"]
+
+    def frames(main):
+        x, entered = on_device(numbers(1000), 1), []
+        main(x)
+        sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            main(x)
+        finally:
+            sys.setprofile(None)
+        return len(entered)
+
+    assert frames(steps(1)) == frames(steps(20))  # those that allocate the result
 
 
 # -- compiling --

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import ml_dtypes
@@ -11,7 +12,8 @@ from devices import needs_opencl
 
 import oneir
 from oneir import dlight as dl
-from oneir.runtime import load_module
+from oneir.runtime import launch, load_module
+from oneir.runtime.driver import find_driver
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, ShapeMismatch
 from oneir.script import tir as T
 from oneir.target import Target
@@ -137,6 +139,23 @@ def test_programs_are_saved_and_loaded(tmp_path, name):
     y = on_device(np.zeros(10, "float32"))
     load_module(tmp_path / name)["scale"](on_device(np.arange(10, dtype="float32")), y)
     np.testing.assert_array_equal(y.numpy(), 2 * np.arange(10))
+
+
+def test_programs_go_with_the_modules_that_own_them(tmp_path):
+    driver = find_driver(4)
+
+    def programs():
+        gc.collect()
+        return sum(program.kernels for program in driver._programs.values()), len(launch._of_launches)
+
+    before = programs()
+    built(scale).export_library(tmp_path / "scale.so")
+    for make in (lambda: built(scale), lambda: load_module(tmp_path / "scale.so")):
+        libraries, x = [make(), make()], on_device(np.zeros(10, "float32"))
+        for lib in libraries:
+            lib["scale"](x, x)
+        del lib, libraries
+        assert programs() == before
 
 
 def test_many_threads_launch_one_kernel():

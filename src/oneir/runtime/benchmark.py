@@ -5,12 +5,15 @@ time_evaluator(lib["gemm"], number=100)(a, b, c).mean
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from .device import Device
+from .driver import Driver, driver_of, find_driver
 from .error import InvalidValue
 from .registry import get_global_func
 
@@ -37,6 +40,57 @@ class BenchmarkResult:
         return f"Execution time summary:\n{header}\n{values}"
 
 
+class Clock:
+    """Measures what is done on the CPU, or waited for at the end."""
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[Callable[[], float]]:
+        """Around what is measured; afterwards, the function that it gives returns the seconds that it took."""
+        start = time.perf_counter()
+        yield lambda: end - start
+        self.wait()
+        end = time.perf_counter()
+
+    def wait(self) -> None:
+        """Until what was begun is done."""
+
+
+class DeviceClock(Clock):
+    """Measures what is done on a device, by its events; by the processor's clock on a device that has none."""
+
+    def __init__(self, driver: Driver, device_id: int) -> None:
+        self.driver, self.device_id = driver, device_id
+
+    def wait(self) -> None:
+        self.driver.sync(self.device_id)
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[Callable[[], float]]:
+        driver, number = self.driver, self.device_id
+        if not driver.has_events:
+            with super().measured() as seconds:
+                yield seconds
+            return
+        self.wait()
+        begin = driver.record_event(number)
+        try:
+            yield lambda: elapsed
+            end = driver.record_event(number)
+            try:
+                elapsed = driver.elapsed(number, begin, end)
+            finally:
+                driver.free_event(number, end)
+        finally:
+            driver.free_event(number, begin)
+
+
+def clock_of(device: Device | None) -> Clock:
+    """What measures times on a device; None is the CPU. Raises `DeviceError` where the device is not there."""
+    if device is None or find_driver(device.device_type) is None:
+        return Clock()
+    return DeviceClock(driver_of(device.device_type, device.device_id, str(device)), device.device_id)
+
+
 def time_evaluator(
     function: Callable[..., object],
     number: int = 10,
@@ -47,8 +101,11 @@ def time_evaluator(
     repeats_to_cooldown: int = 1,
     cache_flush_bytes: int = 0,
     f_preproc: str = "",
+    device: Device | None = None,
 ) -> Callable[..., BenchmarkResult]:
     """A function that calls another and returns `repeat` means of `number` calls each, in seconds.
+
+    The calls' work on `device` counts, by the device's own events where it has such; None is the CPU.
 
     With `min_repeat_ms`, `number` grows until one measurement takes that long, unless it takes no measurable time for
     `limit_zero_time_iterations` times. One call before is not counted. After every `repeats_to_cooldown` measurements
@@ -62,11 +119,13 @@ def time_evaluator(
         )
     prepare = get_global_func(f_preproc) if f_preproc else None
 
+    clock = clock_of(device)
+
     def measure(count: int, args: tuple[object, ...]) -> float:
-        start = time.perf_counter()
-        for _ in range(count):
-            function(*args)
-        return time.perf_counter() - start
+        with clock.measured() as seconds:
+            for _ in range(count):
+                function(*args)
+        return seconds()
 
     def evaluate(*args: object) -> BenchmarkResult:
         function(*args)

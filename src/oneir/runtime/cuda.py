@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -102,11 +102,46 @@ def _code() -> LoadedObject:
     return resident("launches on CUDA devices", lambda: text, text)
 
 
+def new_launch(
+    kernel: KernelRecord,
+    function: int,
+    context: int,
+    functions: Sequence[int],
+    limits: Sequence[int],
+    threads: int,
+    device_id: int,
+) -> ctypes.Structure:
+    """What `cuda.ll` launches a kernel with: the driver's handle of it, and its context.
+
+    `functions` are the addresses of cuLaunchKernel, cuCtxGetCurrent and cuCtxSetCurrent; `limits` the most blocks and
+    threads along each axis and bytes of dynamic shared memory, `threads` the most in a block.
+    """
+    floats = [place for place, kind in enumerate(kernel.kinds) if kind == "f"]
+    places = (ctypes.c_int32 * max(1, len(floats)))(*floats)
+    launch = _Launch(
+        _code().symbol("oneir_cuda_launch"),
+        function,
+        context,
+        *functions,
+        ctypes.addressof(places),
+        len(kernel.kinds),
+        len(floats),
+        (ctypes.c_int32 * 7)(*map(kernel.place_of, (*AXES, _DYNAMIC_SHARED))),
+        (ctypes.c_int32 * 7)(*limits),
+        threads,
+        Cuda.device_type,
+        device_id,
+    )
+    launch.keep_alive = places
+    return launch
+
+
 class Cuda(Driver):
     """All GPUs that a driver's library shows, in its order (CUDA_VISIBLE_DEVICES chooses)."""
 
     device_type: ClassVar[int] = 2
     name: ClassVar[str] = "cuda"
+    default_stream: ClassVar[int] = 1
     requirement: ClassVar[str] = (
         "no GPU of NVIDIA's was found; install its driver, whose library is libcuda.so.1, and see that nvidia-smi "
         "lists the GPU"
@@ -376,24 +411,8 @@ class Cuda(Driver):
                 self._check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
             threads = self._fact_of(function, FunctionAttribute.THREADS)
             sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
-        floats = [place for place, kind in enumerate(kernel.kinds) if kind == "f"]
-        places = (ctypes.c_int32 * max(1, len(floats)))(*floats)
-        launch = _Launch(
-            _code().symbol("oneir_cuda_launch"),
-            function,
-            device.context,
-            *(api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")),
-            ctypes.addressof(places),
-            len(kernel.kinds),
-            len(floats),
-            (ctypes.c_int32 * 7)(*map(kernel.place_of, (*AXES, _DYNAMIC_SHARED))),
-            (ctypes.c_int32 * 7)(*sizes, shared),
-            threads,
-            self.device_type,
-            device_id,
-        )
-        launch.keep_alive = places
-        return launch
+        functions = [api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")]
+        return new_launch(kernel, function.value or 0, device.context, functions, [*sizes, shared], threads, device_id)
 
     def _fact_of(self, function: ctypes.c_void_p, number: int) -> int:
         value = ctypes.c_int32()

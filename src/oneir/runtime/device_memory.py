@@ -7,6 +7,7 @@ left, and when it is lost.
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from .driver import driver_of, drop_kept_memory, find_driver
 from .error import DeviceError
 from .llvm import LoadedObject, add_symbol
 from .once import once
+from .registry import register_func
 from .resident import resident
 
 
@@ -48,13 +50,31 @@ _Free = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
 _Drop = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int32, ctypes.c_int32)
 
 
+class _Failure(threading.local):
+    """Why a thread got no memory."""
+
+    error: DeviceError | None = None
+
+
+_failure = _Failure()
+NO_DEVICE_MEMORY = "oneir.runtime.no_device_memory"
+"""The function that host code calls when it got no memory of a device: with a name for it, and its bytes."""
+
+
 @_Alloc
 def _alloc(device_type: int, device_id: int, nbytes: int) -> int | None:
-    """Memory of a device; null where there is none, which the caller reports."""
+    """Memory of a device; null where there is none, which the caller reports by `NO_DEVICE_MEMORY`."""
     try:
         return driver_of(device_type, device_id, str(Device(device_type, device_id))).allocate(device_id, nbytes)
-    except DeviceError:
+    except DeviceError as error:
+        _failure.error = error
         return None
+
+
+@register_func(NO_DEVICE_MEMORY)
+def _no_device_memory(name: str, nbytes: int) -> None:
+    error, _failure.error = _failure.error, None
+    raise DeviceError(f"no temporary memory for `{name}`, {nbytes} bytes: {error}")
 
 
 @_Free

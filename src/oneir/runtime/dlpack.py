@@ -12,6 +12,7 @@ import string
 from collections.abc import Callable
 from pathlib import Path
 
+from .driver import find_driver
 from .error import InvalidValue, TypeMismatch
 from .llvm import LoadedObject
 from .once import once
@@ -125,13 +126,24 @@ def request_capsule(producer: object) -> object:
             "found a tensor that requires a gradient, through which compiled code cannot differentiate; "
             "pass tensor.detach()"
         )
+    stream = _stream_for(producer)
     try:
         try:
-            return export(max_version=VERSION)
+            return export(max_version=VERSION, **stream)
         except TypeError:  # a producer from before version 1
-            return export()
+            return export(**stream)
     except (BufferError, RuntimeError, ValueError) as error:
         raise InvalidValue(f"found a {type(producer).__name__} that cannot be exported: {error}") from error
+
+
+def _stream_for(producer: object) -> dict[str, int]:
+    """The stream that a producer on a device is to make wait for its own: the one that this thread works in."""
+    device = getattr(producer, "__dlpack_device__", None)
+    device_type, device_id = device() if device is not None else (1, 0)
+    driver = find_driver(int(device_type))
+    if driver is None or driver.not_shared:
+        return {}
+    return {"stream": driver.current_stream(int(device_id)) or driver.default_stream}
 
 
 def take_capsule(capsule: object) -> tuple[int, bool, Loan]:

@@ -35,6 +35,10 @@ class Driver(ABC):
     device_type: ClassVar[int]
     """The kind, as DLPack numbers it."""
     name: ClassVar[str]
+    not_shared: ClassVar[str] = ""
+    """Why memory of the devices cannot be shared through DLPack, as the end of a message; empty where it can be."""
+    default_stream: ClassVar[int] = 0
+    """The number that DLPack has for the default stream."""
     requirement: ClassVar[str]
     """What must be installed where there is no device of the kind, as the end of a message."""
 

@@ -168,12 +168,17 @@ made:
   %i.next = add nuw i64 %i, 1
   br label %each
 
-; // An arena that no call uses, if it is large enough; else a new one.
+; // An arena that no call uses, if it is large enough; else a new one. Calls use it again in the order of the default
+; // stream; in another one, each call has its own.
+; if (is_apart(&models[outputs])) goto new.arena;
 ; idle = PyList_Size(arenas);
 ; if (idle < 1) goto new.arena;
 arena:
   %arena.at = getelementptr ptr, ptr %objects, i64 %last
   %arenas = load ptr, %record + $graph_arenas
+  %apart = call i1 @is_apart(ptr %model.at)
+  br i1 %apart, label %new.arena, label %kept.arenas
+kept.arenas:
   %idle = call i64 @PyList_Size(ptr %arenas)
   %none = icmp slt i64 %idle, 1
   br i1 %none, label %new.arena, label %take
@@ -246,9 +251,11 @@ run:
   br i1 %failed, label %finish, label %give.back
 
 ; Py_DECREF(ran);
-; if (PyList_Append(arenas, objects[last]) != 0) { value = NULL; goto finish; }
+; if (!is_apart(&models[outputs]) && PyList_Append(arenas, objects[last]) != 0) { value = NULL; goto finish; }
 give.back:
   call void @Py_DecRef(ptr %ran)
+  br i1 %apart, label %answer, label %keep.arena
+keep.arena:
   %used = load ptr, ptr %arena.at
   %appended = call i32 @PyList_Append(ptr %arenas, ptr %used)
   %not.appended = icmp ne i32 %appended, 0
@@ -278,7 +285,7 @@ compose:
 finish:
   %value = phi ptr [ null, %ask ], [ null, %refused ], [ %recovered, %recover ], [ null, %other.frame ],
                    [ null, %one ], [ null, %take ], [ null, %new.arena ], [ null, %new.table ], [ null, %run ],
-                   [ null, %give.back ], [ %result, %return.one ], [ %composed, %compose ]
+                   [ null, %keep.arena ], [ %result, %return.one ], [ %composed, %compose ]
   br label %release
 
 ; for (j = count; j != total; j++)
@@ -304,6 +311,24 @@ leave:
   call void @Py_DecRef(ptr %old.frame)
   call void @PyMem_RawFree(ptr %block)
   ret ptr %value
+}
+
+; int is_apart(Model* model) { return kind != CPU && oneir_current_stream(kind, device of model->tensor) != NULL; }
+define internal i1 @is_apart(ptr %model) {
+begin:
+  %like = load ptr, %model + $model_tensor
+  %like.structure = load ptr, %like + $tensor_slot
+  %from = load ptr, %like.structure + $data_offset
+  %kind = load i32, %from + $tensor_device_type
+  %here = icmp eq i32 %kind, $device_cpu
+  br i1 %here, label %no, label %look
+look:
+  %device = load i32, %from + $tensor_device_id
+  %stream = call ptr @oneir_current_stream(i32 %kind, i32 %device)
+  %chosen = icmp ne ptr %stream, null
+  ret i1 %chosen
+no:
+  ret i1 false
 }
 
 ; PyObject *make_tensor(Model *model)
@@ -387,6 +412,7 @@ fill:
   ret ptr %tensor
 }
 
+declare ptr @oneir_current_stream(i32, i32)
 declare ptr @PyByteArray_FromStringAndSize(ptr, i64)
 declare ptr @PyByteArray_AsString(ptr)
 declare ptr @PyType_GenericAlloc(ptr, i64)

@@ -192,6 +192,7 @@ class Module(Object):
             repeats_to_cooldown,
             cache_flush_bytes,
             f_preproc,
+            dev,
         )
 
     # -- texts and files --

@@ -159,6 +159,7 @@ class OpenCL(Driver):
 
     device_type: ClassVar[int] = 4
     name: ClassVar[str] = "opencl"
+    not_shared: ClassVar[str] = "DLPack means cl_mem objects there, and memory here is shared virtual memory (SVM)"
     requirement: ClassVar[str] = (
         "no OpenCL device with shared virtual memory was found; install the driver of your GPU, or PoCL to use the "
         "processor (Debian: apt-get install pocl-opencl-icd ocl-icd-libopencl1)"

@@ -18,7 +18,7 @@ import numpy as np
 
 from .device import Device, device
 from .dlpack import READ_ONLY, SUBBYTE_PADDED, DLTensor, make_capsule, request_capsule, take_capsule
-from .driver import driver_of
+from .driver import driver_of, find_driver
 from .dtype import dlpack_dtype, dtype_name, name_of_dlpack, numpy_dtype
 from .error import DeviceError, InvalidValue, ShapeMismatch, TypeMismatch
 from .object import Object
@@ -299,10 +299,18 @@ class Tensor(Object):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """A DLPack capsule that shares the memory. Raises `BufferError` for what DLPack cannot say, as it demands."""
+        """A DLPack capsule that shares the memory. Raises `BufferError` for what DLPack cannot say, as it demands.
+
+        `stream` is that in which the consumer reads a tensor of a device: it is made to wait for this thread's. None is
+        the default one, -1 asks for no waiting. To the CPU (`dl_device`) the values are copied.
+        """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"A tensor on {self._device} cannot be exported to {Device(*dl_device)}.")
+            if tuple(dl_device) != (_CPU.device_type, 0) or self._device.device_type in _HOST_TYPES or copy is False:
+                raise BufferError(f"A tensor on {self._device} cannot be exported to {Device(*dl_device)}.")
+            return tensor(self).__dlpack__(max_version=max_version)
         source = tensor(self, self._device) if copy else self
+        if self._device.device_type not in _HOST_TYPES:
+            self._show_to(stream)
         versioned = max_version is not None and max_version[0] >= 1
         if not versioned and not source.writable:
             raise BufferError("A read-only tensor can be exported only to a consumer that knows DLPack 1.0.")
@@ -311,6 +319,22 @@ class Tensor(Object):
             raise BufferError(f"A tensor of dtype {self._dtype} can be exported only to a consumer of DLPack 1.0.")
         flags = (0 if source.writable else READ_ONLY) | (SUBBYTE_PADDED if padded else 0)
         return make_capsule(source, source._record, flags, versioned)
+
+    def _show_to(self, stream: object) -> None:
+        """Makes a stream of this tensor's device, as DLPack numbers it, wait for this thread's."""
+        where = self._device
+        driver = driver_of(where.device_type, where.device_id, str(where))
+        if driver.not_shared:
+            raise BufferError(
+                f"A tensor on {where} cannot be exported: {driver.not_shared}. "
+                'Copy it to the CPU: x.numpy(), or x.copyto(device("cpu"))'
+            )
+        if stream is not None and (not isinstance(stream, int) or stream < -1 or stream == 0):
+            raise BufferError(f"Expected None, -1 or the number of a stream of {where}, found {stream!r}.")
+        current = driver.current_stream(where.device_id)
+        target = 0 if stream is None or stream == driver.default_stream else stream
+        if target != -1 and target != current:
+            driver.sync_streams(where.device_id, current, target)
 
     def __reduce__(self) -> tuple[object, ...]:
         return tensor, (self.numpy(),)
@@ -414,6 +438,13 @@ def from_dlpack(ext_tensor: object) -> Tensor:
         return wrap_array(ext_tensor)  # which knows more dtypes than NumPy's DLPack does
     capsule = ext_tensor if type(ext_tensor).__name__ == "PyCapsule" else request_capsule(ext_tensor)
     address, read_only, loan = take_capsule(capsule)
+    where = DLTensor.from_address(address)
+    driver = find_driver(where.device_type)
+    if driver is not None and driver.not_shared:
+        raise InvalidValue(
+            f"found a tensor on {Device(where.device_type, where.device_id)} whose memory cannot be shared: "
+            f"{driver.not_shared}; copy it through the CPU"
+        )
     return borrow(address, owner=loan, read_only=read_only)
 
 

@@ -274,6 +274,7 @@ class VirtualMachine(Object):
             cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
             f_preproc=f_preproc,
+            device=dev,
         )
 
     def profile(self, func_name: str, *args: object) -> Report:
@@ -283,7 +284,7 @@ class VirtualMachine(Object):
         """
         index, function, values = self._bound(func_name, args or self._inputs.get(func_name, ()), {})
         self._checked_run(function, index, values, None)
-        profiler = Profiler()
+        profiler = Profiler(self.devices[0])
         with profiler:
             self._checked_run(function, index, values, profiler)
         return profiler.report(func_name)

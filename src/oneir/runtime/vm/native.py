@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device import Device, cpu
+from ..device_memory import add_keeper
 from ..entry import make_graph_entry
 from ..entry_code import Frame, GraphFunction, Model
 from ..error import DeviceError, InternalError, InvalidValue
@@ -118,9 +119,18 @@ def _number(value: Any) -> Number:
 class _Memory:
     """What all calls of a graph on one device share: the table of its constants, and the arenas that no call uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
+        self.device = device
         self.table = (ctypes.py_object * 1)(None)
         self.arenas: list[Tensor] = []
+        add_keeper(self)
+
+    def drop_kept(self, device: Device) -> int:
+        """Gives back the arenas, if they are of that device; returns how many bytes."""
+        if device != self.device:
+            return 0
+        dropped, self.arenas[:] = sum(arena.nbytes for arena in self.arenas), ()
+        return dropped
 
 
 class NativeGraph:
@@ -152,7 +162,7 @@ class NativeGraph:
         """
         spec, executable, device = self.spec, machine.executable, self._device_of(machine)
         with self._lock:
-            memory = self._memories.setdefault(device, _Memory())
+            memory = self._memories.setdefault(device, _Memory(device))
         table = memory.table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None

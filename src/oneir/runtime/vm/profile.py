@@ -7,6 +7,7 @@ report.save_trace("main.json")     # for Perfetto and chrome://tracing
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -17,6 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from ..device import Device
+from ..driver import Driver, find_driver
+from ..error import DeviceError
 from ..tensor import Tensor
 from .interpreter import CallSite
 from .program import Cost, Note, PackedFunction
@@ -177,39 +181,92 @@ def _aligned(cell: str, width: int, column: int) -> str:
     return cell.rjust(width) if 1 <= column <= 5 else cell.ljust(width)
 
 
-class Profiler:
-    """Measures the calls of packed functions that one thread makes; an observer of an execution."""
+class _Call(NamedTuple):
+    """A call that was observed: its times by the processor's clock, and the device's events before and after."""
 
-    def __init__(self) -> None:
-        self._calls: list[tuple[CallSite, float, float, tuple[str, ...]]] = []
+    site: CallSite
+    start: float
+    duration: float
+    shapes: tuple[str, ...]
+    events: tuple[int, int] | None
+
+
+class Profiler:
+    """Measures the calls of packed functions that one thread makes; an observer of an execution.
+
+    What works on tensors of `device` is measured by the device's own events, if it has such.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        driver = find_driver(device.device_type)
+        self._driver = driver if driver is not None and driver.has_events else None
+        self._calls: list[_Call] = []
         self._begin = self._end = self._before = 0.0
+        self._events: list[int] = []
+        """That of the beginning, then one before each call that is under way."""
 
     def __enter__(self) -> Profiler:
+        if self._driver is not None:
+            self._driver.sync(self._device.device_id)
+            self._events.append(self._driver.record_event(self._device.device_id))
         self._begin = time.perf_counter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end = time.perf_counter()
+        try:
+            if self._driver is not None and error is None:
+                self._driver.sync(self._device.device_id)
+                self._calls = [self._timed(call, self._driver) for call in self._calls]
+        finally:
+            self._end = time.perf_counter()
+            self._free_events()
+
+    def _timed(self, call: _Call, driver: Driver) -> _Call:
+        """The call with the times that the device tells."""
+        if call.events is None:
+            return call
+        number, (begin, end) = self._device.device_id, call.events
+        start, duration = driver.elapsed(number, self._events[0], begin), driver.elapsed(number, begin, end)
+        return call._replace(start=start, duration=duration)
+
+    def _free_events(self) -> None:
+        events = [*self._events, *(event for call in self._calls for event in call.events or ())]
+        for event in events:
+            if self._driver is not None:
+                with contextlib.suppress(DeviceError):  # the device is lost
+                    self._driver.free_event(self._device.device_id, event)
+        self._events.clear()
 
     def before(self, site: CallSite, callee: object, args: list[object]) -> bool:
         """Starts the clock."""
+        if self._driver is not None:
+            self._events.append(self._driver.record_event(self._device.device_id))
         self._before = time.perf_counter()
         return True
 
     def after(self, site: CallSite, callee: object, args: list[object], result: object) -> None:
         """Stops it. Functions of the program are not measured: what they call is."""
-        end = time.perf_counter()
-        if isinstance(site.function, PackedFunction) and site.name != "vm.builtin.invoke_closure":
-            shapes = tuple(f"{arg.dtype}{list(arg.shape)}" for arg in args if isinstance(arg, Tensor))
-            self._calls.append((site, self._before - self._begin, end - self._before, shapes))
+        end, events = time.perf_counter(), None
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        is_measured = isinstance(site.function, PackedFunction) and site.name != "vm.builtin.invoke_closure"
+        if self._driver is not None:
+            begin, number = self._events.pop(), self._device.device_id
+            if is_measured and any(tensor.device == self._device for tensor in tensors):
+                events = (begin, self._driver.record_event(number))
+            else:
+                self._driver.free_event(number, begin)
+        if is_measured:
+            shapes = tuple(f"{tensor.dtype}{list(tensor.shape)}" for tensor in tensors)
+            self._calls.append(_Call(site, self._before - self._begin, end - self._before, shapes, events))
 
     def report(self, func_name: str) -> Report:
         """The profile of a call of `func_name`, all of whose calls were observed."""
         calls = [
             CallRecord(site.name, start, duration, shapes, site.note or Note(), _cost(site))
-            for site, start, duration, shapes in self._calls
+            for site, start, duration, shapes, _ in self._calls
         ]
         return Report(func_name, self._end - self._begin, calls)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 from ..device import Device
+from ..device_memory import add_keeper
 from ..dtype import numpy_dtype
 from ..error import DeviceError, ShapeMismatch
 from ..once import new_lock
@@ -60,6 +61,16 @@ class Allocator:
         self._used = self._most_used = self._kept = 0
         # Reentrant: storage may die, by garbage collection, while its own thread allocates.
         self._lock = new_lock()
+        add_keeper(self)
+
+    def drop_kept(self, device: Device) -> int:
+        """Gives back the blocks that are free, if they are of that device; returns how many bytes."""
+        if device != self.device:
+            return 0
+        with self._lock:
+            dropped, self._kept = self._kept, 0
+            self._free.clear()
+        return dropped
 
     def alloc(self, nbytes: int, mem_scope: str = "global") -> Storage:
         """A storage of that many bytes, uninitialized."""

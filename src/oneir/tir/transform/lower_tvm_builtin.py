@@ -10,6 +10,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
+from ...runtime.device_memory import NO_DEVICE_MEMORY
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
@@ -179,12 +180,14 @@ class _Lower(Mapper):
         self.taken.pop()
         code, bits, _ = dlpack_dtype(node.dtype.element)
         memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*self.device, size, const(code), const(bits)])
-        missing = AssertStmt(
-            ops.logical_not(isnullptr(node.buffer_var)),
-            f"RuntimeError: no memory is left for `{node.buffer_var.name}`",
-            flat_seq([body, self.free(node.buffer_var)]),
-        )
-        return self.prepared(LetStmt(node.buffer_var, memory, missing), value=memory)
+        is_missing, name, after = isnullptr(node.buffer_var), node.buffer_var.name, self.free(node.buffer_var)
+        if on_host:
+            message = f"RuntimeError: no memory is left for `{name}`"
+            checked: Stmt = AssertStmt(ops.logical_not(is_missing), message, flat_seq([body, after]))
+        else:  # the runtime knows why
+            raising = Call("int32", "tir.tvm_call_packed", [StringImm(NO_DEVICE_MEMORY), StringImm(name), size])
+            checked = flat_seq([self.visit(IfThenElse(is_missing, Evaluate(raising))), body, after])
+        return self.prepared(LetStmt(node.buffer_var, memory, checked), value=memory)
 
     def free(self, memory: Var) -> Stmt:
         return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*self.device, memory]))
