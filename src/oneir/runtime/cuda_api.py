@@ -10,7 +10,7 @@ from typing import Any
 
 SUCCESS = 0
 OUT_OF_MEMORY = 2
-LOST = frozenset([46, 100, 101, 214, 215, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 999])
+LOST = frozenset([46, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999])
 """Errors after which nothing more can be done with a device in this process: a kernel accessed memory that is not its
 own or failed otherwise, the device is gone, or its memory is damaged."""
 
