@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from cli_results import succeeds
+from cuda_stub import needs_stub, stubbed
 
+import oneir
 from oneir.cli import doctor
+from oneir.contrib import nvcc
 from oneir.runtime import num_threads
 from oneir.target import Target, resolve
 
@@ -45,6 +48,19 @@ def test_it_is_a_table_to_read(cli, quick):
     lines = succeeds(cli("doctor")).splitlines()
     assert lines[0].split()[:2] == ["ok", "OneIR"] and lines[-1] == "OneIR can compile and run here"
     assert not any(line.startswith("WRONG") for line in lines)
+
+
+@needs_stub
+def test_cuda_devices_and_their_compiler(cli, quick, monkeypatch: pytest.MonkeyPatch):
+    check = found(cli("doctor", "--json"))["CUDA"]
+    assert oneir.cuda().exist or (check["found"], check["wrong"]) == ("no device", False)
+    with stubbed():
+        monkeypatch.setattr(nvcc, "_library", lambda: object())
+        assert found(cli("doctor", "--json"))["CUDA"]["found"] == "cuda:0 is stub 0, cuda:1 is stub 1"
+        monkeypatch.setattr(nvcc, "_library", lambda: None)
+        check = found(cli("doctor", "--json"))["CUDA"]
+    assert check["wrong"] and check["found"].endswith("; no compiler")
+    assert check["advice"] == "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 
 
 def test_the_cache(cli, quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

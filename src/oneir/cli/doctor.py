@@ -159,22 +159,28 @@ def _linker(name: str) -> Check:
     return Check(name, f"{linker}, for shared libraries", facts={"program": linker})
 
 
-def _devices(kind: str) -> Callable[[str], Check]:
-    """Looks for the devices of a kind."""
+def _devices(name: str) -> Check:
+    """Lists the devices of a kind, which is the name in lower case."""
+    from ..runtime import device
+    from ..runtime.driver import find_driver
 
-    def look(name: str) -> Check:
-        from ..runtime import device
-        from ..runtime.driver import find_driver
+    kind = name.lower()
+    driver = find_driver(device(kind).device_type)
+    assert driver is not None
+    names = [str(driver.attribute(i, "device_name")) for i in range(driver.count())]
+    if not names:
+        return Check(name, "no device", advice=driver.requirement, facts={"devices": []})
+    return Check(name, ", ".join(f"{kind}:{i} is {text}" for i, text in enumerate(names)), facts={"devices": names})
 
-        driver = find_driver(device(kind).device_type)
-        assert driver is not None
-        names = [str(driver.attribute(i, "device_name")) for i in range(driver.count())]
-        if not names:
-            return Check(name, "no device", advice=driver.requirement, facts={"devices": []})
-        text = ", ".join(f"{kind}:{i} is {device}" for i, device in enumerate(names))
-        return Check(name, text, facts={"devices": names})
 
-    return look
+def _cuda(name: str) -> Check:
+    """Lists the CUDA devices, which need a compiler as well."""
+    from ..contrib.nvcc import MISSING, nvrtc_exists
+
+    check = _devices(name)
+    if check.facts["devices"] and not nvrtc_exists():
+        return Check(name, f"{check.found}; no compiler", True, MISSING, check.facts)
+    return check
 
 
 def _package(package: str, extra: str, use: str) -> Callable[[str], Check]:
@@ -279,8 +285,9 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "threads": _threads,
     "cache": _cache,
     "linker": _linker,
-    "OpenCL": _devices("opencl"),
-    "WebGPU": _devices("webgpu"),
+    "OpenCL": _devices,
+    "CUDA": _cuda,
+    "WebGPU": _devices,
     "torch": _package("torch", "torch", "imports .pt2 files"),
     "onnx": _package("onnx", "onnx", "imports .onnx files"),
     "onnxruntime": _package("onnxruntime", "bench", "what `oneir bench` compares with"),

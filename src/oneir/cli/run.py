@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.device import Device, cpu, device
+from ..runtime.driver import find_driver
 from ..runtime.error import InvalidValue, UnsupportedError
 from ..runtime.module import Module
 from ..runtime.signature import Param, Signature
@@ -84,10 +85,9 @@ def run(options: argparse.Namespace) -> None:
     where = device(options.device)
     function = _function(_loaded(options.program, options.shape, where), options.function, where)
     profiled = options.profile or options.trace is not None
-    if profiled and where != cpu():
-        raise UnsupportedError(
-            f"what each kernel takes is measured on the CPU only, not on {where}; --repeat times all"
-        )
+    driver = find_driver(where.device_type)
+    if profiled and where != cpu() and (driver is None or not driver.has_events):
+        raise UnsupportedError(f"what each kernel takes is not measured on {where}; --repeat times all")
     if function.profile is None and profiled:
         raise UnsupportedError(f"`{function.signature.name}` is one kernel: there is nothing in it to profile")
     inputs = Inputs(function.signature, options.input, options.extent, options.seed)

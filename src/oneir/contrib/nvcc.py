@@ -26,7 +26,7 @@ _OLDEST = "sm_75"
 _SPECIFIC = 90
 """The first architecture that has instructions of its own alone."""
 _FORMATS = {"ptx": "PTX", "cubin": "CUBIN"}
-_MISSING = "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
+MISSING = "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 
 
 @once
@@ -88,7 +88,7 @@ def compile_cuda(
     arguments = [f"--gpu-architecture={arch}", *([options] if isinstance(options, str) else options or [])]
     library = _library()
     if library is None:
-        raise UnsupportedError(_MISSING)
+        raise UnsupportedError(MISSING)
     result = bytearray(_compiled(library, code, form, arguments))
     if path_target is not None:
         Path(path_target).write_bytes(result)
@@ -103,7 +103,7 @@ def _compile_program(code: str, target: Target) -> bytes:
     number = int(re.sub(r"\D", "", target.arch or _OLDEST))
     known = supported_architectures()
     if not known:
-        raise UnsupportedError(_MISSING)
+        raise UnsupportedError(MISSING)
     if number in known:
         # The suffix allows instructions of this architecture alone, such as those of its tensor cores.
         return bytes(compile_cuda(code, "cubin", f"sm_{number}{'a' if number >= _SPECIFIC else ''}"))
