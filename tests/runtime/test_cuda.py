@@ -485,3 +485,20 @@ def test_a_child_of_fork_is_told_so(stub):
     text = os.read(reading, 4096).decode()
     assert "cuda cannot be used in a child of `fork` if its parent has used it; start the process by" in text
     assert text.endswith(" done")
+
+
+def test_a_program_without_its_device(stub):
+    """It is compiled anywhere; to run it, its device must be there."""
+    builder, x = oneir.relax.BlockBuilder(), oneir.relax.Var("x", oneir.relax.TensorStructInfo((4,), "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(oneir.relax.op.exp(x)))
+    executable = oneir.relax.build(builder.get(), "cuda")
+    with_device = drivers.replace_driver(2, oneir.runtime.cuda_driver.Cuda(("no-such-library.so",)))
+    try:
+        for use in (lambda: on_device(numbers()), lambda: oneir.relax.VirtualMachine(executable, oneir.cuda())["main"]):
+            with pytest.raises(DeviceError, match=r"cuda:0 .*no GPU of NVIDIA's was found; install its driver"):
+                use()
+    finally:
+        drivers.replace_driver(2, with_device)
+    machine = oneir.relax.VirtualMachine(executable, oneir.cuda())
+    np.testing.assert_allclose(machine["main"](on_device(numbers(4))).numpy(), np.exp(numbers(4)), rtol=1e-6)

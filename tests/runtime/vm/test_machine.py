@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import oneir
-from oneir.runtime import ShapeTuple, Tensor, cpu, cuda, register_func, tensor
+from oneir.runtime import ShapeTuple, Tensor, cpu, register_func, tensor
 from oneir.runtime.error import (
     DeviceError,
     ExecutionError,
@@ -271,8 +271,8 @@ def test_machines_of_other_things_are_refused():
     ex = binary().get()
     with pytest.raises(TypeMismatch, match=r"expected an Executable, .* found str"):
         VirtualMachine("model.so", cpu())
-    with pytest.raises(DeviceError, match="no machine can run on cuda:0"):
-        VirtualMachine(ex, cuda())
+    with pytest.raises(DeviceError, match="no machine can run on cpu:1: the processor is cpu:0"):
+        VirtualMachine(ex, cpu(1))
     with pytest.raises(TypeMismatch, match="expected a Device or a list of them, found 'cpu'"):
         VirtualMachine(ex, ["cpu"])
     with pytest.raises(InvalidValue, match="memory_cfg must be 'naive' or 'pooled', found 'fast'"):

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..benchmark import BenchmarkResult, time_evaluator
 from ..device import Device, cpu
+from ..driver import driver_of
 from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch
 from ..object import Object, ShapeTuple
 from ..once import new_lock
@@ -316,8 +317,10 @@ def _checked_devices(device: Device | Sequence[Device]) -> list[Device]:
     for one in devices:
         if not isinstance(one, Device):
             raise TypeMismatch(f"expected a Device or a list of them, found {one!r}")
-        if not one.exist:
-            raise DeviceError(f"no machine can run on {one}: this process has no access to that device")
+        if one.device_type != cpu().device_type:
+            driver_of(one.device_type, one.device_id, str(one))
+        elif not one.exist:
+            raise DeviceError(f"no machine can run on {one}: the processor is cpu:0")
     return devices if devices and devices[-1] == cpu() else [*devices, cpu()]
 
 
