@@ -9,6 +9,7 @@ Kernels are compiled as C++ (`oneir.testing.cuda_host`) and run when somebody wa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -37,6 +38,7 @@ KINDS = {"streams": 2, "events": 3, "programs": 4, "blocks": 7, "graphs": 8, "gr
 @functools.cache
 def library_path() -> str:
     folder = tempfile.mkdtemp(prefix="oneir-cuda-stub-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = f"{folder}/libcuda.so.1"
     source = Path(__file__).with_name("cuda_stub.c")
     options = ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Werror"]
