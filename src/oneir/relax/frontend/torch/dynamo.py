@@ -1,18 +1,20 @@
 """Backends for `torch.compile`: the subgraphs that TorchDynamo finds become native programs.
 
-    compiled = torch.compile(model.eval(), backend="oneir")
-    with torch.no_grad():
-        y = compiled(x)
+    compiled = torch.compile(model, backend="oneir")
+    loss = criterion(compiled(x), y)
+    loss.backward()
 
-What is compiled is for inference. Arguments and weights are read where they are; nothing is copied but tensors with
-gaps. Weights are arguments of the programs, so changes of them are seen; with `options={"freeze": True}` they are
-constants, laid out anew for the machine while compiling, and changes are not seen, except those of weights that the
-model itself writes into. Extents that vary from call to call (`dynamic=True`, or what PyTorch found to vary) are
-symbolic. What a model writes into its buffers and arguments is written by PyTorch when the program has run. Results
-have the dimensions in the order in memory that PyTorch gives them.
+Forward and backward passes are those that AOTAutograd makes of a subgraph; both are compiled. Arguments and weights are
+read where they are; nothing is copied but tensors with gaps. Extents that vary from call to call (`dynamic=True`, or
+what PyTorch found to vary) are symbolic. What a model writes into its buffers and arguments is written by PyTorch when
+the program has run. Results have the dimensions in the order in memory that PyTorch gives them.
 
-An operator that cannot be imported is an error; with `options={"fallback": True}`, PyTorch runs its subgraph, and a
-warning says so.
+PyTorch draws random numbers, so that dropout gives what it gives without `torch.compile`. It also runs, with a warning
+that names them, the operators that cannot be imported, or the whole subgraph where that does not help. Options:
+
+    fallback    False: what cannot be compiled is an error
+    freeze      True: weights are constants of programs without gradients, and changes of them are not seen
+    target      what to compile for: a target, or its text, such as "llvm -mcpu=znver3"; else this machine
 """
 
 from __future__ import annotations
@@ -22,33 +24,21 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....ir.expr import PrimExpr
 from ....ir.module import IRModule
 from ....ir.transform import Pass
-from ....runtime.device import cpu, cuda
 from ....runtime.error import InvalidValue, UnsupportedError
-from ....runtime.object import ShapeTuple
 from ....runtime.once import once
-from ....runtime.tensor import Tensor
-from ....runtime.vm import VirtualMachine
-from ... import op
-from ...expr import Expr, ShapeExpr
-from ...expr import Tuple as GraphTuple
-from ...pipeline import get_pipeline
-from ...struct_info import ShapeStructInfo
-from ...vm_build import build
+from ..importer import UnsupportedNode
 from . import operators
-from .aten import AtenImporter, is_example
 from .fx_translator import TorchFXImporter
-from .importer import check_dense, share
-from .registry import find_converter
+from .importer import check_dense
+from .registry import NotDecomposable, find_converter
+from .subgraph import SubgraphImporter, inverse, memory_order
+from .subgraph_parts import by_pytorch, in_parts, views_of_inputs, with_companions
+from .subgraph_program import program
 
-_ADVICE = (
-    "What to do: write the model with operators that can be imported; take the part with them out by "
-    "torch.compiler.disable; or let PyTorch run such subgraphs, with torch.compile(model, "
-    'backend="oneir", options={"fallback": True}).'
-)
-_OPTIONS = ("fallback", "freeze")
+_OPTIONS = ("fallback", "freeze", "target")
+_MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
 
 
 def relax_dynamo(pipeline: Pass | str | None = None) -> Callable[..., Any]:
@@ -66,42 +56,83 @@ def backend(
 ) -> Callable[..., Any]:
     """The function that computes one subgraph; `torch.compile(model, backend="oneir")` calls it for each.
 
-    `mode` is PyTorch's own and means nothing here. Raises `UnsupportedError`, which names all operators that cannot be
-    imported and the lines that they come from, and where gradients would be needed.
+    `mode` is one of PyTorch's; all of them compile the same, since nothing is searched for. Raises `InvalidValue` for
+    unknown options and modes; with the option `fallback` False, `UnsupportedError`, which names all operators that
+    cannot be imported and the lines that they come from.
     """
-    from torch._dynamo.backends.common import aot_autograd
-
     given = dict(options or {})
     if unknown := sorted(given.keys() - set(_OPTIONS)):
         raise InvalidValue(f"unknown options {unknown} of the backend; options are {', '.join(_OPTIONS)}")
+    if mode is not None and mode not in _MODES:
+        raise InvalidValue(f"unknown mode {mode!r} of the backend; modes are {', '.join(_MODES)}")
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        return _compiled(graph_module, example_inputs, given, pipeline)
+    except TorchDynamoException:  # TorchDynamo asks for another subgraph
+        raise
+    except Exception as error:  # whatever it is, PyTorch can run the subgraph
+        if not given.get("fallback", True):
+            raise
+        _warn(f"PyTorch runs a whole subgraph, since {type(error).__name__}: {error}")
+        return graph_module.forward
+
+
+def _compiled(
+    graph_module: Any, example_inputs: Sequence[Any], options: Mapping[str, Any], pipeline: Pass | str | None
+) -> Callable[..., Any]:
+    """The function of a subgraph. What PyTorch has smaller operators for is broken into these if nothing else helps."""
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    _check_inputs(example_inputs)
     broken: dict[Any, Any] = {}
     while True:
-        compiler = _Compiler(example_inputs, pipeline, bool(given.get("freeze")))
+        compiler = _Compiler(example_inputs, options, pipeline, broken)
         compile_all = aot_autograd(
-            fw_compiler=_raise_for_training,
+            fw_compiler=functools.partial(compiler, training=True),
+            bw_compiler=functools.partial(compiler, training=True, what="a backward pass"),
             inference_compiler=compiler,
-            decompositions={**_unknown_operators(), **broken},
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions={**_unknown_operators(), **_random_operators(), **broken},
         )
-        try:
-            _check_inputs(example_inputs)
-            return compile_all(graph_module, example_inputs)
-        except UnsupportedError as error:
-            more = operators.decompositions(compiler.decomposable - broken.keys())
-            broken |= more
-            if not more:
-                if not given.get("fallback"):
-                    raise
-                warnings.warn(f"PyTorch runs this subgraph: {error}", RuntimeWarning, stacklevel=2)
-                return graph_module.forward
+        run = compile_all(graph_module, example_inputs)
+        if not compiler.wanted:
+            return run
+        broken |= compiler.wanted
 
 
 @once
 def _unknown_operators() -> dict[Any, Any]:
-    """PyTorch's decompositions of the operators that have no converter."""
+    """PyTorch's decompositions of the operators that have no converter; those of random numbers draw others."""
     from torch.export import default_decompositions
 
     known = default_decompositions()
-    return {t: d for t, d in known.items() if find_converter(*operators.name_of(t)) is None}
+    return {
+        target: decomposition
+        for target, decomposition in known.items()
+        if find_converter(*operators.name_of(target)) is None and not operators.draws_by_itself(target)
+    }
+
+
+@once
+def _random_operators() -> dict[Any, Any]:
+    """Dropout as a mask of random numbers, which depends on nothing but a shape, and a product."""
+    import torch
+
+    def native_dropout(x: Any, p: float, train: bool | None) -> Any:
+        if train is False or p == 0:
+            return x.clone(), torch.ones_like(x, dtype=torch.bool)
+        if p == 1:
+            return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+        # PyTorch draws the numbers in the order in memory of a tensor like x.
+        order = memory_order(torch.empty_like(x)) or tuple(range(x.ndim))
+        shape = [x.shape[axis] for axis in order]
+        drawn = torch.ops.aten.bernoulli.p(torch.empty(shape, dtype=torch.bool, device=x.device), 1.0 - p)
+        mask = drawn.permute(inverse(order))
+        return x * mask * (1.0 / (1.0 - p)), mask
+
+    return {torch.ops.aten.native_dropout.default: native_dropout}
 
 
 def _check_inputs(example_inputs: Sequence[Any]) -> None:
@@ -116,167 +147,124 @@ def _check_inputs(example_inputs: Sequence[Any]) -> None:
                 )
 
 
-def _raise_for_training(graph_module: Any, example_inputs: Sequence[Any]) -> Any:
-    raise UnsupportedError(
-        "the backend computes no gradients: call the compiled model under torch.no_grad() or torch.inference_mode(), "
-        "or call model.requires_grad_(False) before"
-    )
-
-
 class _Compiler:
-    """Compiles the functional graph of ATen's operators that AOTAutograd makes of a subgraph; weights are inputs."""
+    """Compiles the functional graphs of ATen's operators that AOTAutograd makes of a subgraph."""
 
-    def __init__(self, example_inputs: Sequence[Any], pipeline: Pass | str | None, freeze: bool):
-        self.pipeline = pipeline
+    def __init__(
+        self,
+        example_inputs: Sequence[Any],
+        options: Mapping[str, Any],
+        pipeline: Pass | str | None,
+        broken: Mapping[Any, Any],
+    ):
+        self.options, self.pipeline, self.broken = options, pipeline, broken
+        # Decompositions of operators that cannot be imported, with which all is to be compiled anew.
+        self.wanted: dict[Any, Any] = {}
         self.device = device_from_inputs(example_inputs)
-        self.frozen = {i: x for i, x in enumerate(example_inputs) if freeze and type(x).__name__ == "Parameter"}
-        self.count = len(example_inputs)
-        self.decomposable: set[Any] = set()
+        self.given = example_inputs
 
-    def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Any:
+    def __call__(
+        self, graph_module: Any, example_inputs: Sequence[Any], *, training: bool = False, what: str = "a subgraph"
+    ) -> Any:
+        """The function of one graph, which takes a list of its arguments."""
         from torch.utils._python_dispatch import _disable_current_modes
 
-        importer = _SubgraphImporter(graph_module, _without_written(self.frozen, graph_module, self.count))
         try:
             # Weights are read as real tensors, not as the fake ones that PyTorch traces with.
             with _disable_current_modes():
-                mod = importer.run()
-        finally:
-            self.decomposable = importer.decomposable()
-        return _program(mod, importer.passed, importer.kinds, self.device, self.pipeline)
+                run = self.run(graph_module, training)
+        except Exception as error:
+            if not self.options.get("fallback", True):
+                raise
+            _warn(f"PyTorch runs the whole of {what}, since {type(error).__name__}: {error}")
+            run = _whole(graph_module)
+        # PyTorch then passes the arguments as one list.
+        vars(run)["_boxed_call"] = True
+        return run
+
+    def run(self, graph_module: Any, training: bool) -> Callable[[list[Any]], Any]:
+        graph = graph_module.graph
+        weights = [] if training else _kept_weights(graph, len(self.given))
+        frozen = {i: self.given[i] for i in weights} if self.options.get("freeze") else {}
+        eager = with_companions(graph, by_pytorch(graph, training) | views_of_inputs(graph))
+        importer = SubgraphImporter(graph_module, frozen, weights)
+        try:
+            mod = importer.run()
+        except UnsupportedError as error:
+            missing = [u for u in importer.unsupported if u.node not in eager]
+            if not importer.unsupported or any(u.node not in graph.nodes for u in missing):
+                raise
+            self.wanted |= self.decompositions(missing)
+            if self.wanted:
+                return _whole(graph_module)
+            self.check(missing, error)
+            eager = with_companions(graph, {*eager, *(u.node for u in missing)})
+        else:
+            if not eager:
+                return self.program(mod, importer)
+        names = [node.name for node in graph.nodes if node.op == "placeholder"]
+        kept, constant = {names[i] for i in weights}, {names[i]: x for i, x in frozen.items()}
+        return in_parts(graph_module, eager, lambda part: self.part(part, kept, constant))
+
+    def decompositions(self, missing: Sequence[UnsupportedNode]) -> dict[Any, Any]:
+        """PyTorch's decompositions of operators that cannot be imported, but for those that were tried."""
+        nodes = [u.node for u in missing if not isinstance(u.error, NotDecomposable)]
+        # A result that is for training alone is missing because of the operator that has it.
+        targets = {(node.args[0] if operators.is_getitem(node) else node).target for node in nodes}
+        return operators.decompositions(targets - self.broken.keys())
+
+    def check(self, missing: Sequence[UnsupportedNode], error: UnsupportedError) -> None:
+        """Raises if what cannot be imported is an error, else warns of it."""
+        if not missing:
+            return
+        if not self.options.get("fallback", True):
+            raise error
+        count = "an operator" if len(missing) == 1 else f"{len(missing)} operators"
+        lines = [f"PyTorch runs {count} of a subgraph that cannot be imported:"]
+        _warn("\n".join([*lines, *(f"  {u.description}\n    {u.error}" for u in missing)]))
+
+    def part(self, graph_module: Any, weights: set[str], frozen: Mapping[str, Any]) -> Callable[[list[Any]], Any]:
+        """The program of a part of a graph; weights and constants are given by the names of placeholders."""
+        names = [node.name for node in graph_module.graph.nodes if node.op == "placeholder"]
+        importer = SubgraphImporter(
+            graph_module,
+            {i: frozen[name] for i, name in enumerate(names) if name in frozen},
+            [i for i, name in enumerate(names) if name in weights],
+        )
+        return self.program(importer.run(), importer)
+
+    def program(self, mod: IRModule, importer: SubgraphImporter) -> Callable[[list[Any]], Any]:
+        """The native program of an imported graph."""
+        on_cuda = self.device is not None and self.device.type == "cuda"
+        target = self.options.get("target") or ("cuda" if on_cuda else llvm_target())
+        return program(mod, importer.arguments, importer.results, self.device, target, self.pipeline)
 
 
-def _without_written(frozen: Mapping[int, Any], graph_module: Any, count: int) -> Mapping[int, Any]:
-    """The weights that may be constants: those that the graph, which has `count` inputs, does not write into."""
+def _kept_weights(graph: Any, count: int) -> list[int]:
+    """The placeholders that are weights and buffers, which the graph, of a subgraph of `count` inputs, only reads."""
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    if metadata is None or sum(node.op == "placeholder" for node in graph_module.graph.nodes) != count:
+    if metadata is None or sum(node.op == "placeholder" for node in graph.nodes) != count:
         # Where inputs share memory, AOTAutograd replaces them by others.
-        return {}
-    return {i: weight for i, weight in frozen.items() if not metadata.input_info[i].mutates_data}
+        return []
+    return [i for i in metadata.static_input_indices if not metadata.input_info[i].mutates_data]
 
 
-class _SubgraphImporter(AtenImporter):
-    """Imports one subgraph; `frozen` has the inputs that become constants, by the index of their placeholder."""
+def _whole(graph_module: Any) -> Callable[[list[Any]], Any]:
+    """A graph that PyTorch runs."""
 
-    model_kind = "subgraph"
-    advice = _ADVICE
+    def run(args: list[Any]) -> Any:
+        given = tuple(args)
+        args.clear()
+        return graph_module.forward(*given)
 
-    def __init__(self, graph_module: Any, frozen: Mapping[int, Any]):
-        super().__init__(graph_module)
-        self.frozen = frozen
-        # The indices of the placeholders that are parameters.
-        self.passed: list[int] = []
-        # What each result is: "tensor", "number", or "known", with its value.
-        self.kinds: list[tuple[str, Any]] = []
-
-    def run(self) -> IRModule:
-        nodes = list(self.graph_module.graph.nodes)
-        placeholders = [node for node in nodes if node.op == "placeholder"]
-        for i, node in enumerate(placeholders):
-            if i in self.frozen:
-                self.env[node] = self.shared_constant(self.frozen[i])
-        inputs = self.without_known_numbers([node for node in placeholders if node not in self.env])
-        self.read_inputs(inputs)
-        names = {var.name for var in self.inputs}
-        self.passed = [i for i, node in enumerate(placeholders) if i not in self.frozen and node.name in names]
-        with self.block_builder.function("main", self.inputs):
-            output: Any = None
-            with self.body():
-                self.assert_inputs(inputs)
-                for node in nodes:
-                    if node.op == "output":
-                        values = self.results_of(node)
-                        self.report()
-                        output = self.result(GraphTuple(self.results(values, node.args[0])))
-                    elif node.op != "placeholder":
-                        self.convert(node)
-            self.block_builder.emit_func_output(output)
-        return self.finished()
-
-    def without_known_numbers(self, nodes: list[Any]) -> list[Any]:
-        """The inputs without integers that are extents of a tensor: programs of tensors alone are native."""
-        tensors = [node for node in nodes if is_example(node.meta.get("val"))]
-        extents = {e for node in tensors for e in self.extents(node.meta["val"]) if isinstance(e, PrimExpr)}
-        kept = []
-        for node in nodes:
-            number = node.meta.get("val")
-            if type(number).__name__ == "SymInt" and (symbol := self.symbols.expression(number)) in extents:
-                self.env[node] = symbol
-            else:
-                kept.append(node)
-        return kept
-
-    def results(self, values: Sequence[Any], nodes: Sequence[Any]) -> list[Expr]:
-        """What the function returns: tensors, and symbolic integers as shapes.
-
-        A tensor whose dimensions PyTorch has in another order in memory is returned in that order, and permuted back.
-        """
-        made: list[Expr] = []
-        for value, node in zip(values, nodes, strict=True):
-            if isinstance(value, PrimExpr):
-                self.kinds.append(("number", None))
-                made.append(ShapeExpr([value]))
-            elif isinstance(value, Expr):
-                order = _memory_order(node.meta.get("val"))
-                self.kinds.append(("tensor", None if order is None else [order.index(i) for i in range(len(order))]))
-                made.append(value if order is None else self.emit(op.permute_dims(value, order)))
-            else:
-                self.kinds.append(("known", value))
-        return made
+    return run
 
 
-def _memory_order(example: Any) -> list[int] | None:
-    """The dimensions of a tensor from the largest stride to the smallest; None if that is their own order."""
-    if not is_example(example):
-        return None
-    # The stride of a dimension of extent 1 means nothing; symbolic extents have the size of the example.
-    extents, strides = ([_hint(v) for v in values] for values in (example.shape, example.stride()))
-    moved = [i for i, extent in enumerate(extents) if extent != 1]
-    by_stride = iter(sorted(moved, key=lambda i: -strides[i]))
-    order = [next(by_stride) if i in moved else i for i in range(len(extents))]
-    return None if order == sorted(order) else order
-
-
-def _hint(value: Any) -> int:
-    node = getattr(value, "node", None)
-    return int(value) if node is None else node.hint if node.hint is not None else 1 << 62
-
-
-def _program(
-    mod: IRModule, passed: Sequence[int], kinds: Sequence[tuple[str, Any]], device: Any, pipeline: Pass | str | None
-) -> Callable[..., Any]:
-    """The native program of a subgraph, as a function of a list of PyTorch's tensors and integers."""
-    import torch
-
-    if pipeline is not None:
-        mod = (get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline)(mod)
-    if device is not None and device.type == "cuda":
-        target, place = "cuda", cuda(device.index or 0)
-    else:
-        target, place = llvm_target(), cpu()
-    run = VirtualMachine(build(mod, target), place)["main"]
-    takes_number = [isinstance(var.struct_info, ShapeStructInfo) for var in mod["main"].params]
-
-    def call(args: list[Any]) -> tuple[Any, ...]:
-        given = (args[i] for i in passed)
-        made = run(
-            *(ShapeTuple([int(v)]) if number else share(v) for v, number in zip(given, takes_number, strict=True))
-        )
-        results = iter(made)
-        return tuple(value if kind == "known" else _as_torch(next(results), value) for kind, value in kinds)
-
-    def _as_torch(result: Any, order: Sequence[int] | None) -> Any:
-        if not isinstance(result, Tensor):
-            return int(result[0])
-        made = torch.from_dlpack(result)
-        return made if order is None else made.permute(*order)
-
-    # PyTorch then passes the arguments as one list.
-    vars(call)["_boxed_call"] = True
-    return call
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def device_from_inputs(example_inputs: Sequence[Any]) -> Any:

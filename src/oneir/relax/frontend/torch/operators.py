@@ -24,6 +24,11 @@ def is_in_place(target: Any) -> bool:
     return first is not None and first.is_write
 
 
+def is_getitem(node: Any) -> bool:
+    """Whether a node takes one result of an operator that has several."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
+
+
 def broadcasts(target: Any) -> bool:
     """Whether all arguments of an operator that are tensors broadcast to the shape of its result."""
     if name_of(target)[0] in _BROADCAST:
@@ -113,3 +118,13 @@ def integers_of(node: Any) -> list[Any]:
     asked = [arg for arg, declared in zip(node.args, schema.arguments, strict=False) if "int" in str(declared.type)]
     flat = [part for arg in asked for part in (arg if isinstance(arg, (list, tuple)) else [arg])]
     return [part for part in flat if hasattr(part, "meta")]
+
+
+def draws_by_itself(target: Any) -> bool:
+    """Whether an operator draws random numbers itself, rather than by the operators that it is made of."""
+    from torch import Tag
+
+    schema = getattr(target, "_schema", None)
+    if schema is None or Tag.nondeterministic_seeded not in target.tags:
+        return False
+    return not any(argument.name in ("dropout", "dropout_p") for argument in schema.arguments)
