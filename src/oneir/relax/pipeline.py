@@ -16,6 +16,7 @@ from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
 from .analysis.estimate_memory_usage import with_allocations
+from .transform.lift_transform_params import LiftWeights
 
 
 def library_dispatch_passes(target: Target | None) -> list[Pass]:
@@ -120,7 +121,7 @@ def static_shape_tuning_pipeline(
 def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
-        "legalized": [*library_dispatch_passes(target), *_to_kernels()],
+        "legalized": [*library_dispatch_passes(target), *_to_kernels(), LiftWeights()],
         "fused": _fuse_kernels(),
         "layouts": [],
         "lowered": dataflow_lower_passes(target),

@@ -9,6 +9,7 @@ from ...dlight import ScheduleRule, cpu
 from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ...relax.pipeline import generic_stages
+from ...relax.transform.lift_transform_params import LiftWeights
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
 from ...target.cpu import cores_and_caches, resolve
@@ -29,7 +30,7 @@ class LLVM(Backend):
     }
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
-        return {**generic_stages(target), "layouts": [cpu.ChooseLayouts()]}
+        return {**generic_stages(target), "layouts": [cpu.ChooseLayouts(), LiftWeights()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [ExactExtremes(), ExactMoments(), WideSums()]

@@ -7,11 +7,13 @@
 A contraction wants the channels of its operand and of its result last, so that vectors are contiguous in memory, and
 its constant weights in panels, in the order in which it reads them. Other functions take tensors as they lie and give
 theirs in the same order. Constants change while compiling. What enters and leaves the graph stays as it was declared.
+Weights of a function with the attribute `lift_weights` are laid out by calls, which `LiftWeights` takes off.
 All of it is read off the accesses of TensorIR blocks: the functions may be anyone's.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,12 +26,16 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Visitor
-from ...relax.expr import Call, Constant, DataflowVar, Expr, Tuple, VarBinding
+from ...relax.expr import Call, Constant, DataflowVar, Expr, ExternFunc, StringImm, Tuple, VarBinding
 from ...relax.expr import Var as GraphVar
 from ...relax.expr_functor import PyExprMutator
-from ...relax.op import call_tir
+from ...relax.op import call_pure_packed, call_tir
 from ...relax.struct_info import TensorStructInfo
 from ...relax.transform import DeadCodeElimination
+from ...relax.transform.bundle_model_params import num_input_of
+from ...relax.transform.lift_transform_params import LIFTED
+from ...runtime.registry import register_func
+from ...runtime.tensor import Tensor
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.buffer import Buffer
@@ -76,9 +82,16 @@ class _Choose(PyExprMutator):
         self.functions: dict[tuple[Any, ...], GlobalVar] = {}
         self.blocks: dict[GlobalVar, _Accesses] = {}
         self.constants: dict[tuple[Constant, Layout], Constant] = {}
+        self.weights: frozenset[GraphVar] = frozenset()
+        """The parameters that may be laid out at no cost."""
+        self.laid_out: dict[tuple[GraphVar, Layout], Expr] = {}
 
     def visit_function_(self, op: Any) -> Expr:
-        return op if op.attrs.get("Primitive") else super().visit_function_(op)
+        if op.attrs.get("Primitive"):
+            return op
+        count = num_input_of(op) if op.attrs.get(LIFTED) else None
+        self.weights = frozenset() if count is None else frozenset(op.params[count:])
+        return super().visit_function_(op)
 
     def visit_var_(self, op: GraphVar) -> Expr:
         var = super().visit_var_(op)
@@ -120,7 +133,7 @@ class _Choose(PyExprMutator):
             self.axes[var] = (1, 0)
             self.set_var_remap(binding.var, var)
             return None
-        constant = [isinstance(v, Constant) for v in values]
+        constant = [isinstance(v, Constant) or v in self.weights for v in values]
         plan = accesses.plan(given, constant, isinstance(binding.var, DataflowVar), self.info)
         if plan is None:
             return super().visit_var_binding_(binding)
@@ -154,6 +167,8 @@ class _Choose(PyExprMutator):
         """An argument in the layout that a function wants it in."""
         if isinstance(value, Constant):
             return value if wanted is None else self.constant(value, wanted)
+        if isinstance(value, GraphVar) and value in self.weights and isinstance(wanted, Panels | Winograd):
+            return self.weight(value, wanted)
         axes = wanted.axes if isinstance(wanted, Permuted) else None
         if axes == given or not isinstance(value, GraphVar):
             return value
@@ -167,6 +182,18 @@ class _Choose(PyExprMutator):
             self.constants[key] = Constant(layout.in_memory(np.asarray(value.data)))
         return self.constants[key]
 
+    def weight(self, value: GraphVar, layout: Panels | Winograd) -> Expr:
+        """A weight in another layout, made once for all its uses."""
+        key = (value, layout)
+        if key not in self.laid_out:
+            info = value.struct_info
+            assert isinstance(info, TensorStructInfo) and info.extents is not None
+            made = TensorStructInfo(layout.shape(info.extents), info.dtype)
+            kind = StringImm(json.dumps([type(layout).__name__, *vars(layout).values()]))
+            call = call_pure_packed(ExternFunc(IN_LAYOUT), value, kind, sinfo_args=made)
+            self.laid_out[key] = self.builder_.emit(call)
+        return self.laid_out[key]
+
     def in_layouts(self, gvar: GlobalVar, accesses: _Accesses, plan: dict[Buffer, Layout]) -> GlobalVar:
         """The function over buffers in the layouts planned."""
         key = (gvar, frozenset(plan.items()))
@@ -179,6 +206,17 @@ class _Choose(PyExprMutator):
                     func = in_winograd_form(func, buffer, layout, self.info.vector_bytes // 4)
             self.functions[key] = self.builder_.add_func(func, gvar.name_hint)
         return self.functions[key]
+
+
+IN_LAYOUT = "oneir.dlight.cpu.in_layout"
+"""The function that lays out a weight when a program runs."""
+
+
+@register_func(IN_LAYOUT)
+def _in_layout(value: Tensor, layout: str) -> Tensor:
+    name, axes, *rest = json.loads(layout)
+    kind = {"Panels": Panels, "Winograd": Winograd}[name]
+    return kind(tuple(axes), *rest).in_memory(np.asarray(value))
 
 
 def _inverse(axes: Axes) -> Axes:

@@ -80,6 +80,14 @@ class Winograd:
     tile: int
     width: int
 
+    def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """The shape in memory of weights of that shape."""
+        results, channels = (shape[axis] for axis in self.axes[:2])
+        assert isinstance(results, IntImm)
+        size = const(self.tile + 2, results.dtype)
+        panels = const(-(-results.value // self.width), results.dtype)
+        return [size, size, panels, channels, const(self.width, results.dtype)]
+
     def in_memory(self, data: np.ndarray) -> Tensor:
         """Weights transformed, in double precision until the end, panel by panel."""
         _, g, _ = matrices(self.tile)

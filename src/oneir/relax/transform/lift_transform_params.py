@@ -91,6 +91,18 @@ class LiftTransformParams(ModulePass):
         return Sequential([_Partition(self.shared_transform), LambdaLift(), _Publish()]).transform_module(mod, ctx)
 
 
+LIFTED = "lift_weights"
+"""The attribute of functions of which `LiftWeights` takes off what depends on weights alone."""
+
+
+class LiftWeights(ModulePass):
+    """`LiftTransformParams`, in modules with a function that asks for it by the attribute `lift_weights`."""
+
+    def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        asked = any(isinstance(f, Function) and f.attrs.get(LIFTED) for f in mod.functions.values())
+        return LiftTransformParams()(mod) if asked else mod
+
+
 class _Partition(ModulePass, name="PartitionTransformParams", opt_level=1):
     shared: bool | Sequence[str]
 

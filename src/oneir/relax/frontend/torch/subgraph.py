@@ -17,6 +17,7 @@ from ... import op
 from ...expr import Expr, ShapeExpr, Var
 from ...expr import Tuple as GraphTuple
 from ...struct_info import ShapeStructInfo, TensorStructInfo
+from ...transform.lift_transform_params import LIFTED
 from .aten import AtenImporter, is_example
 
 _ADVICE = (
@@ -50,7 +51,8 @@ class Result:
 class SubgraphImporter(AtenImporter):
     """Imports one graph; `frozen` has the tensors that become constants, by the index of their placeholder.
 
-    The parameters at the places in `weights` come last; the attribute `num_input` of `main` counts the others.
+    The parameters at the places in `weights` come last. What depends on them alone is taken off while compiling, into
+    `main_transform_params`.
     """
 
     model_kind = "subgraph"
@@ -80,7 +82,7 @@ class SubgraphImporter(AtenImporter):
             node = by_name[var.name]
             kind = "number" if isinstance(var.struct_info, ShapeStructInfo) else "tensor"
             self.arguments.append(Argument(place[node], kind, orders.get(var.name)))
-        attrs = {"num_input": len(self.inputs) - len(self.weights)} if self.weights else {}
+        attrs = {"num_input": len(self.inputs) - len(self.weights), LIFTED: True} if self.weights else {}
         with self.block_builder.function("main", self.inputs, attrs):
             output: Any = None
             with self.body():
@@ -92,7 +94,8 @@ class SubgraphImporter(AtenImporter):
                     if node.op == "output":
                         values = self.results_of(node)
                         self.report()
-                        output = self.result(GraphTuple(self.returned(values, node.args[0], place)))
+                        made = self.returned(values, node.args[0], place)
+                        output = self.result(made[0] if len(made) == 1 else GraphTuple(made))
                     elif node.op != "placeholder":
                         self.convert(node)
             self.block_builder.emit_func_output(output)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ....ir.module import IRModule
@@ -12,6 +13,7 @@ from ....runtime.object import ShapeTuple
 from ....runtime.tensor import Tensor
 from ....runtime.vm import VirtualMachine
 from ...pipeline import get_pipeline
+from ...transform.lift_transform_params import SUFFIX
 from ...vm_build import build
 from .importer import share
 from .subgraph import Argument, Result
@@ -30,15 +32,67 @@ def program(
         mod = (get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline)(mod)
     on_cuda = device is not None and device.type == "cuda"
     place = cuda(device.index or 0) if device is not None and on_cuda else cpu()
-    run = VirtualMachine(build(mod, target), place)["main"]
+    executable = build(mod, target)
+    machine = VirtualMachine(executable, place)
+    run = machine["main"]
     take = [(a.place, _converter(a, on_cuda)) for a in arguments]
     give = [_giver(result) for result in results]
+    # A function of one result does not return a tuple.
+    single = sum(result.kind in ("tensor", "number") for result in results) == 1
+    results_of: Callable[[Any], Iterator[Any]] = (lambda made: iter((made,))) if single else iter
+    count = mod["main"].attrs.get("num_input")
+    if f"main_{SUFFIX}" not in executable.vm_functions or count is None:
 
-    def call(args: list[Any]) -> tuple[Any, ...]:
-        made = iter(run(*[convert(args[place]) for place, convert in take]))
+        def call(args: list[Any]) -> tuple[Any, ...]:
+            made = results_of(run(*[convert(args[place]) for place, convert in take]))
+            return tuple([result(made, args) for result in give])
+
+        return call
+
+    inputs, weights = take[: int(count)], take[int(count) :]
+    prepared = _Prepared(machine[f"main_{SUFFIX}"], [convert for _, convert in weights])
+    places = [place for place, _ in weights]
+
+    def call_with_weights(args: list[Any]) -> tuple[Any, ...]:
+        kept = prepared([args[place] for place in places])
+        made = results_of(run(*[convert(args[place]) for place, convert in inputs], *kept))
         return tuple([result(made, args) for result in give])
 
-    return call
+    return call_with_weights
+
+
+class _Prepared:
+    """What programs make of weights alone, such as matrices in panels: kept while the weights stay as they are.
+
+    Weights have changed if their memory or their version has: PyTorch counts writes, but for those to `weight.data` and
+    those by other libraries. What was made of weights goes with the first of them.
+    """
+
+    def __init__(self, prepare: Callable[..., Any], convert: Sequence[Callable[[Any], Any]]):
+        self.prepare, self.convert = prepare, convert
+        # By the identities of all weights: their memory, versions, what was made of them, and what notices their end.
+        self.kept: dict[tuple[int, ...], tuple[list[int], list[int], Sequence[Any], list[Any]]] = {}
+
+    def __call__(self, weights: list[Any]) -> Sequence[Any]:
+        """What was made of the weights, or is now."""
+        key = tuple(map(id, weights))
+        memory = [w.data_ptr() for w in weights]
+        try:
+            versions = [w._version for w in weights]
+        except RuntimeError:  # tensors of torch.inference_mode have no version
+            return self.made(weights)
+        known = self.kept.get(key)
+        if known is not None and known[0] == memory and known[1] == versions:
+            return known[2]
+        made = self.made(weights)
+        kept = self.kept
+        ends = [weakref.ref(w, lambda _: kept.pop(key, None)) for w in weights]
+        kept[key] = memory, versions, made, ends
+        return made
+
+    def made(self, weights: list[Any]) -> Sequence[Any]:
+        """What the program makes of the weights. It does not keep the weights themselves, but their memory."""
+        return self.prepare([convert(w.detach()) for convert, w in zip(self.convert, weights, strict=True)])
 
 
 # -- arguments --
