@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -52,18 +53,31 @@ def test_polygamma(order):
     assert computed(special.polygamma, np.array([2.5]), order)[0] == pytest.approx(direct, rel=2e-5)
 
 
+def exactly(function: Callable[[Any], Any], x: np.ndarray) -> np.ndarray:
+    """The values of a function that is computed with 400 digits."""
+    with mpmath.workdps(400):
+        return np.array([float(function(mpmath.mpf(float(v)))) for v in x])
+
+
 def test_quantiles():
-    x = np.linspace(-0.999, 0.999, 101)
-    np.testing.assert_allclose([math.erf(v) for v in computed(special.erfinv, x)], x, 1e-8)
-    p = np.concatenate([10.0 ** -np.arange(1, 12), [0.5, 0.9]])
-    np.testing.assert_allclose([0.5 * math.erfc(-v / math.sqrt(2)) for v in computed(special.ndtri, p)], p, 1e-7)
+    x = np.concatenate([np.linspace(-0.999, 0.999, 101), 1 - 10.0 ** -np.arange(4, 16), [1e-300, 1e-9, 0.85, -0.85]])
+    np.testing.assert_allclose(computed(special.erfinv, x), exactly(mpmath.erfinv, x), 4e-15)
+    p = np.concatenate([10.0 ** -np.arange(1, 300, 13), [5e-324, 0.075, 0.3, 0.5, 0.50001, 0.9, 1 - 1e-15]])
+    expected = exactly(lambda v: mpmath.sqrt(2) * mpmath.erfinv(2 * v - 1), p)
+    np.testing.assert_allclose(computed(special.ndtri, p), expected, 4e-15)
     ends = computed(special.erfinv, np.array([1.0, -1.0, 1.1, math.nan]))
     assert ends[0] == math.inf and ends[1] == -math.inf and np.all(np.isnan(ends[2:]))
+    ends = computed(special.ndtri, np.array([0.0, 1.0, -0.1, 1.1, math.nan]))
+    assert ends[0] == -math.inf and ends[1] == math.inf and np.all(np.isnan(ends[2:]))
 
 
 def test_scaled_complement_of_the_error_function():
-    x = np.linspace(-4, 20, 99)
-    np.testing.assert_allclose(computed(special.erfcx, x), [math.exp(v * v) * math.erfc(v) for v in x], 5e-7)
+    x = np.concatenate([np.linspace(-26.5, 30, 199), 10.0 ** np.arange(-12, 9)])
+    expected = exactly(lambda v: mpmath.exp(v * v) * mpmath.erfc(v) if v < 1e5 else 1 / (mpmath.sqrt(mpmath.pi) * v), x)
+    expected = np.where(x >= 1e5, expected * (1 - 0.5 / x**2), expected)
+    np.testing.assert_allclose(computed(special.erfcx, x), expected, 4e-15)
+    ends = computed(special.erfcx, np.array([math.inf, -math.inf, -1e3, math.nan]))
+    assert ends[0] == 0 and ends[1] == ends[2] == math.inf and np.isnan(ends[3])
 
 
 @pytest.mark.parametrize("scaled", [False, True])
