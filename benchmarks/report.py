@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
@@ -78,10 +79,12 @@ def draw(results: Sequence[Measured], path: Path) -> None:
             shown = {r.model: r for r in results if r.threads == threads and r.peer == peer and r.seconds}
             speeds = [(best_peer(results, r) or 0) / (r.seconds or 1) for r in shown.values()]
             where = [models.index(model) + (place - (len(peers) - 1) / 2) * width for model in shown]
-            axes.bar(where, speeds, width, label=PEERS[peer].name)
+            bars = axes.bar(where, speeds, width, label=PEERS[peer].name)
+            axes.bar_label(bars, fmt="%.2f", fontsize=6, padding=1)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_xticks(range(len(models)), models)
-        axes.set_ylabel("speed, best peer = 1")
+        axes.set_ylabel("speed, higher is better\n(the best peer = 1)")
         axes.set_title(f"{threads} thread{'s' * (threads > 1)}")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(peers))
+    figure.supxlabel(f"{machine()}, {date.today().isoformat()}", fontsize=8)
     figure.savefig(path, dpi=110)

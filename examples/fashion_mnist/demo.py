@@ -108,8 +108,8 @@ def save_picture(path: Path, predictions: np.ndarray) -> None:
         title = CLASSES[prediction] if right else f"{CLASSES[prediction]}\n(is {CLASSES[label]})"
         axis.set_title(title, fontsize=8, color="black" if right else "red")
         axis.axis("off")
-    figure.suptitle("Fashion-MNIST: what the compiled CNN says")
-    figure.tight_layout()
+    figure.suptitle("Fashion-MNIST: what the compiled CNN says (red: it is wrong, and what it is)", color="black")
+    figure.tight_layout(rect=(0, 0, 1, 0.97))
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

@@ -94,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_DEMAND})
+    return sorted({*__all__, *_ON_DEMAND, "__version__", "__doc__", "__file__", "__name__"})

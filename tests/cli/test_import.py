@@ -109,7 +109,7 @@ def test_an_onnx_model_whose_shape_is_not_said(cli):
     assert "float32[n, 3]" in succeeds(cli("import", "net.onnx", "--shape", "x=n,3"))
     assert fails(cli("import", "net.onnx", "--shape", "z=n,3")) == (
         "oneir import: net.onnx: shape_dict has z; the inputs of the model are x\n"
-        "On the command line, shape_dict is --shape NAME=1,3,n"
+        "On the command line: --shape NAME=1,3,n, with numbers or names for the extents"
     )
 
 
@@ -117,7 +117,29 @@ def test_an_onnx_model_with_an_operator_that_is_not_known(cli):
     onnx.save(onnx_model("Whirl"), "net.onnx")
     message = fails(cli("compile", "net.onnx"))
     assert message.startswith("oneir compile: net.onnx: 1 part of the model cannot be imported:")
-    assert "last" in message and "Whirl" in message
+    assert "last" in message and "Whirl" in message and "shape_dict" not in message
+    assert "What to do: export the model with operators that can be imported" in message
+
+
+def test_an_onnx_model_that_does_not_say_its_rank(cli):
+    graph = onnx.parser.parse_graph("f (float[2, n] x) => (float[2, n] y) { y = Exp(x) }")
+    graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), "net.onnx")
+    message = fails(cli("import", "net.onnx"))
+    assert message.endswith("On the command line: --shape x=1,..., with numbers or names for the extents")
+    assert "output  y  float32[2, 5]" in succeeds(cli("import", "net.onnx", "--shape", "x=2,5"))
+
+
+def test_outputs_keep_their_names(cli):
+    onnx.save(onnx_model(shape=(2, 3)), "net.onnx")
+    name = onnx.load("net.onnx").graph.output[0].name
+    assert f"  output  {name}  float32[2, 2]" in succeeds(cli("import", "net.onnx"))
+    succeeds(cli("compile", "net.onnx", "-o", "net.so"))
+    for program in ("net.onnx", "net.so"):
+        succeeds(cli("run", program, "--output", "results.npz"))
+        assert np.load("results.npz").files == [name]
+        assert f"output {name} float32[2, 2]" in " ".join(succeeds(cli("run", program)).split())
+        assert json.loads(succeeds(cli("run", program, "--json")))["outputs"][0]["name"] == name
 
 
 def test_an_onnx_model_that_is_cut_short(cli):

@@ -27,16 +27,39 @@ def test_the_model_is_missing(cli):
 
 @pytest.mark.parametrize(("name", "found"), [("model.h5", ".h5"), ("model", "no suffix")])
 def test_a_file_of_another_kind(cli, name: str, found: str):
-    Path(name).write_bytes(b"")
+    Path(name).write_bytes(b"?")
     for command in ("import", "show", "compile", "run"):
+        or_compiled = "; or a file of `oneir compile`" if command in ("run", "show") else ""
         assert fails(cli(command, name)) == (
             f"oneir {command}: {name}: expected a model: .pt2 (torch.export.save), .onnx (ONNX), .py (TVMScript), "
-            f".json (oneir.ir.save_json); or a file of `oneir compile`; found {found}"
+            f".json (oneir.ir.save_json){or_compiled}; found {found}"
         )
 
 
+def test_an_empty_file(cli):
+    for name in ("model.onnx", "model.pt2", "model.py"):
+        Path(name).write_bytes(b"")
+        assert fails(cli("import", name)) == f"oneir import: {name} is empty: what was to write it did not"
+
+
+def test_a_compiled_file_where_a_model_is_expected(cli):
+    Path("net.so").write_bytes(b"?")
+    for command in ("import", "compile", "bench"):
+        message = fails(cli(command, "net.so"))
+        assert "found .so.\nIt is compiled already: give this command the model" in message
+        assert "or a file of" not in message
+
+
+def test_a_full_disk(cli, models: Path):
+    if not Path("/dev/full").exists():
+        pytest.skip("the system has no device that is always full")
+    Path("full.json").symlink_to("/dev/full")
+    message = fails(cli("import", str(models / "graph.json"), "-o", "full.json"))
+    assert message == "oneir import: full.json: No space left on device"
+
+
 def test_a_file_of_weights(cli):
-    Path("model.pth").write_bytes(b"")
+    Path("model.pth").write_bytes(b"?")
     message = fails(cli("show", "model.pth"))
     assert "found .pth.\nSuch files hold weights." in message and "torch.export.save(torch.export.export(" in message
 
@@ -167,5 +190,5 @@ def test_the_installed_command(models: Path, graph: str):
     reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert reader.stdout is not None and reader.stderr is not None
     reader.stdout.close()
-    assert reader.stderr.read() == b"" and reader.wait() == 1
+    assert reader.stderr.read() == b"" and reader.wait() == 0
     reader.stderr.close()

@@ -13,7 +13,7 @@ from ..ir.transform import PassContext
 from ..runtime.error import InvalidValue
 from ..runtime.module import Module
 from ..target.target import Target
-from .console import progress, size_text
+from .console import progress, size_text, writing
 from .model import add_model_argument, add_target_argument, load_model
 
 _EPILOG = """\
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
             seconds = time.perf_counter() - start
         step(f"writing {output}")
         start = time.perf_counter()
-        compiled.export_library(output)
+        with writing(output):
+            compiled.export_library(output)
         timing.run_after_stage("public forms and linking", time.perf_counter() - start)
     names = compiled.names if isinstance(compiled, Module) else compiled.vm_functions
     size = output.stat().st_size

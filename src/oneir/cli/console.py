@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def table(rows: Sequence[Sequence[object]], align: str, indent: str = "") -> str:
@@ -48,6 +49,17 @@ def print_code(text: str, language: str) -> None:
 
     # Plain text keeps the terminal's own colour; what is wider than the terminal goes on in its next line.
     Console().print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True, end="")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """While a file is written: errors of the system, such as that of a full disk, name it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.error import UnsupportedError
-from .console import progress, size_text
+from .console import progress, size_text, writing
 from .model import add_model_argument, load_model
 
 _EPILOG = """\
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
         summary = summarize(module)
         if output is not None and not to_stdout:
             step(f"writing {output}")
-            output.write_text(_text(module, output.suffix), encoding="utf-8")
+            with writing(output):
+                output.write_text(_text(module, output.suffix), encoding="utf-8")
     # What is printed must not mix with a module that goes to stdout.
     report = sys.stderr if to_stdout else sys.stdout
     if to_stdout:

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code or 0
     except BrokenPipeError:  # who reads the output, `head` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 0
     except KeyboardInterrupt:
         print(f"oneir {options.command}: interrupted", file=sys.stderr)
         return 130

@@ -27,6 +27,9 @@ KINDS = {
 """The endings of model files, and what writes them."""
 
 
+_COMPILED = (".so", ".dylib", ".dll", ".o", ".obj", ".tar")
+
+
 def add_model_argument(parser: argparse.ArgumentParser, **options: Any) -> None:
     """The argument that names a model, and the option for the shapes of its inputs."""
     parser.add_argument(
@@ -62,6 +65,8 @@ def load_model(path: Path, shapes: Sequence[str] = ()) -> IRModule:
         raise InvalidValue(f"{path} is a folder; expected a model file: {_kinds()}")
     if not path.is_file():
         raise InvalidValue(f"there is no file {path}")
+    if path.stat().st_size == 0:
+        raise InvalidValue(f"{path} is empty: what was to write it did not")
     if path.suffix == ".onnx":
         return _onnx(path, shapes)
     if shapes:
@@ -70,7 +75,7 @@ def load_model(path: Path, shapes: Sequence[str] = ()) -> IRModule:
         return _exported_program(path)
     if path.suffix in (".json", ".py"):
         return _from_text(path.read_bytes(), str(path))
-    raise _unknown(path)
+    raise _unknown(path, "")
 
 
 def is_model(path: Path) -> bool:
@@ -82,15 +87,17 @@ def load_compiled(path: Path) -> Executable | Module:
     """What is in a file of `oneir compile`; `OneIRError` for other files."""
     try:
         return load_module(path)
-    except LibraryError as error:
-        raise error if path.suffix in (".so", ".dylib", ".dll", ".o", ".obj", ".tar") else _unknown(path) from None
+    except LibraryError:
+        if path.suffix in _COMPILED:
+            raise
+        raise _unknown(path, "; or a file of `oneir compile`") from None
 
 
-def _unknown(path: Path) -> OneIRError:
-    """The error for a file that is neither a model nor compiled."""
-    found = (
-        f"{path.name}: expected a model: {_kinds()}; or a file of `oneir compile`; found {path.suffix or 'no suffix'}"
-    )
+def _unknown(path: Path, more: str) -> OneIRError:
+    """The error for a file that is no model, nor what else is expected."""
+    found = f"{path.name}: expected a model: {_kinds()}{more}; found {path.suffix or 'no suffix'}"
+    if path.suffix in _COMPILED:
+        found += ".\nIt is compiled already: give this command the model that it was compiled from"
     if path.suffix in (".pt", ".pth", ".bin", ".safetensors"):
         found += (
             ".\nSuch files hold weights. In Python, make the model that they belong to, load them, and write a .pt2:"
@@ -156,8 +163,16 @@ def _onnx(path: Path, shapes: Sequence[str]) -> IRModule:
         return from_onnx(path, told)
     except OneIRError as error:
         message = str(error) if str(path) in str(error) else f"{path}: {error}"
-        hint = "\nOn the command line, shape_dict is --shape NAME=1,3,n" if "shape_dict" in message else ""
-        raise type(error)(message + hint) from error
+        raise type(error)(message + _shape_options(message)) from error
+
+
+def _shape_options(message: str) -> str:
+    """The options that give the shapes that a message asks for by `shape_dict`."""
+    if "shape_dict" not in message:
+        return ""
+    asked = dict(re.findall(r'"([^"]+)": \(([^()]*)\)', message))
+    options = [f"--shape {name}={extents.replace(' ', '').strip(',')}" for name, extents in asked.items()]
+    return f"\nOn the command line: {' '.join(options) or '--shape NAME=1,3,n'}, with numbers or names for the extents"
 
 
 def _shapes(items: Sequence[str]) -> dict[str, list[int | str]]:

@@ -20,7 +20,7 @@ from ..runtime.signature import Param, Signature
 from ..runtime.tensor import Tensor
 from ..runtime.vm import Executable, VirtualMachine
 from ..runtime.vm.program import VMFunction
-from .console import counted, progress, table, time_text
+from .console import counted, progress, table, time_text, writing
 from .inputs import Inputs
 from .model import add_shape_option, is_model, load_compiled, load_model
 
@@ -94,17 +94,23 @@ def run(options: argparse.Namespace) -> None:
     args = [a.copyto(where) if isinstance(a, Tensor) and where != cpu() else a for a in inputs.arguments()]
     outputs, first, times = _times(function, args, options.repeat)
     report = function.profile(*args) if profiled and function.profile is not None else None
+    names = [function.signature.result_name(i) for i in range(len(outputs))]
     if options.output is not None:
-        arrays: dict[str, Any] = {f"output_{i}": _array(o) for i, o in enumerate(outputs)}
-        np.savez(options.output, **arrays)
+        arrays: dict[str, Any] = {name: _array(o) for name, o in zip(names, outputs, strict=True)}
+        with writing(options.output):
+            np.savez(options.output, **arrays)
     if report is not None and options.trace is not None:
-        report.save_trace(options.trace)
+        with writing(options.trace):
+            report.save_trace(options.trace)
     report = report if options.profile else None
     if options.json:
         found = {
             "function": function.signature.name,
             "inputs": {p.name: _as_json(arg) for p, arg in zip(inputs.params, args, strict=True)},
-            "outputs": [_as_json(output) | {"values": _values(output)} for output in outputs],
+            "outputs": [
+                {"name": name} | _as_json(output) | {"values": _values(output)}
+                for name, output in zip(names, outputs, strict=True)
+            ],
             "first_ms": first,
             "times_ms": times,
             "profile": None if report is None else json.loads(report.json()),
@@ -112,7 +118,8 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     rows = [("input", p.name, _kind(a), _origin(p, inputs)) for p, a in zip(inputs.params, args, strict=True)]
-    rows += [("output", str(i), _kind(output), _shown(output)) for i, output in enumerate(outputs)]
+    shown = [*function.signature.results, *map(str, range(len(function.signature.results), len(outputs)))]
+    rows += [("output", name, _kind(o), _shown(o)) for name, o in zip(shown, outputs, strict=True)]
     print(table(rows, "<<<<"))
     if assumed := inputs.assumptions():
         print(assumed)

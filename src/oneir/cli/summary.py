@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..ir.expr import GlobalVar, IntImm
 from ..ir.module import IRModule
 from ..ir.op import Op
-from ..relax.expr import Call, Constant, ExternFunc, Function
+from ..relax.expr import OUTPUT_NAMES, Call, Constant, ExternFunc, Function
 from ..relax.expr_functor import PyExprVisitor
 from ..relax.struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.analysis import undefined_vars
 from ..tir.function import PrimFunc
+from ..tir.transform.make_packed_api import _extent as extent_text
 from .console import counted, size_text, table
 
 
@@ -92,7 +95,7 @@ def _summary(name: str, func: Function) -> GraphSummary:
     return GraphSummary(
         name,
         [_value(param.name_hint, param.struct_info) for param in func.params],
-        [_value(f"output_{i}", info) for i, info in enumerate(_flat(func.ret_struct_info))],
+        [_value(n, info) for n, info in zip(names_of_results(func), _flat(func.ret_struct_info), strict=False)],
         list(symbols),
         counter.weights(),
         dict(counter.operators.most_common()),
@@ -131,12 +134,19 @@ def _flat(info: StructInfo) -> list[StructInfo]:
     return [part for f in info.fields for part in _flat(f)] if isinstance(info, TupleStructInfo) else [info]
 
 
+def names_of_results(func: Function) -> Iterator[str]:
+    """The names of the results that the model gives, then ones of their positions."""
+    given = [str(name) for name in func.attrs.get(OUTPUT_NAMES, ())]
+    yield from given
+    yield from (f"output_{i}" for i in itertools.count(len(given)))
+
+
 def _value(name: str, info: StructInfo) -> Value:
     if not isinstance(info, TensorStructInfo):
         return Value(name, str(info).removeprefix("R."))
     shape: list[int | str] | None = [*["?"] * info.ndim] if info.ndim >= 0 else None
     if info.extents is not None:
-        shape = [e.value if isinstance(e, IntImm) else str(e) for e in info.extents]
+        shape = [e.value if isinstance(e, IntImm) else str(extent_text(e)) for e in info.extents]
     return Value(name, "tensor", str(info.dtype) if info.dtype != "void" else "unknown", shape)
 
 

@@ -189,7 +189,8 @@ def cache_facts(target: Target) -> list[str] | None:
     These are the target, what its back end adds to it, the options of the `PassContext`, and the compiler's own files.
     """
     ctx = PassContext.current()
-    if ctx.instruments or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
+    watching = any(not getattr(instrument, "allows_cache", False) for instrument in ctx.instruments)
+    if watching or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
     return [str(target), *backend_of(target).facts(target), options, _fingerprint()]

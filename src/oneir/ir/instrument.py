@@ -6,6 +6,7 @@ with PassContext(instruments=[PassTimingInstrument(), DumpIR("stages")]):
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ class PassInstrument:
 
     `should_run` may skip a pass; the other methods are called at the events that they are named after.
     """
+
+    allows_cache = False
+    """Whether what is compiled already may come from the cache, without a pass that the instrument would see."""
 
     def enter_pass_ctx(self) -> None:
         """Called when the context is entered."""
@@ -53,6 +57,37 @@ def pass_instrument(pi_cls: type | None = None) -> Any:
         return type(given.__name__, (given, PassInstrument), {"__doc__": given.__doc__})
 
     return decorate if pi_cls is None else decorate(pi_cls)
+
+
+class ProgressInstrument(PassInstrument):
+    """Shows in one line on stderr how many passes have run, and which one runs; at the end, how long all took."""
+
+    allows_cache = True
+
+    def __init__(self) -> None:
+        self.count, self.start = 0, time.perf_counter()
+
+    def enter_pass_ctx(self) -> None:
+        self.count, self.start = 0, time.perf_counter()
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self.count += 1
+        self._show(f"compiling: pass {self.count}, {info.name}")
+
+    def run_after_stage(self, name: str, seconds: float) -> None:
+        self._show(f"compiling: {name}")
+
+    def exit_pass_ctx(self) -> None:
+        self._show(f"compiled in {time.perf_counter() - self.start:.2f} s, {self.count} passes")
+        sys.stderr.write("\n")
+
+    def _show(self, text: str) -> None:
+        # Lines of a terminal are overwritten; a file gets the last one.
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{text[:78]:<78}")
+            sys.stderr.flush()
+        elif text.startswith("compiled"):
+            sys.stderr.write(text)
 
 
 class PassTimingInstrument(PassInstrument):

@@ -443,6 +443,9 @@ def as_seq_expr(body: Expr) -> SeqExpr:
     return body if isinstance(body, SeqExpr) else SeqExpr((), body)
 
 
+OUTPUT_NAMES = "output_names"
+"""The attribute of functions that has the names of the results, where a model gives them names."""
+
 _NO_BODY: Any = None
 
 

@@ -51,20 +51,27 @@ class Signature:
 
     name: str
     params: tuple[Param, ...]
+    results: tuple[str, ...] = ()
+    """The names of the results, where a model gives them names."""
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
 
     def to_json(self) -> list[Any]:
         """The signature as JSON values."""
-        return [self.name, [list(astuple(param)) for param in self.params]]
+        data: list[Any] = [self.name, [list(astuple(param)) for param in self.params]]
+        return [*data, list(self.results)] if self.results else data
 
     @staticmethod
     def from_json(data: Any) -> Signature:
         """The inverse of `to_json`."""
-        name, params = data
+        name, params, *results = data
         values: list[list[Any]] = [[tuple(v) if isinstance(v, list) else v for v in p] for p in params]
-        return Signature(name, tuple(Param(*v) for v in values))
+        return Signature(name, tuple(Param(*v) for v in values), *map(tuple, results))
+
+    def result_name(self, index: int) -> str:
+        """The name of a result: the model's, else one of its position."""
+        return self.results[index] if index < len(self.results) else f"output_{index}"
 
     def place(self, index: int) -> str:
         """How messages name an argument: its position, counted from 0, and the name of its parameter."""

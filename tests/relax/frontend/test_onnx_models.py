@@ -46,7 +46,7 @@ def test_named_dimensions_are_symbolic_variables():
         @R.function
         def main(x: R.Tensor(("batch", 4), dtype="float32")) -> R.Tensor(("batch", 4), dtype="float32"):
             batch = T.int64(is_size_var=True)
-            R.func_attr({"num_input": 1})
+            R.func_attr({"num_input": 1, "output_names": ["y"]})
             with R.dataflow():
                 lv: R.Tensor((batch, 4), dtype="float32") = R.nn.relu(x)
                 gv: R.Tensor((batch, 4), dtype="float32") = R.exp(lv)

@@ -14,6 +14,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...relax.analysis.struct_info import callee_name
 from ...relax.expr import (
+    OUTPUT_NAMES,
     Binding,
     Call,
     Constant,
@@ -103,7 +104,8 @@ def signature_of_graph(name: str, func: Function, device_type: int = 1) -> Signa
     """The signature of a graph function; see `emit_bytecode`."""
     infos = [param.struct_info for param in func.params]
     pairs = zip(names_of_params(func), infos, strict=True)
-    return Signature(name, tuple(_param(n, info, device_type) for n, info in pairs))
+    params = tuple(_param(n, info, device_type) for n, info in pairs)
+    return Signature(name, params, tuple(map(str, func.attrs.get(OUTPUT_NAMES, ()))))
 
 
 def names_of_params(func: Function) -> list[str]:

@@ -133,7 +133,11 @@ class ModelImporter:
         nodes = self.node_kind if count == 1 else f"{self.node_kind}s"
         lines = [f"{count} {nodes} of the {self.model_kind} cannot be imported:"]
         lines += [f"  {u.description}\n    {u.error}" for u in self.unsupported]
-        raise UnsupportedError("\n".join([*lines, self.advice]))
+        raise UnsupportedError("\n".join([*lines, self.advised()]))
+
+    def advised(self) -> str:
+        """The last line of the report."""
+        return self.advice
 
     # -- what is known of values --
 

@@ -273,6 +273,8 @@ class _Decoder:
                 return None
             case [str(name), [*params]]:
                 return Signature(name, tuple(self.param(param) for param in params))
+            case [str(name), [*params], [*results]] if _are_texts(results):
+                return Signature(name, tuple(self.param(param) for param in params), tuple(results))
         raise _unexpected("a signature", value)
 
     def param(self, value: object) -> Param:

@@ -15,7 +15,7 @@ from ....runtime.error import InternalError, InvalidValue, OneIRError, Unsupport
 from ....runtime.tensor import wrap_array
 from ....tir.analysis import undefined_vars
 from ...analysis import remove_all_unused
-from ...expr import Constant, Expr, Tuple, Var
+from ...expr import OUTPUT_NAMES, Constant, Expr, Tuple, Var
 from ...struct_info import TensorStructInfo
 from ..common import PARAMS
 from ..importer import call_converter, without_unused
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     import onnx
 
 _ADVICE = (
-    "What to do: where an extent or the number of dimensions must be known, give shape_dict numbers; export the model "
-    "with operators that can be imported (another opset_version, or without the layers named here), or rewrite these "
-    "nodes, for instance with onnxscript or onnx.compose, before the import."
+    "export the model with operators that can be imported (another opset_version, or without the layers named here), "
+    "or rewrite these nodes, for instance with onnxscript or onnx.compose, before the import."
 )
+_OF_SHAPES = re.compile(r"extent|dimension|shape")
 OLDEST_OPSET = 1
 
 
@@ -95,6 +95,7 @@ class Importer(Context):
         self.arguments: Mapping[str, Any] = {}
         """The attributes of the call whose function's body is imported, by name."""
         self.declared: dict[str, Any] = {}
+        self.input_infos: dict[str, TensorStructInfo] = {}
         self.input_symbols: set[Any] = set()
         """The extents of inputs that are variables."""
         self.may_fail = False
@@ -108,7 +109,8 @@ class Importer(Context):
         if not self.shapes:
             # The shapes that a model declares of values hold for the inputs that it declares.
             self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
-        with self.block_builder.function("main", [*inputs, *weights], {"num_input": len(inputs)}):
+        attrs = {"num_input": len(inputs), OUTPUT_NAMES: [value.name for value in graph.output]}
+        with self.block_builder.function("main", [*inputs, *weights], attrs):
             self.block_builder.switch_block(dataflow)
             self.run_nodes(graph.node)
             self.report()
@@ -136,6 +138,20 @@ class Importer(Context):
             func = func.replace(is_pure=False)
         mod = mod.replace(functions={**mod.functions, gvar: func})
         return mod if dataflow else without_unused(mod)
+
+    def advised(self) -> str:
+        """What the user can do: give shapes, where these are what is missing, and which inputs lack them."""
+        shapes = ""
+        if any(_OF_SHAPES.search(str(u.error)) for u in self.unsupported):
+            open_inputs = [
+                f'"{name}": ({", ".join(map(str, info.extents or ()))})'
+                for name, info in self.input_infos.items()
+                if any(map(undefined_vars, info.extents or ()))
+            ]
+            if open_inputs:
+                given = ", ".join(open_inputs)
+                shapes = f"give numbers for the extents that must be known, shape_dict={{{given}}}; "
+        return f"What to do: {shapes}{self.advice}"
 
     # -- inputs and weights --
 
@@ -177,6 +193,7 @@ class Importer(Context):
         else:
             with self.reporting(value.name, "input"):
                 info = self.input_info(value.name, value_type.tensor_type)
+        self.input_infos[value.name] = info
         self.input_symbols.update(v for e in info.extents or () for v in undefined_vars(e))
         var = Var(self.parameter_name(value.name, "input_", sanitize), info)
         self.env[value.name] = var
