@@ -69,7 +69,7 @@ def test_a_device_that_is_not_there_is_an_error_that_says_so(cli):
     assert 'code for the target "hexagon" cannot be generated' in fails(
         cli("run", "{models}/net.pt2", "--device", "hexagon")
     )
-    assert "no machine can run on metal:0: this process has no access to that device" in fails(
+    assert "metal:0 cannot be used: there is no driver for devices of this kind" in fails(
         cli("run", "{models}/net.pt2", "--device", "metal")
     )
     assert "is no kind of device; expected one of cpu, cuda," in fails(

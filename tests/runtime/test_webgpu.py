@@ -13,7 +13,7 @@ import oneir
 from oneir import dlight as dl
 from oneir import relax
 from oneir.relax.frontend import nn
-from oneir.runtime.driver import find_driver
+from oneir.runtime.driver import KernelRecord, find_driver
 from oneir.runtime.error import CompileError, DeviceError, ShapeMismatch
 from oneir.runtime.webgpu import WebGPU
 from oneir.script import tir as T
@@ -186,7 +186,7 @@ def test_a_text_that_the_device_does_not_take_shows_what_it_says():
     driver = find_driver(15)
     assert isinstance(driver, WebGPU)
     with pytest.raises(CompileError, match=r"webgpu:0 does not take the program:(?s:.*)unknown identifier"):
-        driver._module(0, "fn f() -> i32 { return missing; }")
+        driver._module(0, KernelRecord("f", "fn f() -> i32 { return missing; }", "", []))
 
 
 def test_more_blocks_than_a_grid_has():

@@ -7,6 +7,7 @@ print(lib.time_evaluator("gemm", cpu(), number=100)(a, b, c))
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,13 @@ from typing import Any
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
-from .error import LibraryError, NotRegistered, TypeMismatch
+from .error import LibraryError, NotRegistered
 from .library import Linked, library_bytes, link, load, write_file
 from .object import Object
 from .once import new_lock
 from .signature import Signature
 from .vm.executable import Executable as GraphExecutable
+from .vm.executable import read_file, unpickled
 from .vm.file import decode
 from .vm.native import NativeGraph
 
@@ -158,10 +160,12 @@ class Module(Object):
         return self.entry_func(*args)
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeMismatch(
-            "a compiled module can be neither pickled nor copied: "
-            "write it to a file with export_library, and read that with load_module"
-        )
+        """Pickled, and copied, as the file that `export_library` writes, without the machine's linker.
+
+        Raises `LibraryError` for what was loaded from a shared library, which cannot be written again.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            return unpickled, (Path(self.export_library(Path(folder) / "module.tar")).read_bytes(),)
 
     def __repr__(self) -> str:
         return f"Module({', '.join(map(str, self._signatures.values()))})"
@@ -240,6 +244,7 @@ Executable = Module
 """The published name of what `compile` returns for PrimFuncs."""
 
 
+@read_file.provide
 def load_module(path: str | Path, fmt: str = "") -> Any:
     """The module, or the executable of a graph, in a file that `export_library` wrote; `fmt` has no effect.
 

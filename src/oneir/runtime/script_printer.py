@@ -8,6 +8,7 @@ The printer itself belongs to the compiler, which provides it when it is importe
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,17 @@ class Scriptable:
     def script(self, **options: Any) -> str:
         """The text in TVMScript; the options are the fields of `PrinterConfig`, and `black_format`."""
         return script_of(self, **options)
+
+    def _repr_html_(self) -> str:
+        """The text for notebooks, coloured where Pygments is installed."""
+        text = self.script()
+        try:
+            from pygments import highlight
+            from pygments.formatters import HtmlFormatter
+            from pygments.lexers import PythonLexer
+        except ImportError:
+            return f"<pre>{html.escape(text)}</pre>"
+        return highlight(text, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True))
 
     def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
         """Prints the text in TVMScript, coloured on a terminal."""

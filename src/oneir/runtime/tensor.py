@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import html
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
@@ -341,6 +342,12 @@ class Tensor(Object):
 
     def __str__(self) -> str:
         return str(self._readable())
+
+    def _repr_html_(self) -> str:
+        """Shape, dtype, device, and values, for notebooks; of many values, the first and the last."""
+        about = f"{self._dtype}[{', '.join(map(str, self._layout.shape))}] on {self._device}"
+        values = f"<pre>{html.escape(str(self))}</pre>" if self._device.device_type in _HOST_TYPES else ""
+        return f"<b>Tensor</b> {html.escape(about)}{values}"
 
     def __repr__(self) -> str:
         text = f"Tensor(shape={self._layout.shape}, dtype={self._dtype}, device={self._device})"

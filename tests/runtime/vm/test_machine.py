@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import sys
 import threading
@@ -18,7 +19,6 @@ from oneir.runtime.error import (
     ExecutionError,
     InvalidValue,
     NotRegistered,
-    OneIRError,
     ShapeMismatch,
     TypeMismatch,
 )
@@ -559,6 +559,13 @@ def test_threads_bind_a_native_form_once(native_machine):
     assert native.bound == 1
 
 
-def test_executables_are_not_pickled():
-    with pytest.raises(OneIRError, match="neither pickled nor copied"):
-        pickle.dumps(binary().get())
+def test_executables_are_pickled_and_copied_as_their_files():
+    def identity() -> Executable:
+        builder = ExecBuilder()
+        with builder.function("main", num_inputs=1):
+            builder.emit_ret(builder.r(0))
+        return builder.get()
+
+    x = np.arange(3.0)
+    for again in (pickle.loads(pickle.dumps(identity())), copy.deepcopy(identity())):
+        np.testing.assert_array_equal(VirtualMachine(again, cpu())["main"](x).numpy(), x)

@@ -7,11 +7,13 @@ ex.export_library("model.so")
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..error import InvalidValue, LibraryError, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
+from ..hook import Hook
 from ..object import Object
 from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
@@ -56,6 +58,18 @@ class ImportedModule(Protocol):
     def get_function(self, name: str) -> Callable[..., Any]:
         """The function of that name."""
         ...
+
+
+read_file: Hook[[Path], Any] = Hook("read_file", "oneir.runtime.module")
+"""What reads the files of `export_library`: `load_module`."""
+
+
+def unpickled(data: bytes) -> Any:
+    """What was pickled as the content of a file of `export_library`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pickled.tar"
+        path.write_bytes(data)
+        return read_file(path)
 
 
 class Executable(Object):
@@ -232,10 +246,12 @@ class Executable(Object):
         return str(path)
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeMismatch(
-            "an executable can be neither pickled nor copied: "
-            "write it to a file with export_library, and read that with load_module"
-        )
+        """Pickled, and copied, as the file that `export_library` writes, without the machine's linker.
+
+        Raises `LibraryError` for what was loaded from a shared library, which cannot be written again.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            return unpickled, (Path(self.export_library(Path(folder) / "executable.tar")).read_bytes(),)
 
     def __repr__(self) -> str:
         return f"Executable({', '.join(self._places)})"

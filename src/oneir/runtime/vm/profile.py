@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import html
 import io
 import json
 import time
@@ -81,13 +82,25 @@ class Report:
         gigabytes = sum(cost.bytes for cost in costs) / seconds / 1e9 if known else None
         return Row(name, note.operator, note.source, len(calls), seconds, share, gflops, gigabytes)
 
-    def table(self) -> str:
-        """The rows as an aligned table, with the sum of all kernels and the time of the whole call below."""
-        lines = [_HEADER, *map(_cells, self.rows)]
+    def _lines(self) -> list[Sequence[str]]:
         inside = sum(call.duration for call in self.calls)
         share = inside / self.seconds if self.seconds else 0.0
-        lines.append(("Sum", str(len(self.calls)), f"{inside * 1e6:.2f}", f"{share:.1%}", "", "", "", ""))
-        lines.append(("Total", "", f"{self.seconds * 1e6:.2f}", "100.0%", "", "", "", ""))
+        return [
+            _HEADER,
+            *map(_cells, self.rows),
+            ("Sum", str(len(self.calls)), f"{inside * 1e6:.2f}", f"{share:.1%}", "", "", "", ""),
+            ("Total", "", f"{self.seconds * 1e6:.2f}", "100.0%", "", "", "", ""),
+        ]
+
+    def _repr_html_(self) -> str:
+        """The rows as a table for notebooks."""
+        head, *rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in self._lines())
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head.replace('td>', 'th>')}</tr></thead><tbody>{body}</tbody></table>"
+
+    def table(self) -> str:
+        """The rows as an aligned table, with the sum of all kernels and the time of the whole call below."""
+        lines = self._lines()
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(_aligned(cell, width, i) for i, (cell, width) in enumerate(zip(line, widths, strict=True)))
