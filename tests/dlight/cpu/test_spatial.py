@@ -143,3 +143,37 @@ def test_loops_that_somebody_bound_are_left_alone():
     sch = tir.Schedule(kernel(op.permute_dims, (8, 8)))
     sch.parallel(sch.get_loops(sch.get_child_blocks(sch.get_block("root"))[0])[0])
     assert Spatial().apply(sch.mod["main"], Target("llvm")) is None
+
+
+def nodes_of(func: tir.PrimFunc) -> int:
+    found: list[object] = []
+    post_order_visit(func.body, found.append)
+    return len(found)
+
+
+def test_what_is_read_at_several_places_is_not_computed_at_each():
+    """A chain in which each link uses the one before twice: written out, it would double with every link."""
+    links = 12
+
+    def chain(x):
+        for _ in range(links):
+            x = op.add(
+                op.sin(op.concat([op.strided_slice(x, [1], [1], [6]), op.strided_slice(x, [1], [0], [1])], 1)), x
+            )
+        return x
+
+    x = random(4, 6)
+    func = kernel(chain, x.shape)
+    assert nodes_of(scheduled(func)) < 200 * links
+    expected = x.astype("float64")
+    for _ in range(links):
+        expected = np.sin(np.roll(expected, -1, 1)) + expected
+    np.testing.assert_allclose(outcome(func, x, shape=x.shape), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_cheap_or_read_at_one_place_is_inlined():
+    def blocks(build):
+        return scheduled(kernel(build, (4, 6))).script().count("with T.block(") - 1  # the root
+
+    assert blocks(lambda x: op.multiply(op.exp(x), op.sin(op.exp(x)))) == 1
+    assert blocks(lambda x: op.add(op.permute_dims(op.add(x, x)), op.reshape(op.add(x, x), (6, 4)))) == 1
