@@ -75,7 +75,7 @@ class _Permute(AnalyzedMapper):
         self.buffers = buffers
 
     def indices(self, buffer: Buffer, indices: Any) -> Array[PrimExpr]:
-        *outer, row, column = (self.visit(index) for index in indices)
+        *outer, row, column = [self.visit(index) for index in indices]
         pieces, elements = self.buffers[buffer]
         rows = max(1, _BANK_BYTES // _PIECE_BYTES // pieces)
         turn = ops.floormod(ops.floordiv(row, rows), min(pieces, _BANK_BYTES // _PIECE_BYTES))

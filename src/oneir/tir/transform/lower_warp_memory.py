@@ -116,7 +116,7 @@ class _Lower(AnalyzedMapper):
         load = node.args[0] if node.op is _ADDRESS_OF else None
         if not isinstance(load, BufferLoad) or load.buffer not in self.matrices:
             return super().visit_Call(node)
-        *outer, row, column = map(self.visit, load.indices)
+        *outer, row, column = [self.visit(index) for index in load.indices]
         for index in (row, column):
             if not self.analyzer.can_prove_equal(ops.floormod(index, _MATRIX), 0):
                 raise WellFormedError(f"`{load}` is not the first element of a matrix of {_MATRIX} rows and columns")
