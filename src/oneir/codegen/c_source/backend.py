@@ -28,6 +28,7 @@ from .opencl import OPENCL
 from .wgsl import Wgsl
 from .wgsl_emitter import WgslEmitter
 
+_HOST = {"host": "LLVM IR of the host's functions, which launch them"}
 _SIMD_GROUP = 32
 """The threads that execute together on Apple's GPUs."""
 
@@ -101,10 +102,7 @@ class OpenCL(SourceBackend):
 
     kind: ClassVar[str] = "opencl"
     dialect: ClassVar[Dialect] = OPENCL
-    formats: ClassVar[Mapping[str, str]] = {
-        "opencl": "OpenCL C of the kernels",
-        "host": "LLVM IR of the host's functions, which launch them",
-    }
+    formats: ClassVar[Mapping[str, str]] = {"opencl": "OpenCL C of the kernels", **_HOST}
 
 
 class Cuda(SourceBackend):
@@ -112,10 +110,7 @@ class Cuda(SourceBackend):
 
     kind: ClassVar[str] = "cuda"
     dialect: ClassVar[Dialect] = CUDA
-    formats: ClassVar[Mapping[str, str]] = {
-        "cuda": "CUDA C++ of the kernels",
-        "host": "LLVM IR of the host's functions, which launch them",
-    }
+    formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **_HOST}
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization(), *super().schedule_rules(target)]
@@ -126,10 +121,7 @@ class Rocm(SourceBackend):
 
     kind: ClassVar[str] = "rocm"
     dialect: ClassVar[Dialect] = HIP
-    formats: ClassVar[Mapping[str, str]] = {
-        "hip": "HIP of the kernels",
-        "host": "LLVM IR of the host's functions, which launch them",
-    }
+    formats: ClassVar[Mapping[str, str]] = {"hip": "HIP of the kernels", **_HOST}
 
 
 class Metal(SourceBackend):
@@ -137,10 +129,7 @@ class Metal(SourceBackend):
 
     kind: ClassVar[str] = "metal"
     dialect: ClassVar[Dialect] = METAL
-    formats: ClassVar[Mapping[str, str]] = {
-        "metal": "kernels in the Metal shading language",
-        "host": "LLVM IR of the host's functions, which launch them",
-    }
+    formats: ClassVar[Mapping[str, str]] = {"metal": "kernels in the Metal shading language", **_HOST}
 
     def lowering_passes(self, target: Target) -> list[Pass]:
         # A SIMD group has 32 threads on Apple's GPUs, and all must come to its barrier: smaller warps, such as the 16
@@ -154,10 +143,7 @@ class WebGPU(SourceBackend):
     """GPUs in browsers, and all that drivers of Vulkan, Metal and Direct3D reach."""
 
     kind: ClassVar[str] = "webgpu"
-    formats: ClassVar[Mapping[str, str]] = {
-        "wgsl": "kernels in WGSL",
-        "host": "LLVM IR of the host's functions, which launch them",
-    }
+    formats: ClassVar[Mapping[str, str]] = {"wgsl": "kernels in WGSL", **_HOST}
 
     def source(self, mod: IRModule) -> str:
         targets = [func.attrs["target"] for func in mod.functions.values()]

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Call, Div, Max, PrimExpr, Range, Sub, Var, const
+from ...ir.expr import Call, Div, Max, PrimExpr, Range, Sub, Var, as_int, const
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...target.target import Target
@@ -29,10 +29,10 @@ from ...tir.function import PrimFunc
 from ...tir.op import exp, if_then_else
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
-from ...tir.stmt_functor import substitute
+from ...tir.stmt_functor import loads, substitute
 from ..base.sizes import max_threads_per_block
 from ..cpu.attention import chain_of, inline_elementwise_blocks
-from ..cpu.base import Leaf, extent_of, leaves
+from ..cpu.base import Leaf, extent_of, leaves, variables
 from ..cpu.contraction import operands, without_cast
 from ..cpu.spatial import with_plain_indices
 from .base import GPUScheduleRule
@@ -59,8 +59,9 @@ class Attention(GPUScheduleRule):
         if parts is None or max_threads_per_block(target) < THREADS:
             return None
         limit = int(target.attrs.get("max_shared_memory_per_block") or SHARED_BYTES)
+        queries = as_int(parts.queries)
         for rows, keys in _TILES:
-            while rows > 1 and _is_at_most(parts.queries, rows // 2):
+            while rows > 1 and queries is not None and queries <= rows // 2:
                 rows //= 2
             if _shared_bytes(rows, keys, parts.depth, parts.width) <= limit:
                 return Schedule(func.replace(body=_root(_Kernel(parts, rows, keys).body())))
@@ -69,11 +70,6 @@ class Attention(GPUScheduleRule):
 
 def _shared_bytes(rows: int, keys: int, depth: int, width: int) -> int:
     return 4 * ((rows + keys) * (depth + 1) + keys * (width + 1) + 2 * rows * (keys + 1))
-
-
-def _is_at_most(extent: PrimExpr, number: int) -> bool:
-    value = getattr(extent, "value", None)
-    return isinstance(value, int) and value <= number
 
 
 # -- what is computed --
@@ -156,12 +152,12 @@ def _parts_of(sch: Schedule) -> _Parts | None:
 
 
 def _known(axis: IterVar) -> int | None:
-    value = getattr(extent_of(axis), "value", None)
-    return value if isinstance(value, int) and 0 < value <= 256 else None
+    value = as_int(extent_of(axis))
+    return value if value is not None and 0 < value <= 256 else None
 
 
 def _uses(load: BufferLoad, var: Var) -> bool:
-    return any(substitute(index, {var: const(0, var.dtype)}) is not index for index in load.indices)
+    return any(var in variables(index) for index in load.indices)
 
 
 def _writes(block: Block) -> Buffer:
@@ -186,23 +182,11 @@ def _argument(scores: Block, exponentials: Block, weights: Block) -> PrimExpr | 
         return None
     axes = [iv.var for iv in exponentials.iter_vars]
     argument = difference.a
-    found: list[BufferLoad] = []
-    _Noting(_writes(scores), found)(argument)
+    found = [load for load in loads(argument) if load.buffer is _writes(scores)]
     plain = list(exponential.indices) == axes and all(list(load.indices) == axes for load in found)
     if not found or not plain or not isinstance(without_cast(difference.b), BufferLoad):
         return None
     return argument if condition is None else Select(condition, argument, const(float("-inf"), argument.dtype))
-
-
-class _Noting(Mapper):
-    def __init__(self, buffer: Buffer, found: list[BufferLoad]):
-        super().__init__()
-        self.buffer, self.found = buffer, found
-
-    def visit_BufferLoad(self, load: BufferLoad) -> Any:
-        if load.buffer is self.buffer:
-            self.found.append(load)
-        return self.generic_visit(load)
 
 
 def _store_of(sch: Schedule, found: list[Leaf]) -> Callable[..., Stmt] | None:
