@@ -8,6 +8,10 @@ import tempfile
 import pytest
 
 import oneir
+from oneir import dlight as dl
+from oneir.contrib import nvcc
+from oneir.target import Target
+from oneir.testing import cuda_host
 
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # without it lavapipe complains on stderr
 
@@ -21,3 +25,17 @@ needs_webgpu = pytest.mark.skipif(
     reason="no WebGPU device; lavapipe is one for any processor: apt-get install mesa-vulkan-drivers libvulkan1, and "
     "pip install wgpu",
 )
+
+needs_compiler = pytest.mark.skipif(
+    not cuda_host.compiler_exists(), reason="g++ is missing, which compiles the text of kernels for the host"
+)
+
+needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
+
+
+def built(func, kind, name="main"):
+    """A function of plain loops as a program of one kernel for a kind of device."""
+    target = Target(kind, host="llvm")
+    with target:
+        mod = dl.ApplyDefaultSchedule(dl.gpu.Fallback())(oneir.ir.IRModule({name: func}))
+    return oneir.build(mod, target=target)

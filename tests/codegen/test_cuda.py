@@ -7,6 +7,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from devices import needs_compiler, needs_nvrtc
 
 import oneir
 from oneir import dlight as dl
@@ -17,11 +18,7 @@ from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing import cuda_host
 from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
-
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
-needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16"]
 DTYPES += ["float32", "float64"]

@@ -7,15 +7,14 @@ import re
 import languages
 import numpy as np
 import pytest
+from devices import needs_compiler
 
 import oneir
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing import cuda_host
 from oneir.testing.cuda_host import ORDERS, HipOnHost, rocm_on_host
 
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
 ALL = languages.PLAIN | languages.EXACT_FLOATS | languages.SHORT | languages.LONG | languages.DOUBLE
 NAMES = [
     "elementwise",

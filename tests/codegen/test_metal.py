@@ -7,17 +7,16 @@ import re
 import languages
 import numpy as np
 import pytest
+from devices import needs_compiler
 
 import oneir
 from oneir import relax
 from oneir.runtime.error import CompileError
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing import cuda_host
 from oneir.testing.cuda_host import ORDERS
 from oneir.testing.metal_host import MetalOnHost, metal_on_host
 
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
 CASES = languages.PLAIN | languages.EXACT_FLOATS | languages.SHORT | languages.LONG
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from devices import needs_nvrtc
 
 from oneir.contrib import nvcc
 from oneir.runtime.error import CompileError, InvalidValue, UnsupportedError
 from oneir.target import Target
-
-needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 
 CODE = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2.0f; }'
 

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devices import needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_opencl, needs_webgpu
 from published import as_printed_here
-
-from oneir.testing.cuda_host import compiler_exists
 
 FOLDER = Path(__file__).parent
 DOCUMENTS = ["000", "001", "002", "003", "004"]
@@ -85,7 +83,7 @@ def test_the_cells_for_gpus_run_on_a_webgpu_device(document: str, cell: str):
     assert error is None, error
 
 
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 @FOR_GPUS
 def test_the_cells_for_gpus_run_on_cuda(document: str, cell: str):
     """As the documents have them, on the host as a CUDA device."""

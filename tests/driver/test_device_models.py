@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from devices import needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_nvrtc, needs_opencl, needs_webgpu
 from torch import nn
 
 import oneir
@@ -20,8 +20,6 @@ from oneir.testing import cuda_host
 long = pytest.mark.skipif(
     not os.environ.get("ONEIR_TEST_LONG"), reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs all models"
 )
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
-needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 
 
 class CNN(nn.Module):

@@ -11,15 +11,16 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 
+import devices
 import ml_dtypes
 import numpy as np
 import pytest
 from cuda_stub import Stub, needs_stub, stubbed
+from devices import needs_nvrtc
 
 import oneir
-from oneir import dlight as dl
-from oneir.contrib import nvcc
 from oneir.runtime import driver as drivers
 from oneir.runtime import launch, load_module
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, TypeMismatch
@@ -40,11 +41,7 @@ def on_device(array, number=0):
     return oneir.runtime.tensor(array, oneir.cuda(number))
 
 
-def built(func, name="main"):
-    target = Target("cuda", host="llvm")
-    with target:
-        mod = dl.ApplyDefaultSchedule(dl.gpu.Fallback())(oneir.ir.IRModule({name: func}))
-    return oneir.build(mod, target=target)
+built = partial(devices.built, kind="cuda")
 
 
 @T.prim_func
@@ -345,7 +342,7 @@ def test_programs_are_compiled_for_the_device(stub):
     assert stub.compiled_for == ["sm_80", "sm_90"]
 
 
-@pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
+@needs_nvrtc
 def test_nvrtc_makes_machine_code_or_ptx():
     code = 'extern "C" __global__ void f(float* x) { x[0] = 1.0f; }'
     compile_program = get_global_func("tvm_callback_cuda_compile")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
+from functools import partial
 
+import devices
 import ml_dtypes
 import numpy as np
 import pytest
 from devices import needs_opencl
 
 import oneir
-from oneir import dlight as dl
 from oneir.runtime import launch, load_module
 from oneir.runtime.driver import find_driver
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, ShapeMismatch
@@ -27,11 +28,7 @@ def on_device(array):
     return oneir.runtime.tensor(array, oneir.opencl())
 
 
-def built(func, name="main"):
-    target = Target("opencl", host="llvm")
-    with target:
-        mod = dl.ApplyDefaultSchedule(dl.gpu.Fallback())(oneir.ir.IRModule({name: func}))
-    return oneir.build(mod, target=target)
+built = partial(devices.built, kind="opencl")
 
 
 @T.prim_func

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
+import devices
 import ml_dtypes
 import numpy as np
 import pytest
 from devices import needs_webgpu
 
 import oneir
-from oneir import dlight as dl
 from oneir import relax
 from oneir.relax.frontend import nn
 from oneir.runtime.driver import KernelRecord, find_driver
@@ -28,11 +29,7 @@ def on_device(array):
     return oneir.runtime.tensor(array, oneir.webgpu())
 
 
-def built(func, name="main"):
-    target = Target("webgpu", host="llvm")
-    with target:
-        mod = dl.ApplyDefaultSchedule(dl.gpu.Fallback())(oneir.ir.IRModule({name: func}))
-    return oneir.build(mod, target=target)
+built = partial(devices.built, kind="webgpu")
 
 
 @T.prim_func

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from devices import needs_compiler
 
 import oneir
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, UnsupportedError
 from oneir.testing import cuda_host
 from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
-
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
 
 BLOCK = 96
 REVERSE = """\

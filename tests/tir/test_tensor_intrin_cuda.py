@@ -5,19 +5,18 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from devices import needs_compiler, needs_nvrtc
 
 import oneir
 from oneir.contrib import nvcc
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing import cuda_host, interpret
+from oneir.testing import interpret
 from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
 from oneir.tir import Schedule, TensorIntrin
 from oneir.tir.tensor_intrin.cuda import fragment_layout, get_mma_intrin_group, get_wmma_intrin_group, k_dim
 
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
-needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 TARGET = Target({"kind": "cuda", "arch": "sm_80"}, host="llvm")
 KINDS = [("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32"), ("int8", "int32")]
 TRANSPOSED = [(False, False), (True, True)]

@@ -7,15 +7,15 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from devices import needs_compiler
 
 import oneir
 from oneir import relax
 from oneir.dlight.gpu import Attention
 from oneir.script import relax as R
 from oneir.target import Target
-from oneir.testing.cuda_host import ORDERS, CudaOnHost, compiler_exists, cuda_on_host
+from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
 
-needs_compiler = pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
 ONE = "attention__direct_kernel"
 
 

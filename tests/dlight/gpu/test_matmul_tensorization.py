@@ -8,6 +8,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from devices import needs_compiler, needs_nvrtc
 
 import oneir
 from oneir import dlight as dl
@@ -16,11 +17,8 @@ from oneir.contrib import nvcc
 from oneir.runtime.error import DeviceError
 from oneir.script import relax as R
 from oneir.target import Target
-from oneir.testing import cuda_host
 from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
 
-needs_compiler = pytest.mark.skipif(not cuda_host.compiler_exists(), reason="g++ is missing")
-needs_nvrtc = pytest.mark.skipif(not nvcc.nvrtc_exists(), reason="NVRTC is missing: pip install nvidia-cuda-nvrtc")
 RULES = (dl.gpu.MatmulTensorization(), dl.gpu.MatmulInt8Tensorization())
 
 

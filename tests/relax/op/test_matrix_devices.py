@@ -16,11 +16,11 @@ import test_matrix_manipulate as manipulate
 import test_matrix_nn as nn
 import test_matrix_products as products
 import test_matrix_reduction as reduction
-from devices import needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_opencl, needs_webgpu
 from op_cases import check_cases
 
 from oneir.runtime.error import CompileError
-from oneir.testing.cuda_host import compiler_exists, cuda_on_host
+from oneir.testing.cuda_host import cuda_on_host
 from oneir.testing.metal_host import metal_on_host
 
 ROWS = {
@@ -40,7 +40,7 @@ def test_on_opencl(name: str) -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs CUDA on the host")
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 @pytest.mark.parametrize("name", ROWS)
 def test_on_cuda(name: str) -> None:
     with cuda_on_host("backward"):
@@ -57,7 +57,7 @@ def check_or_refuse(name: str, target: str) -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs Metal on the host")
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 @pytest.mark.parametrize("name", ROWS)
 def test_on_metal(name: str) -> None:
     with metal_on_host("backward"):

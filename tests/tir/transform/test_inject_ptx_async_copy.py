@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from devices import needs_compiler
 from pass_checks import apply
 
 from oneir import build, cuda, nd
@@ -11,7 +12,7 @@ from oneir.ir import IRModule
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing.cuda_host import ORDERS, compiler_exists, cuda_on_host
+from oneir.testing.cuda_host import ORDERS, cuda_on_host
 from oneir.tir.transform import InjectPTXAsyncCopy, InjectSoftwarePipeline
 
 
@@ -100,7 +101,7 @@ def pipelined(extent, stages):
     return sums.with_attr("global_symbol", f"sums_{extent}_{stages}")
 
 
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 def test_rounds_wait_for_what_they_read():
     """Copies arrive on the host only where they are waited for; short loops have fewer rounds than stages."""
     plans = [(extent, stages) for extent in (1, 2, 3, 7) for stages in (1, 2, 3)]

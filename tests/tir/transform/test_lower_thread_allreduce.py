@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from devices import needs_compiler
 from pass_checks import apply
 
 from oneir import build, cuda, nd
@@ -12,7 +13,7 @@ from oneir.runtime.error import DeviceError, InvalidValue, WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing import interpret
-from oneir.testing.cuda_host import ORDERS, CudaOnHost, compiler_exists, cuda_on_host
+from oneir.testing.cuda_host import ORDERS, CudaOnHost, cuda_on_host
 from oneir.tir.transform import BindTarget, LowerThreadAllreduce
 
 
@@ -133,7 +134,7 @@ def device_rows(groups, threads, dtype):
     return func.with_attr("global_symbol", f"{dtype}_{groups}_{threads}")
 
 
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 def test_warps_exchange_values(dtype):
     sizes = SHUFFLED + TREES
@@ -160,7 +161,7 @@ def test_warps_exchange_values(dtype):
                 np.testing.assert_array_equal(largest, np.repeat(a.max(1, keepdims=True), threads, 1))
 
 
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 def test_a_warp_whose_threads_part_is_reported():
     text = build(device_rows(1, 32, "float32"), Target("cuda", host="llvm")).inspect_source("cuda")
     kernel = text.index('extern "C"')

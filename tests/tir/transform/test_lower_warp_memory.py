@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from devices import needs_compiler
 
 from oneir import build, cuda, nd
 from oneir.ir import IRModule
@@ -11,7 +12,7 @@ from oneir.ir.structural import assert_structural_equal
 from oneir.runtime.error import InvalidValue, WellFormedError
 from oneir.script import tir as T
 from oneir.target import Target
-from oneir.testing.cuda_host import ORDERS, compiler_exists, cuda_on_host
+from oneir.testing.cuda_host import ORDERS, cuda_on_host
 from oneir.tir.transform import BindTarget, LowerWarpMemory
 
 
@@ -48,7 +49,7 @@ def test_own_elements_are_registers():
     assert_structural_equal(after, expected.without_attr("global_symbol"))
 
 
-@pytest.mark.skipif(not compiler_exists(), reason="g++ is missing")
+@needs_compiler
 @pytest.mark.parametrize("order", ORDERS)
 def test_other_threads_elements_are_exchanged(order):
     @T.prim_func
