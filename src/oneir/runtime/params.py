@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,8 @@ _NAMES = {
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _ALIGNMENT = 8
 _LONGEST_HEADER = 100_000_000
+_MOST_DIMENSIONS = 64
+"""What NumPy allows."""
 
 
 def save_param_dict(params: Mapping[str, object]) -> bytes:
@@ -68,18 +71,8 @@ def save_param_dict_to_file(params: Mapping[str, object], path: str | Path) -> N
 
 def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Tensor]:
     """The tensors in bytes of the safetensors format; `InvalidValue` for anything else."""
-    content = bytes(param_bytes)
-    size = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or size > min(len(content) - 8, _LONGEST_HEADER):
-        raise InvalidValue(f"expected the safetensors format, found {len(content)} bytes with a header of {size}")
-    try:
-        header = json.loads(content[8 : 8 + size])
-    except (ValueError, RecursionError) as error:
-        raise InvalidValue(f"the header of the parameters is no JSON: {error}") from None
-    if not isinstance(header, dict):
-        raise InvalidValue("the header of the parameters must be a JSON object")
-    items = memoryview(content)[8 + size :]
-    return {name: _read(name, entry, items) for name, entry in header.items() if name != "__metadata__"}
+    content = np.frombuffer(bytes(param_bytes), np.uint8)
+    return {name: tensor(stored.view(content)) for name, stored in stored_tensors(content).items()}
 
 
 def load_param_dict_from_file(path: str | Path) -> dict[str, Tensor]:
@@ -90,7 +83,40 @@ def load_param_dict_from_file(path: str | Path) -> dict[str, Tensor]:
         raise InvalidValue(f"{path}: {error}") from None
 
 
-def _read(name: str, entry: object, items: memoryview) -> Tensor:
+class StoredTensor(NamedTuple):
+    """Where in a file a tensor stands, and what it is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    def view(self, content: np.ndarray) -> np.ndarray:
+        """The tensor as a view of the file's bytes, uint8 `[bytes]`."""
+        return content[self.begin : self.end].view(numpy_dtype(self.dtype)).reshape(self.shape)
+
+
+def stored_tensors(content: np.ndarray) -> dict[str, StoredTensor]:
+    """What the header of a file says of its tensors, checked against its bytes, uint8 `[bytes]`.
+
+    Raises `InvalidValue` for anything but the safetensors format.
+    """
+    size = int.from_bytes(content[:8].tobytes(), "little")
+    if len(content) < 8 or size > min(len(content) - 8, _LONGEST_HEADER):
+        raise InvalidValue(f"expected the safetensors format, found {len(content)} bytes with a header of {size}")
+    try:
+        header = json.loads(content[8 : 8 + size].tobytes())
+    except (ValueError, RecursionError) as error:
+        raise InvalidValue(f"the header of the parameters is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise InvalidValue("the header of the parameters must be a JSON object")
+    return {
+        name: _stored(name, entry, 8 + size, len(content)) for name, entry in header.items() if name != "__metadata__"
+    }
+
+
+def _stored(name: str, entry: object, start: int, size: int) -> StoredTensor:
+    """An entry of the header of a file of `size` bytes, whose items begin at `start`."""
     match entry:
         case {"dtype": str(code), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if code in _DTYPES:
             pass
@@ -98,11 +124,13 @@ def _read(name: str, entry: object, items: memoryview) -> Tensor:
             raise InvalidValue(f"parameter {name!r}: expected a known dtype, a shape and two offsets, found {entry!r}")
     if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise InvalidValue(f"parameter {name!r}: expected a shape without negative extents, found {shape}")
-    dtype = numpy_dtype(_DTYPES[code])
-    if not 0 <= begin <= end <= len(items) or end - begin != math.prod(shape) * dtype.itemsize:
+    itemsize = numpy_dtype(_DTYPES[code]).itemsize
+    if len(shape) > _MOST_DIMENSIONS or math.prod(max(extent, 1) for extent in shape) * itemsize >= 1 << 63:
+        raise InvalidValue(f"parameter {name!r}: {code} of shape {shape} takes more than an array can have")
+    needed = math.prod(shape) * itemsize
+    if not 0 <= begin <= end <= size - start or end - begin != needed:
         raise InvalidValue(
-            f"parameter {name!r}: {code} of shape {shape} takes {math.prod(shape) * dtype.itemsize} bytes; "
-            f"found the bytes from {begin} to {end} of {len(items)}"
+            f"parameter {name!r}: {code} of shape {shape} takes {needed} bytes; "
+            f"found the bytes from {begin} to {end} of {size - start}"
         )
-    array = np.frombuffer(items[begin:end], dtype)
-    return tensor(array.reshape(shape))
+    return StoredTensor(_DTYPES[code], tuple(shape), start + begin, start + end)

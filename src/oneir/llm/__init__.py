@@ -1,0 +1,1 @@
+"""Large language models: files, families, engine and server."""
