@@ -86,3 +86,10 @@ def test_a_refusal_names_the_file(tmp_path):
     (tmp_path / "p.safetensors").write_bytes(b"123")
     with pytest.raises(InvalidValue, match=r"p\.safetensors: expected the safetensors format, found 3 bytes"):
         load_param_dict_from_file(tmp_path / "p.safetensors")
+
+
+def test_shapes_that_no_array_can_have_are_refused():
+    for shape in ([1 << 62, 0, 8], [0] * 65, [10**4000, 10**4000]):
+        entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
+        with pytest.raises(InvalidValue, match="takes more than an array can have"):
+            load_param_dict(file_of(entry, b""))

@@ -63,7 +63,7 @@ def file_in(folder: Path, name: str) -> Path:
     the repository's folder is the border. Raises `InvalidValue` for a name with a folder in it, and for a link that
     leads outside.
     """
-    if not name or "\0" in name or name != Path(name).name:
+    if name in ("", ".", "..") or "\0" in name or name != Path(name).name:
         raise InvalidValue(f"{folder}: expected the name of a file in this folder, found {name!r}")
     root = folder.resolve()
     cached = root.parent.name == "snapshots" and (root.parent.parent / "blobs").is_dir()
@@ -71,8 +71,10 @@ def file_in(folder: Path, name: str) -> Path:
     path = folder / name
     try:
         target = path.resolve()
-    except (OSError, RuntimeError) as error:  # a circle of links
-        raise InvalidValue(f"{path}: {error}") from None
+        path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links, a name that is too long or no text
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidValue(f"{folder}: expected the name of a file, found {name[:100]!r}: {reason}") from None
     if not target.is_relative_to(border):
         raise InvalidValue(f"{path} is a link to {target}, which is outside of {border}; copy the file into the folder")
     return path
