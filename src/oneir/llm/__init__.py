@@ -1,1 +1,1 @@
-"""Large language models: files, families, engine and server."""
+"""Language models: read from files, compiled, and served to many users at once."""

@@ -152,8 +152,11 @@ def gguf_of(kind: str, folder, path, **changes):
 
 
 def value_type(value):
+    """The types that llama.cpp expects: it reads the types of tokens as int32 only."""
     kinds = {str: "STRING", int: "UINT32", bool: "BOOL", float: "FLOAT32", list: "ARRAY"}
-    inner = gguf.GGUFValueType[kinds[type(value[0])]] if isinstance(value, list) and value else None
+    inner = None
+    if isinstance(value, list):
+        inner = gguf.GGUFValueType["INT32" if type(value[0]) is int else kinds[type(value[0])]]
     return gguf.GGUFValueType[kinds[type(value)]], inner
 
 
