@@ -31,7 +31,7 @@ struct Work {  // in a stream, in the order of `number`
   void *target, *source;
   size_t bytes;
   int sizes[6];
-  unsigned char values[ARGUMENTS][8];
+  unsigned char values[ARGUMENTS][128];
   Work* next;
 };
 
@@ -381,6 +381,25 @@ API int cuLaunchKernel(Thing* f, unsigned gx, unsigned gy, unsigned gz, unsigned
   int sizes[6] = {gx, gy, gz, bx, by, bz};
   memcpy(work->sizes, sizes, sizeof sizes);
   for (int i = 0; i < f->count; ++i) memcpy(work->values[i], arguments[i], f->sizes[i]);
+  LEAVE(0);
+}
+
+// What `oneir.runtime.tensor_map.TensorMap` has; a kernel that the host runs takes that for a tensor map.
+API int cuTensorMapEncodeTiled(uint64_t* map, int kind, unsigned rank, void* address, const uint64_t* extents,
+                               const uint64_t* strides, const unsigned* box, const unsigned* steps, int interleave,
+                               int swizzle, int promotion, int fill) {
+  ENTER(0);
+  uint64_t size = (uint64_t)1 << kind, bad = (uint64_t)address % 16 || (uint64_t)map % 64;
+  if (kind < 0 || kind > 2 || rank != 3 || interleave || swizzle != 3 || promotion < 0 || promotion > 3 || fill) bad = 1;
+  for (int i = 0; i < 3; ++i) {
+    bad |= !extents[i] || extents[i] > (uint64_t)1 << 32 || !box[i] || box[i] > 256 || steps[i] != 1;
+    if (i < 2) bad |= strides[i] % 16 || strides[i] >= (uint64_t)1 << 40;
+  }
+  if (bad || box[0] * size > 128) LEAVE(1);
+  uint64_t words[10] = {(uint64_t)address, size,   extents[0], extents[1], extents[2],
+                        strides[0],        strides[1], box[0],     box[1],     box[2]};
+  memset(map, 0xff, 128);
+  memcpy(map, words, sizeof words);
   LEAVE(0);
 }
 

@@ -82,7 +82,7 @@ class Stub:
         lines = []
         for name, types in program.kernels.items():
             address = ctypes.cast(program._library[f"{name}_on_host"], ctypes.c_void_p).value
-            bounds = re.search(rf"__launch_bounds__\((\d+)\) {name}\(", text)
+            bounds = re.search(rf"__launch_bounds__\((\d+)[, 1]*\) {name}\(", text)
             sizes = [8 if kind is None else ctypes.sizeof(kind) for kind in types]
             fields = [name, address, 0, bounds[1] if bounds else 1024, len(sizes), *sizes]
             lines.append(" ".join(map(str, fields)))

@@ -23,6 +23,7 @@ from devices import needs_nvrtc
 import oneir
 from oneir.runtime import driver as drivers
 from oneir.runtime import launch, load_module
+from oneir.runtime.cuda_api import CudaApi
 from oneir.runtime.error import CompileError, DeviceError, InvalidValue, TypeMismatch
 from oneir.runtime.registry import get_global_func, register_func
 from oneir.script import tir as T
@@ -408,6 +409,54 @@ def test_shared_memory_over_the_limit_is_refused_before(stub):
     with pytest.raises(DeviceError, match=message):
         reverse_through_shared(200)["reverse"](a, b)
     assert not b.numpy().any()
+
+
+# -- tiles of tensors --
+
+
+@T.prim_func
+def tile(A: T.Buffer((24, 72), "float16"), B: T.Buffer((8, 64), "uint16")):
+    T.func_attr({"global_symbol": "tile"})
+    barriers = T.alloc_buffer((1,), "uint64", scope="shared")
+    shared = T.alloc_buffer((512,), "uint16", scope="shared.dyn")
+    A_map: T.handle("uint64", "grid_constant") = T.cuda_tensor_map(A.data, 2, 72, 24, 1, 144, 3456, 64, 8, 1)
+    for _ in T.thread_binding(1, "blockIdx.x"):
+        for thread in T.thread_binding(32, "threadIdx.x"):
+            if thread == 0:
+                T.ptx_mbarrier_init(barriers.data, 0, 1)
+                T.ptx_fence_proxy_async()
+                T.ptx_mbarrier_arrive_expect_tx(barriers.data, 0, 1024)
+                T.ptx_cp_async_bulk_tensor(shared.data, 0, A_map, barriers.data, 0, 8, 16, 0)
+            T.tvm_storage_sync("shared")
+            T.ptx_mbarrier_wait(barriers.data, 0, 0)
+            for n in range(16):
+                B[thread // 4, thread % 4 * 16 + n] = shared[thread * 16 + n]
+
+
+def test_a_launch_makes_maps_of_tensors(stub):
+    lib = oneir.build(tile, Target({"kind": "cuda", "arch": "sm_90a"}, host="llvm"))
+    a = np.random.default_rng(0).standard_normal((24, 72)).astype("float16")
+    for number in (0, 1):
+        x, b = on_device(a, number), on_device(np.zeros((8, 64), "uint16"), number)
+        lib["tile"](x, b)
+        pieces = b.numpy().view("float16").reshape(8, 8, 8)
+        rows = np.stack([pieces[r, np.arange(8) ^ r].ravel() for r in range(8)])
+        np.testing.assert_array_equal(rows, a[16:, 8:])
+    stub.fail("cuTensorMapEncodeTiled", 1)
+    with pytest.raises(DeviceError, match=r"`tile_kernel` cannot be launched on cuda:1 .*INVALID_VALUE"):
+        lib["tile"](x, b)
+    lib["tile"](x, b)
+
+
+def test_a_driver_that_makes_no_maps(stub, monkeypatch):
+    monkeypatch.setattr(
+        CudaApi, "has_tensor_maps", property(lambda self: False, lambda self, value: None), raising=False
+    )
+    lib = oneir.build(tile, Target({"kind": "cuda", "arch": "sm_90a"}, host="llvm"))
+    a, b = on_device(np.zeros((24, 72), "float16")), on_device(np.zeros((8, 64), "uint16"))
+    message = "`tile_kernel` copies tiles of tensors, for which the driver of cuda:0 is too old; .* CUDA 12.0 or newer"
+    with pytest.raises(DeviceError, match=message):
+        lib["tile"](a, b)
 
 
 # -- what fails --

@@ -15,10 +15,14 @@
 ;     int32_t limits[7];                         //  92: how large each may be
 ;     int32_t threads;                           // 120: how many threads a block may have
 ;     int32_t device_type, device;               // 124, 128
+;     int32_t map_count;                         // 132
+;     const int32_t* maps;                       // 136: which arguments are tensor maps; see tensor_map.py
+;     cuTensorMapEncodeTiled* encode;            // 144
 ;   };
 
 %Value = type { i32, i32, i64 }
 
+@ones = internal constant [3 x i32] [i32 1, i32 1, i32 1]
 @failed = internal constant [27 x i8] c"oneir.runtime.raise_launch\00"
 
 declare i32 @oneir_call_packed(ptr, ptr, i32, ptr)
@@ -149,13 +153,72 @@ point:
 fill:
   %i = phi i64 [ 0, %point ], [ %i.next, %one.argument ]
   %more = icmp ult i64 %i, %wide.count
-  br i1 %more, label %one.argument, label %go
+  br i1 %more, label %one.argument, label %describe
 one.argument:
   %payload = getelementptr %Value, ptr %values, i64 %i, i32 2
   %slot = getelementptr ptr, ptr %arguments, i64 %i
   store ptr %payload, ptr %slot, align 8
   %i.next = add i64 %i, 1
   br label %fill
+
+; char maps[map_count][128];
+; for (i = 0; i != map_count; ++i) {
+;   TensorMap* d = values[maps[i]].pointer;
+;   uint32_t box[3] = {d->box[0], d->box[1], d->box[2]};
+;   if (code = encode(maps[i], d->itemsize / 2, 3, d->address, d->extents, d->strides, box, {1, 1, 1}, 0, 3, 2, 0)) goto refused;
+;   arguments[maps[i]] = maps[i];
+; }
+; The numbers are those of unsigned integers of 8, 16 or 32 bits, three dimensions, no interleaving, the permutation of
+; 128 bytes, fetches of 128 bytes into the second-level cache, and zeros beyond the end.
+describe:
+  %map.count.at = getelementptr i8, ptr %launch, i64 132
+  %map.count = load i32, ptr %map.count.at, align 4
+  %maps.at = getelementptr i8, ptr %launch, i64 136
+  %maps = load ptr, ptr %maps.at, align 8
+  %encode.at = getelementptr i8, ptr %launch, i64 144
+  %encode = load ptr, ptr %encode.at, align 8
+  %made = alloca [128 x i8], i32 %map.count, align 64
+  %box = alloca [3 x i32], align 4
+  br label %each.map
+each.map:
+  %m = phi i32 [ 0, %describe ], [ %m.next, %store.map ]
+  %more.maps = icmp ult i32 %m, %map.count
+  br i1 %more.maps, label %one.map, label %go
+one.map:
+  %m.wide = zext i32 %m to i64
+  %map.at = getelementptr i32, ptr %maps, i64 %m.wide
+  %map.place = load i32, ptr %map.at, align 4
+  %map.index = zext i32 %map.place to i64
+  %described.at = getelementptr %Value, ptr %values, i64 %map.index, i32 2
+  %described = load ptr, ptr %described.at, align 8
+  %address = load ptr, ptr %described, align 8
+  %itemsize.at = getelementptr i8, ptr %described, i64 8
+  %itemsize = load i64, ptr %itemsize.at, align 8
+  %half.size = lshr i64 %itemsize, 1
+  %kind = trunc i64 %half.size to i32
+  %dimensions = getelementptr i8, ptr %described, i64 16
+  %strides = getelementptr i8, ptr %described, i64 40
+  %box0.at = getelementptr i8, ptr %described, i64 56
+  %box1.at = getelementptr i8, ptr %described, i64 64
+  %box2.at = getelementptr i8, ptr %described, i64 72
+  %box0 = load i32, ptr %box0.at, align 8
+  %box1 = load i32, ptr %box1.at, align 8
+  %box2 = load i32, ptr %box2.at, align 8
+  %box1.to = getelementptr i32, ptr %box, i64 1
+  %box2.to = getelementptr i32, ptr %box, i64 2
+  store i32 %box0, ptr %box, align 4
+  store i32 %box1, ptr %box1.to, align 4
+  store i32 %box2, ptr %box2.to, align 4
+  %map = getelementptr [128 x i8], ptr %made, i64 %m.wide
+  %encoded = call i32 %encode(ptr %map, i32 %kind, i32 3, ptr %address, ptr %dimensions, ptr %strides, ptr %box,
+                              ptr @ones, i32 0, i32 3, i32 2, i32 0)
+  %is.made = icmp eq i32 %encoded, 0
+  br i1 %is.made, label %store.map, label %refused, !prof !0
+store.map:
+  %map.slot = getelementptr ptr, ptr %arguments, i64 %map.index
+  store ptr %map, ptr %map.slot, align 8
+  %m.next = add i32 %m, 1
+  br label %each.map
 
 ; stream = oneir_current_stream(device_type, device);
 ; code = cuLaunchKernel(function, e[0], ..., e[5], e[6], stream, arguments, NULL);
@@ -215,7 +278,7 @@ done:
 
 ; Value arguments[9] = {launch, code, e[0], ..., e[6]}; Python raises what the code means.
 refused:
-  %why = phi i32 [ -1, %check ], [ %code, %look ], [ %second, %done ]
+  %why = phi i32 [ -1, %check ], [ %encoded, %one.map ], [ %code, %look ], [ %second, %done ]
   %told = alloca [9 x %Value], align 8
   call void @llvm.memset.p0.i64(ptr %told, i8 0, i64 144, i1 false)
   store i32 4, ptr %told, align 8

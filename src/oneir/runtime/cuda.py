@@ -70,6 +70,9 @@ class _Launch(ctypes.Structure):
         ("threads", ctypes.c_int32),
         ("device_type", ctypes.c_int32),
         ("device", ctypes.c_int32),
+        ("map_count", ctypes.c_int32),
+        ("maps", ctypes.c_void_p),
+        ("encode", ctypes.c_void_p),
     )
     keep_alive: object
 
@@ -110,14 +113,16 @@ def new_launch(
     limits: Sequence[int],
     threads: int,
     device_id: int,
+    encode: int = 0,
 ) -> ctypes.Structure:
     """What `cuda.ll` launches a kernel with: the driver's handle of it, and its context.
 
     `functions` are the addresses of cuLaunchKernel, cuCtxGetCurrent and cuCtxSetCurrent; `limits` the most blocks and
     threads along each axis and bytes of dynamic shared memory, `threads` the most in a block.
     """
-    floats = [place for place, kind in enumerate(kernel.kinds) if kind == "f"]
+    floats, maps = ([place for place, kind in enumerate(kernel.kinds) if kind == letter] for letter in "ft")
     places = (ctypes.c_int32 * max(1, len(floats)))(*floats)
+    map_places = (ctypes.c_int32 * max(1, len(maps)))(*maps)
     launch = _Launch(
         _code().symbol("oneir_cuda_launch"),
         function,
@@ -131,8 +136,11 @@ def new_launch(
         threads,
         Cuda.device_type,
         device_id,
+        len(maps),
+        ctypes.addressof(map_places),
+        encode,
     )
-    launch.keep_alive = places
+    launch.keep_alive = places, map_places
     return launch
 
 
@@ -394,6 +402,11 @@ class Cuda(Driver):
 
     def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
         api, function, key = self._api, ctypes.c_void_p(), (device_id, kernel.digest)
+        if "t" in kernel.kinds and not api.has_tensor_maps:
+            raise DeviceError(
+                f"`{kernel.name}` copies tiles of tensors, for which the driver of {self.name}:{device_id} is too old; "
+                "install one for CUDA 12.0 or newer"
+            )
         with self._inside(device_id) as device:
             with self._lock:
                 program = self._programs.get(key)
@@ -412,7 +425,10 @@ class Cuda(Driver):
             threads = self._fact_of(function, FunctionAttribute.THREADS)
             sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
         functions = [api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")]
-        return new_launch(kernel, function.value or 0, device.context, functions, [*sizes, shared], threads, device_id)
+        encode = api.address("cuTensorMapEncodeTiled") if "t" in kernel.kinds else 0
+        return new_launch(
+            kernel, function.value or 0, device.context, functions, [*sizes, shared], threads, device_id, encode
+        )
 
     def _fact_of(self, function: ctypes.c_void_p, number: int) -> int:
         value = ctypes.c_int32()

@@ -59,6 +59,8 @@ _SINCE_11_2: dict[str, list[Any]] = {
     "cuMemFreeAsync": [_address, _pointer],
 }
 """Memory in the order of streams."""
+_SINCE_12_0 = "cuTensorMapEncodeTiled"
+"""Called by native code."""
 
 
 class CudaApi:
@@ -66,6 +68,7 @@ class CudaApi:
 
     def __init__(self, name: str):
         self.library = ctypes.CDLL(name)
+        self.has_tensor_maps = hasattr(self.library, _SINCE_12_0)
         self.has_pools = hasattr(self.library, "cuMemAllocAsync")
         try:
             for function, arguments in {**_FUNCTIONS, **(_SINCE_11_2 if self.has_pools else {})}.items():

@@ -2,7 +2,8 @@
 //
 // A block runs on one thread of the host. Its threads are fibers, with a stack each; a barrier gives control back to the
 // scheduler, which lets every thread come to the barrier, one after the other in a given order, before any goes on. A
-// missing barrier then shows in one of the orders, or as the NaNs that shared memory is full of at first.
+// missing barrier then shows in one of the orders, or as the NaNs that shared memory is full of at first. What goes on
+// beside the threads, such as copies, does so only once no thread can go on without it.
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,11 +19,12 @@
 
 #define __device__
 #define __global__
-#define __launch_bounds__(threads)
+#define __grid_constant__
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("oneir_shared")))
-#define __syncthreads() oneir_wait(__LINE__, false)
-#define __syncwarp() oneir_wait(__LINE__, true)
-#define oneir_syncwarp() oneir_wait(__LINE__, true)  // HIP
+#define __syncthreads() oneir_wait(__LINE__, 0)
+#define __syncwarp() oneir_wait(__LINE__, 1)
+#define oneir_syncwarp() oneir_wait(__LINE__, 1)  // HIP
 
 struct oneir_dim3 {
   unsigned x, y, z;
@@ -30,7 +32,7 @@ struct oneir_dim3 {
 static oneir_dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 // Dynamic shared memory; before compilation, `extern __shared__` becomes `extern`.
-alignas(128) __attribute__((section("oneir_shared"))) unsigned char oneir_dynamic_shared[1 << 18];
+alignas(1024) __attribute__((section("oneir_shared"))) unsigned char oneir_dynamic_shared[1 << 18];
 // The linker defines where the section of all shared memory begins and ends.
 extern "C" __attribute__((visibility("hidden"))) unsigned char __start_oneir_shared[], __stop_oneir_shared[];
 
@@ -78,22 +80,47 @@ struct oneir_fiber {
   ucontext_t start;
   jmp_buf place;
   char* stack;
-  int line;   // of the barrier at which it waits; 0 before it runs, -1 when it is done
-  bool warp;  // whether only its warp waits there
-  bool table;  // which of two tables holds what it brought to the last meeting of its warp
+  int line;    // where it waits; 0 before it runs, -1 when it is done
+  int warps;   // how many warps meet there; 0 is all of the block's
+  bool ready;  // whether it may go on
+  bool (*over)(const void* what, int number);  // if not null, it waits alone, until this is true of `what`
+  const void* what;
+  int number;
+  bool table[2];  // which of two tables holds what it brought to the last meeting of its warp, and of several warps
   oneir_copy* pending;  // copies under way
   int copies, capacity, group;  // their number, the most there is room for, and the group that is open
 };
 static oneir_fiber oneir_fibers[ONEIR_THREADS];
 static oneir_fiber* oneir_current;
+static int oneir_meetings;  // of all threads of the block
 static jmp_buf oneir_scheduler;
 static void (*oneir_body)(void**);
 static void** oneir_arguments;
 
-static void oneir_wait(int line, bool warp) {
-  oneir_current->line = line;
-  oneir_current->warp = warp;
+// What goes on beside the threads, if the program has such: how that begins with a block, how it takes a step when all
+// threads wait (false if none is left that would help), and what is wrong with it when the block ends (null if nothing).
+static void (*oneir_begin_beside)();
+static bool (*oneir_step_beside)(int threads);
+static const char* (*oneir_left_beside)();
+
+static void oneir_yield() {
   if (!_setjmp(oneir_current->place)) _longjmp(oneir_scheduler, 1);
+}
+// Waits for all threads of so many warps, which begin at a multiple of that number; 0 is for those of the block.
+static void oneir_wait(int line, int warps) {
+  oneir_current->line = line;
+  oneir_current->warps = warps;
+  oneir_current->ready = false;
+  oneir_yield();
+}
+// Waits alone, until something is over.
+static void oneir_await(int line, bool (*over)(const void*, int), const void* what, int number) {
+  if (over(what, number)) return;
+  oneir_current->line = line;
+  oneir_current->ready = false;
+  oneir_current->over = over, oneir_current->what = what, oneir_current->number = number;
+  oneir_yield();
+  oneir_current->over = 0;
 }
 
 // Ends the launch with a message.
@@ -109,7 +136,7 @@ static void oneir_fail(const char* format, ...) {
 static void oneir_run() {
   oneir_body(oneir_arguments);
   oneir_current->line = -1;
-  oneir_current->warp = false;
+  oneir_current->ready = false;
   _longjmp(oneir_scheduler, 1);
 }
 
@@ -146,6 +173,9 @@ static void oneir_permute(int* places, int count, unsigned order) {
   }
 }
 
+static void oneir_place(const oneir_fiber& fiber, char* text, int size) {
+  snprintf(text, size, fiber.line < 0 ? "has ended" : "waits at the barrier in line %d", fiber.line);
+}
 // Whether threads stand at the same place; if not, a message says where they are.
 static bool oneir_together(const int* places, int count, char* message) {
   const oneir_fiber& one = oneir_fibers[places[0]];
@@ -153,10 +183,68 @@ static bool oneir_together(const int* places, int count, char* message) {
     const oneir_fiber& other = oneir_fibers[places[i]];
     if (one.line == other.line) continue;
     char first[48], second[48];
-    snprintf(first, sizeof first, one.line < 0 ? "has ended" : "waits at the barrier in line %d", one.line);
-    snprintf(second, sizeof second, other.line < 0 ? "has ended" : "waits at the barrier in line %d", other.line);
+    oneir_place(one, first, sizeof first), oneir_place(other, second, sizeof second);
     snprintf(message, ONEIR_MESSAGE, "threads of block (%u, %u, %u) diverge: thread %d %s, thread %d %s", blockIdx.x,
              blockIdx.y, blockIdx.z, places[0], first, places[i], second);
+    return false;
+  }
+  return true;
+}
+
+// Whether all of some threads wait for so many warps, at one place; they may go on then.
+static bool oneir_met(const int* places, int count, int warps) {
+  const oneir_fiber& one = oneir_fibers[places[0]];
+  for (int i = 0; i < count; ++i) {
+    const oneir_fiber& fiber = oneir_fibers[places[i]];
+    if (fiber.ready || fiber.over || fiber.line <= 0 || fiber.warps != warps || fiber.line != one.line) return false;
+  }
+  for (int i = 0; i < count; ++i) oneir_fibers[places[i]].ready = true;
+  return true;
+}
+
+// How many threads, from a place on, are of the same so many warps, in an order in which those need not be neighbours.
+static int oneir_gather(const int* places, int threads, int first, int warps, int* found) {
+  int size = warps * ONEIR_WARP, group = places[first] / size, count = 0;
+  for (int i = 0; i < threads; ++i)
+    if (places[i] / size == group) found[count++] = places[i];
+  return count;
+}
+
+// Why no thread can go on: some that should meet are apart, or each waits for another.
+static void oneir_explain(const int* places, int threads, char* message) {
+  int found[ONEIR_THREADS];
+  for (int warps = 1; warps <= 4; warps += 3)
+    for (int first = 0; first < threads; ++first) {
+      int count = oneir_gather(places, threads, first, warps, found);
+      bool alone = false, meeting = warps == 1;
+      for (int i = 0; i < count; ++i) {
+        alone |= oneir_fibers[found[i]].over != 0;
+        meeting |= oneir_fibers[found[i]].line > 0 && oneir_fibers[found[i]].warps == warps;
+      }
+      if (meeting && !alone && !oneir_together(found, count, message)) return;
+    }
+  for (int i = 0; i < threads; ++i)
+    if (oneir_fibers[places[i]].over) {
+      snprintf(message, ONEIR_MESSAGE, "threads of block (%u, %u, %u) wait forever: thread %d waits in line %d",
+               blockIdx.x, blockIdx.y, blockIdx.z, places[i], oneir_fibers[places[i]].line);
+      return;
+    }
+  oneir_together(places, threads, message);
+}
+
+// Lets threads go on, each up to where it waits next; false with a message if one failed.
+static bool oneir_advance(const int* places, int count, bool* moved, char* message) {
+  for (int i = 0; i < count; ++i) {
+    unsigned t = places[i];
+    oneir_fiber& fiber = oneir_fibers[t];
+    if (!fiber.ready && !(fiber.over && fiber.over(fiber.what, fiber.number))) continue;
+    threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+    oneir_failure[0] = 0;
+    oneir_resume(&fiber);
+    *moved = true;
+    if (!oneir_failure[0]) continue;
+    snprintf(message, ONEIR_MESSAGE, "thread %u of block (%u, %u, %u): %.180s", t, blockIdx.x, blockIdx.y, blockIdx.z,
+             oneir_failure);
     return false;
   }
   return true;
@@ -166,30 +254,38 @@ static bool oneir_run_block(const int* places, int threads, char* message) {
   memset(__start_oneir_shared, 0xff, __stop_oneir_shared - __start_oneir_shared);
   for (int i = 0; i < threads; ++i) {
     oneir_fiber& fiber = oneir_fibers[i];
-    fiber.line = fiber.copies = fiber.group = fiber.table = 0;
+    fiber.line = fiber.copies = fiber.group = fiber.table[0] = fiber.table[1] = 0;
+    fiber.over = 0, fiber.ready = true;
   }
-  do {
+  if (oneir_begin_beside) oneir_begin_beside();
+  int found[ONEIR_THREADS];
+  for (;;) {
+    bool moved = false;
     for (int first = 0, count; first < threads; first += count) {
       int warp = places[first] / ONEIR_WARP;
       for (count = 1; first + count < threads && places[first + count] / ONEIR_WARP == warp;) ++count;
-      do {  // a warp goes on alone up to a barrier of the block
-        for (int i = first; i < first + count; ++i) {
-          unsigned t = places[i];
-          threadIdx = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
-          oneir_failure[0] = 0;
-          oneir_resume(&oneir_fibers[t]);
-          if (oneir_failure[0]) {
-            snprintf(message, ONEIR_MESSAGE, "thread %u of block (%u, %u, %u): %.180s", t, blockIdx.x, blockIdx.y,
-                     blockIdx.z, oneir_failure);
-            return false;
-          }
-        }
-        if (!oneir_together(places + first, count, message)) return false;
-      } while (oneir_fibers[places[first]].warp);
+      do {  // a warp goes on alone for as long as it can
+        if (!oneir_advance(places + first, count, &moved, message)) return false;
+      } while (oneir_met(places + first, count, 1));
     }
-    if (!oneir_together(places, threads, message)) return false;
-  } while (oneir_fibers[0].line > 0);
-  return true;
+    for (int first = 0; first < threads; ++first)
+      moved |= oneir_fibers[places[first]].warps == 4 && !oneir_fibers[places[first]].ready &&
+               oneir_met(found, oneir_gather(places, threads, first, 4, found), 4);
+    if (moved) continue;
+    if (oneir_met(places, threads, 0)) {
+      ++oneir_meetings;
+      continue;
+    }
+    int ended = 0;
+    for (int i = 0; i < threads; ++i) ended += oneir_fibers[i].line < 0;
+    if (ended == threads) break;
+    if (oneir_step_beside && oneir_step_beside(threads)) continue;
+    oneir_explain(places, threads, message);
+    return false;
+  }
+  const char* left = oneir_left_beside ? oneir_left_beside() : 0;
+  if (left) snprintf(message, ONEIR_MESSAGE, "block (%u, %u, %u): %.180s", blockIdx.x, blockIdx.y, blockIdx.z, left);
+  return !left;
 }
 
 static int oneir_launch(void (*body)(void**), void** arguments, const int* sizes, unsigned order, char* message) {

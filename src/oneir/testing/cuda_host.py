@@ -33,19 +33,21 @@ from ..runtime.launch import raise_launch
 from ..runtime.once import new_lock
 from ..runtime.packed import Value
 from ..runtime.python_launch import forget_launch, launch_in_python
+from ..runtime.tensor_map import TensorMap
 
 ORDERS = {"forward": 0, "backward": 1, "shuffled": 2}
 """The orders in which threads of a block run between two barriers, as the compiled code numbers them."""
 MAX_THREADS = 1024
 MAX_SHARED_BYTES = 48 << 10
 _MESSAGE_BYTES = 256
-_PRELUDE = ("cuda_host.h", "cuda_host_warp.h")
+_PRELUDE = ("cuda_host.h", "cuda_host_warp.h", "cuda_host_hopper.h")
 _OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
 _OPTIONS += ("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-x", "c++")
-_HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)')
+_HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)')
 _TYPES = {"bool": ctypes.c_uint8, "float": ctypes.c_float, "double": ctypes.c_double, "int": ctypes.c_int32}
 _TYPES |= {"uint": ctypes.c_uint32, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
 _TYPES |= {"int8_t": ctypes.c_int8, "int16_t": ctypes.c_int16, "uint8_t": ctypes.c_uint8, "uint16_t": ctypes.c_uint16}
+_TYPES |= {"const __grid_constant__ oneir_tensor_map": TensorMap}
 
 
 class ProgramOnHost:
@@ -144,8 +146,10 @@ def _parameter_types(params: str) -> list[str]:
 
 def _argument(kind: Any, value: Any) -> Any:
     """An argument as memory that can be pointed to."""
+    if kind is TensorMap and isinstance(value, int):
+        return TensorMap.from_address(value)
     if kind is not None:
-        return kind(value)
+        return value if isinstance(value, TensorMap) else kind(value)
     return ctypes.c_void_p(value.ctypes.data if isinstance(value, np.ndarray) else value)
 
 
@@ -250,7 +254,7 @@ class HostDriver(Driver):
         """Runs the kernel of a launch, by its address, with the values that host code passes."""
         count = len(kernel.kinds)
         arguments = [
-            values[i].p or 0 if kind == "p" else values[i].f if kind in "fd" else values[i].i
+            values[i].p or 0 if kind in "pt" else values[i].f if kind in "fd" else values[i].i
             for i, kind in enumerate(kernel.kinds)
         ]
         extents = {name: values[count + i].i for i, name in enumerate(kernel.extents)}

@@ -7,18 +7,18 @@
 // -- meetings --
 
 enum { ONEIR_BROUGHT = 64 };
-static unsigned char oneir_brought[2][ONEIR_THREADS][ONEIR_BROUGHT];
+static unsigned char oneir_brought[2][2][ONEIR_THREADS][ONEIR_BROUGHT];
 
-// Puts down a value and waits; the result is what the first thread of the warp brought, those of the others follow. Two
+// Puts down a value and waits; the result is what the first thread of the warps brought, those of the others follow. Two
 // tables take turns, so that a thread that is ahead does not overwrite what another has yet to read.
 template <class T>
-static const unsigned char* oneir_meet(int line, const T& value) {
+static const unsigned char* oneir_meet(int line, const T& value, int warps = 1) {
   static_assert(sizeof(T) <= ONEIR_BROUGHT, "what a thread brings");
-  int thread = (int)(oneir_current - oneir_fibers);
-  bool table = oneir_current->table = !oneir_current->table;
-  memcpy(oneir_brought[table][thread], &value, sizeof(T));
-  oneir_wait(line, true);
-  return oneir_brought[table][thread / ONEIR_WARP * ONEIR_WARP];
+  int thread = (int)(oneir_current - oneir_fibers), several = warps > 1, size = warps * ONEIR_WARP;
+  bool table = oneir_current->table[several] = !oneir_current->table[several];
+  memcpy(oneir_brought[several][table][thread], &value, sizeof(T));
+  oneir_wait(line, warps);
+  return oneir_brought[several][table][thread / size * size];
 }
 template <class T>
 static T oneir_brought_by(const unsigned char* warp, int lane) {

@@ -9,8 +9,8 @@ namespace metal {}
 #define thread
 #define threadgroup
 #define oneir_threadgroup __shared__
-#define threadgroup_barrier(flags) oneir_wait(__LINE__, false)
-#define simdgroup_barrier(flags) oneir_wait(__LINE__, true)
+#define threadgroup_barrier(flags) oneir_wait(__LINE__, 0)
+#define simdgroup_barrier(flags) oneir_wait(__LINE__, 1)
 
 typedef unsigned char uchar;
 typedef oneir_dim3 uint3;

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ...ir.dtype import DataType
 from ...runtime.error import CompileError
+from .cuda_hopper import HOPPER_CALLS, TENSOR_MAP
 from .cuda_tensor import WARP_CALLS
 from .dialect import Dialect, joined
 
@@ -97,18 +98,25 @@ class CudaC(Dialect):
         "float64": "double",
     }
     memory_alignment: ClassVar[int] = _VECTOR_BYTES
+    dynamic_alignment: ClassVar[int] = 1024
+    """Of dynamic shared memory: the bytes after which the permutation repeats in which copies of tiles lie there."""
     infinity: ClassVar[str] = "__int_as_float(0x7f800000)"
     nan: ClassVar[str] = "__int_as_float(0x7fffffff)"
     long_suffix: ClassVar[str] = "LL"
-    calls = WARP_CALLS
+    calls = WARP_CALLS | HOPPER_CALLS
 
-    def kernel_type(self, threads: int | None) -> str:
-        return self.kernel if threads is None else f"{self.kernel} __launch_bounds__({threads})"
+    def kernel_type(self, threads: int | None, counts_registers: bool) -> str:
+        one_block = ", 1" if counts_registers else ""
+        return self.kernel if threads is None else f"{self.kernel} __launch_bounds__({threads}{one_block})"
+
+    def tensor_map(self, helpers: dict[str, str]) -> str:
+        helpers.setdefault("oneir_tensor_map", TENSOR_MAP)
+        return "const __grid_constant__ oneir_tensor_map"
 
     def allocation(self, scope: str, dtype: DataType, name: str, size: int) -> str:
         kind = self.memory_type(dtype)
         if scope == "shared.dyn":
-            array = f"alignas({_VECTOR_BYTES}) extern __shared__ uint8_t {DYNAMIC_SHARED}[];"
+            array = f"alignas({self.dynamic_alignment}) extern __shared__ uint8_t {DYNAMIC_SHARED}[];"
             return f"{array} {kind}* {name} = ({kind}*){DYNAMIC_SHARED};"
         qualifier = "__shared__ " if scope == "shared" else ""
         return f"alignas({_VECTOR_BYTES}) {qualifier}{kind} {name}[{size}];"

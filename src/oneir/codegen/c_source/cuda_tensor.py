@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _SHORT = {"fp16": "f16", "bf16": "bf16", "fp32": "f32", "int8": "i8", "int32": "i32"}
 _PTX = {"i8": "s8", "i32": "s32"}
-_DEVICE = "#ifdef __CUDA_ARCH__"
+DEVICE = "#ifdef __CUDA_ARCH__"
+"""What stands above functions that the host defines otherwise."""
 _SHARED_ADDRESS = """\
 __device__ inline uint oneir_shared_address(const void* pointer) {
   uint64_t address;
@@ -189,17 +190,18 @@ __device__ inline T oneir_narrowed(uint64_t bits) {
 # -- calls --
 
 
-def _use(emitter: KernelEmitter, name: str, text: str) -> str:
+def use(emitter: KernelEmitter, name: str, text: str) -> str:
     """Adds a function to the prelude, which the host defines otherwise."""
-    emitter.helpers.setdefault(name, f"{_DEVICE}\n{text}\n#endif")
+    emitter.helpers.setdefault(name, f"{DEVICE}\n{text}\n#endif")
     return name
 
 
-def _address(emitter: KernelEmitter) -> None:
-    _use(emitter, "oneir_shared_address", _SHARED_ADDRESS)
+def use_shared_address(emitter: KernelEmitter) -> None:
+    """Adds the function that gives the address of something within shared memory."""
+    use(emitter, "oneir_shared_address", _SHARED_ADDRESS)
 
 
-def _place(emitter: KernelEmitter, pointer: Any, offset: Any) -> str:
+def place(emitter: KernelEmitter, pointer: Any, offset: Any) -> str:
     """A pointer to the element `offset` behind another."""
     text = emitter.pointer(pointer)
     return text if isinstance(offset, e.IntImm) and offset.value == 0 else f"({text} + {emitter.scalar(offset)})"
@@ -212,12 +214,13 @@ def _number(node: Any, what: str, allowed: tuple[int, ...]) -> int:
     return value
 
 
-def _texts(args: Any) -> list[str]:
+def texts(args: Any) -> list[str]:
+    """Names and constants that a call has as arguments."""
     return [str(getattr(arg, "value", arg)) for arg in args]
 
 
 def _multiply(emitter: KernelEmitter, call: Any) -> list[str]:
-    shape, *layouts, a, b, c = _texts(call.args[:6])
+    shape, *layouts, a, b, c = texts(call.args[:6])
     kinds = (_SHORT.get(a), _SHORT.get(b), _SHORT.get(c))
     known = {("f16", "f16"), ("f16", "f32"), ("bf16", "f32"), ("i8", "i32")}
     length = "m16n8k32" if kinds[0] == "i8" else "m16n8k16"
@@ -229,8 +232,8 @@ def _multiply(emitter: KernelEmitter, call: Any) -> list[str]:
     if len(call.args) > 13 or (isinstance(call.args[12], e.IntImm) and call.args[12].value):
         raise CompileError(f"products that saturate, and those of single bits, are not there yet: {call}")
     name = f"oneir_mma_{shape}_{kinds[2]}_{kinds[0]}"
-    _use(emitter, name, _mma(shape, str(kinds[2]), str(kinds[0])))
-    left, right, total = (_place(emitter, *call.args[i : i + 2]) for i in (6, 8, 10))
+    use(emitter, name, _mma(shape, str(kinds[2]), str(kinds[0])))
+    left, right, total = (place(emitter, *call.args[i : i + 2]) for i in (6, 8, 10))
     return [f"{name}({total}, {left}, {right})"]
 
 
@@ -238,16 +241,16 @@ def _load_matrix(emitter: KernelEmitter, call: e.Call) -> list[str]:
     transposed = _number(call.args[0], "the choice to transpose matrices", (0, 1))
     count = _number(call.args[1], "the number of matrices", (1, 2, 4))
     name = f"oneir_ldmatrix_x{count}{'_trans' if transposed else ''}"
-    _address(emitter)
-    _use(emitter, name, _ldmatrix(count, bool(transposed), name))
-    registers, row = (_place(emitter, *call.args[i : i + 2]) for i in (3, 5))
+    use_shared_address(emitter)
+    use(emitter, name, _ldmatrix(count, bool(transposed), name))
+    registers, row = (place(emitter, *call.args[i : i + 2]) for i in (3, 5))
     return [f"{name}({registers}, {row})"]
 
 
 def _fill(emitter: KernelEmitter, call: e.Call) -> list[str]:
     emitter.helpers["oneir_mma_fill"] = _FILL
     size, pointer, offset = call.args
-    return [f"oneir_mma_fill<{emitter.scalar(size)}>({_place(emitter, pointer, offset)})"]
+    return [f"oneir_mma_fill<{emitter.scalar(size)}>({place(emitter, pointer, offset)})"]
 
 
 def _store_matrix(emitter: KernelEmitter, call: e.Call) -> list[str]:
@@ -255,34 +258,34 @@ def _store_matrix(emitter: KernelEmitter, call: e.Call) -> list[str]:
     for size in (m, n):
         _number(size, "the rows and columns of a stored matrix", (16,))
     emitter.helpers["oneir_mma_store_16x16"] = _STORE
-    place = _place(emitter, source, offset)
-    return [f"oneir_mma_store_16x16({emitter.pointer(target)}, {place}, {emitter.scalar(stride)})"]
+    start = place(emitter, source, offset)
+    return [f"oneir_mma_store_16x16({emitter.pointer(target)}, {start}, {emitter.scalar(stride)})"]
 
 
 def _copy(emitter: KernelEmitter, call: e.Call) -> list[str]:
     size = _number(call.args[4], "the bytes of an asynchronous copy", (4, 8, 16))
     name = f"oneir_cp_async{size}"
-    _address(emitter)
-    _use(emitter, name, _cp_async(size))
-    target, source = (_place(emitter, *call.args[i : i + 2]) for i in (0, 2))
+    use_shared_address(emitter)
+    use(emitter, name, _cp_async(size))
+    target, source = (place(emitter, *call.args[i : i + 2]) for i in (0, 2))
     valid = emitter.scalar(call.args[5]) if len(call.args) > 5 else str(size)
     return [f"{name}({target}, {source}, {valid})"]
 
 
 def _commit(emitter: KernelEmitter, call: e.Call) -> list[str]:
-    return [f"{_use(emitter, 'oneir_cp_async_commit', _COMMIT)}()"]
+    return [f"{use(emitter, 'oneir_cp_async_commit', _COMMIT)}()"]
 
 
 def _wait(emitter: KernelEmitter, call: e.Call) -> list[str]:
     count = _number(call.args[0], "the number of groups under way", tuple(range(8)))
-    return [f"{_use(emitter, 'oneir_cp_async_wait', _WAIT)}<{count}>()"]
+    return [f"{use(emitter, 'oneir_cp_async_wait', _WAIT)}<{count}>()"]
 
 
 def _exchange(emitter: KernelEmitter, call: e.Call) -> list[str]:
     assert isinstance(call.op, Op)
     name, intrinsic, kind = _SHUFFLES[call.op.name]
-    _use(emitter, "oneir_widened", _WIDENED)
-    _use(emitter, name, _shuffle(name, intrinsic, kind))
+    use(emitter, "oneir_widened", _WIDENED)
+    use(emitter, name, _shuffle(name, intrinsic, kind))
     mask, value, lane, width = map(emitter.scalar, call.args[:4])
     return [f"{name}({mask}, {value}, {lane}, {width})"]
 

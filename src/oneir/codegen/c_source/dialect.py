@@ -137,13 +137,21 @@ class Dialect(ABC):
     def half_functions(self) -> dict[str, str]:
         """The functions `oneir_bits_of_f16`, which rounds a float32 to half precision, and `oneir_f16_of_bits`."""
 
-    def kernel_type(self, threads: int | None) -> str:
-        """The qualifiers and the type of a kernel; `threads` of a block, None where that is not constant."""
+    def kernel_type(self, threads: int | None, counts_registers: bool) -> str:
+        """The qualifiers and the type of a kernel.
+
+        `threads` of a block, None where that is not constant; `counts_registers` says that it begins with all
+        registers that so many threads may have.
+        """
         return self.kernel
 
     def kernel_parameters(self, params: Sequence[tuple[str, str]]) -> list[str]:
         """The declarations of a kernel's parameters, from their types and names."""
         return [f"{kind} {name}" for kind, name in params]
+
+    def tensor_map(self, helpers: dict[str, str]) -> str:
+        """The type of a parameter that says how tiles of a tensor are copied; `helpers` get its declaration."""
+        raise CompileError(f"{self.name} has no copies of tiles of tensors")
 
     def preamble(self) -> str:
         """What stands above everything in a program of these options."""

@@ -25,6 +25,7 @@ from ...ir.visitor import deep_recursion
 from ...runtime.error import CompileError
 from ...tir.expr import BufferLoad, Shuffle
 from ...tir.function import PrimFunc
+from ...tir.op_hopper import TENSOR_MAP_SCOPE
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -103,6 +104,8 @@ class KernelEmitter:
         self.threads: dict[str, str] = {}
         self.extents: dict[str, Any] = {}
         """The extents of the thread axes, by tag."""
+        self.counts_registers = False
+        """Whether threads hand registers over to others."""
         self.data_variables: set[e.Var] = set()
         self.analyzer = Analyzer()
         """Knows what variables are bound to."""
@@ -115,7 +118,9 @@ class KernelEmitter:
         """The kernel."""
         params = self.dialect.kernel_parameters([self.parameter(var) for var in self.func.params])
         self.stmt(self.func.body)
-        head = f"{self.dialect.kernel_type(self.block_size())} {self.symbol}({joined(params)}) {{"
+        head = (
+            f"{self.dialect.kernel_type(self.block_size(), self.counts_registers)} {self.symbol}({joined(params)}) {{"
+        )
         return "\n".join([head, *(f"  {line}" for line in self.top), *self.lines, "}\n"])
 
     def block_size(self) -> int | None:
@@ -131,6 +136,8 @@ class KernelEmitter:
             return self.memory_type(var, var.dtype), name
         element, scope = pointee(var)
         self.pointers[var] = (element, scope)
+        if scope == TENSOR_MAP_SCOPE:
+            return self.dialect.tensor_map(self.helpers), name
         kind = f"{self.dialect.spaces[scope]}{self.memory_type(var, element)}*"
         if self.func.attrs.get("tir.noalias") and self.dialect.restrict:
             kind = f"{kind} {self.dialect.restrict}"

@@ -34,6 +34,7 @@ class HipC(CudaC):
     name: ClassVar[str] = "HIP"
     header: ClassVar[str] = COMMON_HEADER + _SPECIAL
     warp_barrier: ClassVar[str] = "oneir_syncwarp();"
+    dynamic_alignment: ClassVar[int] = CudaC.memory_alignment
     calls: ClassVar[dict[str, Callable[[Any, Any], list[str]]]] = {}  # those of CUDA are NVIDIA's instructions
 
 

@@ -9,7 +9,8 @@ The records are symbols of the object, so the runtime knows what goes with it.
       const char* name;
       const char* source;   // the text of the program that the kernel is in
       int64_t source_size;
-      const char* kinds;    // a letter for each argument: "p" is a pointer, the rest as in Python's struct
+      const char* kinds;    // a letter for each argument: "p" is a pointer, "t" one to what describes a tensor map, the
+                            // rest as in Python's struct
       const char* extents;  // "blockIdx.x threadIdx.x": what the numbers after the arguments are
     };
 
@@ -21,12 +22,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...ir.dtype import DataType
+from ...ir.expr import Var
 from ...ir.module import IRModule
 from ...runtime.error import CompileError
 from ...runtime.launch import MAX_DEVICES, RECORD_SUFFIX
 from ...tir.function import PrimFunc
+from ...tir.op_hopper import TENSOR_MAP_SCOPE
 from ...tir.transform.lower_device_kernel_launch import LAUNCH_PARAMS
+from .emitter import pointee
 
 _LETTERS = {"int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q"}
 _LETTERS |= {"uint64": "Q", "float32": "f", "float64": "d", "bool": "B"}
@@ -50,7 +53,7 @@ class Program:
             assert isinstance(func, PrimFunc)
             device_type = func.attrs["target"].get_target_device_type()
             symbol = func.attrs["global_symbol"]
-            kinds = "".join(_letter(symbol, param.name, param.dtype) for param in func.params)
+            kinds = "".join(_letter(symbol, param) for param in func.params)
             kernels[symbol] = (kinds, [str(name) for name in func.attrs[LAUNCH_PARAMS]])
         return Program(source, device_type, kernels)
 
@@ -83,11 +86,14 @@ class Program:
         return "\n".join(_unescaped(part) for part in found)
 
 
-def _letter(kernel: str, name: str, dtype: DataType) -> str:
-    letter = "p" if dtype.is_handle else _LETTERS.get(str(dtype))
+def _letter(kernel: str, param: Var) -> str:
+    dtype = param.dtype
+    if dtype.is_handle:
+        return "t" if pointee(param)[1] == TENSOR_MAP_SCOPE else "p"
+    letter = _LETTERS.get(str(dtype))
     if letter is None:
         raise CompileError(
-            f"the parameter `{name}` of the kernel `{kernel}` has the dtype {dtype}, which no launch passes"
+            f"the parameter `{param.name}` of the kernel `{kernel}` has the dtype {dtype}, which no launch passes"
         )
     return letter
 

@@ -58,7 +58,7 @@ using namespace metal;
     long_suffix: ClassVar[str] = "L"
     own_functions: ClassVar[frozenset[str]] = frozenset(["cos", "ldexp", "pow", "sin", "tan"])
 
-    def kernel_type(self, threads: int | None) -> str:
+    def kernel_type(self, threads: int | None, counts_registers: bool) -> str:
         return self.kernel if threads is None else f"[[kernel, max_total_threads_per_threadgroup({threads})]] void"
 
     def kernel_parameters(self, params: Sequence[tuple[str, str]]) -> list[str]:

@@ -30,6 +30,7 @@ from ...ir.operators import minimum as min
 from ...runtime.error import OneIRError as _OneIRError
 from ...tir import expr as _tir_expr
 from ...tir import op as _op
+from ...tir import op_hopper as _op_hopper
 from ...tir import op_vendor as _op_vendor
 from ...tir.buffer import Buffer as _Buffer
 from ...tir.index_map import IndexMap as IndexMap
@@ -129,7 +130,7 @@ def _find(name: str) -> Any:
         member = getattr(module, name, None)
         if isinstance(member, type):
             return member
-    for module in (_op, _op_vendor):
+    for module in (_op, _op_vendor, _op_hopper):
         member = getattr(module, _OTHER_NAMES.get(name, name), None)
         if inspect.isfunction(member):
             return _operator(member)
@@ -149,6 +150,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     names = {n for n in globals() if not n.startswith("_")}
-    for module in (_op, _op_vendor):
+    for module in (_op, _op_vendor, _op_hopper):
         names.update(n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_"))
     return sorted(names)

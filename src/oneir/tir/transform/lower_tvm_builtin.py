@@ -203,6 +203,8 @@ class _Lower(Mapper):
             return self.make_shape(node)
         if name == "tir.tvm_stack_make_array":
             return self.make_array(node)
+        if name == "tir.cuda_tensor_map":
+            return self.make_tensor_map(node)
         return node
 
     def memory(self, kind: str, count: int) -> Var:
@@ -248,6 +250,15 @@ class _Lower(Mapper):
         for field, value in fields.items():
             self.put(array, 0, field, value)
         return array
+
+    def make_tensor_map(self, node: Call) -> Var:
+        """What a launch makes a tensor map of: see `TensorMap` in `runtime/tensor_map.py`."""
+        data, itemsize, *numbers = node.args
+        words = [ops.cast("int64", number) for number in (itemsize, *numbers)]
+        described = self.memory("shape", 1 + len(words))
+        for i, word in enumerate([Call("int64", "tir.reinterpret", [data]), *words]):
+            self.put(described, i, Field.INT64_ELEMENT, word)
+        return described
 
 
 _CPU = (const(1), const(0))
