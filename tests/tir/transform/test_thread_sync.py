@@ -144,6 +144,19 @@ def test_a_condition_that_is_the_same_for_all_threads():
     assert apply(ThreadSync("shared"), func).script().count("T.tvm_storage_sync") == 1
 
 
+def test_a_condition_of_the_host_chooses_between_kernels():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        if T.reinterpret("int64", A.data) % T.int64(16) == T.int64(0):
+            tx = T.launch_thread("threadIdx.x", 8)
+            s = T.allocate([8], "float32", "shared")
+            S = T.decl_buffer((8,), data=s, scope="shared")
+            S[tx] = A[tx]
+            B[tx] = S[7 - tx]
+
+    assert apply(ThreadSync("shared"), func).script().count("T.tvm_storage_sync") == 1
+
+
 def test_a_barrier_in_a_condition_that_differs_is_refused():
     @T.prim_func
     def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):

@@ -113,7 +113,8 @@ class Cuda(SourceBackend):
     formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **_HOST}
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
-        return [gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization(), *super().schedule_rules(target)]
+        products = [gpu.MatmulWarpgroup(), gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization()]
+        return [*products, *super().schedule_rules(target)]
 
 
 class Rocm(SourceBackend):

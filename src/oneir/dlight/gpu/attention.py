@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import Call, Div, Max, PrimExpr, Range, Sub, Var, as_int, const
 from ...ir.op import Op
-from ...ir.visitor import Mapper
 from ...target.target import Target
 from ...tir.analysis import get_block_read_write_region
 from ...tir.buffer import Buffer, decl_buffer
@@ -29,13 +27,13 @@ from ...tir.function import PrimFunc
 from ...tir.op import exp, if_then_else
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
-from ...tir.stmt_functor import loads, substitute
+from ...tir.stmt_functor import loads
 from ..base.sizes import max_threads_per_block
 from ..cpu.attention import chain_of, inline_elementwise_blocks
 from ..cpu.base import Leaf, extent_of, leaves, variables
 from ..cpu.contraction import operands, without_cast
 from ..cpu.spatial import with_plain_indices
-from .base import GPUScheduleRule
+from .base import GPUScheduleRule, Loaded, at_values, root_block
 
 _TILES = ((32, 32), (16, 32), (16, 16), (8, 16), (8, 8))
 """The queries of a block of threads, and the keys of a tile; the first that fits into shared memory is taken."""
@@ -64,7 +62,7 @@ class Attention(GPUScheduleRule):
             while rows > 1 and queries is not None and queries <= rows // 2:
                 rows //= 2
             if _shared_bytes(rows, keys, parts.depth, parts.width) <= limit:
-                return Schedule(func.replace(body=_root(_Kernel(parts, rows, keys).body())))
+                return Schedule(func.replace(body=root_block(_Kernel(parts, rows, keys).body())))
         return None
 
 
@@ -93,24 +91,6 @@ class _Parts:
     """The argument of the softmax, from the product of a query and a key: scaled, masked."""
     store: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr, PrimExpr], Stmt]
     """Stores an element of the result."""
-
-
-class _Loaded(Mapper):
-    """Replaces the loads of a buffer by a value."""
-
-    def __init__(self, buffer: Buffer, value: PrimExpr):
-        super().__init__()
-        self.buffer, self.value = buffer, value
-
-    def visit_BufferLoad(self, load: BufferLoad) -> Any:
-        if load.buffer is self.buffer:
-            return ops.cast(load.dtype, self.value)
-        return self.generic_visit(load)
-
-
-def _at(block: Block, expr: Any, values: Sequence[PrimExpr]) -> Any:
-    """What a block computes at some values of its axes."""
-    return substitute(expr, {iv.var: value for iv, value in zip(block.iter_vars, values, strict=True)})
 
 
 def _parts_of(sch: Schedule) -> _Parts | None:
@@ -143,10 +123,10 @@ def _parts_of(sch: Schedule) -> _Parts | None:
         extent_of(scores.iter_vars[-2]),
         depth,
         width,
-        lambda at, i, k: _at(scores, query, [*at, i, zero, k]),
-        lambda at, j, k: _at(scores, key, [*at, zero, j, k]),
-        lambda at, j, d: _at(result, values[0], [*at, zero, d, j]),
-        lambda at, i, j, product: _at(exponentials, _Loaded(_writes(scores), product)(argument), [*at, i, j]),
+        lambda at, i, k: at_values(scores, query, [*at, i, zero, k]),
+        lambda at, j, k: at_values(scores, key, [*at, zero, j, k]),
+        lambda at, j, d: at_values(result, values[0], [*at, zero, d, j]),
+        lambda at, i, j, product: at_values(exponentials, Loaded(_writes(scores), product)(argument), [*at, i, j]),
         store,
     )
 
@@ -213,7 +193,7 @@ def _store_of(sch: Schedule, found: list[Leaf]) -> Callable[..., Stmt] | None:
     small = func.replace(
         params=[*func.params, handle],
         buffer_map={**func.buffer_map, handle: sums},
-        body=_root(SeqStmt([body, last]), [result]),
+        body=root_block(SeqStmt([body, last]), [result]),
     )
     inner = Schedule(small)
     inner.reverse_compute_inline(inner.get_block(found[6].block.name_hint))
@@ -223,13 +203,9 @@ def _store_of(sch: Schedule, found: list[Leaf]) -> Callable[..., Stmt] | None:
         return None
 
     def store(at: Sequence[PrimExpr], i: PrimExpr, d: PrimExpr, value: PrimExpr) -> Stmt:
-        return _at(merged, _Loaded(sums, value)(stored), [*at, i, d])
+        return at_values(merged, Loaded(sums, value)(stored), [*at, i, d])
 
     return store
-
-
-def _root(body: Stmt, buffers: Sequence[Buffer] = ()) -> Stmt:
-    return BlockRealize([], True, Block([], [], [], "root", body, alloc_buffers=list(buffers)))
 
 
 # -- the kernel --
@@ -303,7 +279,7 @@ class _Kernel:
         ):
             axis = IterVar(Range(0, extent), Var(tag, self.dtype), IterVar.ThreadIndex, tag)
             body = For(var, const(0, self.dtype), extent, ForKind.THREAD_BINDING, body, thread_binding=axis)
-        return _root(body, self.buffers)
+        return root_block(body, self.buffers)
 
     def tiles(self, at: Sequence[PrimExpr], i: PrimExpr, row: PrimExpr, lane: PrimExpr, thread: PrimExpr) -> Stmt:
         """The loop over tiles of keys."""

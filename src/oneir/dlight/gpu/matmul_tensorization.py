@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,26 +53,14 @@ class MatmulTensorization(GPUScheduleRule):
     """The dtypes of factors and sums, with the first architecture that has them."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        if target.kind.name != "cuda" or "dlight.do_not_tensorize" in func.attrs:
-            return None
         sch = Schedule(func)
-        found = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
-        if found is None or (traits := detect_iter_traits(sch.get(found[0]))) is None:
+        found = tensor_core_product(sch, target, self.architectures)
+        if found is None:
             return None
-        (block,) = found
-        stmt = sch.get(block)
-        dtypes = [str(region.buffer.dtype) for region in (*stmt.reads, *stmt.writes)]
-        needed = self.architectures.get((dtypes[0], dtypes[2]))
-        if needed is None or dtypes[0] != dtypes[1] or _version(target) < needed:
-            return None
-        of_sum = {iv.var for iv, trait in zip(stmt.iter_vars, traits[3], strict=True) if trait.kind is _K}
-        # The axis along which a factor lies in memory comes last, so that it is copied as it lies there.
-        trans_a, trans_b = _last(stmt.reads[0]) not in of_sum, _last(stmt.reads[1]) in of_sum
-        orders = (_S, _K, _I) if trans_a else (_S, _I, _K), (_S, _J, _K) if trans_b else (_S, _K, _J)
-        if not as_batched_product(sch, block, *orders):
-            return None
-        _, m, n, _ = (iv.dom.extent for iv in sch.get(block).iter_vars if iv.dom is not None)
-        return _Tensorized(sch, block, dtypes[0], dtypes[2], (trans_a, trans_b), _tiles(m, n)).schedule()
+        _, m, n, _ = (iv.dom.extent for iv in sch.get(found.block).iter_vars if iv.dom is not None)
+        across_a, across_b = found.across
+        transposed = across_a, not across_b
+        return _Tensorized(sch, found.block, found.dtype, found.out, transposed, _tiles(m, n)).schedule()
 
 
 class MatmulInt8Tensorization(MatmulTensorization):
@@ -81,7 +69,46 @@ class MatmulInt8Tensorization(MatmulTensorization):
     architectures: ClassVar[dict[tuple[str, str], int]] = {("int8", "int32"): 75}
 
 
-def _version(target: Target) -> int:
+@dataclass
+class TensorCoreProduct:
+    """A product `C[S, I, J] += A[S, I, K] * B[S, K, J]`, of `dtype` to `out`."""
+
+    block: BlockRV
+    dtype: str
+    out: str
+    across: tuple[bool, bool]
+    """Whether A and B lie in memory across the sum; the axis along which a factor lies comes last in it."""
+
+
+def tensor_core_product(
+    sch: Schedule, target: Target, architectures: Mapping[tuple[str, str], int]
+) -> TensorCoreProduct | None:
+    """Brings the product of a function into its form; None where it has none that tensor cores of the target take.
+
+    `architectures` has the first one by the dtypes of factors and sums. Nor are functions taken with the attribute
+    "dlight.do_not_tensorize".
+    """
+    if target.kind.name != "cuda" or "dlight.do_not_tensorize" in sch.mod["main"].attrs:
+        return None
+    found = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
+    if found is None or (traits := detect_iter_traits(sch.get(found[0]))) is None:
+        return None
+    (block,) = found
+    stmt = sch.get(block)
+    a, b, out = (str(region.buffer.dtype) for region in (*stmt.reads, *stmt.writes))
+    needed = architectures.get((a, out))
+    if needed is None or a != b or architecture(target) < needed:
+        return None
+    of_sum = {iv.var for iv, trait in zip(stmt.iter_vars, traits[3], strict=True) if trait.kind is _K}
+    # The axis along which a factor lies in memory comes last, so that it is copied as it lies there.
+    across_a, across_b = (_last(region) not in of_sum for region in stmt.reads)
+    orders = (_S, _K, _I) if across_a else (_S, _I, _K), (_S, _K, _J) if across_b else (_S, _J, _K)
+    if not as_batched_product(sch, block, *orders):
+        return None
+    return TensorCoreProduct(block, a, out, (across_a, across_b))
+
+
+def architecture(target: Target) -> int:
     """The architecture of a target, as 90 of `sm_90a`; -1 where it is not known."""
     return check_sm_version((target.arch or "").rstrip("af"))
 

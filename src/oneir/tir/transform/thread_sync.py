@@ -174,6 +174,8 @@ class _Planner(Visitor):
 
     def _same_for_all(self, condition: PrimExpr) -> bool:
         """Whether a condition holds for all threads of a block or for none."""
+        if not self.threads:  # on the host, before a launch
+            return True
         if isinstance(condition, Call) and _name(condition) == "tir.tvm_thread_invariant":
             return True
         within = {t.var for t in self.threads if not t.thread_tag.startswith("blockIdx")}
