@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oneir import tir
 from oneir.ir import expr as e
 from oneir.ir import operators as ops
+from oneir.ir import structural_equal
 from oneir.ir.expr import const
 from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch
 
@@ -256,3 +257,11 @@ def test_casts_of_expressions():
 def test_refusals(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_ramps_of_constants_have_the_dtype_that_they_are_cast_to():
+    assert structural_equal(ops.cast("int64x4", e.Ramp(3, 2, 4)), e.Ramp(const(3, "int64"), const(2, "int64"), 4))
+    # The last lane, 3 + 3 * 100, is no int8, so the cast wraps it.
+    assert isinstance(ops.cast("int8x4", e.Ramp(3, 100, 4)), e.Cast)
+    x = e.Var("x", "int32")
+    assert isinstance(ops.cast("int64x4", e.Ramp(x, 1, 4)), e.Cast)

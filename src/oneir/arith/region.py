@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir import expr as e
 from ..ir import operators as ops
 from ..ir.expr import PrimExpr, Range, Var
 from .analyzer import Analyzer
@@ -124,8 +123,8 @@ def _intersection(sets: Sequence[IntervalSet]) -> IntervalSet:
         if values.is_nothing():
             return NOTHING
         if not is_infinite(values.min_value):
-            low = values.min_value if is_infinite(low) else analyzer.simplify(e.Max(low, values.min_value))
+            low = values.min_value if is_infinite(low) else analyzer.simplify(ops.maximum(low, values.min_value))
         if not is_infinite(values.max_value):
-            high = values.max_value if is_infinite(high) else analyzer.simplify(e.Min(high, values.max_value))
+            high = values.max_value if is_infinite(high) else analyzer.simplify(ops.minimum(high, values.max_value))
     empty = not is_infinite(low) and not is_infinite(high) and analyzer.can_prove(ops.less(high, low))
     return NOTHING if empty else IntervalSet(low, high)

@@ -570,11 +570,25 @@ def cast(dtype: Any, value: Any, span: Any = None) -> Any:
         return e.Broadcast(element, scalable_lanes(dtype.lanes) if dtype.scalable else dtype.lanes, span=span)
     if isinstance(value, e.Broadcast) and value.dtype.lanes == dtype.lanes:
         return e.Broadcast(cast(dtype.element, value.value, span), value.lanes, span=span)
+    if isinstance(value, e.Ramp) and _has_same_lanes_in(dtype, value):
+        base, stride = (cast(dtype.element, part, span) for part in (value.base, value.stride))
+        return e.Ramp(base, stride, value.lanes, span=span)
     if isinstance(value, (e.IntImm, e.FloatImm)):
         folded = _cast_constant(dtype, value, span)
         if folded is not None:
             return folded
     return e.Cast(dtype, value, span=span)
+
+
+def _has_same_lanes_in(dtype: DataType, ramp: Any) -> bool:
+    """Whether a ramp of constants has the same values as a ramp of another integer dtype."""
+    base, stride = ramp.base, ramp.stride
+    if not (
+        dtype.is_int and isinstance(base, e.IntImm) and isinstance(stride, e.IntImm) and isinstance(ramp.lanes, int)
+    ):
+        return False
+    ends = base.value, base.value + stride.value * (ramp.lanes - 1)
+    return all(wrap_int(end, to) == end for end in (*ends, stride.value) for to in (base.dtype, dtype.element))
 
 
 def _cast_constant(dtype: DataType, value: Any, span: Any) -> Any:

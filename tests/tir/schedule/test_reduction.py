@@ -33,6 +33,35 @@ def test_decompose_reduction():
     check_schedule(matmul, expected, transform)
 
 
+def test_decompose_reduction_of_an_init_that_reads():
+    @T.prim_func
+    def shifted(A: T.Buffer((8, 12), "float32"), S: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i, k in T.grid(8, 12):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = S[vi]
+                C[vi] = C[vi] + A[vi, vk]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 12), "float32"), S: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i in range(8):
+            with T.block("C_init"):
+                vi = T.axis.spatial(8, i)
+                T.reads(S[vi])
+                C[vi] = S[vi]
+            for k in range(12):
+                with T.block("C_update"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    T.reads(C[vi], A[vi, vk])
+                    C[vi] = C[vi] + A[vi, vk]
+
+    def transform(sch):
+        sch.decompose_reduction(sch.get_block("C"), sch.get_loops(sch.get_block("C"))[1])
+
+    check_schedule(shifted, expected, transform)
+
+
 def test_decompose_reduction_keeps_the_conditions_that_concern_the_init():
     @T.prim_func
     def expected(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 10), "float32"), C: T.Buffer((8, 10), "float32")):

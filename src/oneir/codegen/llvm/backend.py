@@ -38,9 +38,11 @@ class LLVM(Backend):
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [
             cpu.Attention(),
+            cpu.IntegerDots(),
             cpu.Depthwise(),
             cpu.DotProducts(),
             cpu.Contraction(),
+            cpu.ShortRows(),
             cpu.Reduction(),
             cpu.Spatial(),
         ]

@@ -7,5 +7,7 @@ from .contraction import Contraction
 from .depthwise import Depthwise
 from .dot_products import DotProducts
 from .gemv import GEMV
+from .integer_dots import IntegerDots
 from .reduction import Reduction
+from .short_rows import ShortRows
 from .spatial import Spatial

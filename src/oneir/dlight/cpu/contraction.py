@@ -177,7 +177,7 @@ def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
             accumulator = leaf.block.writes[0].buffer
             if accumulator in sch.mod["main"].buffer_map.values():
                 sch.cache_write(leaf.handle, 0, "global")
-            sch = Schedule(computing_whole_tiles(sch.mod["main"], leaf.block.name_hint, whole))
+            sch = Schedule(computing_whole_tiles(sch.mod["main"], [leaf.block.name_hint], whole))
     return sch
 
 

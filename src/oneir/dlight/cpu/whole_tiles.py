@@ -9,7 +9,7 @@ loop. They stay in the buffer between the contraction and what follows it: nobod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...arith import Analyzer
@@ -25,15 +25,15 @@ from ...tir.stmt_functor import substitute
 from .base import extent_of
 
 
-def computing_whole_tiles(func: PrimFunc, name: str, factors: Mapping[Var, int]) -> PrimFunc:
-    """The function with the axes of the block `name` rounded up to multiples; the block writes a buffer made inside."""
-    return func.replace(body=_RoundUp(name, factors)(func.body))
+def computing_whole_tiles(func: PrimFunc, names: Collection[str], factors: Mapping[Var, int]) -> PrimFunc:
+    """The function with axes of the blocks of these names rounded up to multiples; they write buffers made inside."""
+    return func.replace(body=_RoundUp(names, factors)(func.body))
 
 
 class _RoundUp(Mapper):
-    def __init__(self, name: str, factors: Mapping[Var, int]):
+    def __init__(self, names: Collection[str], factors: Mapping[Var, int]):
         super().__init__()
-        self.name, self.factors = name, factors
+        self.names, self.factors = names, factors
         self.analyzer = Analyzer()
         self.extents: dict[Var, PrimExpr] = {}
         self.buffers: dict[Buffer, Buffer] = {}
@@ -44,7 +44,7 @@ class _RoundUp(Mapper):
         return new if extent is None else new.replace(extent=extent)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Any:
-        if realize.block.name_hint != self.name:
+        if realize.block.name_hint not in self.names:
             return self.generic_visit(realize)
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
             if iv.var in self.factors and isinstance(value, Var):
@@ -73,8 +73,9 @@ class _RoundUp(Mapper):
             for index, extent in zip(store.indices, old.shape, strict=True)
         ]
         new = self.buffers[old] = decl_buffer(shape, old.dtype, old.name, scope=old.scope())
-        body = _Clamp(old, new, last)(store)
-        init = None if block.init is None else _Clamp(old, new, {})(block.init)
+        whole = {*self.buffers}
+        body = _Clamp(whole, old, new, last)(store)
+        init = None if block.init is None else _Clamp(whole, old, new, last)(block.init)
         block = block.replace(iter_vars=Array(axes), body=body, init=init)
         reads, writes = get_block_read_write_region(block, {b.data: b for b in (new, *_buffers(block))})
         return block.replace(reads=[r for r in reads if r.buffer is not new], writes=writes)
@@ -89,17 +90,17 @@ def _buffers(block: Block) -> list[Buffer]:
 
 
 class _Clamp(Mapper):
-    """Operands at indices that stay inside; the sum in its new buffer."""
+    """Operands at indices that stay inside, but for those that are whole already; the sum in its new buffer."""
 
-    def __init__(self, old: Buffer, new: Buffer, last: Mapping[Var, PrimExpr]):
+    def __init__(self, whole: Collection[Buffer], old: Buffer, new: Buffer, last: Mapping[Var, PrimExpr]):
         super().__init__()
-        self.old, self.new, self.last = old, new, last
+        self.whole, self.old, self.new, self.last = whole, old, new, last
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
         return self.new if buffer is self.old else buffer
 
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
-        if load.buffer is self.old:
+        if load.buffer in self.whole:
             return self.generic_visit(load)
         values = {var: Min(var, end) for var, end in self.last.items() if not _in_panels(load, var)}
         return load.replace(indices=Array(substitute(index, values) for index in load.indices))

@@ -15,7 +15,7 @@ from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar, IterVarType
 from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stmt
-from ..stmt_functor import StmtMapper, post_order_visit, renew_stmt, substitute
+from ..stmt_functor import StmtMapper, loads, post_order_visit, renew_stmt, substitute
 from .base import ScheduleBase
 from .buffers import in_memory
 from .conditions import as_block, as_loop, check_reduction, scope_root_of, variables_of
@@ -55,7 +55,9 @@ def decompose_reduction(state: ScheduleState, sref: StmtSRef, loop_sref: StmtSRe
         stmt = inner.replace(loop_var=var, body=stmt, thread_binding=binding)
     stmt = substitute(stmt, renamed)
     written = [region for region in block.writes if all(r.buffer is not region.buffer for r in block.reads)]
-    update = block.replace(name_hint=f"{block.name_hint}_update", init=None, reads=Array([*written, *block.reads]))
+    only_init = {load.buffer for load in loads(block.init)} - {load.buffer for load in loads(block.body)}
+    reads = [region for region in block.reads if region.buffer not in only_init]
+    update = block.replace(name_hint=f"{block.name_hint}_update", init=None, reads=Array([*written, *reads]))
     changed = ScopeEdit({block: update}).visit(loop)
     state.replace(loop_sref, SeqStmt([stmt, changed]), {block: update})
     result = stmt
@@ -120,7 +122,7 @@ def _init_realize(realize: BlockRealize, loops: Sequence[For]) -> tuple[BlockRea
     fresh: dict[Var, Any] = {v.var: v.var.copy_with_name(v.var.name) for v, _ in kept}
     init = Block(
         [v.replace(var=fresh[v.var]) for v, _ in kept],
-        (),
+        [BufferRegion.from_point(load.buffer, load.indices) for load in loads(substitute(block.init, fresh))],
         [substitute(region, fresh) for region in block.writes],
         f"{block.name_hint}_init",
         substitute(block.init, fresh),

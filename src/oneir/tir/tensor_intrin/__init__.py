@@ -1,3 +1,4 @@
 """Tensor intrinsics of hardware; importing a module registers those that it defines."""
 
 from . import cuda as cuda
+from . import x86 as x86

@@ -1,0 +1,148 @@
+"""Products of bytes that are summed as integers in groups, and scaled: rows of int8 by quantized weights.
+
+    dots[m, p, g, v, l] += digits[p, g, h, j, v, 4 * l + i] * X[m, g, k(h, j, i)]        integers
+    y[m, n(p, v, l)] += float(dots[m, p, g, v, l]) * (scale[p, g, v, l] * row_scale[m, g])
+
+A panel `p` of outputs is a stream of weights. For each of its groups, digits are unpacked into registers, multiplied
+by the processor's dot products with a few rows, and the scaled sums stay in registers while the groups pass by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.expr import Add, Cast, Mul
+from ...target.cpu import architecture, cpu_info, enabled_features, resolve
+from ...target.target import Target
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import LoopRV, Schedule
+from ...tir.stmt import BufferStore
+from ...tir.tensor_intrin.x86 import U8_WEIGHTS
+from .base import CPUScheduleRule, Leaf, leaves
+from .contraction import operands, variables_of
+from .whole_tiles import computing_whole_tiles
+
+ROWS = {64: 4, 32: 2}
+"""Rows of activations that share unpacked weights, by the bytes of a vector. Measured on Zen 5: of 3 to 8 rows with
+vectors of 64 bytes, 4 and 5 are fastest by a few percent; 4 rows with vectors of 32 bytes need more registers than
+there are, and take four times as long as 2."""
+
+
+class IntegerDots(CPUScheduleRule):
+    """Rows of int8 by quantized weights, with a panel's sums in registers."""
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        intrin = intrin_for(target)
+        sch = Schedule(func)
+        found = leaves(sch) or []
+        product = product_of(found)
+        if product is None or intrin is None:
+            return None
+        extent = product.dot.extents[0]
+        most = ROWS[min(cpu_info(target).vector_bytes, 64)]
+        rows = most if extent is None else min(extent, most)
+        total = product.total.handle
+        if product.total.block.writes[0].buffer in func.buffer_map.values():
+            sch.cache_write(total, 0, "global")
+        if extent is None or extent % rows:
+            names = {leaf.block.name_hint for leaf in (product.dot, product.total)}
+            factors = {leaf.block.iter_vars[0].var: rows for leaf in leaves(sch) or () if leaf.block.name_hint in names}
+            sch = Schedule(computing_whole_tiles(sch.mod["main"], names, factors))
+        product = product_of(leaves(sch) or [])
+        assert product is not None
+        compute_by_panels(sch, product, rows, intrin)
+        return sch
+
+
+@dataclass(slots=True)
+class Product:
+    """The blocks of a product: digits of weights, integer sums of a group, the scaled sum, and what follows."""
+
+    unpack: Leaf
+    dot: Leaf
+    total: Leaf
+    epilogue: list[Leaf]
+
+
+def intrin_for(target: Target) -> str | None:
+    """The processor's fastest dot product of unsigned weights by signed bytes; None without one."""
+    if architecture(resolve(target)[0]) != "x86_64":
+        return None
+    kinds = {"vnni": ("avx512vnni", "avx512vl"), "avx_vnni": ("avxvnni",), "avx2": ("avx2",)}
+    has = enabled_features(target, [name for names in kinds.values() for name in names])
+    found = next((kind for kind, names in kinds.items() if has.issuperset(names)), None)
+    return None if found is None else f"{U8_WEIGHTS}_{found}"
+
+
+def product_of(found: list[Leaf]) -> Product | None:
+    """The blocks of a function that computes a product with weights in groups; None for another function."""
+    if len(found) < 3:
+        return None
+    unpack, dot, total, *epilogue = found
+    pair = operands(dot.block) if dot.reduces else None
+    if unpack.reduces or pair is None or any(leaf.reduces for leaf in epilogue):
+        return None
+    digits, values = pair
+    sums = dot.block.writes[0].buffer
+    axes = [iv.var for iv in dot.block.iter_vars]
+    kinds = [iv.iter_type for iv in dot.block.iter_vars]
+    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 3 or dot.extents[4:] != [16, 2, 4, 4]:
+        return None
+    row, _, group, *_ = axes
+    if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
+        return None
+    if digits.buffer is not unpack.block.writes[0].buffer or row in variables_of(digits):
+        return None
+    if not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
+        return None
+    return Product(unpack, dot, total, epilogue) if _scales(total, sums) else None
+
+
+def _scales(total: Leaf, sums: object) -> bool:
+    """Whether a block adds up the integer sums, multiplied with something, over the groups."""
+    store = total.block.body
+    if not total.reduces or not isinstance(store, BufferStore) or not isinstance(store.value, Add):
+        return False
+    kinds = [iv.iter_type for iv in total.block.iter_vars]
+    if kinds != [IterVar.DataPar] * 4 + [IterVar.CommReduce] or not isinstance(store.value.b, Mul):
+        return False
+    dot = store.value.b.a
+    if not isinstance(dot, Cast) or not isinstance(dot.value, BufferLoad) or dot.value.buffer is not sums:
+        return False
+    row, panel, vector, lane, group = (iv.var for iv in total.block.iter_vars)
+    return list(dot.value.indices) == [row, panel, group, vector, lane]
+
+
+def compute_by_panels(sch: Schedule, product: Product, rows: int, intrin: str) -> None:
+    """A panel of outputs at a time, a few rows in it, group after group."""
+    dot, unpack, total = product.dot.handle, product.unpack.handle, product.total.handle
+    row, panel, vector, lane, group = product.total.loops
+    row_outer, row_inner = sch.split(row, [None, rows])
+    sch.reorder(panel, row_outer, group, row_inner, vector, lane)
+    sch.parallel(panel)
+    for handle in (dot, unpack, total):
+        sch.set_scope(handle, 0, "local")
+    for handle in (dot, unpack):
+        sch.compute_at(handle, group, preserve_unit_loops=True)
+    for leaf in product.epilogue:
+        sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
+        columns = sch.get_loops(leaf.handle)[-1]
+        sch.vectorize(columns)
+    _unroll_and_vectorize(sch, [row_inner, vector, lane])
+    sch.decompose_reduction(total, group)
+    _unroll_and_vectorize(sch, sch.get_loops(unpack)[-6:])
+    row, panel, group, vector, lane, half, quad, four = sch.get_loops(dot)[-8:]
+    sch.reorder(half, quad, vector, row, lane, four)
+    for loop in (panel, group, half, quad, vector, row):
+        sch.unroll(loop)
+    init = sch.decompose_reduction(dot, half)
+    for loop in sch.get_loops(init)[-5:]:
+        sch.unroll(loop)
+    sch.tensorize(lane, intrin)
+
+
+def _unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:
+    for loop in loops[:-1]:
+        sch.unroll(loop)
+    sch.vectorize(loops[-1])
