@@ -1,0 +1,240 @@
+"""Attention of tokens to what their sequences have in pages, and the way of keys and values into pages.
+
+Pages are parts of two tensors: keys (layers, pages, kv_heads, head_dim, page_size), so that scores of neighbouring
+positions are a vector, and values (layers, pages, kv_heads, page_size, head_dim). Position `i` of sequence `s` is in
+the page `table[starts[s] + i // page_size]`. Their dtype is float32 or float16; sums are in float32.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ...script import tir as T
+from ...tir import PrimFunc
+
+ROWS, LANES = 4, 64
+"""Queries and elements of values whose sums are in registers at once."""
+
+
+def _largest_divisor(extent: int, most: int) -> int:
+    return max(d for d in range(1, min(extent, most) + 1) if extent % d == 0)
+
+
+@functools.cache
+def rotate_and_store(
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    rotary_dim: int,
+    page_size: int,
+    scale: float = 1.0,
+    original_context: int | None = None,
+    dtype: str = "float32",
+) -> PrimFunc:
+    """Turns queries and keys by their positions, and stores keys and values in pages.
+
+    The parameters are queries (m, heads, head_dim), keys and values (m, kv_heads, head_dim), all float32, the positions
+    of the m tokens and the numbers of their sequences, `starts` and `table` of the pages, `lengths` of the sequences,
+    all int32, the frequencies float32, the tensors of pages, and the result, the turned queries; the layer is a
+    variable. The elements `d` and `d + rotary_dim // 2` of a head turn together, and those from `rotary_dim` on stay.
+    Cosines and sines are multiplied by `scale`. Frequencies are (1, rotary_dim // 2), or (2, rotary_dim // 2) with an
+    `original_context`: the second row is for sequences that are longer than that.
+    """
+    H, KV, D, R, P = (T.int64(x) for x in (heads, kv_heads, head_dim, rotary_dim // 2, page_size))
+    kinds = T.int64(1 if original_context is None else 2)
+    near = original_context or 0x7FFFFFFF
+
+    @T.prim_func(private=True)
+    def rotate_and_store(
+        queries: T.handle,
+        keys: T.handle,
+        values: T.handle,
+        positions: T.handle,
+        sequences: T.handle,
+        starts: T.handle,
+        table: T.handle,
+        lengths: T.handle,
+        frequencies: T.handle,
+        key_pages: T.handle,
+        value_pages: T.handle,
+        turned: T.handle,
+        layer: T.int64,
+    ):
+        T.func_attr({"tir.noalias": True, "tir.is_scheduled": True})
+        m, pages, layers, b, n = T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
+        Q = T.match_buffer(queries, (m, H, D), "float32")
+        K = T.match_buffer(keys, (m, KV, D), "float32")
+        V = T.match_buffer(values, (m, KV, D), "float32")
+        position = T.match_buffer(positions, (m,), "int32")
+        sequence = T.match_buffer(sequences, (m,), "int32")
+        start = T.match_buffer(starts, (b,), "int32")
+        page_of = T.match_buffer(table, (n,), "int32")
+        length = T.match_buffer(lengths, (b,), "int32")
+        F = T.match_buffer(frequencies, (kinds, R), "float32")
+        KP = T.match_buffer(key_pages, (layers, pages, KV, D, P), dtype)
+        VP = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
+        out = T.match_buffer(turned, (m, H, D), "float32")
+        for t in T.parallel(m):
+            cos = T.decl_buffer((R,), "float32", scope="local")
+            sin = T.decl_buffer((R,), "float32", scope="local")
+            page: T.int64 = T.Cast(
+                "int64", page_of[T.Cast("int64", start[sequence[t]]) + T.Cast("int64", position[t]) // P]
+            )
+            slot: T.int64 = T.Cast("int64", position[t]) % P
+            kind: T.int64 = T.Cast("int64", length[sequence[t]] > near)
+            for i in range(R):
+                cos[i] = T.cos(T.Cast("float32", position[t]) * F[kind, i]) * T.float32(scale)
+                sin[i] = T.sin(T.Cast("float32", position[t]) * F[kind, i]) * T.float32(scale)
+            for h in range(H):
+                for i in range(R):
+                    out[t, h, i] = Q[t, h, i] * cos[i] - Q[t, h, i + R] * sin[i]
+                    out[t, h, i + R] = Q[t, h, i + R] * cos[i] + Q[t, h, i] * sin[i]
+                for i in range(D - 2 * R):
+                    out[t, h, 2 * R + i] = Q[t, h, 2 * R + i]
+            for h in range(KV):
+                for i in range(R):
+                    KP[layer, page, h, i, slot] = T.Cast(dtype, K[t, h, i] * cos[i] - K[t, h, i + R] * sin[i])
+                    KP[layer, page, h, i + R, slot] = T.Cast(dtype, K[t, h, i + R] * cos[i] + K[t, h, i] * sin[i])
+                for i in range(D - 2 * R):
+                    KP[layer, page, h, 2 * R + i, slot] = T.Cast(dtype, K[t, h, 2 * R + i])
+                for i in range(D):
+                    VP[layer, page, h, slot, i] = T.Cast(dtype, V[t, h, i])
+
+    return rotate_and_store
+
+
+@functools.cache
+def paged_attention(
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    page_size: int,
+    scale: float,
+    window: int | None = None,
+    dtype: str = "float32",
+    cap: float | None = None,
+) -> PrimFunc:
+    """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
+
+    The parameters are queries (m, heads, head_dim) float32, positions and sequences (m,), `starts` and `table`, the
+    tensors of pages, and the result, like the queries; the layer is a variable. With a `window`, only so many positions
+    are attended to, the query's own among them; with a `cap`, scores are `cap * tanh(score / cap)`.
+    """
+    group = heads // kv_heads
+    H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, page_size, group))
+    score_rows, sum_rows = (_largest_divisor(group, most) for most in (2 * ROWS, ROWS))
+    lanes = _largest_divisor(head_dim, LANES)
+    SR, SG = T.int64(score_rows), T.int64(group // score_rows)
+    VR, VG, VL, VD = (T.int64(x) for x in (sum_rows, group // sum_rows, lanes, head_dim // lanes))
+    reach = T.int64(window or 1 << 40)
+    factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
+
+    @T.prim_func(private=True)
+    def paged_attention(
+        queries: T.handle,
+        positions: T.handle,
+        sequences: T.handle,
+        starts: T.handle,
+        table: T.handle,
+        key_pages: T.handle,
+        value_pages: T.handle,
+        result: T.handle,
+        layer: T.int64,
+    ):
+        T.func_attr({"tir.noalias": True, "tir.is_scheduled": True})
+        m, pages, layers, b, n = T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
+        Q = T.match_buffer(queries, (m, H, D), "float32")
+        position = T.match_buffer(positions, (m,), "int32")
+        sequence = T.match_buffer(sequences, (m,), "int32")
+        start = T.match_buffer(starts, (b,), "int32")
+        page_of = T.match_buffer(table, (n,), "int32")
+        K = T.match_buffer(key_pages, (layers, pages, KV, D, P), dtype)
+        V = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
+        out = T.match_buffer(result, (m, H, D), "float32")
+        for th in T.parallel(m * KV):
+            t: T.int64 = th // KV
+            h: T.int64 = th % KV
+            own: T.int64 = T.Cast("int64", position[t])
+            base: T.int64 = T.Cast("int64", start[sequence[t]])
+            first: T.int64 = T.max(own - reach + 1, 0) // P
+            count: T.int64 = own // P + 1 - first
+            scores = T.decl_buffer((G, count * P), "float32")
+            top = T.decl_buffer((G, P), "float32", scope="local")
+            total = T.decl_buffer((G,), "float32", scope="local")
+            for g in range(G):
+                for p in T.vectorized(P):
+                    top[g, p] = T.float32("-inf")
+            for j in range(count):
+                page: T.int64 = T.Cast("int64", page_of[base + first + j])
+                for o in range(SG):
+                    part = T.decl_buffer((SR, P), "float32", scope="local")
+                    for g in T.unroll(SR):
+                        for p in T.vectorized(P):
+                            part[g, p] = T.float32(0)
+                    for d in range(D):
+                        for g in T.unroll(SR):
+                            for p in T.vectorized(P):
+                                part[g, p] = part[g, p] + Q[t, h * G + o * SR + g, d] * factor * T.Cast(
+                                    "float32", K[layer, page, h, d, p]
+                                )
+                    if capped:
+                        for g in T.unroll(SR):
+                            for p in T.vectorized(P):
+                                part[g, p] = T.tanh(part[g, p] * T.float32(1 / limit)) * T.float32(limit)
+                    for g in T.unroll(SR):
+                        for p in T.vectorized(P):
+                            scores[o * SR + g, j * P + p] = T.Select(
+                                T.And((first + j) * P + p <= own, (first + j) * P + p > own - reach),
+                                part[g, p],
+                                T.float32("-inf"),
+                            )
+                            top[o * SR + g, p] = T.Select(
+                                top[o * SR + g, p] > scores[o * SR + g, j * P + p],
+                                top[o * SR + g, p],
+                                scores[o * SR + g, j * P + p],
+                            )
+            for g in range(G):
+                row = T.decl_buffer((P,), "float32", scope="local")
+                weight = T.decl_buffer((P,), "float32", scope="local")
+                for p in T.vectorized(P):
+                    row[p] = top[g, p]
+                for p in T.vectorized(8):
+                    row[p] = T.Select(row[p] > row[p + 8], row[p], row[p + 8])
+                for p in T.vectorized(4):
+                    row[p] = T.Select(row[p] > row[p + 4], row[p], row[p + 4])
+                for p in T.vectorized(2):
+                    row[p] = T.Select(row[p] > row[p + 2], row[p], row[p + 2])
+                peak: T.float32 = T.Select(row[0] > row[1], row[0], row[1])
+                for p in T.vectorized(P):
+                    row[p] = T.float32(0)
+                for j in range(count):
+                    for p in T.vectorized(P):
+                        weight[p] = T.exp(scores[g, j * P + p] - peak)
+                    for p in T.vectorized(P):
+                        scores[g, j * P + p] = weight[p]
+                        row[p] = row[p] + weight[p]
+                for p in T.vectorized(8):
+                    row[p] = row[p] + row[p + 8]
+                for p in T.vectorized(4):
+                    row[p] = row[p] + row[p + 4]
+                for p in T.vectorized(2):
+                    row[p] = row[p] + row[p + 2]
+                total[g] = row[0] + row[1]
+            for o, c in T.grid(VG, VD):
+                sums = T.decl_buffer((VR, VL), "float32", scope="local")
+                for g in T.unroll(VR):
+                    for d in T.vectorized(VL):
+                        sums[g, d] = T.float32(0)
+                for j in range(count):
+                    page: T.int64 = T.Cast("int64", page_of[base + first + j])
+                    for p in range(P):
+                        for g in T.unroll(VR):
+                            for d in T.vectorized(VL):
+                                sums[g, d] = sums[g, d] + scores[o * VR + g, j * P + p] * T.Cast(
+                                    "float32", V[layer, page, h, p, c * VL + d]
+                                )
+                for g in T.unroll(VR):
+                    for d in T.vectorized(VL):
+                        out[t, h * G + o * VR + g, c * VL + d] = sums[g, d] / total[o * VR + g]
+
+    return paged_attention

@@ -1,0 +1,354 @@
+"""What decoders share: a configuration, attention over pages, gated layers, and the whole of the usual family.
+
+    model = Decoder(decoder_config(config_of_a_folder))
+
+A step takes tokens of any number of sequences, one after the other, stores their keys and values in pages, and gives
+the logits after chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ...ir.expr import const
+from ...relax.frontend import nn
+from ...relax.frontend.nn import op
+from ..kernels.attention import paged_attention, rotate_and_store
+from .rotary import rotary_frequencies
+
+PAGE_SIZE = 16
+"""Positions of a page: scores of a page are a vector."""
+
+
+@dataclass(frozen=True)
+class ExpertsConfig:
+    """A mixture of experts: how many there are, how many a token goes through, and the size of each."""
+
+    count: int
+    chosen: int
+    size: int
+    normalized: bool
+    """Whether the shares of the chosen ones are divided by their sum."""
+    dense_layers: Sequence[int] = ()
+    """The layers that have a gated layer instead."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The facts of a decoder. Sizes are numbers of elements."""
+
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    context: int
+    norm_eps: float = 1e-6
+    rope: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rotary_dim: int | None = None
+    """How many elements of a head turn; all of them by default."""
+    tied: bool = False
+    """Whether the embedding is the output layer's weight too."""
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: Literal["", "head", "row"] = ""
+    """Of what queries and keys are normalized: nothing, each head, or all heads of a token together."""
+    norm_offset: float = 0.0
+    """What is added to the weights of normalizations."""
+    embedding_scale: float = 1.0
+    score_scale: float | None = None
+    """What scores are multiplied by; by default 1 / sqrt(head_dim)."""
+    score_cap: float | None = None
+    logit_cap: float | None = None
+    """`cap * tanh(x / cap)` of scores and logits, which keeps them below the cap."""
+    local_rope: Mapping[str, Any] | None = None
+    """What layers with a window have for `rope`, if that is something else."""
+    windows: Sequence[int | None] = ()
+    """For each layer, how many positions a token attends to; empty where it is all of them."""
+    activation: str = "silu"
+
+    experts: ExpertsConfig | None = None
+
+    def window(self, layer: int) -> int | None:
+        """How many positions a layer attends to; None is all of them."""
+        return self.windows[layer] if self.windows else None
+
+
+def decoder_config(config: Mapping[str, Any], **facts: Any) -> DecoderConfig:
+    """The facts that configurations of Llama and its relatives have under one name; `facts` are the others."""
+    heads = config["num_attention_heads"]
+    rope = config.get("rope_parameters") or {
+        "rope_theta": config.get("rope_theta", 10000.0),
+        **(config.get("rope_scaling") or {}),
+    }
+    local = rope.get("sliding_attention")
+    rope = rope.get("full_attention", rope)
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    partial = config.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0
+    found: dict[str, Any] = {
+        "vocab_size": config["vocab_size"],
+        "hidden_size": config["hidden_size"],
+        "layers": config["num_hidden_layers"],
+        "heads": heads,
+        "kv_heads": config.get("num_key_value_heads") or heads,
+        "head_dim": head_dim,
+        "intermediate_size": config["intermediate_size"],
+        "context": config["max_position_embeddings"],
+        "norm_eps": config.get("rms_norm_eps", 1e-6),
+        "rope": rope,
+        "local_rope": local if local != rope else None,
+        "rotary_dim": int(head_dim * partial),
+        "tied": bool(config.get("tie_word_embeddings", False)),
+        "activation": config.get("hidden_activation") or config.get("hidden_act", "silu"),
+    }
+    return DecoderConfig(**{**found, **facts})
+
+
+def windows_of(config: Mapping[str, Any]) -> list[int | None]:
+    """How many positions each layer attends to, as a configuration's `layer_types` or `max_window_layers` say."""
+    count, window = config["num_hidden_layers"], config.get("sliding_window")
+    if not config.get("use_sliding_window", True) or window is None:
+        return []
+    kinds = config.get("layer_types")
+    if kinds is None:
+        first = config.get("max_window_layers", 0)
+        kinds = ["sliding_attention" if layer >= first else "full_attention" for layer in range(count)]
+    return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+class Rotary(nn.Module):
+    """The frequencies of rotary embeddings: a row, or one for short and one for long sequences."""
+
+    def __init__(self, config: DecoderConfig, parameters: Mapping[str, Any]):
+        dim = config.head_dim if config.rotary_dim is None else config.rotary_dim
+        frequencies, self.scale, self.original_context = rotary_frequencies(parameters, dim, config.context)
+        self.weight = nn.Parameter(frequencies.shape)
+        self.weight.data = frequencies
+
+
+class Cache:
+    """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
+
+    `positions` and `sequences` say of each token where it is, `starts` and `table` where the pages of a sequence are,
+    and `lengths` how long it is, the new tokens included.
+    """
+
+    def __init__(
+        self,
+        keys: nn.Tensor,
+        values: nn.Tensor,
+        positions: nn.Tensor,
+        sequences: nn.Tensor,
+        starts: nn.Tensor,
+        table: nn.Tensor,
+        lengths: nn.Tensor,
+    ):
+        self.keys, self.values = keys, values
+        self.places, self.lengths = [positions, sequences, starts, table], lengths
+
+    def attend(
+        self,
+        layer: int,
+        q: nn.Tensor,
+        k: nn.Tensor,
+        v: nn.Tensor,
+        rotary: Rotary,
+        scale: float,
+        window: int | None,
+        cap: float | None,
+    ) -> nn.Tensor:
+        """Stores keys and values (m, kv_heads, head_dim); what queries (m, heads, head_dim) attend to, like them."""
+        _, heads, head_dim = q.shape
+        kv_heads, page = k.shape[1], self.keys.shape[-1]
+        store = rotate_and_store(
+            heads,
+            kv_heads,
+            head_dim,
+            2 * rotary.weight.shape[1],
+            page,
+            rotary.scale,
+            rotary.original_context,
+            self.keys.dtype,
+        )
+        q, self.keys, self.values = op.tensor_ir_inplace_op(
+            store,
+            "rotate_and_store",
+            [q, k, v, *self.places, self.lengths, rotary.weight, self.keys, self.values, const(layer, "int64")],
+            [-1, 9, 10],
+            [q, self.keys, self.values],
+        )
+        attention = paged_attention(heads, kv_heads, head_dim, page, scale, window, self.keys.dtype, cap)
+        return op.tensor_ir_op(
+            attention,
+            "paged_attention",
+            [q, *self.places, self.keys, self.values, const(layer, "int64")],
+            nn.Tensor.placeholder(q.shape, "float32"),
+        )
+
+
+class Norm(nn.RMSNorm):
+    """The normalization of a decoder, over the last dimension of `size` elements."""
+
+    def __init__(self, config: DecoderConfig, size: int):
+        super().__init__(size, -1, config.norm_eps, bias=False)
+        self.offset = config.norm_offset
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        weight = self.weight + self.offset if self.offset else self.weight
+        return op.rms_norm(x, weight, -1, self.epsilon)
+
+
+class Attention(nn.Module):
+    """Self-attention with grouped queries, rotary embeddings and a cache in pages."""
+
+    def __init__(self, config: DecoderConfig, layer: int):
+        self.config, self.layer = config, layer
+        width = (config.heads + 2 * config.kv_heads) * config.head_dim
+        self.qkv_proj = nn.Linear(config.hidden_size, width, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=config.out_bias)
+        if config.qk_norm:
+            whole = config.qk_norm == "row"
+            self.q_norm, self.k_norm = (
+                Norm(config, config.head_dim * (heads if whole else 1)) for heads in (config.heads, config.kv_heads)
+            )
+
+    def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
+        c, m = self.config, x.shape[0]
+        ends = [c.heads * c.head_dim, (c.heads + c.kv_heads) * c.head_dim]
+        q, k, v = op.split(self.qkv_proj(x), ends, axis=1)
+        if c.qk_norm == "row":
+            q, k = self.q_norm(q), self.k_norm(k)
+        parts = zip((q, k, v), (c.heads, c.kv_heads, c.kv_heads), strict=True)
+        q, k, v = (op.reshape(part, (m, heads, c.head_dim)) for part, heads in parts)
+        if c.qk_norm == "head":
+            q, k = self.q_norm(q), self.k_norm(k)
+        scale = c.head_dim**-0.5 if c.score_scale is None else c.score_scale
+        out = cache.attend(self.layer, q, k, v, rotary, scale, c.window(self.layer), c.score_cap)
+        return self.o_proj(op.reshape(out, (m, c.heads * c.head_dim)))
+
+
+class GatedLayer(nn.Module):
+    """down(activation(gate(x)) * up(x))"""
+
+    def __init__(self, config: DecoderConfig):
+        self.size, self.activation = config.intermediate_size, ACTIVATIONS[config.activation]
+        self.gate_up_proj = nn.Linear(config.hidden_size, 2 * self.size, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(self.size, config.hidden_size, bias=config.mlp_bias)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        gate, up = op.split(self.gate_up_proj(x), [self.size], axis=1)
+        return self.down_proj(self.activation(gate) * up)
+
+
+ACTIVATIONS = {
+    "silu": op.silu,
+    "gelu_pytorch_tanh": lambda x: op.gelu(x, "tanh"),
+    "gelu_new": lambda x: op.gelu(x, "tanh"),
+    "gelu": op.gelu,
+}
+
+
+class DecoderLayer(nn.Module):
+    """Attention and a gated layer, each after a normalization and added to its input."""
+
+    def __init__(self, config: DecoderConfig, layer: int):
+        self.input_layernorm = Norm(config, config.hidden_size)
+        self.self_attn = Attention(config, layer)
+        self.post_attention_layernorm = Norm(config, config.hidden_size)
+        self.mlp = GatedLayer(config)
+
+    def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cache, rotary)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Embedding(nn.Embedding):
+    """An embedding whose weight may be that of the output layer, too."""
+
+    def project(self, x: nn.Tensor) -> nn.Tensor:
+        """x @ weight.T"""
+        return op.matmul(x, op.permute_dims(self.weight))
+
+
+class Body(nn.Module):
+    """Embedding, layers and a normalization."""
+
+    def __init__(self, config: DecoderConfig, layer: type[DecoderLayer]):
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList([layer(config, i) for i in range(config.layers)])
+        self.norm = Norm(config, config.hidden_size)
+
+
+class Decoder(nn.Module):
+    """A decoder of the usual form: Llama, Mistral, Qwen and their relatives. Layers may be of another class."""
+
+    def __init__(self, config: DecoderConfig, layer: type[DecoderLayer] = DecoderLayer):
+        self.config = config
+        self.model = Body(config, layer)
+        self.rotary = Rotary(config, config.rope)
+        if config.local_rope is not None:
+            self.local_rotary = Rotary(config, config.local_rope)
+        if not config.tied:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def step(
+        self,
+        tokens: nn.Tensor,
+        positions: nn.Tensor,
+        sequences: nn.Tensor,
+        starts: nn.Tensor,
+        table: nn.Tensor,
+        lengths: nn.Tensor,
+        wanted: nn.Tensor,
+        keys: nn.Tensor,
+        values: nn.Tensor,
+    ) -> nn.Tensor:
+        """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,)."""
+        cache = Cache(keys, values, positions, sequences, starts, table, lengths)
+        x = self.embed(tokens, positions)
+        x = self.run_layers(x, cache)
+        return self.logits(op.take(x, wanted, axis=0))
+
+    def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:
+        """What layers get for tokens (m,) at positions (m,): (m, hidden_size)."""
+        x = self.model.embed_tokens(tokens)
+        return x if self.config.embedding_scale == 1 else x * self.config.embedding_scale
+
+    def run_layers(self, x: nn.Tensor, cache: Cache) -> nn.Tensor:
+        """What all layers make of (m, hidden_size)."""
+        c = self.config
+        for i, layer in enumerate(self.model.layers):
+            local = c.local_rope is not None and c.window(i) is not None
+            x = layer(x, cache, self.local_rotary if local else self.rotary)
+        return x
+
+    def logits(self, x: nn.Tensor) -> nn.Tensor:
+        """Logits (n, vocab_size) of what layers give, (n, hidden_size)."""
+        c, x = self.config, self.model.norm(x)
+        x = self.model.embed_tokens.project(x) if c.tied else self.lm_head(x)
+        return x if c.logit_cap is None else op.tanh(x / c.logit_cap) * c.logit_cap
+
+    decode = step
+    """The step of one token, which may be exported beside that of any number."""
+
+    def sources(self, name: str) -> list[str]:
+        """The names that a parameter has in files: several where it is put together from them, one after the other."""
+        for fused, parts in _FUSED.items():
+            if f".{fused}." in name:
+                return [name.replace(f".{fused}.", f".{part}.") for part in parts]
+        return [name]
+
+    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The value of a parameter in the order that it has here."""
+        return value
+
+
+_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+"""Layers that are one here, and in files those of these names, one after the other."""

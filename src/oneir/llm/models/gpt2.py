@@ -1,0 +1,106 @@
+"""GPT-2: positions have embeddings, and matrices are stored transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...relax.frontend import nn
+from ...relax.frontend.nn import op
+from .decoder import ACTIVATIONS, Cache, Decoder, DecoderConfig, Embedding, Rotary
+
+
+class GPT2Attention(nn.Module):
+    """Self-attention without rotary embeddings."""
+
+    def __init__(self, config: DecoderConfig, layer: int):
+        self.config, self.layer = config, layer
+        self.c_attn = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.c_proj = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
+        c, m = self.config, x.shape[0]
+        q, k, v = (op.reshape(part, (m, c.heads, c.head_dim)) for part in op.split(self.c_attn(x), 3, axis=1))
+        out = cache.attend(self.layer, q, k, v, rotary, c.head_dim**-0.5, None, None)
+        return self.c_proj(op.reshape(out, (m, c.hidden_size)))
+
+
+class GPT2Layers(nn.Module):
+    """Two linear layers with an activation between them."""
+
+    def __init__(self, config: DecoderConfig):
+        self.activation = ACTIVATIONS[config.activation]
+        self.c_fc = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.c_proj = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return self.c_proj(self.activation(self.c_fc(x)))
+
+
+class GPT2Layer(nn.Module):
+    """Attention and linear layers, each after a normalization and added to its input."""
+
+    def __init__(self, config: DecoderConfig, layer: int):
+        self.ln_1 = nn.LayerNorm(config.hidden_size, config.norm_eps)
+        self.attn = GPT2Attention(config, layer)
+        self.ln_2 = nn.LayerNorm(config.hidden_size, config.norm_eps)
+        self.mlp = GPT2Layers(config)
+
+    def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
+        x = x + self.attn(self.ln_1(x), cache, rotary)
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT2Body(nn.Module):
+    """Embeddings, layers and a normalization."""
+
+    def __init__(self, config: DecoderConfig):
+        self.wte = Embedding(config.vocab_size, config.hidden_size)
+        self.wpe = nn.Embedding(config.context, config.hidden_size)
+        self.h = nn.ModuleList([GPT2Layer(config, i) for i in range(config.layers)])
+        self.ln_f = nn.LayerNorm(config.hidden_size, config.norm_eps)
+
+
+class GPT2(Decoder):
+    """The decoder, by the names of its files."""
+
+    def __init__(self, config: DecoderConfig):
+        self.config = config
+        self.transformer = GPT2Body(config)
+        self.rotary = Rotary(config, {})
+
+    def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:
+        return self.transformer.wte(tokens) + self.transformer.wpe(positions)
+
+    def run_layers(self, x: nn.Tensor, cache: Cache) -> nn.Tensor:
+        for layer in self.transformer.h:
+            x = layer(x, cache, self.rotary)
+        return x
+
+    def logits(self, x: nn.Tensor) -> nn.Tensor:
+        return self.transformer.wte.project(self.transformer.ln_f(x))
+
+    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
+        return value.T if ".h." in name and name.endswith(".weight") and value.ndim == 2 else value
+
+
+def build(config: Mapping[str, Any]) -> Decoder:
+    """The model of a folder's configuration."""
+    size, heads = config["n_embd"], config["n_head"]
+    facts = DecoderConfig(
+        vocab_size=config["vocab_size"],
+        hidden_size=size,
+        layers=config["n_layer"],
+        heads=heads,
+        kv_heads=heads,
+        head_dim=size // heads,
+        intermediate_size=config.get("n_inner") or 4 * size,
+        context=config["n_positions"],
+        norm_eps=config.get("layer_norm_epsilon", 1e-5),
+        rotary_dim=0,
+        tied=True,
+        activation=config.get("activation_function", "gelu_new"),
+    )
+    return GPT2(facts)

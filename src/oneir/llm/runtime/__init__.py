@@ -1,0 +1,1 @@
+"""Models as compiled programs: loading, and steps on a cache in pages."""

@@ -1,0 +1,63 @@
+"""Steps of a model on its cache in pages: what the engine asks for, by one native call each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import relax
+from ...runtime.device import cpu
+from ...runtime.tensor import from_dlpack
+from ..engine.runner import Piece
+from ..models.decoder import PAGE_SIZE, DecoderConfig
+
+
+class ModelRunner:
+    """A compiled model and its pages.
+
+    `num_pages` pages of keys and values take `2 * layers * kv_heads * head_dim` elements for each of their positions;
+    the system gives memory for those that are used.
+    """
+
+    def __init__(self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int):
+        self.page_size, self.num_pages = PAGE_SIZE, num_pages
+        self.vocab_size, self.max_tokens = config.vocab_size, max_tokens
+        machine = relax.VirtualMachine(program, cpu())
+        self._step = machine["step"]
+        self._decode = machine["decode"] if program.implements_function("decode") else machine["step"]
+        pages = (config.layers, num_pages, config.kv_heads)
+        self._keys = np.zeros((*pages, config.head_dim, PAGE_SIZE), dtype)
+        self._values = np.zeros((*pages, PAGE_SIZE, config.head_dim), dtype)
+        self._pages = [from_dlpack(self._keys), from_dlpack(self._values)]
+
+    def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+        """Computes the new tokens of some sequences, and keeps them in the pages; see `engine.runner.Runner`."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        sequences: list[int] = []
+        starts: list[int] = []
+        table: list[int] = []
+        lengths: list[int] = []
+        wanted: list[int] = []
+        for number, piece in enumerate(pieces):
+            count = len(piece.token_ids)
+            first = len(tokens)
+            tokens += piece.token_ids
+            positions += range(piece.start, piece.start + count)
+            sequences += [number] * count
+            starts.append(len(table))
+            table += piece.pages
+            lengths.append(piece.start + count)
+            wanted += range(first if piece.all_logits else first + count - 1, first + count)
+        function = self._decode if len(tokens) == 1 else self._step
+        indices = tokens, positions, sequences, starts, table, lengths, wanted
+        logits = function(*(from_dlpack(np.array(v, np.int32)) for v in indices), *self._pages).numpy()
+        counts = [len(piece.token_ids) if piece.all_logits else 1 for piece in pieces]
+        return np.split(logits, np.cumsum(counts)[:-1])
+
+    def copy_page(self, source: int, target: int) -> None:
+        """Copies the keys and values of a page, in all layers."""
+        self._keys[:, target] = self._keys[:, source]
+        self._values[:, target] = self._values[:, source]

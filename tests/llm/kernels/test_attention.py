@@ -1,0 +1,119 @@
+"""Attention over pages: against the formula written in NumPy, sequence by sequence and head by head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir.llm.kernels.attention import paged_attention, rotate_and_store
+
+PAGE, LAYERS, PAGES = 16, 2, 40
+RNG = np.random.default_rng(11)
+
+
+class Pages:
+    """Pages with noise in them, and sequences that own some, in an order of their own."""
+
+    def __init__(self, kv_heads: int, head_dim: int, dtype: str, sequences: Sequence[tuple[int, int]]):
+        shape = (LAYERS, PAGES, kv_heads)
+        self.keys = oneir.nd.array(RNG.standard_normal((*shape, head_dim, PAGE)).astype(dtype))
+        self.values = oneir.nd.array(RNG.standard_normal((*shape, PAGE, head_dim)).astype(dtype))
+        free = RNG.permutation(PAGES).tolist()
+        self.owned = [[free.pop() for _ in range(-(-(start + count) // PAGE))] for start, count in sequences]
+        self.positions = np.concatenate([np.arange(start, start + count) for start, count in sequences]).astype("int32")
+        self.sequences = np.repeat(np.arange(len(sequences)), [count for _, count in sequences]).astype("int32")
+        self.starts = np.cumsum([0, *map(len, self.owned)])[:-1].astype("int32")
+        self.table = np.concatenate(self.owned).astype("int32")
+        self.lengths = np.array([start + count for start, count in sequences], "int32")
+
+    def places(self) -> list[oneir.nd.NDArray]:
+        return [oneir.nd.array(x) for x in (self.positions, self.sequences, self.starts, self.table)]
+
+    def of(self, sequence: int, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and values (positions, kv_heads, head_dim) of a sequence."""
+        keys, values = self.keys.numpy()[layer, self.owned[sequence]], self.values.numpy()[layer, self.owned[sequence]]
+        keys, values = keys.transpose(0, 3, 1, 2), values.transpose(0, 2, 1, 3)
+        return keys.reshape(-1, *keys.shape[2:]).astype("float64"), values.reshape(-1, *values.shape[2:]).astype(
+            "float64"
+        )
+
+
+def compiled(func: oneir.tir.PrimFunc):
+    return oneir.build(func.with_attr("global_symbol", "f"), "llvm")["f"]
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim", "window", "dtype"),
+    [
+        (8, 2, 64, None, "float32"),
+        (4, 4, 80, None, "float32"),
+        (6, 2, 16, 20, "float32"),
+        (5, 1, 128, None, "float16"),
+        (1, 1, 24, 1, "float16"),
+    ],
+)
+def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None, dtype: str) -> None:
+    sequences = [(0, 3), (40, 1), (15, 2), (63, 1), (0, 1)]
+    pages = Pages(kv_heads, head_dim, dtype, sequences)
+    q = RNG.standard_normal((len(pages.positions), heads, head_dim)).astype("float32")
+    out = oneir.nd.array(np.zeros_like(q))
+    func = compiled(paged_attention(heads, kv_heads, head_dim, PAGE, 0.3, window, dtype))
+    func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, out, 1)
+    for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
+        keys, values = pages.of(sequence, 1)
+        seen = slice(max(0, position + 1 - (window or 1000)), position + 1)
+        for h in range(heads):
+            group = h // (heads // kv_heads)
+            scores = 0.3 * keys[seen, group] @ q[t, h].astype("float64")
+            weights = np.exp(scores - scores.max())
+            expected = weights @ values[seen, group] / weights.sum()
+            np.testing.assert_allclose(out.numpy()[t, h], expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("rotary", "scale", "original", "dtype"), [(16, 1.0, None, "float32"), (8, 1.5, 20, "float16")]
+)
+def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int | None, dtype: str) -> None:
+    heads, kv_heads, head_dim = 4, 2, 16
+    pages = Pages(kv_heads, head_dim, dtype, [(0, 2), (30, 3)])
+    before = [pages.keys.numpy().copy(), pages.values.numpy().copy()]
+    m = len(pages.positions)
+    q, k, v = (RNG.standard_normal((m, h, head_dim)).astype("float32") for h in (heads, kv_heads, kv_heads))
+    frequencies = RNG.random((1 if original is None else 2, rotary // 2)).astype("float32")
+    turned = oneir.nd.array(np.zeros_like(q))
+    func = compiled(rotate_and_store(heads, kv_heads, head_dim, rotary, PAGE, scale, original, dtype))
+    given = [
+        *map(oneir.nd.array, (q, k, v)),
+        *pages.places(),
+        oneir.nd.array(pages.lengths),
+        oneir.nd.array(frequencies),
+    ]
+    func(*given, pages.keys, pages.values, turned, 0)
+    written = np.zeros((LAYERS, PAGES, PAGE), bool)
+    for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
+        row = int(original is not None and pages.lengths[sequence] > original)
+        angle = np.concatenate([frequencies[row] * position] * 2).astype("float64")
+
+        def rotated(x: np.ndarray, angle: np.ndarray = angle) -> np.ndarray:
+            first, second = x[:, : rotary // 2], x[:, rotary // 2 : rotary]
+            swapped = np.concatenate([-second, first], 1)
+            return np.concatenate([scale * (x[:, :rotary] * np.cos(angle) + swapped * np.sin(angle)), x[:, rotary:]], 1)
+
+        page, slot = pages.owned[sequence][position // PAGE], position % PAGE
+        written[0, page, slot] = True
+        tolerance = 1e-5 if dtype == "float32" else 1e-3
+        np.testing.assert_allclose(turned.numpy()[t], rotated(q[t]), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            pages.keys.numpy()[0, page, :, :, slot], rotated(k[t]), rtol=tolerance, atol=tolerance
+        )
+        np.testing.assert_allclose(pages.values.numpy()[0, page, :, slot], v[t], rtol=tolerance)
+    after = [pages.keys.numpy(), pages.values.numpy()]
+    np.testing.assert_array_equal(
+        after[0].transpose(0, 1, 4, 2, 3)[~written], before[0].transpose(0, 1, 4, 2, 3)[~written]
+    )
+    np.testing.assert_array_equal(
+        after[1].transpose(0, 1, 3, 2, 4)[~written], before[1].transpose(0, 1, 3, 2, 4)[~written]
+    )

@@ -1,0 +1,206 @@
+"""Families of models: logits and greedy tokens equal to those of transformers, alone and several at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir.llm.engine.runner import Piece
+from oneir.llm.models import model_of
+from oneir.llm.quantization import quantize_q4_0
+from oneir.llm.runtime.loader import load_runner
+from oneir.llm.runtime.runner import ModelRunner
+from oneir.runtime.error import InvalidValue, UnsupportedError
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+BASE = {
+    "vocab_size": 320,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "short_factor": [1.0 + 0.1 * i for i in range(8)],
+    "long_factor": [1.0 + 0.5 * i for i in range(8)],
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", {"rope_parameters": LLAMA3, "head_dim": 32}),
+    "llama with biases": (
+        "LlamaConfig",
+        {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "rope_parameters": YARN},
+    ),
+    "mistral": ("MistralConfig", {"sliding_window": 24}),
+    "qwen2": ("Qwen2Config", {"use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1}),
+    "qwen3": (
+        "Qwen3Config",
+        {
+            "head_dim": 32,
+            "num_key_value_heads": 1,
+            "rope_parameters": LONG
+            | {"short_factor": [1.0 + 0.05 * i for i in range(16)], "long_factor": [1.0 + 0.3 * i for i in range(16)]},
+        },
+    ),
+}
+CASES |= {
+    "phi3": ("Phi3Config", {"partial_rotary_factor": 0.5, "sliding_window": 30, "pad_token_id": 0}),
+    "olmo2": ("Olmo2Config", {}),
+    "mixtral": ("MixtralConfig", {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "qwen3_moe": (
+        "Qwen3MoeConfig",
+        {
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 48,
+            "mlp_only_layers": [0],
+        },
+    ),
+    "gpt2": ("GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}),
+    "gpt_neox": ("GPTNeoXConfig", {}),
+    "gemma": ("GemmaConfig", {"head_dim": 32}),
+    "gemma2": (
+        "Gemma2Config",
+        {
+            "head_dim": 32,
+            "sliding_window": 20,
+            "query_pre_attn_scalar": 24,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 30.0,
+        },
+    ),
+    "gemma3": ("Gemma3TextConfig", {"head_dim": 32, "sliding_window": 20, "query_pre_attn_scalar": 24}),
+}
+LENGTHS = (19, 1, 33, 50)
+TOKENS = 64 if os.environ.get("ONEIR_TEST_LONG") else 24
+
+
+def saved(folder: Path, config: str, facts: dict[str, Any]) -> Any:
+    """A model with random weights, saved as its users save theirs."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(
+        getattr(transformers, config)(**(BASE | facts if "n_embd" not in facts else facts | {"vocab_size": 320}))
+    ).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if value.ndim == 1:
+                value.copy_(torch.randn_like(value) * 0.1 + ("norm" in name))
+            else:
+                value.copy_(torch.randn_like(value) * (0.6 if "embed" in name or "lm_head" in name else 0.15))
+    model.save_pretrained(folder)
+    return model
+
+
+def prompts() -> list[list[int]]:
+    rng = np.random.default_rng(1)
+    return [rng.integers(3, BASE["vocab_size"], n).tolist() for n in LENGTHS]
+
+
+def greedy(model: Any, prompt: list[int], count: int) -> list[int]:
+    ids = torch.tensor([prompt])
+    made = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=count,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return made[0].tolist()[len(prompt) :]
+
+
+def continued(runner: ModelRunner, together: list[list[int]], count: int) -> list[list[int]]:
+    """Greedy tokens of several sequences, step by step at once, in pages that lie anywhere."""
+    free = np.random.default_rng(2).permutation(runner.num_pages).tolist()
+    pages = [[free.pop() for _ in range(-(-(len(p) + count) // runner.page_size))] for p in together]
+    new = together
+    made: list[list[int]] = [[] for _ in together]
+    for _ in range(count):
+        starts = [len(p) + len(m) - len(n) for p, m, n in zip(together, made, new, strict=True)]
+        starts = [0 if not m else start for m, start in zip(made, starts, strict=True)]
+        logits = runner.run([Piece(n, start, own) for n, start, own in zip(new, starts, pages, strict=True)])
+        for m, values in zip(made, logits, strict=True):
+            m.append(int(values[-1].argmax()))
+        new = [[m[-1]] for m in made]
+    return made
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tokens_are_those_of_transformers(case: str, tmp_path: Path) -> None:
+    model = saved(tmp_path, *CASES[case])
+    runner, _, _ = load_runner(tmp_path, max_batch_size=4)
+    for prompt in prompts()[:2]:
+        (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
+        expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
+        assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
+    assert continued(runner, prompts(), TOKENS) == expected_tokens
+    assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_4_bits(tied: bool, tmp_path: Path) -> None:
+    model = saved(tmp_path, "LlamaConfig", {"tie_word_embeddings": tied})
+    runner, _, _ = load_runner(tmp_path, "q4_0")
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.ndim == 2:
+                digits, scales = quantize_q4_0(value.numpy())
+                groups = (digits.astype("float32") - 8).reshape(*scales.shape, 32) * scales.astype("float32")[..., None]
+                value.copy_(torch.from_numpy(groups.reshape(digits.shape)))
+    (prompt,) = prompts()[3:]
+    (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
+    expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
+    # What is left is the error of activations in 8 bits, and of keys and values in half precision.
+    assert np.abs(logits - expected).max() <= 0.05 * np.abs(expected).max()
+    one_by_one = [runner.run([Piece([token], i, range(4))])[0][0] for i, token in enumerate(prompt)]
+    assert np.abs(np.stack(one_by_one) - logits).max() <= 0.02 * np.abs(expected).max()
+
+
+def test_a_compiled_model_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEIR_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    saved(folder, "LlamaConfig", {})
+    first = load_runner(folder)[0].run([Piece([5, 6], 0, [0])])
+    monkeypatch.setattr(oneir.relax, "build", None)
+    second = load_runner(folder)[0].run([Piece([5, 6], 0, [0])])
+    np.testing.assert_array_equal(first[0], second[0])
+
+
+def test_unknown_families_and_incomplete_configurations() -> None:
+    with pytest.raises(UnsupportedError, match=r"models of the type 'mamba' are not known; there are llama, mistral"):
+        model_of({"model_type": "mamba"})
+    with pytest.raises(InvalidValue, match="of type 'llama', has no 'hidden_size'"):
+        model_of({"model_type": "llama", "num_attention_heads": 4})
+    with pytest.raises(UnsupportedError, match="has the type 'spiral'; there are default, linear"):
+        model_of(BASE | {"model_type": "llama", "rope_parameters": {"rope_type": "spiral"}})
+
+
+def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+    saved(tmp_path, "LlamaConfig", {})
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"intermediate_size": 160', '"intermediate_size": 96'))
+    with pytest.raises(oneir.runtime.error.ShapeMismatch, match=r"expected the shape \[192, 64\] of .*gate_up_proj"):
+        load_runner(tmp_path)
