@@ -31,5 +31,5 @@ def test_every_command_and_every_stage_is_shown():
         f"| `oneir {command} " in PAGE or f"`oneir {command}`" in PAGE for command in shown
     )
     assert re.findall(r"^\$ oneir show --stages .*\n((?:\w+  +.*\n)+)", PAGE, re.MULTILINE)[0] == "".join(
-        f"{stage.phase:<11}{stage.name:<9}  {stage.what}\n" for stage in stages(Target("llvm"))
+        f"{stage.phase:<11}{stage.name:<10}  {stage.what}\n" for stage in stages(Target("llvm"))
     )

@@ -219,4 +219,4 @@ def test_unknown_functions(cli):
 def test_a_stage_that_there_is_not(options: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
         main(["show", "m.json", *options])
-    assert "there is no stage 'boiled'; there are imported, legalized, fused, " in capsys.readouterr().err
+    assert "there is no stage 'boiled'; there are imported, dispatched, legalized, fused, " in capsys.readouterr().err

@@ -92,6 +92,7 @@ def floormod(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 PLAIN = {
+    "sort": case(lambda a: op.sort(a), np.sort, random(5, 40)),
     "elementwise": case(lambda a, b: op.add(op.multiply(a, b), a), lambda a, b: a * b + a, random(70), random(70)),
     "broadcast": case(lambda a, b: op.subtract(a, b), lambda a, b: a - b, random(7, 1, 9), random(5, 1)),
     "functions": case(
@@ -277,7 +278,6 @@ LONG = {
         *(random(5, 3), np.array([[0, 4, 2], [1, 1, 0]], "int64")),
     ),
     "argmax": case(lambda a: op.argmax(a, axis=1), lambda a: a.argmax(1), random(6, 33)),
-    "sort": case(lambda a: op.sort(a), np.sort, random(5, 40)),
 }
 """What has int64 in memory."""
 

@@ -43,7 +43,7 @@ class Backend(ABC):
     # -- passes --
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
-        """The passes over graphs, by stage: legalized, fused, layouts, lowered, planned."""
+        """The passes over graphs, by stage: dispatched, legalized, fused, layouts, lowered, planned."""
         return graph_pipeline.generic_stages(target)
 
     def numeric_passes(self, target: Target) -> list[Pass]:

@@ -127,6 +127,7 @@ _TIR = [
 ]
 
 SPECS: Mapping[str, Sequence[Rule]] = {
+    "dispatched": [],
     "legalized": _LEGALIZED,
     "fused": _FUSED,
     "layouts": _FUSED,

@@ -47,6 +47,7 @@ class Stage:
 
 
 _GRAPH = {
+    "dispatched": "operators that a library, or a kernel written for the target, computes are calls of it",
     "legalized": "operators are kernels (TensorIR), weights and shapes worked out as far as they are known",
     "fused": "kernels that work on each other's results are one",
     "layouts": "weights and values lie in memory as the kernels want them",
@@ -118,7 +119,7 @@ class Stages:
             # Nobody but its author schedules a module that has no graph.
             return self.module("kernels")
         module = self.module(names[names.index(stage.name) - 1])
-        if stage.name == "legalized":
+        if stage.name == "dispatched":
             module = transform.resolve_outputs(module)
             verify_well_formed(module)
         self.step(stage.name)

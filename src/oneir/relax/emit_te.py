@@ -154,7 +154,9 @@ def gen_call_tir_inputs(
             name = getattr(func, "__name__", func)
             raise TypeMismatch(f"the function `{name}` of emit_te must return tensor expressions, found {output!r}")
     unbound = _unbound_variables(arguments, outputs)
-    prim_func = create_prim_func([*arguments.tensors, *outputs, *unbound], "int64").without_attr("global_symbol")
+    # A kernel that comes with its schedule has chosen the dtypes of its indices.
+    index_dtype = None if func_attrs and func_attrs.get("tir.is_scheduled") else "int64"
+    prim_func = create_prim_func([*arguments.tensors, *outputs, *unbound], index_dtype).without_attr("global_symbol")
     if func_attrs:
         prim_func = prim_func.with_attrs(func_attrs)
     infos: list[StructInfo] = [TensorStructInfo(_replaced(o.shape, arguments.outer), o.dtype) for o in outputs]

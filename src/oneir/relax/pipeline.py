@@ -19,16 +19,6 @@ from .analysis.estimate_memory_usage import with_allocations
 from .transform.lift_transform_params import LiftWeights
 
 
-def library_dispatch_passes(target: Target | None) -> list[Pass]:
-    """Operators that a library computes: none on processors, where all code is our own."""
-    return []
-
-
-def legalize_passes(target: Target | None) -> list[Pass]:
-    """Operators become fused kernels."""
-    return [*_to_kernels(), *_fuse_kernels()]
-
-
 def _to_kernels() -> list[Pass]:
     return [
         transform.LambdaLift(),
@@ -53,8 +43,7 @@ def _fuse_kernels() -> list[Pass]:
     ]
 
 
-def dataflow_lower_passes(target: Target | None) -> list[Pass]:
-    """Values of graphs become memory that is written and read."""
+def _lower_dataflow() -> list[Pass]:
     return [
         transform.RewriteDataflowReshape(),
         transform.ToNonDataflow(),
@@ -65,13 +54,12 @@ def dataflow_lower_passes(target: Target | None) -> list[Pass]:
 
 @with_allocations.provide
 def _with_allocations(mod: IRModule) -> IRModule:
-    for step in [transform.LegalizeOps(), *dataflow_lower_passes(None)]:
+    for step in [transform.LegalizeOps(), *_lower_dataflow()]:
         mod = step(mod)
     return mod
 
 
-def finalize_passes(target: Target | None) -> list[Pass]:
-    """Memory is planned, and what is left becomes calls of the runtime."""
+def _finalize() -> list[Pass]:
     return [
         transform.StaticPlanBlockMemory(),
         transform.LowerAllocTensor(),
@@ -99,7 +87,7 @@ def zero_pipeline(*, enable_warning: bool = False) -> Pass:
 
 def default_build_pipeline() -> Pass:
     """From a graph, legalized or not, to what a program is made of; nothing is fused."""
-    passes = [transform.LambdaLift(), transform.LegalizeOps(), *dataflow_lower_passes(None), *finalize_passes(None)]
+    passes = [transform.LambdaLift(), transform.LegalizeOps(), *_lower_dataflow(), *_finalize()]
     return Sequential(passes, name="default_build_pipeline")
 
 
@@ -121,16 +109,39 @@ def static_shape_tuning_pipeline(
 def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
-        "legalized": [*library_dispatch_passes(target), *_to_kernels(), LiftWeights()],
+        "dispatched": [],
+        "legalized": [*_to_kernels(), LiftWeights()],
         "fused": _fuse_kernels(),
         "layouts": [],
-        "lowered": dataflow_lower_passes(target),
-        "planned": finalize_passes(target),
+        "lowered": _lower_dataflow(),
+        "planned": _finalize(),
     }
 
 
 graph_passes: Hook[[Target | None], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
 """The passes over graphs for a target, by stage: those of its back end."""
+
+
+def library_dispatch_passes(target: Target | None) -> list[Pass]:
+    """The first stages of a target's pipeline: operators that libraries or kernels of the target's own compute."""
+    return graph_passes(target)["dispatched"]
+
+
+def legalize_passes(target: Target | None) -> list[Pass]:
+    """The stages that follow: operators become fused kernels."""
+    found = graph_passes(target)
+    return [*found["legalized"], *found["fused"]]
+
+
+def dataflow_lower_passes(target: Target | None) -> list[Pass]:
+    """The stages that follow: values of graphs lie as kernels want them, in memory that is written and read."""
+    found = graph_passes(target)
+    return [*found["layouts"], *found["lowered"]]
+
+
+def finalize_passes(target: Target | None) -> list[Pass]:
+    """The last stage: memory is planned, and what is left becomes calls of the runtime."""
+    return graph_passes(target)["planned"]
 
 
 class DefaultPipeline(ModulePass, name="default_pipeline"):

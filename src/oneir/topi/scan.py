@@ -86,10 +86,11 @@ def cumsum(data: Tensor, axis: int | None = None, dtype: str | None = None, excl
 
     Of bools, in their dtype, whether any of them holds.
     """
-    return scanop(data, _add, 0, "cumsum_generic", axis, dtype, exclusive)
+    return scanop(data, add_or_any, 0, "cumsum_generic", axis, dtype, exclusive)
 
 
-def _add(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def add_or_any(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """The sum; of bools, whether any of them holds."""
     return ops.logical_or(a, b) if a.dtype.is_bool else ops.add(a, b)
 
 

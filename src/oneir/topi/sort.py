@@ -48,10 +48,19 @@ def topk(
 
     `ret_type` says whether "values", "indices" or "both" are returned. A tensor k leaves the extent open.
     """
+    shape, axis = topk_shape(data, k, axis, ret_type)
+    values = [] if ret_type == "indices" else [decl_buffer(shape, data.dtype, "value_buf")]
+    indices = [] if ret_type == "values" else [decl_buffer(shape, dtype, "indices_buf")]
+    outputs = _sorted(data, axis, bool(is_ascend), values, indices, "topk_cpu")
+    return outputs if ret_type == "both" else outputs[0]
+
+
+def topk_shape(data: Tensor, k: Any, axis: int, ret_type: str) -> tuple[list[Any], int]:
+    """The shape of what `topk` returns, and the axis, counted from the first; raises `InvalidValue` as `topk` does."""
     if ret_type not in ("both", "values", "indices"):
         raise InvalidValue(f'topi.topk: expected ret_type "both", "values" or "indices", found {ret_type!r}')
     axis = require_axis(axis, data.ndim, "topk")
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     if isinstance(k, Tensor):
         shape[axis] = te.size_var("k")
     elif as_int(k) is None or (as_int(k) or 0) >= 1:
@@ -61,13 +70,10 @@ def topk(
                 f"topi.topk: expected k of at most {have} for {shape_text(data.shape)} along axis {axis}, found {want}"
             )
         shape[axis] = k
-    values = [] if ret_type == "indices" else [decl_buffer(shape, data.dtype, "value_buf")]
-    indices = [] if ret_type == "values" else [decl_buffer(shape, dtype, "indices_buf")]
-    outputs = _sorted(data, axis, bool(is_ascend), values, indices, "topk_cpu")
-    return outputs if ret_type == "both" else outputs[0]
+    return shape, axis
 
 
-def _precedes(x: PrimExpr, y: PrimExpr, is_ascend: bool) -> PrimExpr:
+def precedes(x: PrimExpr, y: PrimExpr, is_ascend: bool) -> PrimExpr:
     """Whether x must stand before y."""
     if x.dtype.is_bool:
         x, y = ops.cast("int8", x), ops.cast("int8", y)
@@ -109,7 +115,7 @@ def _sorted(
                 return flat_seq(stmts)
 
             def compare(i: PrimExpr, j: PrimExpr) -> PrimExpr:
-                return _precedes(ins[0][at(i)], ins[0][at(j)], is_ascend)
+                return precedes(ins[0][at(i)], ins[0][at(j)], is_ascend)
 
             count = extent
             if valid_count is not None:

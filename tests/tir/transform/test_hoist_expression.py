@@ -79,3 +79,16 @@ def test_a_part_of_a_condition_and_a_binding():
     assert type(after.body).__name__ == "LetStmt"
     assert str(after.body.body.condition) == "n > 4"
     assert str(after.body.body.then_case.body.condition) == "i < 5"
+
+
+def test_a_condition_stays_in_a_loop_whose_rounds_are_barriers_apart():
+    @T.prim_func
+    def func(A: T.Buffer((8,), "int32")):
+        for thread in T.thread_binding(8, thread="threadIdx.x"):
+            shared = T.decl_buffer((8,), "int32", scope="shared")
+            for i in range(3):
+                if thread < 5:
+                    shared[thread] = A[thread] + i
+
+    unchanged(HoistIfThenElse(), func)
+    unchanged(HoistExpression(), func)

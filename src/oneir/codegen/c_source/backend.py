@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from ...dlight import ScheduleRule, gpu
 from ...ir.module import IRModule
 from ...ir.transform import Pass
+from ...relax.backend import DispatchSampling, DispatchSortScan
+from ...relax.pipeline import generic_stages
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
 from ...target.cpu import resolve
@@ -41,6 +43,9 @@ class SourceBackend(Backend):
     """
 
     dialect: ClassVar[Dialect]
+
+    def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
+        return {**generic_stages(target), "dispatched": [DispatchSampling(), DispatchSortScan()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [ExactExtremes(), ExactMoments(), WideSums()]

@@ -4,7 +4,8 @@
         if n > 4:            ->        for i in range(8):
             A[i] = 0.0                     A[i] = 0.0
 
-A condition that reads memory stays, since the loop may write there.
+A condition that reads memory stays, since the loop may write there. So does one in a loop that writes memory which
+threads share: rounds of it are barriers apart, to which all threads must come, whatever the condition is for them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Visitor
 from ...runtime.error import InvalidValue
 from ..function import PrimFunc
-from ..stmt import Block, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
+from ..stmt import Block, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, is_no_op
 from ..stmt_functor import StmtMapper, renew_stmt
 from .analyzed import IF_THEN_ELSE, has_effect, reads, uses
 from .decide import Decide
@@ -136,6 +137,21 @@ class _Conditions(Visitor):
         self.generic_visit(node)
 
 
+class _SharedStores(Visitor):
+    """Whether a statement writes memory that the threads of a block share."""
+
+    found = False
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.found = self.found or node.buffer.scope().startswith("shared")
+
+
+def _writes_shared(stmt: Stmt) -> bool:
+    stores = _SharedStores()
+    stores.visit(stmt)
+    return stores.found
+
+
 def _invariant(expr: PrimExpr, variables: set[Var]) -> bool:
     return not (uses(expr, variables) or isinstance(expr, IntImm) or reads(expr) or has_effect(expr))
 
@@ -169,7 +185,9 @@ class _Hoist(StmtMapper):
         return IfThenElse(condition, then_case, self.lift(renew_stmt(loop.replace(body=no))))
 
     def condition_of(self, loop: For) -> PrimExpr | None:
-        """A loop-invariant condition in the body; None if there is none."""
+        """A loop-invariant condition in the body; None if there is none, or it must stay."""
+        if _writes_shared(loop.body):
+            return None
         if not self.copying:
             body = loop.body
             if isinstance(body, IfThenElse) and _invariant(body.condition, {loop.loop_var}):
