@@ -24,7 +24,7 @@ typedef struct Work Work;
 typedef struct Thing Thing;
 
 struct Work {  // in a stream, in the order of `number`
-  enum { LAUNCH, COPY, FREE, RECORD, WAIT } kind;
+  enum { LAUNCH, COPY, FREE, RECORD, WAIT, HOST } kind;
   long number;
   Thing *stream, *thing;  // the function, the block, the event
   long event_number;      // which recording of an event is waited for
@@ -162,6 +162,8 @@ static void perform(Work* work) {
       if (was_block(address) && !block_at(address, work->bytes)) wrong_use(0, "a copy of memory that is freed");
     }
     memcpy(work->target, work->source, work->bytes);
+  } else if (work->kind == HOST) {
+    ((void (*)(void*))work->target)(work->source);
   } else if (work->kind == FREE) {
     memset(work->thing->memory, 0xff, work->thing->bytes);
   } else if (work->kind == RECORD) {
@@ -464,6 +466,15 @@ API int cuMemcpyAsync(uint64_t target, uint64_t source, size_t bytes, Thing* str
     LEAVE(wrong_use(1, "a copy of %zu bytes none of which is the device's", bytes));
   Work* work = give(queue, COPY);
   work->target = (void*)target, work->source = (void*)source, work->bytes = bytes;
+  LEAVE(0);
+}
+
+API int cuLaunchHostFunc(Thing* stream, void (*function)(void*), void* data) {
+  ENTER(1);
+  Thing* queue = stream_of(stream, __func__, &code);
+  if (code) LEAVE(code);
+  Work* work = give(queue, HOST);
+  work->target = (void*)function, work->source = data;
   LEAVE(0);
 }
 

@@ -71,7 +71,7 @@ def test_a_consumers_stream_waits(stub, which):
     mine, other = device.create_raw_stream(), device.create_raw_stream()
     y = oneir.runtime.empty((2, 3), "float32", device)
     device.set_raw_stream(mine)
-    with find_driver(2)._inside(0):
+    with find_driver(2).inside(0):
         stub.library.cuMemcpyAsync(*map(ctypes.c_uint64, (y.address, x.address, 24)), ctypes.c_void_p(mine))
     y.__dlpack__(stream={"none": None, "default": 1, "other": other, "own": mine, "no waiting": -1}[which])
     device.sync({"none": 0, "default": 0, "other": other, "own": other, "no waiting": other}[which])

@@ -7,7 +7,6 @@ neither a GPU nor the CUDA toolkit, only the package `nvidia-cuda-nvrtc`, and ha
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..runtime.error import CompileError, InvalidValue, TypeMismatch, Unsupporte
 from ..runtime.once import once
 from ..runtime.registry import get_global_func, register_func
 from ..target.target import Target
+from .nvidia import find_library
 
 _SUCCESS = 0
 _PROGRAM_FAILED = 6
@@ -32,15 +32,9 @@ MISSING = "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
 @once
 def _library() -> ctypes.CDLL | None:
     """NVRTC; None where it is not installed."""
-    package = importlib.util.find_spec("nvidia")
-    folders = [] if package is None else package.submodule_search_locations or []
-    # nvidia/cu13/lib/libnvrtc.so.13, nvidia/cuda_nvrtc/lib/libnvrtc.so.12; the newest last
-    found = sorted(
-        (path for folder in folders for path in Path(folder).glob("*/lib/libnvrtc.so.*")), key=lambda p: p.suffix
-    )
-    if not found:
+    library = find_library("nvrtc")
+    if library is None:
         return None
-    library = ctypes.CDLL(str(found[-1]))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     return library
 

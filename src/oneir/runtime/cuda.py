@@ -221,7 +221,7 @@ class Cuda(Driver):
         if name == "total_global_memory":
             return size.value if api.cuDeviceTotalMem_v2(ctypes.byref(size), handle) == SUCCESS else None
         if name == "available_global_memory":
-            with self._inside(device_id):
+            with self.inside(device_id):
                 code = api.cuMemGetInfo_v2(ctypes.byref(size), ctypes.byref(ctypes.c_size_t()))
                 self._check(device_id, code, "asking for its free memory")
             return size.value
@@ -265,7 +265,7 @@ class Cuda(Driver):
         return pool.value or 0
 
     @contextlib.contextmanager
-    def _inside(self, device_id: int) -> Iterator[_OpenDevice]:
+    def inside(self, device_id: int) -> Iterator[_OpenDevice]:
         """A device, whose context is the thread's meanwhile. A thread that has none keeps it."""
         api, device, before = self._api, self._device(device_id), ctypes.c_void_p()
         api.cuCtxGetCurrent(ctypes.byref(before))
@@ -294,7 +294,7 @@ class Cuda(Driver):
 
     def alloc(self, device_id: int, nbytes: int) -> int | None:
         api, address, size = self._api, ctypes.c_uint64(), max(1, nbytes)
-        with self._inside(device_id) as device:
+        with self.inside(device_id) as device:
             if device.pool:
                 stream = self.current_stream(device_id)
                 code = api.cuMemAllocAsync(ctypes.byref(address), size, stream)
@@ -312,7 +312,7 @@ class Cuda(Driver):
     def free(self, device_id: int, address: int) -> None:
         if self._is_forked() or self._open[device_id].lost:
             return
-        with contextlib.suppress(DeviceError), self._inside(device_id) as device:
+        with contextlib.suppress(DeviceError), self.inside(device_id) as device:
             if not device.pool:
                 self._check(device_id, self._api.cuMemFree_v2(address), "freeing memory")
                 return
@@ -322,7 +322,7 @@ class Cuda(Driver):
 
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         if nbytes:
-            with self._inside(device_id):
+            with self.inside(device_id):
                 stream, what = self.current_stream(device_id), f"copying {nbytes} bytes"
                 self._check(device_id, self._api.cuMemcpyAsync(target, source, nbytes, stream), what)
                 self._check(device_id, self._api.cuStreamSynchronize(stream), what)
@@ -330,20 +330,20 @@ class Cuda(Driver):
     # -- streams and events --
 
     def sync(self, device_id: int, stream: int | None = None) -> None:
-        with self._inside(device_id):
+        with self.inside(device_id):
             which = self.current_stream(device_id) if stream is None else stream
             self._check(device_id, self._api.cuStreamSynchronize(which), "waiting for it")
 
     def create_stream(self, device_id: int) -> int:
         stream = ctypes.c_void_p()
-        with self._inside(device_id) as device:
+        with self.inside(device_id) as device:
             self._check(device_id, self._api.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING), "creating a stream")
             assert stream.value is not None
             device.streams[stream.value] = 1
         return stream.value
 
     def free_stream(self, device_id: int, stream: int) -> None:
-        with self._inside(device_id) as device:
+        with self.inside(device_id) as device:
             if stream not in device.streams:
                 raise InvalidValue(f"{stream:#x} is no stream of cuda:{device_id} that create_raw_stream made")
             self.sync(device_id, stream)
@@ -364,7 +364,7 @@ class Cuda(Driver):
             del streams[before]
 
     def sync_streams(self, device_id: int, source: int, target: int) -> None:
-        with self._inside(device_id):
+        with self.inside(device_id):
             event = self._recorded(device_id, source)
             try:
                 self._check(device_id, self._api.cuStreamWaitEvent(target, event, 0), "making a stream wait")
@@ -383,19 +383,19 @@ class Cuda(Driver):
         return event.value
 
     def record_event(self, device_id: int) -> int:
-        with self._inside(device_id):
+        with self.inside(device_id):
             return self._recorded(device_id, self.current_stream(device_id))
 
     def elapsed(self, device_id: int, begin: int, end: int) -> float:
         milliseconds = ctypes.c_float()
-        with self._inside(device_id):
+        with self.inside(device_id):
             self._check(device_id, self._api.cuEventSynchronize(end), "waiting for an event")
             code = self._api.cuEventElapsedTime(ctypes.byref(milliseconds), begin, end)
             self._check(device_id, code, "asking for the time between events")
         return milliseconds.value / 1e3
 
     def free_event(self, device_id: int, event: int) -> None:
-        with self._inside(device_id):
+        with self.inside(device_id):
             self._check(device_id, self._api.cuEventDestroy_v2(event), "giving an event back")
 
     # -- kernels --
@@ -407,7 +407,7 @@ class Cuda(Driver):
                 f"`{kernel.name}` copies tiles of tensors, for which the driver of {self.name}:{device_id} is too old; "
                 "install one for CUDA 12.0 or newer"
             )
-        with self._inside(device_id) as device:
+        with self.inside(device_id) as device:
             with self._lock:
                 program = self._programs.get(key)
                 if program is None:
@@ -458,7 +458,7 @@ class Cuda(Driver):
             del self._programs[key]
         if self._is_forked() or self._open[device_id].lost:
             return
-        with contextlib.suppress(DeviceError), self._inside(device_id):
+        with contextlib.suppress(DeviceError), self.inside(device_id):
             self._check(device_id, self._api.cuCtxSynchronize(), "waiting for it")  # a kernel may still run
             self._check(device_id, self._api.cuModuleUnload(program.handle), "unloading a program")
 
