@@ -39,7 +39,7 @@ struct Thing {
   int kind, alive, device, blocking;
   long used;                // events: the number of the last record; modules: none
   double time;              // events: when it happened, in ms
-  long done;                // events: the last record that happened
+  long done;                // events: the last record that happened; blocks: whether they are freed
   char name[1024];          // functions
   Run run;
   int count, sizes[ARGUMENTS], shared, threads, dynamic;
@@ -58,7 +58,7 @@ static int retained, sticky[DEVICES];
 static long clock_number;
 static double now;
 static size_t capacity = (size_t)1 << 30, in_use[DEVICES];
-static int live[KINDS], wrong_count, calls, launches_run;
+static int live[KINDS], wrong_count, calls, launches_run, launches, graph_launches;
 static char wrong[4096], kernel_message[MESSAGE];
 static char failing[64];
 static int failing_code, failing_after;
@@ -133,12 +133,16 @@ static Thing* block_at(uintptr_t address, size_t bytes) {
   return 0;
 }
 
-static int was_block(uintptr_t address) {
-  for (int i = 0; i < thing_count; ++i)
-    if (things[i]->kind == BLOCK && address >= (uintptr_t)things[i]->memory &&
-        address < (uintptr_t)things[i]->memory + things[i]->bytes)
-      return 1;
-  return 0;
+// Whether memory was a block's, and its turn to be freed has come: in the order of its stream, work before may use it.
+static int was_freed(uintptr_t address, size_t bytes) {
+  int found = 0;
+  for (int i = 0; i < thing_count; ++i) {
+    Thing* b = things[i];
+    if (b->kind != BLOCK || address < (uintptr_t)b->memory || address >= (uintptr_t)b->memory + b->bytes) continue;
+    if ((b->alive || !b->done) && address + bytes <= (uintptr_t)b->memory + b->bytes) return 0;
+    found = 1;
+  }
+  return found;
 }
 
 // -- work --
@@ -159,12 +163,13 @@ static void perform(Work* work) {
   } else if (work->kind == COPY) {
     for (int i = 0; i < 2; ++i) {
       uintptr_t address = (uintptr_t)(i ? work->source : work->target);
-      if (was_block(address) && !block_at(address, work->bytes)) wrong_use(0, "a copy of memory that is freed");
+      if (was_freed(address, work->bytes)) wrong_use(0, "a copy of memory that is freed");
     }
     memcpy(work->target, work->source, work->bytes);
   } else if (work->kind == HOST) {
     ((void (*)(void*))work->target)(work->source);
   } else if (work->kind == FREE) {
+    work->thing->done = 1;
     memset(work->thing->memory, 0xff, work->thing->bytes);
   } else if (work->kind == RECORD) {
     if (work->thing->alive) work->thing->time = now, work->thing->done = work->number;
@@ -220,12 +225,15 @@ static Work* give(Thing* stream, int kind) {
 API void stub_reset(void) {
   for (int d = 0; d < DEVICES; ++d) sticky[d] = 0;
   wrong_count = 0, *wrong = 0, failing_code = 0, capacity = (size_t)1 << 30, calls = launches_run = 0;
+  launches = graph_launches = 0;
   compute_major = 8, compute_minor = 0, has_pools = 1, quick = 0;
 }
 API const char* stub_wrong(void) { return wrong; }
 API const char* stub_message(void) { return kernel_message; }
 API int stub_live(int kind) { return live[kind]; }
 API int stub_launches(void) { return launches_run; }
+API int stub_direct_launches(void) { return launches; }  // by the host, of kernels; those that are captured are none
+API int stub_graph_launches(void) { return graph_launches; }
 API long stub_in_use(int device) { return in_use[device]; }
 API void stub_fail(const char* name, int code, int after) {
   snprintf(failing, sizeof failing, "%s", name);
@@ -378,6 +386,7 @@ API int cuLaunchKernel(Thing* f, unsigned gx, unsigned gy, unsigned gz, unsigned
   if (bx > 1024 || by > 1024 || bz > 64 || gy > 65535 || gz > 65535 || bx * by * bz > (unsigned)f->threads)
     LEAVE(wrong_use(1, "a launch of `%s` over the limits", f->name));
   if (shared > (unsigned)f->dynamic) LEAVE(wrong_use(1, "%u bytes of shared memory for `%s`", shared, f->name));
+  launches += !queue->capture;
   Work* work = give(queue, LAUNCH);
   work->thing = f;
   int sizes[6] = {gx, gy, gz, bx, by, bz};
@@ -441,7 +450,7 @@ API int cuMemFree_v2(uint64_t address) {
   for (int i = 0; i < thing_count; ++i)
     if (things[i]->kind == STREAM && things[i]->device == current->device) drain(things[i], clock_number + 1);
   Thing* b = freed(address, __func__, &code);
-  if (b) memset(b->memory, 0xff, b->bytes);
+  if (b) b->done = 1, memset(b->memory, 0xff, b->bytes);
   LEAVE(code);
 }
 API int cuDeviceGetDefaultMemPool(Thing** pool, int device) { return *pool = pools[device - 100], 0; }
@@ -449,12 +458,14 @@ API int cuMemPoolSetAttribute(Thing* pool, int attribute, void* value) { return 
 API int cuMemPoolTrimTo(Thing* pool, size_t bytes) { return known(pool, POOL) ? 0 : 1; }
 API int cuMemAllocAsync(uint64_t* address, size_t bytes, Thing* stream) {
   ENTER(1);
-  stream_of(stream, __func__, &code);
+  Thing* queue = stream_of(stream, __func__, &code);
+  if (!code && queue->capture) LEAVE(wrong_use(1, "an allocation in a stream that is captured"));
   LEAVE(code ? code : allocate(address, bytes));
 }
 API int cuMemFreeAsync(uint64_t address, Thing* stream) {
   ENTER(1);
   Thing *queue = stream_of(stream, __func__, &code), *b = code ? 0 : freed(address, __func__, &code);
+  if (b && queue->capture) LEAVE(wrong_use(1, "memory is freed in a stream that is captured"));
   if (b) give(queue, FREE)->thing = b;
   LEAVE(code);
 }
@@ -489,12 +500,14 @@ API int cuStreamDestroy_v2(Thing* stream) {
   ENTER(1);
   if (!known(stream, STREAM)) LEAVE(wrong_use(400, "cuStreamDestroy of what is no stream"));
   drain(stream, clock_number + 1);
+  if (stream->capture) end(stream->capture);
   end(stream);
   LEAVE(0);
 }
 API int cuStreamSynchronize(Thing* stream) {
   ENTER(1);
   Thing* queue = stream_of(stream, __func__, &code);
+  if (!code && queue->capture) LEAVE((queue->capture->used = 1, 900));
   if (!code) drain(queue, clock_number + 1);
   LEAVE(code ? code : sticky[current->device]);
 }
@@ -542,5 +555,62 @@ API int cuEventElapsedTime(float* milliseconds, Thing* begin_event, Thing* end_e
   if (!known(begin_event, EVENT) || !known(end_event, EVENT)) LEAVE(wrong_use(400, "the time of what is no event"));
   if (begin_event->done != begin_event->used || end_event->done != end_event->used) LEAVE(600);
   *milliseconds = end_event->time - begin_event->time;
+  LEAVE(0);
+}
+
+// -- graphs --
+
+API int cuStreamBeginCapture_v2(Thing* stream, int mode) {
+  ENTER(1);
+  Thing* queue = stream_of(stream, __func__, &code);
+  if (code) LEAVE(code);
+  if (queue == defaults[queue->device] || queue->capture) LEAVE(900);
+  queue->capture = make(GRAPH, queue->device);
+  LEAVE(0);
+}
+// A capture that something spoiled (`used`) ends with an error, and gives no graph.
+API int cuStreamEndCapture(Thing* stream, Thing** graph) {
+  ENTER(1);
+  Thing* queue = stream_of(stream, __func__, &code);
+  if (code) LEAVE(code);
+  if (!queue->capture) LEAVE(wrong_use(901, "cuStreamEndCapture of what is not captured"));
+  *graph = queue->capture, queue->capture = 0;
+  if ((*graph)->used) LEAVE((end(*graph), *graph = 0, 901));
+  LEAVE(0);
+}
+API int cuGraphInstantiateWithFlags(Thing** executable, Thing* graph, unsigned long long flags) {
+  ENTER(1);
+  if (!known(graph, GRAPH)) LEAVE(wrong_use(400, "cuGraphInstantiate of what is no graph"));
+  Thing* made = *executable = make(EXECUTABLE, graph->device);
+  for (Work* w = graph->first; w; w = w->next) {
+    Work* copy = malloc(sizeof *copy);
+    *copy = *w, copy->next = 0;
+    made->last = *(made->last ? &made->last->next : &made->first) = copy;
+  }
+  LEAVE(0);
+}
+API int cuGraphLaunch(Thing* executable, Thing* stream) {
+  ENTER(1);
+  Thing* queue = stream_of(stream, __func__, &code);
+  if (code) LEAVE(code);
+  if (!known(executable, EXECUTABLE)) LEAVE(wrong_use(400, "cuGraphLaunch of what is no graph"));
+  ++graph_launches;
+  for (Work* w = executable->first; w; w = w->next) {
+    Work *work = give(queue, w->kind), *next = work->next;
+    long number = work->number;
+    *work = *w, work->number = number, work->stream = queue, work->next = next;
+  }
+  LEAVE(0);
+}
+API int cuGraphDestroy(Thing* graph) {
+  ENTER(1);
+  if (!known(graph, GRAPH)) LEAVE(wrong_use(400, "cuGraphDestroy of what is no graph"));
+  end(graph);
+  LEAVE(0);
+}
+API int cuGraphExecDestroy(Thing* executable) {
+  ENTER(1);
+  if (!known(executable, EXECUTABLE)) LEAVE(wrong_use(400, "cuGraphExecDestroy of what is no graph"));
+  end(executable);
   LEAVE(0);
 }

@@ -14,7 +14,9 @@ from ..codegen.program.bytecode import ProgramBuilder, emit_bytecode, symbol_of
 from ..codegen.program.native import Native, NotNative, native_form, with_direct_kernels
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
+from ..ir.transform import PassContext
 from ..relax.expr import Function
+from ..relax.pipeline import USE_CUDA_GRAPH
 from ..target.target import Target
 from ..tir.function import PrimFunc
 
@@ -34,14 +36,17 @@ def host_functions(mod: IRModule, builder: ProgramBuilder, target: Target) -> di
     """The graph functions of a lowered module that have the form of a host function, by name."""
     if not backend_of(target).calls_kernels:
         return {}
+    use_graphs = bool(PassContext.current().config.get(USE_CUDA_GRAPH)) and target.kind.name == "cuda"
     found: dict[str, Native] = {}
     for var, func in mod.functions_items():
         if isinstance(func, Function):
             name = symbol_of(var, func)
             try:
-                found[name] = native_form(mod, name, func, builder.place_of_constant, target)
+                host = native_form(mod, name, func, builder.place_of_constant, target)
             except NotNative:
                 continue
+            host.spec.use_graphs = use_graphs and host.spec.only_launches
+            found[name] = host
     return found
 
 

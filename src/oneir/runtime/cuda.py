@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import math
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,12 @@ class _OpenDevice:
     """Why nothing more can be done with the device."""
 
 
+class _Capturing(threading.local):
+    """What a thread has allocated while it captures a graph; None while it does not."""
+
+    addresses: list[int] | None = None
+
+
 @once
 def _code() -> LoadedObject:
     text = Path(__file__).with_name("cuda.ll").read_text()
@@ -164,6 +171,9 @@ class Cuda(Driver):
         self._open: dict[int, _OpenDevice] = {}
         self._programs: dict[tuple[int, bytes], _Program] = {}
         """By device and text."""
+        self._capturing = _Capturing()
+        self._in_graphs: dict[tuple[int, int], bool] = {}
+        """Memory that kernels of a graph use, by device and address: whether it has been given back meanwhile."""
 
     # -- devices --
 
@@ -185,7 +195,7 @@ class Cuda(Driver):
         return None, 0
 
     @property
-    def _api(self) -> CudaApi:
+    def api(self) -> CudaApi:
         self.count()
         assert self._loaded is not None
         api, _, process = self._loaded
@@ -203,7 +213,7 @@ class Cuda(Driver):
         return self._loaded is not None and self._loaded[2] != os.getpid()
 
     def attribute(self, device_id: int, name: str) -> Any:
-        api, handle = self._api, self._handle(device_id)
+        api, handle = self.api, self._handle(device_id)
         if name in _SIMPLE:
             return self._fact(handle, _SIMPLE[name])
         if name == "max_thread_dimensions":
@@ -223,28 +233,33 @@ class Cuda(Driver):
         if name == "available_global_memory":
             with self.inside(device_id):
                 code = api.cuMemGetInfo_v2(ctypes.byref(size), ctypes.byref(ctypes.c_size_t()))
-                self._check(device_id, code, "asking for its free memory")
+                self.check(device_id, code, "asking for its free memory")
             return size.value
         return None
 
+    @property
+    def has_graphs(self) -> bool:
+        """Whether launches can be captured."""
+        return self.api.has_graphs
+
     def _handle(self, device_id: int) -> int:
         handle = ctypes.c_int32()
-        self._check(device_id, self._api.cuDeviceGet(ctypes.byref(handle), device_id), "looking for it")
+        self.check(device_id, self.api.cuDeviceGet(ctypes.byref(handle), device_id), "looking for it")
         return handle.value
 
     def _fact(self, handle: int, number: int) -> int | None:
         value = ctypes.c_int32()
-        return value.value if self._api.cuDeviceGetAttribute(ctypes.byref(value), number, handle) == SUCCESS else None
+        return value.value if self.api.cuDeviceGetAttribute(ctypes.byref(value), number, handle) == SUCCESS else None
 
     def _device(self, device_id: int) -> _OpenDevice:
         """A device, opened when it is first used; `DeviceError` once it is lost."""
-        api = self._api
+        api = self.api
         with self._lock:
             found = self._open.get(device_id)
             if found is None:
                 handle, context = self._handle(device_id), ctypes.c_void_p()
                 code = api.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle)
-                self._check(device_id, code, "opening it")
+                self.check(device_id, code, "opening it")
                 found = _OpenDevice(handle, context.value or 0, self._pool(handle))
                 self._open[device_id] = found
         if found.lost:
@@ -256,32 +271,32 @@ class Cuda(Driver):
 
     def _pool(self, handle: int) -> int:
         """The pool of a device's memory, told to keep what is given back; 0 for a device or driver without pools."""
-        if not self._api.has_pools or not self._fact(handle, Attribute.POOLS):
+        if not self.api.has_pools or not self._fact(handle, Attribute.POOLS):
             return 0
         pool, everything = ctypes.c_void_p(), ctypes.c_uint64(2**64 - 1)
-        if self._api.cuDeviceGetDefaultMemPool(ctypes.byref(pool), handle) != SUCCESS:
+        if self.api.cuDeviceGetDefaultMemPool(ctypes.byref(pool), handle) != SUCCESS:
             return 0
-        self._api.cuMemPoolSetAttribute(pool, POOL_RELEASE_THRESHOLD, ctypes.byref(everything))
+        self.api.cuMemPoolSetAttribute(pool, POOL_RELEASE_THRESHOLD, ctypes.byref(everything))
         return pool.value or 0
 
     @contextlib.contextmanager
     def inside(self, device_id: int) -> Iterator[_OpenDevice]:
         """A device, whose context is the thread's meanwhile. A thread that has none keeps it."""
-        api, device, before = self._api, self._device(device_id), ctypes.c_void_p()
+        api, device, before = self.api, self._device(device_id), ctypes.c_void_p()
         api.cuCtxGetCurrent(ctypes.byref(before))
         if before.value != device.context:
-            self._check(device_id, api.cuCtxSetCurrent(device.context), "entering its context")
+            self.check(device_id, api.cuCtxSetCurrent(device.context), "entering its context")
         try:
             yield device
         finally:
             if before.value is not None and before.value != device.context:
                 api.cuCtxSetCurrent(before.value)
 
-    def _check(self, device_id: int, code: int, what: str) -> None:
+    def check(self, device_id: int, code: int, what: str) -> None:
         """Raises the error of a code; after some of them, nothing of the device works any more."""
         if code == SUCCESS:
             return
-        text = self._api.describe(code)
+        text = self.api.describe(code)
         device = self._open.get(device_id)
         if code in LOST and device is not None and not device.lost:
             device.lost = text
@@ -292,21 +307,51 @@ class Cuda(Driver):
 
     # -- memory --
 
+    def allocate(self, device_id: int, nbytes: int) -> int:
+        address, capturing = super().allocate(device_id, nbytes), self._capturing.addresses
+        if capturing is not None:
+            capturing.append(address)
+            self._in_graphs[device_id, address] = False
+        return address
+
+    def release(self, device_id: int, address: int) -> None:
+        with self._lock:
+            if (device_id, address) in self._in_graphs:
+                self._in_graphs[device_id, address] = True
+                return
+        super().release(device_id, address)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[list[int]]:
+        """Collects what the thread allocates meanwhile, which stays until `let_go`, whoever gives it back."""
+        self._capturing.addresses = found = list[int]()
+        try:
+            yield found
+        finally:
+            self._capturing.addresses = None
+
+    def let_go(self, device_id: int, addresses: Sequence[int]) -> None:
+        """Ends what `holding` began: what has been given back meanwhile is given back now."""
+        for address in addresses:
+            if self._in_graphs.pop((device_id, address)):
+                self.release(device_id, address)
+
     def alloc(self, device_id: int, nbytes: int) -> int | None:
-        api, address, size = self._api, ctypes.c_uint64(), max(1, nbytes)
+        api, address, size = self.api, ctypes.c_uint64(), max(1, nbytes)
         with self.inside(device_id) as device:
             if device.pool:
-                stream = self.current_stream(device_id)
+                # What a graph uses is allocated beside it, not as a part of it.
+                stream = 0 if self._capturing.addresses is not None else self.current_stream(device_id)
                 code = api.cuMemAllocAsync(ctypes.byref(address), size, stream)
                 if code == OUT_OF_MEMORY:  # what was given back may not be done yet, or be in pieces
-                    self._check(device_id, api.cuCtxSynchronize(), "waiting for it")
+                    self.check(device_id, api.cuCtxSynchronize(), "waiting for it")
                     api.cuMemPoolTrimTo(device.pool, 0)
                     code = api.cuMemAllocAsync(ctypes.byref(address), size, stream)
             else:
                 code = api.cuMemAlloc_v2(ctypes.byref(address), size)
             if code == OUT_OF_MEMORY:
                 return None
-            self._check(device_id, code, f"allocating {nbytes} bytes")
+            self.check(device_id, code, f"allocating {nbytes} bytes")
         return address.value
 
     def free(self, device_id: int, address: int) -> None:
@@ -314,30 +359,30 @@ class Cuda(Driver):
             return
         with contextlib.suppress(DeviceError), self.inside(device_id) as device:
             if not device.pool:
-                self._check(device_id, self._api.cuMemFree_v2(address), "freeing memory")
+                self.check(device_id, self.api.cuMemFree_v2(address), "freeing memory")
                 return
             for stream in list(device.streams):  # any of them may use it
                 self.sync_streams(device_id, stream, 0)
-            self._check(device_id, self._api.cuMemFreeAsync(address, None), "freeing memory")
+            self.check(device_id, self.api.cuMemFreeAsync(address, None), "freeing memory")
 
     def copy(self, device_id: int, target: int, source: int, nbytes: int) -> None:
         if nbytes:
             with self.inside(device_id):
                 stream, what = self.current_stream(device_id), f"copying {nbytes} bytes"
-                self._check(device_id, self._api.cuMemcpyAsync(target, source, nbytes, stream), what)
-                self._check(device_id, self._api.cuStreamSynchronize(stream), what)
+                self.check(device_id, self.api.cuMemcpyAsync(target, source, nbytes, stream), what)
+                self.check(device_id, self.api.cuStreamSynchronize(stream), what)
 
     # -- streams and events --
 
     def sync(self, device_id: int, stream: int | None = None) -> None:
         with self.inside(device_id):
             which = self.current_stream(device_id) if stream is None else stream
-            self._check(device_id, self._api.cuStreamSynchronize(which), "waiting for it")
+            self.check(device_id, self.api.cuStreamSynchronize(which), "waiting for it")
 
     def create_stream(self, device_id: int) -> int:
         stream = ctypes.c_void_p()
         with self.inside(device_id) as device:
-            self._check(device_id, self._api.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING), "creating a stream")
+            self.check(device_id, self.api.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING), "creating a stream")
             assert stream.value is not None
             device.streams[stream.value] = 1
         return stream.value
@@ -349,7 +394,7 @@ class Cuda(Driver):
             self.sync(device_id, stream)
             del device.streams[stream]
             drop_kept_memory(self.device_type, device_id)  # some may be the stream's
-            self._check(device_id, self._api.cuStreamDestroy_v2(stream), "giving a stream back")
+            self.check(device_id, self.api.cuStreamDestroy_v2(stream), "giving a stream back")
 
     def set_stream(self, device_id: int, stream: int) -> None:
         streams, before = self._device(device_id).streams, self.current_stream(device_id)
@@ -367,17 +412,17 @@ class Cuda(Driver):
         with self.inside(device_id):
             event = self._recorded(device_id, source)
             try:
-                self._check(device_id, self._api.cuStreamWaitEvent(target, event, 0), "making a stream wait")
+                self.check(device_id, self.api.cuStreamWaitEvent(target, event, 0), "making a stream wait")
             finally:
-                self._api.cuEventDestroy_v2(event)
+                self.api.cuEventDestroy_v2(event)
 
     def _recorded(self, device_id: int, stream: int) -> int:
         event = ctypes.c_void_p()
-        self._check(device_id, self._api.cuEventCreate(ctypes.byref(event), 0), "making an event")
+        self.check(device_id, self.api.cuEventCreate(ctypes.byref(event), 0), "making an event")
         try:
-            self._check(device_id, self._api.cuEventRecord(event, stream), "recording an event")
+            self.check(device_id, self.api.cuEventRecord(event, stream), "recording an event")
         except DeviceError:
-            self._api.cuEventDestroy_v2(event)
+            self.api.cuEventDestroy_v2(event)
             raise
         assert event.value is not None
         return event.value
@@ -389,19 +434,19 @@ class Cuda(Driver):
     def elapsed(self, device_id: int, begin: int, end: int) -> float:
         milliseconds = ctypes.c_float()
         with self.inside(device_id):
-            self._check(device_id, self._api.cuEventSynchronize(end), "waiting for an event")
-            code = self._api.cuEventElapsedTime(ctypes.byref(milliseconds), begin, end)
-            self._check(device_id, code, "asking for the time between events")
+            self.check(device_id, self.api.cuEventSynchronize(end), "waiting for an event")
+            code = self.api.cuEventElapsedTime(ctypes.byref(milliseconds), begin, end)
+            self.check(device_id, code, "asking for the time between events")
         return milliseconds.value / 1e3
 
     def free_event(self, device_id: int, event: int) -> None:
         with self.inside(device_id):
-            self._check(device_id, self._api.cuEventDestroy_v2(event), "giving an event back")
+            self.check(device_id, self.api.cuEventDestroy_v2(event), "giving an event back")
 
     # -- kernels --
 
     def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
-        api, function, key = self._api, ctypes.c_void_p(), (device_id, kernel.digest)
+        api, function, key = self.api, ctypes.c_void_p(), (device_id, kernel.digest)
         if "t" in kernel.kinds and not api.has_tensor_maps:
             raise DeviceError(
                 f"`{kernel.name}` copies tiles of tensors, for which the driver of {self.name}:{device_id} is too old; "
@@ -414,14 +459,14 @@ class Cuda(Driver):
                     program = self._programs[key] = _Program(self._program(device_id, kernel.source))
                 program.kernels += 1
             code = api.cuModuleGetFunction(ctypes.byref(function), program.handle, kernel.name.encode())
-            self._check(device_id, code, f"looking for the kernel `{kernel.name}`")
+            self.check(device_id, code, f"looking for the kernel `{kernel.name}`")
             shared = (
                 self._fact(device.handle, Attribute.SHARED_OPTIN) or self._fact(device.handle, Attribute.SHARED) or 0
             )
             shared -= self._fact_of(function, FunctionAttribute.STATIC_SHARED)
             if _DYNAMIC_SHARED in kernel.extents:  # without this, a block gets 48 KiB
                 code = api.cuFuncSetAttribute(function, FunctionAttribute.MOST_DYNAMIC_SHARED, shared)
-                self._check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
+                self.check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
             threads = self._fact_of(function, FunctionAttribute.THREADS)
             sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
         functions = [api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")]
@@ -432,19 +477,19 @@ class Cuda(Driver):
 
     def _fact_of(self, function: ctypes.c_void_p, number: int) -> int:
         value = ctypes.c_int32()
-        self._api.cuFuncGetAttribute(ctypes.byref(value), number, function)
+        self.api.cuFuncGetAttribute(ctypes.byref(value), number, function)
         return value.value
 
     def _program(self, device_id: int, source: str) -> int:
         image, module = compile_for(source, self.attribute(device_id, "compute_version")), ctypes.c_void_p()
-        code = self._api.cuModuleLoadData(ctypes.byref(module), image + b"\0")
+        code = self.api.cuModuleLoadData(ctypes.byref(module), image + b"\0")
         if code in _NOT_FOR_DEVICE:
             raise CompileError(
                 f"cuda:{device_id} ({self.attribute(device_id, 'device_name')}, compute capability "
                 f"{self.attribute(device_id, 'compute_version')}) does not take the compiled program: "
-                f"{self._api.describe(code)}"
+                f"{self.api.describe(code)}"
             )
-        self._check(device_id, code, "loading a program")
+        self.check(device_id, code, "loading a program")
         assert module.value is not None
         return module.value
 
@@ -459,8 +504,8 @@ class Cuda(Driver):
         if self._is_forked() or self._open[device_id].lost:
             return
         with contextlib.suppress(DeviceError), self.inside(device_id):
-            self._check(device_id, self._api.cuCtxSynchronize(), "waiting for it")  # a kernel may still run
-            self._check(device_id, self._api.cuModuleUnload(program.handle), "unloading a program")
+            self.check(device_id, self.api.cuCtxSynchronize(), "waiting for it")  # a kernel may still run
+            self.check(device_id, self.api.cuModuleUnload(program.handle), "unloading a program")
 
     def explain_launch(
         self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure, code: int, sizes: list[int]
@@ -468,8 +513,8 @@ class Cuda(Driver):
         assert isinstance(launch, _Launch)
         if code != _OVER_A_LIMIT:
             with contextlib.suppress(DeviceError):
-                self._check(device_id, code, "launching")  # which notes that the device is lost
-            return self._api.describe(code)
+                self.check(device_id, code, "launching")  # which notes that the device is lost
+            return self.api.describe(code)
         for name, size, limit in zip(_SIZES, sizes, launch.limits, strict=True):
             if not 0 <= size <= limit:
                 return f"{size} {name} are over the limit of {limit}"

@@ -59,6 +59,15 @@ _SINCE_11_2: dict[str, list[Any]] = {
     "cuMemFreeAsync": [_address, _pointer],
 }
 """Memory in the order of streams."""
+_SINCE_11_4: dict[str, list[Any]] = {
+    "cuStreamBeginCapture_v2": [_pointer, _number],
+    "cuStreamEndCapture": [_pointer, _pointer],
+    "cuGraphInstantiateWithFlags": [_pointer, _pointer, ctypes.c_ulonglong],
+    "cuGraphDestroy": [_pointer],
+    "cuGraphLaunch": [_pointer, _pointer],
+    "cuGraphExecDestroy": [_pointer],
+}
+"""Graphs of launches."""
 _SINCE_12_0 = "cuTensorMapEncodeTiled"
 """Called by native code."""
 
@@ -70,8 +79,10 @@ class CudaApi:
         self.library = ctypes.CDLL(name)
         self.has_tensor_maps = hasattr(self.library, _SINCE_12_0)
         self.has_pools = hasattr(self.library, "cuMemAllocAsync")
+        self.has_graphs = hasattr(self.library, "cuGraphInstantiateWithFlags")
+        newer = {**(_SINCE_11_2 if self.has_pools else {}), **(_SINCE_11_4 if self.has_graphs else {})}
         try:
-            for function, arguments in {**_FUNCTIONS, **(_SINCE_11_2 if self.has_pools else {})}.items():
+            for function, arguments in {**_FUNCTIONS, **newer}.items():
                 getattr(self.library, function).argtypes = arguments
         except AttributeError as error:
             raise OSError(f"{name} is no driver of CUDA: {error}") from None
@@ -119,5 +130,7 @@ class FunctionAttribute:
 
 
 POOL_RELEASE_THRESHOLD = 4
+RELAXED = 2
+"""Of a capture: other work of the process, and of the thread in other streams, goes on."""
 NON_BLOCKING = 1
 """Of a stream: it does not wait for the default one, nor that for it."""

@@ -42,7 +42,12 @@ def add_keeper(keeper: Keeper) -> None:
 def _drop_kept_memory(device_type: int, device_id: int) -> int:
     device = Device(device_type, device_id)
     dropped = sum(keeper.drop_kept(device) for keeper in list(_keepers))
-    return dropped + (_drop_blocks()(device_type, device_id) if _code.made() else 0)
+    return dropped + drop_idle_blocks(device_type, device_id)
+
+
+def drop_idle_blocks(device_type: int, device_id: int) -> int:
+    """Gives back the temporary memory of a device that nobody uses; returns how many bytes."""
+    return _drop_blocks()(device_type, device_id) if _code.made() else 0
 
 
 _Alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64)

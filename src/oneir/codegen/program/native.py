@@ -217,6 +217,7 @@ class _Translator:
         self.results: list[tuple[_Tensor, Buffer]] = []
         self.constants: list[int] = []
         self.kernels: set[GlobalVar] = set()
+        self.calls_runtime = False
         self.arena = decl_buffer((TirVar("arena_size", "int64"),), "uint8", "arena", data_alignment=ALIGNMENT)
         self.table = decl_buffer((TirVar("constant_count", "int64"),), "int64", "constants")
 
@@ -237,7 +238,13 @@ class _Translator:
         spec = NativeSpec(
             self.name, plan_name, self.device_type, len(self.inputs), shapes, size, self.constants, result
         )
+        spec.only_launches = self.on_device and not self.calls_runtime and not self.writes_arguments(run)
         return Native(functions, spec, self.kernels)
+
+    def writes_arguments(self, run: PrimFunc) -> bool:
+        """Whether the function writes to an argument, as kernels that work in place do."""
+        written = written_buffers(run)
+        return any(isinstance(argument, Buffer) and argument.data in written for argument in self.inputs)
 
     @property
     def on_device(self) -> bool:
@@ -528,6 +535,8 @@ class _Translator:
         for value in args:
             if not isinstance(value, (_Tensor, PrimExpr, str)) or isinstance(value, DataType):
                 raise NotNative(f"`{name}` gets an argument that is neither a tensor nor a number nor a text")
+
+        self.calls_runtime = True
 
         def step() -> Stmt:
             values = [self.packed_argument(v) for v in args]

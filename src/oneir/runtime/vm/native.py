@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cuda import Cuda
 from ..device import Device, cpu
 from ..device_memory import add_keeper
+from ..driver import find_driver
 from ..entry import make_graph_entry
 from ..entry_code import Frame, GraphFunction, Model
 from ..error import DeviceError, InternalError, InvalidValue
 from ..once import new_lock
 from ..signature import explain
 from ..tensor import Tensor, empty, tensor
+from .graph_calls import GraphCalls
 from .program import VMFunction
 
 if TYPE_CHECKING:
@@ -61,6 +65,10 @@ class NativeSpec:
     arena: Number
     constants: list[int]
     result: object
+    only_launches: bool = False
+    """Whether all that it does is to launch kernels of a device, which write nothing but results and the arena."""
+    use_graphs: bool = False
+    """Whether launches are to be captured where the device has graphs of them."""
 
     def to_json(self) -> dict[str, object]:
         """The specification as JSON values."""
@@ -73,6 +81,7 @@ class NativeSpec:
             "arena": self.arena,
             "constants": self.constants,
             "result": self.result,
+            "use_graphs": self.use_graphs,
         }
 
     @staticmethod
@@ -89,6 +98,7 @@ class NativeSpec:
                 _number(data["arena"]),
                 [int(c) for c in data["constants"]],
                 data["result"],
+                use_graphs=bool(data.get("use_graphs", False)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidValue(f"the description of a native function is damaged: {error}") from None
@@ -140,12 +150,16 @@ class NativeGraph:
         self.spec, self.library = spec, library
         self._lock = new_lock()
         self._memories: dict[Device, _Memory] = {}
+        self._captures: weakref.WeakSet[GraphCalls] = weakref.WeakSet()
 
     def set_constant(self, index: int, value: Tensor) -> None:
         """Makes later calls use another tensor; running calls keep the table that they began with."""
         with self._lock:
             for memory in self._memories.values():
                 memory.table[0] = None
+            captures = list(self._captures)
+        for capture in captures:
+            capture.forget()
 
     def _device_of(self, machine: VirtualMachine) -> Device:
         """The device of a machine that the graph runs on: the first of its kind."""
@@ -212,7 +226,25 @@ class NativeGraph:
         if plan is not None:
             graph.plan = _native(plan)
             graph.numbers, graph.numbers_size = _model((frames.count,), "int64", cpu()), 8 * frames.count
-        return make_graph_entry(graph, signature.name, str(signature))
+        entry = make_graph_entry(graph, signature.name, str(signature))
+        driver = find_driver(device.device_type)
+        if not spec.use_graphs or not isinstance(driver, Cuda) or not driver.has_graphs:
+            return entry
+
+        def prepared(args: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], None], Any]:
+            numbers = empty((frames.count,), "int64")
+            if plan is not None:
+                plan(*args, numbers)
+            shapes = frames.shapes(tuple(numbers.numpy().tolist()))
+            *outputs, arena = [empty(shape, dtype, device) for shape, dtype in shapes]
+            constants = make_table() if table[0] is None else table[0]
+            run = self.library[spec.symbol]
+            return outputs, lambda given: run(*given, *outputs, arena, constants), (arena, constants)
+
+        calls = GraphCalls(driver, device, entry, prepared, lambda args, outs: compose(*args, *outs))
+        with self._lock:
+            self._captures.add(calls)
+        return calls
 
 
 def _native(function: Any) -> Any:
@@ -252,10 +284,14 @@ class _Frames:
             frame = self._known[numbers] = self._made(numbers)
         return frame
 
-    def _made(self, numbers: tuple[int, ...]) -> Frame:
+    def shapes(self, numbers: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:
+        """The shapes and dtypes of the results, then of the arena."""
         spec = self._spec
         shapes = [(tuple(_known(e, numbers) for e in o.shape), o.dtype) for o in spec.outputs]
-        shapes.append(((_known(spec.arena, numbers),), "uint8"))
+        return [*shapes, ((_known(spec.arena, numbers),), "uint8")]
+
+    def _made(self, numbers: tuple[int, ...]) -> Frame:
+        shapes = self.shapes(numbers)
         models = (Model * len(shapes))(*(_model(*what, self._device) for what in shapes))
         kept = (ctypes.c_int64 * len(numbers))(*numbers)
         frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))
