@@ -7,6 +7,7 @@ from check_rule import bound, check, made, scopes
 
 from oneir import te, tir, topi
 from oneir.dlight import ApplyDefaultSchedule
+from oneir.dlight.analysis.recomputation import MOST_NODES
 from oneir.dlight.gpu import Fallback, GeneralReduction, Reduction, RMSNorm, Transpose
 from oneir.ir import IRModule, assert_structural_equal
 from oneir.runtime.error import InvalidValue
@@ -230,3 +231,35 @@ def test_rules_are_tried_in_order():
 def test_no_target():
     with pytest.raises(InvalidValue, match="no target for `main`"):
         ApplyDefaultSchedule(Fallback())(IRModule({"main": made(*REDUCTIONS["rows"])}))
+
+
+def nodes_of(func: tir.PrimFunc) -> int:
+    found: list[object] = []
+    tir.stmt_functor.post_order_visit(func.body, found.append)
+    return len(found)
+
+
+@pytest.mark.parametrize("ends", ["in its elements", "in sums of rows"])
+def test_what_is_read_at_several_places_is_not_computed_at_each(ends):
+    """A chain in which each link reads the one before twice: written out, it would double with every link."""
+    links = 12
+
+    def chain(a):
+        for _ in range(links):
+            before = a
+            a = te.compute(a.shape, lambda i, j, x=before: te.sin(x[i, (j + 1) % 6]) + x[i, j], name="link")
+        return a if ends == "in its elements" else topi.sum(a, axis=1)
+
+    assert nodes_of(check(Fallback(), made(chain, (3, 6)), "cuda", rtol=1e-4)) < 500 * links
+
+
+def test_what_doubles_at_one_place_is_not_written_out_either():
+    links = 20
+
+    def chain(a):
+        for _ in range(links):
+            a = topi.subtract(a, topi.multiply(a, a))
+        return a
+
+    new = check(Fallback(), made(chain, (3, 2)), "cuda", rtol=1e-3)
+    assert nodes_of(new) < 4 * MOST_NODES < 2**links

@@ -14,7 +14,6 @@ repeat the last one: nobody reads what is computed for them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer
@@ -30,23 +29,17 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import loads, substitute
-from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, variables
-from .contraction import in_vectors, is_contraction, operands, vector_widths
-from .spatial import schedule_leaf, with_plain_indices
+from ..analysis.attention import Chain, chain_of, inline_elementwise_blocks
+from ..analysis.contraction import is_contraction, operands
+from ..analysis.leaves import extent_of, leaves, reduces, variables, with_plain_indices
+from .base import CPUScheduleRule, parallelize
+from .contraction import in_vectors, vector_widths
+from .spatial import schedule_leaf
 
 QUERIES = 16
 """The rows of a block of queries."""
 MOST_VECTORS = 4
 """The most vectors of a tile; they leave registers for four rows or more."""
-
-
-@dataclass(slots=True)
-class Chain:
-    """The blocks of an attention in order, by name."""
-
-    scores: str
-    softmax: list[str]
-    result: str
 
 
 class Attention(CPUScheduleRule):
@@ -76,57 +69,6 @@ class Attention(CPUScheduleRule):
         sch = Schedule(with_whole_blocks(sch.mod["main"], chain, panel))
         compute_by_queries(sch, chain, copy, panel, width, lanes)
         return sch
-
-
-# -- what is an attention --
-
-
-def inline_elementwise_blocks(sch: Schedule) -> None:
-    """Inlines elementwise blocks, but not softmax weights: a product would compute each exponential again and again."""
-    while any(_inline(sch, leaf) for leaf in leaves(sch) or ()):
-        pass
-
-
-def _inline(sch: Schedule, leaf: Leaf) -> bool:
-    consumers = sch.get_consumers(leaf.handle)
-    if leaf.reduces or not consumers or not isinstance(leaf.block.body, BufferStore) or _is_weight(sch, leaf):
-        return False
-    sch.compute_inline(leaf.handle)
-    return True
-
-
-def _is_weight(sch: Schedule, leaf: Leaf) -> bool:
-    """Whether a block computes softmax weights: from a reduction that is no product, for another reduction."""
-    producers = [sch.get(p) for p in sch.get_producers(leaf.handle)]
-    consumers = [sch.get(c) for c in sch.get_consumers(leaf.handle)]
-    after = any(_reduces(p) and operands(p) is None for p in producers)
-    return after and any(_reduces(c) for c in consumers)
-
-
-def _reduces(block: Block) -> bool:
-    return any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars)
-
-
-def chain_of(found: list[Leaf]) -> Chain | None:
-    """The parts of an attention; None for other functions."""
-    names = [leaf.block.name_hint for leaf in found]
-    kinds = [(leaf.reduces, is_contraction(leaf)) for leaf in found]
-    product, reduction, elementwise = (True, True), (True, False), (False, False)
-    if kinds[:6] != [product, reduction, elementwise, reduction, elementwise, product] or len(found) > 7:
-        return None
-    if any(leaf.reduces or not isinstance(leaf.block.body, BufferStore) for leaf in found[6:]):
-        return None
-    for leaf in found[:6]:
-        kinds_of_axes = [iv.iter_type for iv in leaf.block.iter_vars]
-        reducing = kinds_of_axes.count(IterVar.CommReduce)
-        if reducing > 1 or (reducing and kinds_of_axes[-1] != IterVar.CommReduce):
-            return None
-    for leaf in (found[0], found[5]):
-        store = leaf.block.body
-        spatial = [iv.var for iv in leaf.block.iter_vars[:-1]]
-        if not isinstance(store, BufferStore) or len(spatial) < 3 or list(store.indices) != spatial:
-            return None
-    return Chain(names[0], names[1:5], names[5])
 
 
 # -- keys in panels, queries in whole blocks --
@@ -216,7 +158,7 @@ class _WholeBlocks(Mapper):
                 row = load.indices[self.rows[load.buffer]]
                 if isinstance(row, Var):
                     # The reductions of the softmax stop at the last key; all else runs over whole panels.
-                    some = _reduces(block) and block.name_hint != self.chain.result
+                    some = reduces(block) and block.name_hint != self.chain.result
                     return {row: QUERIES} if some else {row: QUERIES, block.iter_vars[-1].var: self.panel}
         return {}
 

@@ -44,8 +44,9 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...topi import transpose
-from .base import extent_of, variables
-from .contraction import operands, panel_for
+from ..analysis.contraction import operands
+from ..analysis.leaves import extent_of, variables
+from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS
 from .relayout import Panels, Permuted, can_be_changed, relayout

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.expr import Add, Cast, FloorMod, IntImm, Mul, PrimExpr, Var, as_int, const
+from ...ir.expr import Add, FloorMod, IntImm, Mul, PrimExpr, Var, as_int, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -23,7 +23,9 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
-from .base import CPUScheduleRule, Leaf, extent_of, leaves, parallelize, variables
+from ..analysis.contraction import is_contraction, operands
+from ..analysis.leaves import Leaf, extent_of, leaves, variables
+from .base import CPUScheduleRule, parallelize
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
@@ -179,28 +181,6 @@ def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
                 sch.cache_write(leaf.handle, 0, "global")
             sch = Schedule(computing_whole_tiles(sch.mod["main"], [leaf.block.name_hint], whole))
     return sch
-
-
-def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads that a block multiplies and adds to its result; None for another block."""
-    body = block.body
-    if not isinstance(body, BufferStore) or not isinstance(body.value, Add):
-        return None
-    total, product = body.value.a, body.value.b
-    if not (isinstance(total, BufferLoad) and total.buffer is body.buffer and isinstance(product, Mul)):
-        return None
-    a, b = without_cast(product.a), without_cast(product.b)
-    return (a, b) if isinstance(a, BufferLoad) and isinstance(b, BufferLoad) else None
-
-
-def without_cast(expr: PrimExpr) -> PrimExpr:
-    """An expression without the cast around it, if there is one."""
-    return expr.value if isinstance(expr, Cast) else expr
-
-
-def is_contraction(leaf: Leaf) -> bool:
-    """Whether a block multiplies and sums."""
-    return leaf.reduces and leaf.block.init is not None and operands(leaf.block) is not None
 
 
 def contraction_axes(leaf: Leaf) -> Axes | None:

@@ -20,8 +20,10 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, variables
-from .contraction import follows, in_vectors, is_contraction, operands, variables_of
+from ..analysis.contraction import is_contraction, operands
+from ..analysis.leaves import Leaf, leaves, variables
+from .base import CPUScheduleRule, largest_divisor, parallelize
+from .contraction import follows, in_vectors, variables_of
 from .spatial import inline_elementwise, schedule_leaf
 
 FEW_ROWS = 4

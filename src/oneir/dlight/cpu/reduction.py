@@ -25,8 +25,9 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from ...tir.stmt_functor import loads
-from .base import CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, variables
-from .spatial import calls_in, fuse_contiguous, schedule_leaf, with_plain_indices
+from ..analysis.leaves import Leaf, leaves, variables, with_plain_indices
+from .base import CPUScheduleRule, largest_divisor, parallelize
+from .spatial import calls_in, fuse_contiguous, schedule_leaf
 
 UNROLLED = 16
 """Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""

@@ -20,7 +20,7 @@ from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, SeqStmt, Stmt, stmt_list
-from .base import variables
+from ..analysis.leaves import variables
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import operators as ops
-from ...ir.expr import Add, Call, FloorDiv, FloorMod, PrimExpr, Var, as_int
+from ...ir.expr import Add, Call, PrimExpr, Var, as_int
 from ...ir.op import Op
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
@@ -17,11 +16,12 @@ from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
-from ...tir.stmt import Block, BufferStore
-from ...tir.stmt_functor import loads, substitute
+from ...tir.stmt import BufferStore
+from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ...tir.transform.simplify import SimplifyConfig, simplify
-from .base import PARALLEL_WORK, CPUScheduleRule, Leaf, largest_divisor, leaves, parallelize, variables
+from ..analysis.leaves import Leaf, leaves, reduces, variables, with_plain_indices
+from ..analysis.recomputation import stays_small
+from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 
 CHUNK = 1 << 13
 """Elements of a long loop that are one task."""
@@ -90,77 +90,9 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
         return False  # padding is better computed once
     consumers = sch.get_consumers(leaf.handle)
     # A value that a reduction reads would be computed again for every element of its result.
-    if not consumers or any(_reduces(sch, consumer) for consumer in consumers):
+    if not consumers or any(reduces(sch.get(consumer)) for consumer in consumers):
         return False
-    return _stays_small(leaf.block, [sch.get(consumer) for consumer in consumers])
-
-
-MOST_RECOMPUTED = 64
-"""What an element may cost besides the first time, if consumers read it at several places: a node of an expression
-costs 1, a call such as an exponential 16."""
-MOST_NODES = 4096
-"""The nodes of an expression to which inlining may lead: chains that use a value twice double it with each link."""
-
-
-def _stays_small(block: Block, consumers: Sequence[Block]) -> bool:
-    """Whether a block can be inlined without computing much again, or expressions too long to handle."""
-    if not isinstance(block.body, BufferStore):
-        return True
-    axes = [Var(f"v{i}", "int64") for i in range(max(len(consumer.iter_vars) for consumer in consumers))]
-    count, distinct = 0, []
-    for consumer in consumers:
-        named = {iv.var: ops.cast(iv.var.dtype, axis) for iv, axis in zip(consumer.iter_vars, axes, strict=False)}
-        for load in loads(consumer.body):
-            if load.buffer is block.body.buffer:
-                count += 1
-                indices = [substitute(index, named) for index in load.indices]
-                if not any(ops.same_exprs(indices, other) for other in distinct):
-                    distinct.append(indices)
-    if count < 2:
-        return True
-    size = _Size()
-    size(block.body.value)
-    return size.nodes * count <= MOST_NODES and (len(distinct) - 1) * size.cost <= MOST_RECOMPUTED
-
-
-class _Size(Visitor):
-    """Counts the nodes of an expression, and what they cost; the indices of loads count as nodes only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes = self.cost = 0
-
-    def generic_visit(self, node: Any) -> Any:
-        self.nodes += 1
-        self.cost += 16 if isinstance(node, Call) else 1
-        return super().generic_visit(node)
-
-    def visit_BufferLoad(self, load: BufferLoad) -> None:
-        cost = self.cost
-        self.generic_visit(load)
-        self.cost = cost + 1
-
-
-def _reduces(sch: Schedule, handle: BlockRV) -> bool:
-    return any(iv.iter_type == IterVar.CommReduce for iv in sch.get(handle).iter_vars)
-
-
-class _Divides(Visitor):
-    """Whether an expression has divisions, as the indices of reshaped buffers do."""
-
-    found = False
-
-    def visit_FloorDiv(self, node: FloorDiv | FloorMod) -> None:
-        self.found = True
-
-    visit_FloorMod = visit_FloorDiv
-
-
-def with_plain_indices(func: PrimFunc) -> PrimFunc:
-    """The function with the indices simplified that reshaping left."""
-    divides = _Divides()
-    divides(func.body)
-    return simplify(func, SimplifyConfig()) if divides.found else func
+    return stays_small(leaf.block, [sch.get(consumer) for consumer in consumers])
 
 
 def fuse_contiguous(

@@ -22,7 +22,7 @@ from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
-from .base import extent_of
+from ..analysis.leaves import extent_of
 
 
 def computing_whole_tiles(func: PrimFunc, names: Collection[str], factors: Mapping[Var, int]) -> PrimFunc:

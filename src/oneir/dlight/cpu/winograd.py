@@ -44,7 +44,7 @@ from ...tir.stmt import (
     stmt_list,
 )
 from ...tir.stmt_functor import loads, substitute
-from .base import extent_of, variables
+from ..analysis.leaves import extent_of, variables
 from .contraction import panel_of_rows
 
 Extent = int | PrimExpr

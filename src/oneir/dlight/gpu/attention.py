@@ -28,11 +28,10 @@ from ...tir.op import exp, if_then_else
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
 from ...tir.stmt_functor import loads
+from ..analysis.attention import chain_of, inline_elementwise_blocks
+from ..analysis.contraction import operands, without_cast
+from ..analysis.leaves import Leaf, extent_of, leaves, variables, with_plain_indices
 from ..base.sizes import max_threads_per_block
-from ..cpu.attention import chain_of, inline_elementwise_blocks
-from ..cpu.base import Leaf, extent_of, leaves, variables
-from ..cpu.contraction import operands, without_cast
-from ..cpu.spatial import with_plain_indices
 from .base import GPUScheduleRule, Loaded, at_values, root_block
 
 _TILES = ((32, 32), (16, 32), (16, 16), (8, 16), (8, 8))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...runtime.error import ScheduleError
 from ...tir.schedule import BlockRV, Schedule
 from ...tir.stmt import Block
+from ..base.common_schedules import inline_into_consumers, inline_into_producer
 
 
 def _transitive(sch: Schedule, block: BlockRV, step: Callable[[BlockRV], list[BlockRV]]) -> list[BlockRV]:
@@ -36,7 +38,7 @@ def _inline_all(inline: Callable[[BlockRV], None], blocks: list[BlockRV]) -> boo
 
 def auto_inline_producers(sch: Schedule, block: BlockRV) -> None:
     """Inlines the transitive producers of a block, as far as possible."""
-    while _inline_all(sch.compute_inline, _transitive(sch, block, sch.get_producers)):
+    while _inline_all(partial(inline_into_consumers, sch), _transitive(sch, block, sch.get_producers)):
         pass
 
 
@@ -44,8 +46,9 @@ def auto_inline_consumers(sch: Schedule, block: BlockRV) -> None:
     """Inlines the transitive consumers of a block: into their own consumers, or else into the block."""
     inlined = True
     while inlined:
-        inlined = _inline_all(sch.compute_inline, _transitive(sch, block, sch.get_consumers))
-        inlined = _inline_all(sch.reverse_compute_inline, _transitive(sch, block, sch.get_consumers)) or inlined
+        inlined = _inline_all(partial(inline_into_consumers, sch), _transitive(sch, block, sch.get_consumers))
+        into_producer = partial(inline_into_producer, sch)
+        inlined = _inline_all(into_producer, _transitive(sch, block, sch.get_consumers)) or inlined
 
 
 def auto_inline_consumer_chain(sch: Schedule, block: BlockRV) -> bool:
@@ -56,7 +59,7 @@ def auto_inline_consumer_chain(sch: Schedule, block: BlockRV) -> bool:
         for producer in sch.get_producers(consumer):
             if sch.get(producer) is not sch.get(block):
                 auto_inline_producers(sch, producer)
-                sch.compute_inline(producer)
+                inline_into_consumers(sch, producer)
     if consumers:
         auto_inline_consumers(sch, block)
     return not sch.get_consumers(block)

@@ -1,0 +1,106 @@
+"""Blocks without blocks inside, in plain loop nests: what schedule rules of all targets look at first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.expr import FloorDiv, FloorMod, PrimExpr, Var, as_int
+from ...ir.visitor import Visitor
+from ...tir.expr import IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import BlockRV, LoopRV, Schedule
+from ...tir.stmt import Block, For, ForKind
+from ...tir.transform.simplify import SimplifyConfig, simplify
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A block without blocks inside: its handle, the block, and the loops around it, each bound to one variable."""
+
+    handle: BlockRV
+    block: Block
+    loops: list[LoopRV]
+    extents: list[int | None]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it has reduction axes."""
+        return reduces(self.block)
+
+    @property
+    def work(self) -> int:
+        """The product of the extents of the loops; symbolic extents count as 64."""
+        steps = 1
+        for extent in self.extents:
+            steps *= 64 if extent is None else extent
+        return steps
+
+
+def reduces(block: Block) -> bool:
+    """Whether a block has reduction axes."""
+    return any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars)
+
+
+def leaves(sch: Schedule) -> list[Leaf] | None:
+    """The blocks of a function in order; None for one that is not a sequence of plain loop nests around blocks."""
+    root = sch.get_block("root")
+    found = []
+    for handle in sch.get_child_blocks(root):
+        block = sch.get(handle)
+        loops = sch.get_loops(handle)
+        nodes = [sch.get(loop) for loop in loops]
+        if sch.get_child_blocks(handle) or not is_plain(block, nodes):
+            return None
+        if any(as_int(node.extent) == 0 for node in nodes):
+            return None  # nothing is computed
+        found.append(Leaf(handle, block, loops, [as_int(node.extent) for node in nodes]))
+    return found
+
+
+def is_plain(block: Block, loops: Sequence[For]) -> bool:
+    """Whether the loops of a block are unscheduled: serial, without annotations, one for each axis."""
+    if any(loop.kind != ForKind.SERIAL or loop.annotations for loop in loops):
+        return False
+    return len(block.iter_vars) == len(loops)
+
+
+def extent_of(axis: IterVar) -> PrimExpr:
+    """The extent of a block's axis."""
+    assert axis.dom is not None
+    return axis.dom.extent
+
+
+class _Variables(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[Var] = set()
+
+    def visit_Var(self, var: Var) -> None:
+        self.found.add(var)
+
+
+def variables(expr: Any) -> set[Var]:
+    """The variables in an expression."""
+    visitor = _Variables()
+    visitor(expr)
+    return visitor.found
+
+
+class _Divides(Visitor):
+    """Whether an expression has divisions, as the indices of reshaped buffers do."""
+
+    found = False
+
+    def visit_FloorDiv(self, node: FloorDiv | FloorMod) -> None:
+        self.found = True
+
+    visit_FloorMod = visit_FloorDiv
+
+
+def with_plain_indices(func: PrimFunc) -> PrimFunc:
+    """The function with the indices simplified that reshaping left."""
+    divides = _Divides()
+    divides(func.body)
+    return simplify(func, SimplifyConfig()) if divides.found else func
