@@ -212,6 +212,15 @@ def test_graphs_of_int64_are_refused(name):
         relax.build(languages.LONG[name].mod, "webgpu").mod
 
 
+@needs_webgpu
+def test_more_than_a_kernel_may_have_are_several_kernels():
+    arrays = [languages.random(4, 5) + i for i in range(20)]
+    mod = languages.graph(lambda *xs: relax.op.exp(sum(xs[1:], xs[0]) * relax.const(0.01)), *arrays)
+    machine = relax.VirtualMachine(relax.build(mod, "webgpu"), oneir.webgpu())
+    found = machine["main"](*(oneir.nd.array(x, oneir.webgpu()) for x in arrays)).numpy()
+    np.testing.assert_allclose(found, np.exp(np.sum(arrays, 0) * 0.01), rtol=1e-5)
+
+
 def test_unknown_formats_are_named():
     built = oneir.build(reverse, Target("webgpu", host="llvm"))
     with pytest.raises(InvalidValue, match='expected the format "wgsl" or "host", found \'spirv\''):

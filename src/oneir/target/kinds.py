@@ -159,7 +159,8 @@ _DEFINITIONS = (
         _WEBGPU,
         "webgpu gpu",
         booleans="supports_float16",
-        integers="max_num_threads=256 max_threads_per_block max_shared_memory_per_block thread_warp_size=1",
+        integers="max_num_threads=256 max_threads_per_block max_shared_memory_per_block thread_warp_size=1 "
+        "max_storage_buffers=8",
     ),
     _define(
         "hexagon",

@@ -277,6 +277,11 @@ class Target(Object):
         return self._needed("max_shared_memory_per_block")
 
     @property
+    def max_kernel_tensors(self) -> int | None:
+        """The most tensors of a kernel: "max_storage_buffers", else "max_function_args"; None for no limit."""
+        return self._attrs.get("max_storage_buffers", self._attrs.get("max_function_args"))
+
+    @property
     def max_function_args(self) -> int:
         """The most arguments of a kernel, or -1 for no limit."""
         return self._attrs.get("max_function_args", -1)

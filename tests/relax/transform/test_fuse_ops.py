@@ -5,6 +5,8 @@ Programs are written with operators, before and after, and legalized before they
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from oneir import IRModule, relax
@@ -13,6 +15,7 @@ from oneir.relax.transform import AnnotateTIROpPattern, FuseOps, LegalizeOps
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
+from oneir.target import Target
 from oneir.testing.check_pass import check_pass
 
 legalized = Sequential([LegalizeOps(), AnnotateTIROpPattern()])
@@ -610,6 +613,54 @@ def test_the_option_limits_how_many_calls_a_function_has(limit: int, sizes: list
         fused = after[call.op] if call.op in after.functions else None
         found.append(1 if fused is None else len(fused.body.blocks[0].bindings))
     assert sorted(found, reverse=True) == sizes
+
+
+def sum_of(count: int) -> IRModule:
+    """The sum of as many tensors, one after the other."""
+    builder = relax.BlockBuilder()
+    params = [relax.Var(f"x{i}", R.Tensor((6,), "float32")) for i in range(count)]
+    with builder.function("main", params):
+        with builder.dataflow():
+            total = params[0]
+            for param in params[1:-1]:
+                total = builder.emit(relax.op.add(total, param))
+            total = builder.emit_output(relax.op.add(total, params[-1]))
+        builder.emit_func_output(total)
+    return builder.get()
+
+
+def tensors_of(mod: IRModule) -> list[int]:
+    """How many tensors each call of `main` takes and gives."""
+    calls = [b.value for b in mod["main"].body.blocks[0].bindings]
+    return [len(c.args if c.op in mod.functions else c.args[1].fields) + 1 for c in calls]
+
+
+@pytest.mark.parametrize(
+    ("target", "limit"), [("webgpu", 8), ("webgpu -max_storage_buffers=10", 10), ("metal", 31), ("llvm", 100)]
+)
+def test_a_function_has_no_more_tensors_than_a_kernel_of_the_target_may_have(target: str, limit: int) -> None:
+    with Target(target):
+        found = tensors_of(FuseOps()(legalized(sum_of(40))))
+    assert max(found) <= limit and sum(n - 2 for n in found) == 39
+    # No two neighbours would have fitted together.
+    assert all(a + b - 2 > limit for a, b in itertools.pairwise(found))
+
+
+def test_a_tensor_that_is_read_twice_and_values_that_are_used_outside_count_once_each() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((8,), "float32"), y: R.Tensor((8,), "float32")):
+            with R.dataflow():
+                a = R.add(x, y)
+                b = R.multiply(a, x)
+                c = R.subtract(b, y)
+                R.output(a, c)
+            return (a, c)
+
+    for limit, calls in ((4, 2), (3, 3)):  # a is seen outside, so it is an argument of what follows
+        with Target(f"webgpu -max_storage_buffers={limit}"):
+            assert len(tensors_of(FuseOps()(legalized(Before)))) == calls
 
 
 def test_level_zero_fuses_nothing() -> None:

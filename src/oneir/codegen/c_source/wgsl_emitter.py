@@ -34,8 +34,6 @@ from .dialect import joined
 from .emitter import KernelEmitter, Lanes, pointee
 from .wgsl import PRELUDE, STORE_NAMES, Wgsl
 
-MAX_STORAGE_BUFFERS = 8
-"""The tensors that every WebGPU device can bind to a kernel."""
 _SHARED_BYTES = 16384
 """The workgroup memory that every WebGPU device has."""
 _THREADS = 256
@@ -66,10 +64,11 @@ class WgslEmitter(KernelEmitter):
         self.is_formula, written = False, _written(self.func.body)
         tensors = [var for var in self.func.params if var.dtype.is_handle]
         numbers = [var for var in self.func.params if not var.dtype.is_handle]
-        if len(tensors) > MAX_STORAGE_BUFFERS:
+        limit = self.func.attrs["target"].max_kernel_tensors
+        if limit is not None and len(tensors) > limit:
             raise CompileError(
                 f"the kernel `{self.symbol}` has {len(tensors)} tensors, {joined(var.name for var in tensors)}; a "
-                f"WebGPU kernel has at most {MAX_STORAGE_BUFFERS} (storage buffers); fuse less into it"
+                f"WebGPU kernel has at most {limit} (storage buffers); fuse less into it"
             )
         for place, var in enumerate(tensors):
             self.bind_tensor(var, place, var in written)

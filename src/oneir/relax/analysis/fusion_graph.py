@@ -23,6 +23,10 @@ class FusionNode:
     def __init__(self, index: int, value: Any, pattern: OpPattern):
         self.index, self.value, self.pattern = index, value, pattern
         self.uses: list[tuple[FusionNode, OpPattern]] = []
+        self.reads: list[Any] = []
+        """The tensors that the value is computed from: variables and constants."""
+        self.tensors = 1
+        """How many tensors the value is."""
         self.escapes = False
         # the tree of post-dominators
         self.dominator: FusionNode | None = None
@@ -32,6 +36,7 @@ class FusionNode:
         self.group: FusionNode | None = None
         self.group_pattern = pattern
         self.size = 1
+        self.members = [self]
 
     def root(self) -> FusionNode:
         """The node that stands for the group."""
@@ -49,6 +54,7 @@ class FusionGraph:
 
     def __init__(self) -> None:
         self.nodes: list[FusionNode] = []
+        self.max_tensors: int | None = None
 
     def add(self, value: Any, pattern: OpPattern) -> FusionNode:
         """A node for a value."""
@@ -56,9 +62,13 @@ class FusionGraph:
         self.nodes.append(node)
         return node
 
-    def partition(self, max_depth: int) -> None:
-        """Forms the groups, of at most `max_depth` nodes."""
+    def partition(self, max_depth: int, max_tensors: int | None = None) -> None:
+        """Forms the groups, of at most `max_depth` nodes, which read and give at most `max_tensors` (None: any number).
+
+        What one node alone has stays, be it more.
+        """
         self._find_dominators()
+        self.max_tensors = max_tensors
         for phase in range(2):
             for node in self.nodes:
                 self._fuse(node, phase, max_depth)
@@ -94,7 +104,7 @@ class FusionGraph:
             self._try(node, target, lambda p, end: p <= INJECTIVE)
 
     def _try(self, node: FusionNode, target: FusionNode, allows: Callable[[OpPattern, bool], bool]) -> None:
-        if self._path_allows(node, target, allows):
+        if self._path_allows(node, target, allows) and self._fits(node, target):
             self._commit(node, target)
 
     def _between(self, node: FusionNode, target: FusionNode) -> list[FusionNode]:
@@ -112,6 +122,18 @@ class FusionGraph:
 
     def _path_allows(self, node: FusionNode, target: FusionNode, allows: Callable[[OpPattern, bool], bool]) -> bool:
         return all(allows(step.root().group_pattern, step is target) for step in self._between(node, target))
+
+    def _fits(self, node: FusionNode, target: FusionNode) -> bool:
+        """Whether the group that would come about has no more tensors than a kernel may have."""
+        if self.max_tensors is None:
+            return True
+        roots = {member.root().index: member.root() for member in (node, target, *self._between(node, target))}
+        members = [member for root in roots.values() for member in root.members]
+        inside = {member.index for member in members}
+        made = {id(member.value) for member in members}
+        read = {id(value) for member in members for value in member.reads} - made
+        given = [m for m in members if m.escapes or any(use.index not in inside for use, _ in m.uses)]
+        return len(read) + sum(member.tensors for member in given) <= self.max_tensors
 
     def _commit(self, node: FusionNode, target: FusionNode) -> None:
         for member in (node, *self._between(node, target)):
@@ -146,6 +168,7 @@ def _merge(child: FusionNode, parent: FusionNode) -> None:
         return
     child.group = parent
     parent.size += child.size
+    parent.members += child.members
     # What is multiplied and summed anchors the group, whose pattern is the stronger of both from then on.
     if child.group_pattern is FUSABLE:
         parent.group_pattern = max(parent.group_pattern, child.group_pattern)

@@ -16,6 +16,7 @@ from ...ir.expr import GlobalVar
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext, register_config_option
+from ...target.target import Target
 from ...tir.function import PrimFunc
 from ..analysis.fusion_graph import FusionGraph, FusionNode
 from ..expr import (
@@ -34,6 +35,7 @@ from ..expr import (
 )
 from ..expr_functor import PyExprMutator
 from ..operator_facts import OpPattern
+from ..struct_info import TupleStructInfo
 from .binding_groups import BindingGroup, GroupFuser
 
 register_config_option("relax.FuseOps.max_depth", int)
@@ -45,7 +47,7 @@ class FuseOps(ModulePass):
     """Groups the calls of each dataflow block into functions.
 
     `fuse_opt_level` 0 fuses nothing; -1 asks the context's opt_level. The option "relax.FuseOps.max_depth" limits how
-    many calls one function has (256).
+    many calls one function has (256); the target that is entered, how many tensors (`Target.max_kernel_tensors`).
     """
 
     fuse_opt_level: int = -1
@@ -97,7 +99,8 @@ class _Fuser(GroupFuser):
         graph, nodes = FusionGraph(), {}
         for binding in bindings:
             nodes[binding.var] = self.add_node(graph, binding, nodes)
-        graph.partition(self.max_depth)
+        target = Target.current(allow_none=True)
+        graph.partition(self.max_depth, None if target is None else target.max_kernel_tensors)
         roots = {var: node.root() for var, node in nodes.items()}
         called = {roots[b.var].index for b in bindings if isinstance(b.value, Call)}
         groups = {index: BindingGroup() for index in called}
@@ -113,6 +116,9 @@ class _Fuser(GroupFuser):
             pattern = OpPattern.OPAQUE
         node = graph.add(binding.var, pattern)
         node.escapes = not isinstance(binding.var, DataflowVar)
+        node.reads = leaves(binding.value)
+        info = binding.var.struct_info
+        node.tensors = len(info.fields) if isinstance(info, TupleStructInfo) else 1
         for leaf in leaves(binding.value):
             if isinstance(leaf, Var) and leaf in nodes:
                 nodes[leaf].uses.append((node, pattern))
