@@ -548,3 +548,17 @@ def test_a_program_without_its_device(stub):
         drivers.replace_driver(2, with_device)
     machine = oneir.relax.VirtualMachine(executable, oneir.cuda())
     np.testing.assert_allclose(machine["main"](on_device(numbers(4))).numpy(), np.exp(numbers(4)), rtol=1e-6)
+
+
+def test_a_program_without_the_kernel_is_not_kept(stub):
+    x, y = on_device(numbers()), on_device(numbers())
+    before, program = stub.live()["programs"], built(scale)
+    for _ in range(2):
+        stub.fail("cuModuleGetFunction", 500)
+        with pytest.raises(DeviceError, match="looking for the kernel"):
+            program["scale"](x, y, 2.0, 1)
+    program["scale"](x, y, 2.0, 1)
+    np.testing.assert_allclose(y.numpy(), numbers() * 2 + 1, rtol=1e-6)
+    del program
+    gc.collect()
+    assert stub.live()["programs"] == before

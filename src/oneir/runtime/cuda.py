@@ -446,8 +446,8 @@ class Cuda(Driver):
     # -- kernels --
 
     def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
-        api, function, key = self.api, ctypes.c_void_p(), (device_id, kernel.digest)
-        if "t" in kernel.kinds and not api.has_tensor_maps:
+        key = (device_id, kernel.digest)
+        if "t" in kernel.kinds and not self.api.has_tensor_maps:
             raise DeviceError(
                 f"`{kernel.name}` copies tiles of tensors, for which the driver of {self.name}:{device_id} is too old; "
                 "install one for CUDA 12.0 or newer"
@@ -458,17 +458,23 @@ class Cuda(Driver):
                 if program is None:
                     program = self._programs[key] = _Program(self._program(device_id, kernel.source))
                 program.kernels += 1
-            code = api.cuModuleGetFunction(ctypes.byref(function), program.handle, kernel.name.encode())
-            self.check(device_id, code, f"looking for the kernel `{kernel.name}`")
-            shared = (
-                self._fact(device.handle, Attribute.SHARED_OPTIN) or self._fact(device.handle, Attribute.SHARED) or 0
-            )
-            shared -= self._fact_of(function, FunctionAttribute.STATIC_SHARED)
-            if _DYNAMIC_SHARED in kernel.extents:  # without this, a block gets 48 KiB
-                code = api.cuFuncSetAttribute(function, FunctionAttribute.MOST_DYNAMIC_SHARED, shared)
-                self.check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
-            threads = self._fact_of(function, FunctionAttribute.THREADS)
-            sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
+            try:
+                return self._launch(device_id, device, program, kernel)
+            except DeviceError:
+                self._leave(device_id, kernel)
+                raise
+
+    def _launch(self, device_id: int, device: _OpenDevice, program: _Program, kernel: KernelRecord) -> ctypes.Structure:
+        api, function = self.api, ctypes.c_void_p()
+        code = api.cuModuleGetFunction(ctypes.byref(function), program.handle, kernel.name.encode())
+        self.check(device_id, code, f"looking for the kernel `{kernel.name}`")
+        shared = self._fact(device.handle, Attribute.SHARED_OPTIN) or self._fact(device.handle, Attribute.SHARED) or 0
+        shared -= self._fact_of(function, FunctionAttribute.STATIC_SHARED)
+        if _DYNAMIC_SHARED in kernel.extents:  # without this, a block gets 48 KiB
+            code = api.cuFuncSetAttribute(function, FunctionAttribute.MOST_DYNAMIC_SHARED, shared)
+            self.check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
+        threads = self._fact_of(function, FunctionAttribute.THREADS)
+        sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
         functions = [api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")]
         encode = api.address("cuTensorMapEncodeTiled") if "t" in kernel.kinds else 0
         return new_launch(
@@ -494,6 +500,10 @@ class Cuda(Driver):
         return module.value
 
     def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
+        self._leave(device_id, kernel)
+
+    def _leave(self, device_id: int, kernel: KernelRecord) -> None:
+        """Takes note that a kernel of a program is not launched any more; the program goes with the last one."""
         key = (device_id, kernel.digest)
         with self._lock:
             program = self._programs[key]
