@@ -16,7 +16,7 @@ from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.transform import PassContext
 from ..relax.expr import Function
-from ..relax.pipeline import USE_CUDA_GRAPH
+from ..relax.transform.rewrite_cuda_graph import USE_CUDA_GRAPH
 from ..target.target import Target
 from ..tir.function import PrimFunc
 

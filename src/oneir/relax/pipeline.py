@@ -10,17 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.module import IRModule
-from ..ir.transform import ModulePass, Pass, PassContext, Sequential, register_config_option
+from ..ir.transform import ModulePass, Pass, PassContext, Sequential
 from ..runtime.error import NotRegistered
 from ..runtime.hook import Hook
 from ..target.target import Target
 from . import transform
 from .analysis.estimate_memory_usage import with_allocations
 from .transform.lift_transform_params import LiftWeights
-
-USE_CUDA_GRAPH = "relax.backend.use_cuda_graph"
-"""The option that has programs for CUDA launch all kernels of a call as one graph."""
-register_config_option(USE_CUDA_GRAPH, bool)
 
 
 def _to_kernels() -> list[Pass]:

@@ -19,8 +19,10 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from ...tir.tensor_intrin.x86 import U8_WEIGHTS
-from .base import CPUScheduleRule, Leaf, leaves
-from .contraction import operands, variables_of
+from ..analysis.contraction import operands
+from ..analysis.leaves import Leaf, leaves
+from .base import CPUScheduleRule
+from .contraction import variables_of
 from .whole_tiles import computing_whole_tiles
 
 ROWS = {64: 4, 32: 2}

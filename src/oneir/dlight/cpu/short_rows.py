@@ -14,7 +14,8 @@ from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore
-from .base import CPUScheduleRule, Leaf, leaves, parallelize
+from ..analysis.leaves import Leaf, leaves
+from .base import CPUScheduleRule, parallelize
 
 LONGEST = 64
 """The most elements of a row."""

@@ -57,7 +57,7 @@ from ...tir.stmt import (
     Stmt,
     flat_seq,
 )
-from ..cpu.base import extent_of, leaves
+from ..analysis.leaves import extent_of, leaves
 from .base import GPUScheduleRule, Loaded, at_values, root_block
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
 from .matmul_tensorization import MatmulInt8Tensorization, MatmulTensorization, architecture, tensor_core_product

@@ -54,6 +54,7 @@ from .remove_unused_parameters import RemoveUnusedParameters
 from .reorder_permute_dims_after_concat import ReorderPermuteDimsAfterConcat
 from .reorder_take_after_matmul import ReorderTakeAfterMatmul
 from .resolve_outputs import resolve_outputs
+from .rewrite_cuda_graph import RewriteCUDAGraph
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
 from .split_call_tir_by_pattern import SplitCallTIRByPattern

@@ -76,6 +76,8 @@ class VirtualMachine(Object):
         self._saved: dict[str, Callable[[], Any]] = {}
         self._natives: dict[str, Callable[..., Any]] = {}
         self._prepared: dict[int, Prepared] = {}
+        self.captured: dict[Any, Any] = {}
+        """Memory and graphs of launches that functions of the program keep; see `cuda_graph.py`."""
         self._version = rt_mod.version
         self._lock = new_lock()
         self._check_functions_exist()
