@@ -115,3 +115,45 @@ def test_a_hint_of_a_device_that_is_not_declared_is_refused() -> None:
 
     with pytest.raises(InvalidValue, match=r"a device that the module does not declare; it declares llvm:0: add"):
         RealizeVDevice()(Before)
+
+
+def test_the_scope_of_memory_tells_devices_apart() -> None:
+    @I.ir_module
+    class Textures:
+        I.module_global_infos({"vdevice": [I.vdevice("opencl"), I.vdevice("opencl", 0, "global.texture")]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32", "opencl:1:global.texture"), y: R.Tensor((4,), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.hint_on_device(y, oneir.opencl(), "global.texture")
+                c = R.hint_on_device(b, oneir.opencl())
+                R.output(a, b, c)
+            return a, b, c
+
+    plain, texture = Textures.global_infos["vdevice"]
+    assert Textures["main"].params[0].struct_info.vdevice is texture
+    after = RealizeVDevice()(Textures)
+    a, b, c = (binding.var.struct_info.vdevice for binding in after["main"].body.blocks[0].bindings)
+    assert a is texture and b is texture and c is plain
+    oneir.ir.assert_structural_equal(oneir.script.from_source(after.script()), after)
+
+
+def test_a_scope_that_the_device_has_not_is_refused() -> None:
+    header = "@I.ir_module\nclass M:\n    I.module_global_infos({'vdevice': [I.vdevice('opencl')]})\n"
+    function = (
+        "    @R.function\n    def main(x: R.Tensor((4,), 'float32', 'opencl:0:global.texture')):\n        return x\n"
+    )
+    with pytest.raises(oneir.runtime.error.ParseError, match="means the device opencl:0 with 'global' memory"):
+        oneir.script.from_source(header + function)
+
+    @I.ir_module
+    class Textures:
+        I.module_global_infos({"vdevice": [I.vdevice("opencl", 0, "global.texture")]})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            return R.hint_on_device(x, oneir.opencl())
+
+    with pytest.raises(InvalidValue, match=r"it declares opencl:0:global\.texture: add the device"):
+        RealizeVDevice()(Textures)

@@ -66,18 +66,24 @@ class _Devices:
         self.declared = list(mod.global_infos.get("vdevice", ()))
 
     def hinted(self, call: Call) -> VDevice:
-        """The declared device that a hint means: of its type and index."""
+        """The declared device that a hint means: of its type, index and scope of memory."""
         wanted = call.attrs["dst_vdevice"]
         if any(device is wanted for device in self.declared):
             return wanted
         for device in self.declared:
-            if _kind(device) == _kind(wanted) and device.vdevice_id == wanted.vdevice_id:
+            same = _kind(device) == _kind(wanted) and device.vdevice_id == wanted.vdevice_id
+            if same and device.memory_scope == wanted.memory_scope:
                 return device
-        found = ", ".join(f"{Target(d.target).kind}:{d.vdevice_id}" for d in self.declared) or "none"
+        found = ", ".join(map(_text, self.declared)) or "none"
         raise InvalidValue(
             f"RealizeVDevice: the hint `{call}` means a device that the module does not declare; "
             f'it declares {found}: add the device to I.module_global_infos({{"vdevice": [...]}})'
         )
+
+
+def _text(device: VDevice) -> str:
+    scope = "" if device.memory_scope == "global" else f":{device.memory_scope}"
+    return f"{Target(device.target).kind}:{device.vdevice_id}{scope}"
 
 
 def _kind(device: VDevice) -> int:

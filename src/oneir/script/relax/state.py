@@ -94,15 +94,21 @@ class FunctionState:
         self.builder.emit_normalized(binding)
 
     def vdevice(self, text: str) -> VDevice:
-        """The device of the module that a text names: "llvm:0", or "llvm" for the first of its kind."""
-        kind, _, index = text.partition(":")
+        """The device of the module that a text names: "llvm:0", or "llvm" for the first of its kind.
+
+        The scope of its memory may follow: "opencl:1:global.texture".
+        """
+        kind, index, scope = [*text.split(":", 2), "", ""][:3]
         devices = [d for d in self.global_infos.get("vdevice", ()) if kind in ("vdevice", d.target.kind.name)]
         if (not index.isdigit() and index) or int(index or 0) >= len(devices):
             raise InvalidValue(
                 f"the module has {len(devices)} devices of kind {kind!r}, found {text!r}; "
                 "declare them with I.module_global_infos({'vdevice': [I.vdevice(...)]})"
             )
-        return devices[int(index or 0)]
+        device = devices[int(index or 0)]
+        if scope and scope != device.memory_scope:
+            raise InvalidValue(f"{text!r} means the device {kind}:{index} with {device.memory_scope!r} memory")
+        return device
 
     # -- blocks --
 
