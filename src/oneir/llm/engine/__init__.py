@@ -1,0 +1,1 @@
+"""The engine: many requests share the steps of one model, and the pages of its cache."""
