@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,11 +84,6 @@ class SamplingParams:
         given = [name for name in ("json_schema", "regex", "grammar") if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidValue(f"an answer has one form at most, found {' and '.join(given)}")
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """What can be asked for."""
-        return tuple(f.name for f in fields(cls))
 
 
 def _check(
