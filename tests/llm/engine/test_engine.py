@@ -32,7 +32,8 @@ class Answer:
 
     def __init__(self, engine: Engine, prompt: list[int], params: SamplingParams, count: int = 1):
         self.chunks: list[Chunk] = []
-        self.requests: list[Request] = engine.submit(prompt, params, self.chunks.append, count)
+        self.requests: list[Request] = engine.make([prompt], params, self.chunks.append, count)
+        engine.submit(self.requests)
 
     def tokens(self, index: int = 0) -> list[int]:
         return [token for chunk in self.chunks if chunk.index == index for token in chunk.token_ids]
@@ -386,13 +387,12 @@ def test_threads_and_coroutines_get_their_streams():
     with Engine(FakeRunner(num_pages=24), max_batch_size=4) as engine:
 
         def ask(i: int) -> None:
-            found[i] = [token for chunk in engine.stream(prompts[i], params) for token in chunk.token_ids]
+            found[i] = [token for chunk in engine.stream([prompts[i]], params) for token in chunk.token_ids]
 
         async def ask_all(some: range) -> None:
             async def one(i: int) -> None:
-                found[i] = [
-                    token async for chunk in engine.stream_async(prompts[i], params) for token in chunk.token_ids
-                ]
+                stream = await engine.stream_async([prompts[i]], params)
+                found[i] = [token async for chunk in stream for token in chunk.token_ids]
 
             await asyncio.gather(*map(one, some))
 
@@ -405,9 +405,19 @@ def test_threads_and_coroutines_get_their_streams():
     assert found == {i: expected_tokens(random_model, prompts[i], params, ends=()) for i in range(12)}
 
 
+def test_several_prompts_in_one_stream():
+    params = SamplingParams(max_tokens=5, temperature=1.0, seed=4)
+    found: list[list[int]] = [[], [], [], []]
+    with Engine(FakeRunner()) as engine:
+        for chunk in engine.stream([[1, 2], [3]], params, 2):
+            found[chunk.index] += chunk.token_ids
+    params = [SamplingParams(max_tokens=5, temperature=1.0, seed=seed) for seed in (4, 5)]
+    assert found == [expected_tokens(random_model, prompt, p) for prompt in ([1, 2], [3]) for p in params]
+
+
 def test_a_closed_stream_and_one_whose_reader_is_gone_are_cancelled():
     with Engine(FakeRunner(num_pages=500)) as engine:
-        stream = engine.stream([1], SamplingParams(ignore_eos=True))
+        stream = engine.stream([[1]], SamplingParams(ignore_eos=True))
         next(stream)
         stream.close()
         assert list(stream) == []
@@ -415,9 +425,10 @@ def test_a_closed_stream_and_one_whose_reader_is_gone_are_cancelled():
         def gone(chunk: Chunk) -> None:
             raise RuntimeError("Event loop is closed")
 
-        [request] = engine.submit([1], SamplingParams(ignore_eos=True), gone)
+        [request] = engine.make([[1]], SamplingParams(ignore_eos=True), gone)
+        engine.submit([request])
         # Another request runs after these have been looked at.
-        list(engine.stream([2], SamplingParams(max_tokens=3)))
+        list(engine.stream([[2]], SamplingParams(max_tokens=3)))
         assert request.finish_reason == "cancelled" and stream.requests[0].finish_reason == "cancelled"
         assert engine.running == 0
 
@@ -425,24 +436,23 @@ def test_a_closed_stream_and_one_whose_reader_is_gone_are_cancelled():
 def test_a_closed_engine_ends_what_it_has():
     engine = Engine(FakeRunner(num_pages=2000, page_size=16), max_batch_size=1)
     with engine:
-        streams = [engine.stream([1], SamplingParams(ignore_eos=True)) for _ in range(2)]
+        streams = [engine.stream([[1]], SamplingParams(ignore_eos=True)) for _ in range(2)]
         next(streams[0])
     for stream in streams:
         with pytest.raises(EngineClosed, match="the engine was closed"):
             list(stream)
     with pytest.raises(EngineClosed):
-        engine.stream([1], SamplingParams())
+        engine.stream([[1]], SamplingParams())
 
 
 def test_a_defect_of_the_engine_leaves_nobody_waiting(monkeypatch):
     with Engine(FakeRunner()) as engine:
         monkeypatch.setattr(engine._scheduler, "plan", lambda: 1 / 0)
         with pytest.raises((ZeroDivisionError, EngineClosed), match="division by zero"):
-            list(engine.stream([1], SamplingParams()))
+            list(engine.stream([[1]], SamplingParams()))
         with pytest.raises(EngineClosed, match="the engine was closed after an error: division by zero"):
             while True:
-                engine.embed  # the thread may still be about to end
-                engine.stream([1], SamplingParams())
+                engine.stream([[1]], SamplingParams())
 
 
 def test_embeddings_come_between_steps():

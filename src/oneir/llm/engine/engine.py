@@ -2,7 +2,7 @@
 
     engine = Engine(runner, tokenizer)
     with engine:                                       # starts the thread
-        for chunk in engine.stream(prompt, SamplingParams(max_tokens=20)):
+        for chunk in engine.stream([prompt], SamplingParams(max_tokens=20)):
             print(chunk.text, end="")
 
 Without the thread, `step` runs one step.
@@ -53,7 +53,7 @@ class Engine:
         tokenizer: for texts; None: requests are about tokens alone.
         context: the most tokens of a prompt and its answer; None: as many as the pages hold.
         max_batch_size: how many requests run at once.
-        max_waiting: how many requests may wait; with more, `submit` raises `EngineBusy`.
+        max_waiting: how many requests may wait; with more, `submit` raises `EngineBusy`. None: any number.
         eos_ids: the tokens that end an answer; None: the tokenizer's.
         prefix_cache: whether requests that begin alike share pages.
         draft_tokens: how many tokens to guess from repetitions; they change no answer.
@@ -67,7 +67,7 @@ class Engine:
         *,
         context: int | None = None,
         max_batch_size: int = 8,
-        max_waiting: int = 256,
+        max_waiting: int | None = None,
         eos_ids: Collection[int] | None = None,
         prefix_cache: bool = True,
         draft_tokens: int = 0,
@@ -91,7 +91,7 @@ class Engine:
         self._scheduler = Scheduler(
             runner, max_batch_size, prefix_cache=prefix_cache, draft_tokens=draft_tokens, window=window, sinks=sinks
         )
-        self._max_waiting = max_waiting
+        self.max_waiting = max_waiting
         # What other threads leave for the stepping one.
         self._mail = threading.Condition()
         self._submitted: list[Request] = []
@@ -102,6 +102,11 @@ class Engine:
         self._thread: threading.Thread | None = None
 
     # -- from any thread --
+
+    @property
+    def closed(self) -> bool:
+        """Whether the engine was closed, or ended after an error."""
+        return self._closed
 
     @property
     def running(self) -> int:
@@ -118,28 +123,60 @@ class Engine:
         """How many pages sequences hold, and how many there are."""
         return self._scheduler.pages.used, self._scheduler.pages.num_pages
 
-    def submit(
-        self, prompt: Sequence[int], params: SamplingParams, on_chunk: Callable[[Chunk], None], count: int = 1
+    def make(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        on_chunk: Callable[[Chunk], None],
+        count: int = 1,
     ) -> list[Request]:
-        """Queues `count` answers to one prompt, each with its own seed: the first has the one that was asked for.
+        """Requests for `count` answers to each of some prompts, each with its own seed: the first has the given one.
 
-        Their chunks go to `on_chunk`, in the stepping thread, which must not wait there.
+        Their chunks will go to `on_chunk`, in the stepping thread, which must not wait there. Making them takes a while
+        for a large JSON schema; nothing runs before `submit`.
 
         Raises:
             InvalidValue: for a prompt without tokens, with tokens that the model lacks, or a form that cannot be read.
             ContextExceeded: for a prompt, or a prompt and `max_tokens`, that the context has no room for.
             UnsupportedError: for an answer of a given form without llguidance or a tokenizer.
-            EngineBusy: if as many requests wait as may.
-            EngineClosed: if the engine was closed.
         """
-        requests = self._make(prompt, params, on_chunk, count)
+        if params.stop and self.tokenizer is None:
+            raise InvalidValue("texts that end an answer need a tokenizer, and this model has none")
+        rooms = [self._room(prompt, params) for prompt in prompts]
+        constraint = self._constraints.make(params)
+        requests = []
+        for prompt, room in zip(prompts, rooms, strict=True):
+            seed = random.getrandbits(64) if params.seed is None else params.seed
+            answers = [
+                Request(
+                    len(requests) + i,
+                    prompt,
+                    params,
+                    room if params.max_tokens is None else params.max_tokens,
+                    Sampler(params, prompt, self.runner.vocab_size, seed + i),
+                    on_chunk,
+                    constraint=None if constraint is None else constraint.copy(),
+                    decoder=None if self.tokenizer is None else self.tokenizer.stream(),
+                    lookup=PromptLookup() if self._draft_tokens else None,
+                )
+                for i in range(count)
+            ]
+            answers[0].siblings = answers[1:]
+            requests += answers
+        return requests
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Queues requests that `make` made together. Raises `EngineBusy` and `EngineClosed`."""
+        siblings = {sibling for request in requests for sibling in request.siblings}
+        firsts = [request for request in requests if request not in siblings]
         with self._mail:
             self._check_open()
-            if self.waiting >= self._max_waiting:
-                raise EngineBusy(f"{self.waiting} requests wait already, and no more may; try again later")
-            self._submitted.append(requests[0])
+            if self.max_waiting is not None and self.waiting + len(firsts) > self.max_waiting:
+                raise EngineBusy(
+                    f"{self.waiting} requests wait already, and up to {self.max_waiting} may; try again later"
+                )
+            self._submitted += firsts
             self._mail.notify()
-        return requests
 
     def cancel(self, request: Request) -> None:
         """Ends a request, whose pages are free with the next step; its last chunk says so."""
@@ -147,13 +184,26 @@ class Engine:
             self._cancelled.append(request)
             self._mail.notify()
 
-    def stream(self, prompt: Sequence[int], params: SamplingParams, count: int = 1) -> Stream:
-        """Queues requests; gives their chunks. Raises what `submit` raises."""
-        return Stream(self, prompt, params, count)
+    def stream(self, prompts: Sequence[Sequence[int]], params: SamplingParams, count: int = 1) -> Stream:
+        """Queues requests; gives their chunks. Raises what `make` and `submit` raise."""
+        chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+        requests = self.make(prompts, params, chunks.put, count)
+        self.submit(requests)
+        return Stream(self, requests, chunks)
 
-    def stream_async(self, prompt: Sequence[int], params: SamplingParams, count: int = 1) -> AsyncStream:
-        """The same for a coroutine. Raises what `submit` raises."""
-        return AsyncStream(self, prompt, params, count)
+    async def stream_async(
+        self, prompts: Sequence[Sequence[int]], params: SamplingParams, count: int = 1
+    ) -> AsyncStream:
+        """The same for a coroutine."""
+        loop = asyncio.get_running_loop()
+        chunks: asyncio.Queue[Chunk] = asyncio.Queue()
+
+        def put(chunk: Chunk) -> None:
+            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+
+        requests = await asyncio.to_thread(self.make, prompts, params, put, count)
+        self.submit(requests)
+        return AsyncStream(self, requests, chunks)
 
     def embed(self, sequences: Sequence[Sequence[int]]) -> Future[list[np.ndarray]]:
         """Vectors of sequences of tokens, computed between two steps. Raises `UnsupportedError` for a model without."""
@@ -193,38 +243,16 @@ class Engine:
         if len(prompt) > self.context:
             raise ContextExceeded(f"the context has room for {self.context} tokens; the prompt has {len(prompt)}")
 
-    def _make(
-        self, prompt: Sequence[int], params: SamplingParams, on_chunk: Callable[[Chunk], None], count: int
-    ) -> list[Request]:
-        """The requests for one prompt, the first of which has the others as siblings."""
+    def _room(self, prompt: Sequence[int], params: SamplingParams) -> int:
+        """How many tokens the context has left for an answer. Raises what `make` raises."""
         self._check_prompt(prompt)
         room = self.context - len(prompt)
-        max_tokens = room if params.max_tokens is None else params.max_tokens
-        if max_tokens > room:
+        if (params.max_tokens or 0) > room:
             raise ContextExceeded(
-                f"the context has room for {self.context} tokens; the prompt has {len(prompt)}, and up to {max_tokens} "
-                "of the answer are asked for"
+                f"the context has room for {self.context} tokens; the prompt has {len(prompt)}, and up to "
+                f"{params.max_tokens} of the answer are asked for"
             )
-        if params.stop and self.tokenizer is None:
-            raise InvalidValue("texts that end an answer need a tokenizer, and this model has none")
-        constraint = self._constraints.make(params)
-        seed = random.getrandbits(64) if params.seed is None else params.seed
-        requests = [
-            Request(
-                i,
-                prompt,
-                params,
-                max_tokens,
-                Sampler(params, prompt, self.runner.vocab_size, seed + i),
-                on_chunk,
-                constraint=None if constraint is None else constraint.copy(),
-                decoder=None if self.tokenizer is None else self.tokenizer.stream(),
-                lookup=PromptLookup() if self._draft_tokens else None,
-            )
-            for i in range(count)
-        ]
-        requests[0].siblings = requests[1:]
-        return requests
+        return room
 
     # -- the thread --
 
@@ -401,19 +429,12 @@ class Engine:
 
 
 class _Stream:
-    """The chunks of requests, until all of them are done."""
+    """The chunks of requests, until all of them are done. Raises the error that ends one."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        prompt: Sequence[int],
-        params: SamplingParams,
-        count: int,
-        on_chunk: Callable[[Chunk], None],
-    ):
+    def __init__(self, engine: Engine, requests: Sequence[Request]):
+        self.requests = requests
         self._engine = engine
-        self.requests = engine.submit(prompt, params, on_chunk, count)
-        self._open = count
+        self._open = len(requests)
 
     def _taken(self, chunk: Chunk) -> Chunk:
         self._open -= chunk.finish_reason is not None
@@ -429,11 +450,11 @@ class _Stream:
 
 
 class Stream(_Stream, Iterator[Chunk]):
-    """The chunks of requests. Raises the error that ended one, if one did."""
+    """For a thread, which waits for the next chunk."""
 
-    def __init__(self, engine: Engine, prompt: Sequence[int], params: SamplingParams, count: int):
-        self._chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
-        super().__init__(engine, prompt, params, count, self._chunks.put)
+    def __init__(self, engine: Engine, requests: Sequence[Request], chunks: queue.SimpleQueue[Chunk]):
+        super().__init__(engine, requests)
+        self._chunks = chunks
 
     def __next__(self) -> Chunk:
         if not self._open:
@@ -442,16 +463,11 @@ class Stream(_Stream, Iterator[Chunk]):
 
 
 class AsyncStream(_Stream, AsyncIterator[Chunk]):
-    """The same in an event loop."""
+    """For a coroutine."""
 
-    def __init__(self, engine: Engine, prompt: Sequence[int], params: SamplingParams, count: int):
-        loop = asyncio.get_running_loop()
-        self._chunks: asyncio.Queue[Chunk] = asyncio.Queue()
-
-        def put(chunk: Chunk) -> None:
-            loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
-
-        super().__init__(engine, prompt, params, count, put)
+    def __init__(self, engine: Engine, requests: Sequence[Request], chunks: asyncio.Queue[Chunk]):
+        super().__init__(engine, requests)
+        self._chunks = chunks
 
     async def __anext__(self) -> Chunk:
         if not self._open:

@@ -35,7 +35,7 @@ class Chunk:
     """What one step added to an answer. The last one of an answer has a finish reason."""
 
     index: int = 0
-    """Which one of the answers to a prompt."""
+    """Which one of the answers: those to the first prompt come first."""
     token_ids: tuple[int, ...] = ()
     text: str = ""
     """Text that is certain by now; it may lag behind the tokens. Empty without a tokenizer."""
