@@ -256,9 +256,15 @@ class Engine:
 
     # -- the thread --
 
+    def start(self) -> None:
+        """Starts the thread, unless it runs. Raises `EngineClosed`."""
+        self._check_open()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="oneir-llm", daemon=True)
+            self._thread.start()
+
     def __enter__(self) -> Engine:
-        self._thread = threading.Thread(target=self._run, name="oneir-llm", daemon=True)
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -64,7 +64,7 @@ class StopTexts:
         if found:
             self._held = ""
             return text[: min(found)], True
-        held = max((_overlap(text, stop) for stop in self._stops), default=0)
+        held = max((overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - held :]
         return text[: len(text) - held], False
 
@@ -73,6 +73,6 @@ class StopTexts:
         return self._held
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """How many characters at the end of a text are the start of another one, short of the whole of it."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-n:])), 0)
