@@ -16,9 +16,9 @@ from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import bench, compile_, doctor, import_, run, show
+from . import bench, chat, compile_, doctor, import_, run, serve, show
 
-COMMANDS = (import_, show, compile_, run, bench, doctor)
+COMMANDS = (import_, show, compile_, run, bench, chat, serve, doctor)
 
 _EPILOG = """\
 examples:
@@ -27,6 +27,7 @@ examples:
   oneir show model.onnx --diff imported fused       what does the compiler make of it?
   oneir compile model.pt2 -o model.so               machine code, program and weights in one file
   oneir run model.so --input x=x.npy --repeat 100   run it, and see how long it takes
+  oneir chat FOLDER                                 talk to a language model
 
 exit codes: 0 done, 1 an error, whose message is on stderr, 2 a command line that is not understood, 130 interrupted.
 ONEIR_DEBUG=1 does what --traceback does. ONEIR_CACHE_DIR is where compiled code is kept; set to nothing, nowhere.

@@ -275,7 +275,7 @@ class Engine:
         with self._mail:
             self._closed = True
             self._mail.notify()
-        if self._thread is not None:
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         self._end_all(EngineClosed("the engine was closed"))
 

@@ -1,0 +1,129 @@
+"""`oneir chat`: a conversation with a language model, on a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.error import InvalidValue, OneIRError
+from .console import counted, table, time_text
+from .language_model import add_language_model_options, load_language_model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..llm.llm import LLM
+
+_EPILOG = """\
+examples:
+  oneir chat TinyLlama-1.1B-Chat
+  oneir chat qwen3.gguf --system "Answer in one sentence." --temperature 0.7
+  echo "What is a compiler?" | oneir chat model.gguf        each line is a message; only answers are printed
+
+while it runs:
+  /stats   how many tokens there were, and how fast they came
+  /reset   begins anew; /exit, or Ctrl-D, ends it; Ctrl-C ends an answer
+"""
+
+
+def add(commands: Any) -> None:
+    """Declares the command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "chat",
+        help="talk to a language model",
+        description="Talks to a language model, whose answers appear as they are generated.",
+        epilog=_EPILOG,
+    )
+    add_language_model_options(parser)
+    parser.add_argument("--system", metavar="TEXT", help="instructions, before the first message")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: the most likely tokens (0)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="of the most likely tokens only (1)")
+    parser.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same answers")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens of an answer")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs the command."""
+    from rich.console import Console
+
+    llm = load_language_model(options, 1)
+    out = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
+    terminal = sys.stdin.isatty()
+    if terminal:
+        out.print(f"{llm.name}; /stats, /reset, /exit", style="dim")
+    chat = _Chat(llm, options, out)
+    while (line := _line(out) if terminal else sys.stdin.readline()) and line.strip() != "/exit":
+        chat.take(line.strip(), terminal)
+    llm.close()
+
+
+def _line(out: Console) -> str:
+    """A line that the user types; empty at the end."""
+    import readline  # so that lines can be edited, and earlier ones come back
+
+    del readline
+    try:
+        return input("\001\033[1;32m\002> \001\033[0m\002" if out.is_terminal else "> ") + "\n"
+    except EOFError:
+        out.print()
+        return ""
+
+
+class _Chat:
+    """The messages so far, and how long the last answer took."""
+
+    def __init__(self, llm: LLM, options: argparse.Namespace, out: Console):
+        self._llm, self._options, self._out = llm, options, out
+        self._beginning = [{"role": "system", "content": options.system}] if options.system else []
+        self._messages = list(self._beginning)
+        self._stats: list[tuple[str, str]] = []
+
+    def take(self, line: str, terminal: bool) -> None:
+        """Does what a line asks for. An error ends the program, unless there is a user who can ask otherwise."""
+        try:
+            match line:
+                case "":
+                    pass
+                case "/reset":
+                    self._messages = list(self._beginning)
+                case "/stats":
+                    self._out.print(table(self._stats, "<<") or "there was no answer yet", style="dim")
+                case _ if line.startswith("/"):
+                    raise InvalidValue(f"expected /stats, /reset, /exit or a message, found {line}")
+                case _:
+                    self._answer(line)
+        except OneIRError as error:
+            if not terminal:
+                raise
+            self._out.print(str(error), style="red")
+
+    def _answer(self, question: str) -> None:
+        options, engine = self._options, self._llm.engine
+        messages = [*self._messages, {"role": "user", "content": question}]
+        before = engine.stats.prompt_tokens, engine.stats.cached_tokens
+        start = time.perf_counter()
+        first, count, text = 0.0, 0, ""
+        sampling = {"top_p": options.top_p, "seed": options.seed}
+        try:
+            for chunk in self._llm.stream(messages, options.max_tokens, options.temperature, **sampling):
+                first = first or time.perf_counter() - start
+                count += len(chunk.token_ids)
+                text += chunk.text
+                self._out.print(chunk.text, end="", style="cyan")
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            pass  # what there is of the answer is kept
+        self._out.print()
+        seconds = time.perf_counter() - start - first
+        self._messages = [*messages, {"role": "assistant", "content": text}]
+        prompt, cached = engine.stats.prompt_tokens - before[0], engine.stats.cached_tokens - before[1]
+        speed = f", {(count - 1) / seconds:.1f} a second" if count > 1 and seconds > 0 else ""
+        self._stats = [
+            ("prompt", f"{counted(prompt, 'token')}, {cached} of them in the cache"),
+            ("first token", f"after {time_text(first * 1e3)}"),
+            ("answer", counted(count, "token") + speed),
+            ("cache", "{} of {} pages".format(*engine.pages)),
+        ]

@@ -1,0 +1,169 @@
+"""A language model out of a folder or a GGUF file.
+
+llm = LLM("folder")                                  # or "model.gguf"
+llm.generate("The capital of France is").text
+llm.generate([{"role": "user", "content": "Hello"}], max_tokens=200).text
+for piece in llm.stream("Once upon a time", temperature=0.8):
+    print(piece.text, end="")
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from ..runtime.error import InvalidValue
+from .engine.engine import Engine
+from .engine.request import Chunk, FinishReason
+from .engine.sampling import SamplingParams, TokenLogprob
+
+Message = dict[str, Any]
+Prompt = str | list[int] | list[Message]
+"""A text, the numbers of tokens, or the messages of a chat: `{"role": "user", "content": "Hello"}`."""
+Prompts = list[str] | list[list[int]] | list[list[Message]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model generated."""
+
+    text: str
+    """Without the tokens that end an answer, and without stop texts. Empty for a model without a tokenizer."""
+    token_ids: list[int]
+    finish_reason: FinishReason
+    """ "stop" at its own end or a stop text, "length" after the most tokens."""
+    logprobs: list[TokenLogprob]
+    """One for each token, if they were asked for."""
+    prompt_token_ids: list[int]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class LLM:
+    """A language model that generates, for one caller or for many threads at once.
+
+    Args:
+        path: a folder as Hugging Face's `save_pretrained` writes it, or a `.gguf` file.
+        quantization: the form of the weights; None: as they are stored.
+        context: the most tokens of a prompt and its answer; None: as many as the model is for, and the cache holds.
+        max_batch_size: how many answers are generated at once; further ones wait.
+        draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
+            changes by them.
+
+    Raises `InvalidValue` and `UnsupportedError` for files that are no model, or one of an unknown family.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        quantization: str | None = None,
+        context: int | None = None,
+        max_batch_size: int = 8,
+        *,
+        draft_tokens: int = 0,
+    ):
+        from .files.tokenizer import NoTokenizer, Tokenizer
+        from .runtime.loader import load_runner
+
+        runner, checkpoint, config = load_runner(path, quantization, context, max_batch_size)
+        try:
+            self.tokenizer = Tokenizer.open(path)
+        except NoTokenizer:
+            self.tokenizer = None
+        self.engine = Engine(
+            runner,
+            self.tokenizer,
+            context=min(context or config.context, config.context),
+            eos_ids=checkpoint.eos_ids or None,
+            max_batch_size=max_batch_size,
+            draft_tokens=draft_tokens,
+        )
+        self.name = Path(path).resolve().name.removesuffix(".gguf")
+        self.engine.start()
+        weakref.finalize(self, self.engine.close)
+
+    @overload
+    def generate(
+        self, prompt: Prompt, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+    ) -> Answer: ...
+    @overload
+    def generate(
+        self, prompt: Prompts, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+    ) -> list[Answer]: ...
+    def generate(
+        self, prompt: Prompt | Prompts, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+    ) -> Answer | list[Answer]:
+        """The answer to a prompt, or those to a list of prompts, which are generated together.
+
+        `options` are the other fields of `SamplingParams`: `top_p`, `seed`, `stop`, `ignore_eos`, `json_schema`, ...
+        Raises what `Engine.make` raises, `InvalidValue` for options that make no sense, and an error of the model.
+        """
+        several = _is_several(prompt)
+        prompts = [self._tokens(each) for each in (prompt if several else [prompt])]
+        chunks: list[list[Chunk]] = [[] for _ in prompts]
+        stream = self.engine.stream(prompts, _params(max_tokens, temperature, options))
+        try:
+            for chunk in stream:
+                chunks[chunk.index].append(chunk)
+        finally:
+            stream.close()
+        answers = [_answer(tokens, parts) for tokens, parts in zip(prompts, chunks, strict=True)]
+        return answers if several else answers[0]
+
+    def stream(
+        self, prompt: Prompt, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+    ) -> Generator[Chunk, None, None]:
+        """The answer to a prompt, piece by piece: each has `text` and `token_ids`. Who stops reading cancels it.
+
+        Arguments and errors are those of `generate`.
+        """
+        stream = self.engine.stream([self._tokens(prompt)], _params(max_tokens, temperature, options))
+        try:
+            yield from stream
+        finally:
+            stream.close()
+
+    def close(self) -> None:
+        """Ends what runs; the model can generate no more. Happens by itself when nobody has the model any more."""
+        self.engine.close()
+
+    def _tokens(self, prompt: Any) -> list[int]:
+        chat = _is_chat(prompt)
+        if not chat and not isinstance(prompt, str):
+            return [int(token) for token in prompt]
+        if self.tokenizer is None:
+            raise InvalidValue("this model has no tokenizer: give the numbers of tokens in place of texts and messages")
+        return self.tokenizer.encode_chat(prompt) if chat else self.tokenizer.encode(prompt)
+
+
+def _is_chat(prompt: Any) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], dict)
+
+
+def _is_several(prompt: Any) -> bool:
+    """Whether this is a list of prompts: of texts, of lists of tokens, or of lists of messages."""
+    single = isinstance(prompt, str) or _is_chat(prompt)
+    return not single and (len(prompt) == 0 or hasattr(prompt[0], "__len__"))
+
+
+def _params(max_tokens: int | None, temperature: float, options: dict[str, Any]) -> SamplingParams:
+    try:
+        return SamplingParams(max_tokens, temperature, **options)
+    except TypeError as error:
+        raise InvalidValue(f"{error}; the fields of SamplingParams are the options") from None
+
+
+def _answer(prompt: list[int], chunks: list[Chunk]) -> Answer:
+    reason = chunks[-1].finish_reason
+    assert reason is not None
+    return Answer(
+        "".join(chunk.text for chunk in chunks),
+        [token for chunk in chunks for token in chunk.token_ids],
+        reason,
+        [entry for chunk in chunks for entry in chunk.logprobs],
+        prompt,
+    )

@@ -1,0 +1,134 @@
+"""`oneir chat` and `oneir serve` with a fake model behind them."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import httpx2
+import pytest
+import uvicorn
+from cli_results import fails, succeeds
+from fake_llm import EOS, FakeRunner, FakeTokenizer, scripted_model
+
+from oneir.cli import chat, serve
+from oneir.llm.engine.engine import Engine
+from oneir.llm.llm import LLM
+
+SCRIPT = {
+    b"user: hi\nassistant: ": "Grüße!".encode(),
+    b"system: Be brief.\nuser: who?\nassistant: ": b"Me.",
+    b"assistant: Me.\nuser: again?\nassistant: ": b"Still me.",
+    b"[bold]\nassistant: ": b":smile: [red]",
+}
+
+
+class FakeLLM:
+    """What the commands use of an `LLM`."""
+
+    def __init__(self) -> None:
+        self.tokenizer, self.name = FakeTokenizer(), "fake"
+        self.engine = Engine(FakeRunner(scripted_model(SCRIPT)), self.tokenizer, eos_ids=[EOS])
+        self.engine.start()
+
+    _tokens, stream, close = LLM._tokens, LLM.stream, LLM.close
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """What a command was told of its model: its options."""
+    found: list = []
+
+    def load(options, max_batch_size):
+        found.append((options, max_batch_size))
+        return FakeLLM()
+
+    monkeypatch.setattr(chat, "load_language_model", load)
+    monkeypatch.setattr(serve, "load_language_model", load)
+    return found
+
+
+def talk(cli, monkeypatch, lines: str, *options: str):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    return cli("chat", "some-folder", *options)
+
+
+def test_a_conversation_through_a_pipe(cli, monkeypatch, loaded):
+    assert succeeds(talk(cli, monkeypatch, "hi\n\nhi\n")) == "Grüße!\nGrüße!\n"
+    said = succeeds(talk(cli, monkeypatch, "who?\nagain?\n/reset\nagain?\n/exit\nhi\n", "--system", "Be brief."))
+    assert said == "Me.\nStill me.\n\n", "after /reset nobody knows what is meant"
+    assert succeeds(talk(cli, monkeypatch, "[bold]")) == ":smile: [red]\n"
+    options, batch = loaded[0]
+    assert (str(options.model), options.quantization, options.context, batch) == ("some-folder", None, None, 1)
+
+
+def test_what_an_answer_took(cli, monkeypatch, loaded):
+    lines = succeeds(talk(cli, monkeypatch, "/stats\nhi\n/stats\n")).splitlines()
+    assert lines[:2] == ["there was no answer yet", "Grüße!"]
+    assert lines[2] == "prompt       21 tokens, 0 of them in the cache"
+    assert lines[3].startswith("first token  after ") and lines[4].startswith("answer       9 tokens, ")
+    assert lines[5] == "cache        0 of 64 pages"
+
+
+def test_lines_that_are_refused(cli, monkeypatch, loaded):
+    message = fails(talk(cli, monkeypatch, "/quit\n"))
+    assert message == "oneir chat: expected /stats, /reset, /exit or a message, found /quit"
+    code, out, err = talk(cli, monkeypatch, "x" * 300)
+    assert code == 1 and "the context has room for 256 tokens" in err and out == ""
+
+
+def test_a_terminal_shows_errors_and_goes_on(cli, monkeypatch, loaded):
+    lines = iter(["/quit", "hi", "/exit"])
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    said = succeeds(cli("chat", "some-folder"))
+    assert said.splitlines() == [
+        "fake; /stats, /reset, /exit",
+        "expected /stats, /reset, /exit or a message, found /quit",
+        "Grüße!",
+    ]
+
+
+def test_a_server_answers_until_it_is_told_to_stop(cli, monkeypatch, loaded, capsys):
+    servers: list[uvicorn.Server] = []
+    made = uvicorn.Server.__init__
+
+    def make(self, config):
+        made(self, config)
+        servers.append(self)
+
+    monkeypatch.setattr(uvicorn.Server, "__init__", make)
+    monkeypatch.setenv("ONEIR_API_KEY", "secret")
+    found: list = []
+
+    def ask() -> None:
+        while not (servers and servers[0].started):
+            time.sleep(0.01)
+        address = f"http://127.0.0.1:{servers[0].servers[0].sockets[0].getsockname()[1]}"
+        found.append(httpx2.get(f"{address}/v1/models").status_code)
+        found.append(httpx2.get(f"{address}/v1/models", headers={"authorization": "Bearer secret"}).json())
+        servers[0].should_exit = True
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    code, _, _ = cli("serve", "some-folder", "--port", "0", "--name", "mine", "--batch", "3", "--queue", "5")
+    asking.join()
+    assert code == 0 and found[0] == 401 and found[1]["data"][0]["id"] == "mine"
+    assert loaded[0][1] == 3
+
+
+def test_a_package_that_is_missing(cli, monkeypatch, loaded):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert fails(cli("serve", "some-folder")) == (
+        "oneir serve: a server needs the package uvicorn: pip install 'oneir[llm]'"
+    )
+
+
+def test_importing_oneir_leaves_language_models_alone():
+    script = "import sys, oneir.cli.main; print(*(name for name in sys.modules if name.startswith('oneir.llm')))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []

@@ -1,0 +1,104 @@
+"""`LLM` with a fake model behind it: the kinds of prompts, streams, and what happens when nobody has it any more."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_llm import EOS, FakeRunner, FakeTokenizer, scripted_model
+
+from oneir.llm.engine.request import EngineClosed
+from oneir.llm.llm import LLM
+from oneir.runtime.error import InvalidValue
+
+MODEL = scripted_model({b"hello": b" world", b"user: hi\nassistant: ": b"Hi!"})
+
+
+class NoTokenizer(InvalidValue):
+    """There is none."""
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Loads a fake model; `tokenizer=False`: one without a tokenizer."""
+
+    def load(tokenizer: bool = True, **options) -> LLM:
+        def open_tokenizer(path):
+            if not tokenizer:
+                raise NoTokenizer("none")
+            return FakeTokenizer()
+
+        def load_runner(path, quantization, context, max_batch_size):
+            config, checkpoint = SimpleNamespace(context=200), SimpleNamespace(eos_ids=(EOS,))
+            return FakeRunner(MODEL, num_pages=100, page_size=4), checkpoint, config
+
+        for name, values in {
+            "oneir.llm.runtime.loader": {"load_runner": load_runner},
+            "oneir.llm.files.tokenizer": {
+                "NoTokenizer": NoTokenizer,
+                "Tokenizer": SimpleNamespace(open=open_tokenizer),
+            },
+        }.items():
+            module = ModuleType(name)
+            vars(module).update(values)
+            monkeypatch.setitem(sys.modules, name, module)
+        return LLM("some/model.gguf", **options)
+
+    return load
+
+
+def test_prompts_of_each_kind_and_lists_of_them(load):
+    llm = load()
+    assert (llm.name, llm.engine.context) == ("model", 200)
+    tokens, messages = [*b"hello"], [{"role": "user", "content": "hi"}]
+    for prompt, text in (("hello", " world"), (tokens, " world"), (np.array(tokens), " world"), (messages, "Hi!")):
+        answer = llm.generate(prompt)
+        assert (answer.text, str(answer), answer.finish_reason) == (text, text, "stop")
+        assert answer.token_ids == [*text.encode(), EOS]
+    assert llm.generate(tokens).prompt_token_ids == tokens
+    assert [answer.text for answer in llm.generate(["hello", "hello"])] == [" world"] * 2
+    assert [answer.text for answer in llm.generate([tokens, tokens[:]])] == [" world"] * 2
+    assert [answer.text for answer in llm.generate([messages])] == ["Hi!"]
+    assert llm.generate([]) == []
+    many = llm.generate([tokens] * 300, max_tokens=2)
+    assert [answer.text for answer in many] == [" w"] * 300 and many[0].finish_reason == "length"
+    found = llm.generate("hello", logprobs=1, ignore_eos=True, max_tokens=9)
+    assert len(found.logprobs) == len(found.token_ids) == 9
+
+
+def test_a_stream_that_is_left_is_cancelled(load):
+    llm = load()
+    assert [piece.text for piece in llm.stream("hello")] == [*" world", ""]
+    for _ in llm.stream("hello", max_tokens=None, ignore_eos=True):
+        break
+    llm.generate([1], max_tokens=1)
+    assert llm.engine.running == 0 and llm.engine.stats.generated_tokens < 100
+
+
+def test_a_model_without_a_tokenizer_takes_tokens(load):
+    llm = load(tokenizer=False, context=20)
+    answer = llm.generate([*b"hello"], max_tokens=3)
+    assert answer.text == "" and bytes(answer.token_ids) == b" wo" and llm.engine.context == 20
+    for prompt in ("hello", [{"role": "user", "content": "hi"}]):
+        with pytest.raises(InvalidValue, match="this model has no tokenizer: give the numbers of tokens"):
+            llm.generate(prompt)
+
+
+def test_options_that_do_not_exist(load):
+    with pytest.raises(InvalidValue, match="unexpected keyword argument 'top_q'; the fields of SamplingParams are"):
+        load().generate("hello", top_q=1)
+
+
+def test_a_model_that_nobody_has_ends_its_engine(load):
+    llm = load()
+    engine = llm.engine
+    del llm
+    gc.collect()
+    assert engine.closed
+    llm = load()
+    llm.close()
+    with pytest.raises(EngineClosed):
+        llm.generate("hello")
