@@ -17,6 +17,7 @@ import tokenizers
 from oneir.llm.engine.pages import LEFT
 from oneir.llm.engine.runner import Piece
 from oneir.llm.engine.sampling import Sampler, SamplingParams
+from oneir.runtime.error import InvalidValue
 
 BOS, EOS = 256, 257
 VOCAB_SIZE = 260
@@ -125,7 +126,10 @@ class FakeTokenizer:
         self.eos_ids = frozenset([EOS])
 
     def encode(self, text: str) -> list[int]:
-        return [BOS, *text.encode()]
+        try:
+            return [BOS, *text.encode()]
+        except UnicodeEncodeError as error:
+            raise InvalidValue(f"the text: {error}") from None
 
     def encode_chat(
         self, messages: Sequence[Mapping], *, tools: Sequence[Mapping] | None = None, **variables: Any

@@ -37,10 +37,8 @@ def load(monkeypatch):
 
         for name, values in {
             "oneir.llm.runtime.loader": {"load_runner": load_runner},
-            "oneir.llm.files.tokenizer": {
-                "NoTokenizer": NoTokenizer,
-                "Tokenizer": SimpleNamespace(open=open_tokenizer),
-            },
+            "oneir.llm.files.tokenizer": {"Tokenizer": SimpleNamespace(open=open_tokenizer)},
+            "oneir.llm.files.tokenizer_parts": {"NoTokenizer": NoTokenizer},
         }.items():
             module = ModuleType(name)
             vars(module).update(values)

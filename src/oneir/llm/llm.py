@@ -66,7 +66,8 @@ class LLM:
         *,
         draft_tokens: int = 0,
     ):
-        from .files.tokenizer import NoTokenizer, Tokenizer
+        from .files.tokenizer import Tokenizer
+        from .files.tokenizer_parts import NoTokenizer
         from .runtime.loader import load_runner
 
         runner, checkpoint, config = load_runner(path, quantization, context, max_batch_size)

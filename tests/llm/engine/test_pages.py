@@ -182,3 +182,25 @@ def test_too_few_pages_change_nothing():
         other.append(1)  # there is room in its last page, but no page to copy that to
     with pytest.raises(OutOfPages, match="all 2 pages are in use"):
         pages.allocate()
+
+
+def test_a_page_stands_at_one_place_of_the_tree():
+    """Two tables share full pages that the tree does not know; the first page of one is evicted meanwhile."""
+    pages = Pages(8, 1)
+    early = PageTable(pages)
+    early.append(1)
+    early.learn([7])
+    first = PageTable(pages)
+    first.append(2)
+    second = first.fork()
+    first.learn([7, 8])  # takes the page of `early` for the first token
+    early.clear()
+    first.slide(1)
+    taker = PageTable(pages)
+    taker.append(pages.available)  # evicts that page
+    second.learn([7, 8])
+    for table in (first, second, taker):
+        table.clear()
+    assert (pages.used, pages.available, pages.cached) == (0, 8, 2)
+    table = PageTable(pages)
+    assert table.reuse([7, 8, 9], 2) == 2 and pages.used == 2

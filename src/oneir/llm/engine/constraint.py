@@ -13,6 +13,9 @@ from ...runtime.once import new_lock
 from .sampling import SamplingParams
 from .text import Tokenizer
 
+_WHITESPACE = r"[ \t\n\r]{1,64}"
+"""Between the parts of JSON. Room for any indentation, but not for spaces without end, which some models fall into."""
+
 
 class Constraint:
     """The form of one answer, which advances with its tokens."""
@@ -66,7 +69,8 @@ class Constraints:
         if params.json_schema is not None:
             what = "JSON schema"
             try:
-                grammar = LLMatcher.grammar_from_json_schema(_schema_text(params.json_schema))
+                schema = _schema_text(params.json_schema)
+                grammar = LLMatcher.grammar_from_json_schema(schema, overrides={"whitespace_pattern": _WHITESPACE})
             except ValueError as error:
                 raise InvalidValue(f"the JSON schema cannot be used: {error}") from None
         elif params.regex is not None:

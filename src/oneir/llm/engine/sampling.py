@@ -73,12 +73,12 @@ class SamplingParams:
         _check("seed", self.seed, whole=True, optional=True)
         _check("logprobs", self.logprobs, 0, MAX_LOGPROBS, whole=True, optional=True)
         for token, bias in self.logit_bias.items():
-            _check("a token of logit_bias", token, 0, whole=True)
+            _check("logit_bias: a token", token, 0, whole=True)
             _check(f"logit_bias[{token}]", bias, -100.0, 100.0)
         if isinstance(self.stop, str) or not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidValue(f"stop is a sequence of texts that are not empty, found {self.stop!r}")
-        for token in self.stop_token_ids:
-            _check("a token of stop_token_ids", token, 0, whole=True)
+        for i, token in enumerate(self.stop_token_ids):
+            _check(f"stop_token_ids[{i}]", token, 0, whole=True)
         if self.prompt_logprobs and self.logprobs is None:
             raise InvalidValue("prompt_logprobs asks for those of the prompt too, so logprobs is a number; found None")
         given = [name for name in ("json_schema", "regex", "grammar") if getattr(self, name) is not None]

@@ -26,7 +26,8 @@ class APIError(OneIRError):
     def body(self) -> dict[str, Any]:
         """What OpenAI's clients read."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        message = str(self).encode(errors="backslashreplace").decode()  # JSON has halves of characters, UTF-8 has none
+        return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
 
 
 def as_api_error(error: Exception) -> APIError:

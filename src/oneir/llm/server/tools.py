@@ -134,7 +134,10 @@ def _call(value: Any) -> Call | None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     arguments = value.get("arguments", value.get("parameters", {}))
-    return Call(value["name"], arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return Call(
+        value["name"], text.encode(errors="backslashreplace").decode()
+    )  # half a character is written as JSON does
 
 
 def for_template(calls: Sequence[Fields]) -> list[dict[str, Any]]:
