@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
 import threading
 import time
@@ -126,9 +125,3 @@ def test_a_package_that_is_missing(cli, monkeypatch, loaded):
     assert fails(cli("serve", "some-folder")) == (
         "oneir serve: a server needs the package uvicorn: pip install 'oneir[llm]'"
     )
-
-
-def test_importing_oneir_leaves_language_models_alone():
-    script = "import sys, oneir.cli.main; print(*(name for name in sys.modules if name.startswith('oneir.llm')))"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert loaded.split() == []

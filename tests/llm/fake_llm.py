@@ -7,6 +7,7 @@ token, a wrong start give other logits. `expected_tokens` has neither pages nor 
 from __future__ import annotations
 
 import itertools
+import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -54,6 +55,22 @@ def scripted_model(script: Mapping[bytes, bytes]) -> Model:
         return logits
 
     return model
+
+
+class Gate:
+    """A model that goes no further than some tokens before it is opened: what others do meanwhile is done for sure."""
+
+    def __init__(self, model: Model, most: int):
+        self._model, self._most = model, most
+        self._opened = threading.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def __call__(self, history: Sequence[int]) -> np.ndarray:
+        if len(history) >= self._most:
+            assert self._opened.wait(60)
+        return self._model(history)
 
 
 class FakeRunner:

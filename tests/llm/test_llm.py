@@ -67,13 +67,15 @@ def test_prompts_of_each_kind_and_lists_of_them(load):
     assert len(found.logprobs) == len(found.token_ids) == 9
 
 
-def test_a_stream_that_is_left_is_cancelled(load):
+def test_a_stream_that_is_left_is_cancelled(load, monkeypatch):
     llm = load()
     assert [piece.text for piece in llm.stream("hello")] == [*" world", ""]
-    for _ in llm.stream("hello", max_tokens=None, ignore_eos=True):
+    cancelled = []
+    monkeypatch.setattr(llm.engine, "cancel", cancelled.append)
+    for _ in llm.stream("hello"):
         break
-    llm.generate([1], max_tokens=1)
-    assert llm.engine.running == 0 and llm.engine.stats.generated_tokens < 100
+    assert len(cancelled) == 1
+    assert len(list(llm.stream("hello"))) == 7 and len(cancelled) == 1
 
 
 def test_a_model_without_a_tokenizer_takes_tokens(load):

@@ -14,6 +14,7 @@ from fake_llm import (
     FakeEmbedder,
     FakeRunner,
     FakeTokenizer,
+    Gate,
     Model,
     counting_model,
     expected_tokens,
@@ -416,11 +417,13 @@ def test_several_prompts_in_one_stream():
 
 
 def test_a_closed_stream_and_one_whose_reader_is_gone_are_cancelled():
-    with Engine(FakeRunner(num_pages=500)) as engine:
+    gate = Gate(random_model, 20)
+    with Engine(FakeRunner(gate, num_pages=500)) as engine:
         stream = engine.stream([[1]], SamplingParams(ignore_eos=True))
         next(stream)
         stream.close()
         assert list(stream) == []
+        gate.open()
 
         def gone(chunk: Chunk) -> None:
             raise RuntimeError("Event loop is closed")
