@@ -212,16 +212,21 @@ class Sampler:
         return logits
 
 
-def _nucleus(probabilities: np.ndarray, part: float) -> np.ndarray:
-    """The places of the fewest tokens that together have `part` of the sum, the most likely first."""
-    wanted = part * float(probabilities.sum(dtype=np.float64))
-    count = 64
-    while True:  # in most cases few tokens have nearly all of the sum, so not all are sorted
-        places = _most_likely(probabilities, min(count, probabilities.size))
-        sums = np.cumsum(probabilities[places], dtype=np.float64)
-        if sums[-1] >= wanted or places.size == probabilities.size:
-            return places[: int(np.searchsorted(sums, wanted)) + 1]
-        count *= 8
+def _nucleus(weights: np.ndarray, part: float) -> np.ndarray:
+    """The places of the fewest tokens that together have `part` of the sum, the most likely first.
+
+    The largest weight is 1.
+    """
+    wanted = part * float(weights.sum(dtype=np.float64))
+    places, kept = np.empty(0, np.intp), weights[:0]
+    for cutoff in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 0.0):  # few tokens have nearly all of the sum, so few are sorted
+        places = np.flatnonzero(weights >= cutoff)
+        kept = weights[places]
+        if kept.sum(dtype=np.float64) >= wanted:
+            break
+    order = np.argsort(-kept, kind="stable")
+    count = int(np.searchsorted(np.cumsum(kept[order], dtype=np.float64), wanted)) + 1
+    return places[order[:count]]
 
 
 def _inverse(weights: np.ndarray, uniform: float) -> int:
