@@ -92,6 +92,19 @@ def test_a_terminal_shows_errors_and_goes_on(cli, monkeypatch, loaded):
     ]
 
 
+def test_ctrl_c_ends_an_answer_and_not_the_conversation(cli, monkeypatch, loaded):
+    whole = FakeLLM.stream
+
+    def interrupted(self, messages, *options, **more):
+        for i, chunk in enumerate(whole(self, messages, *options, **more)):
+            if i == 2 and len(messages) == 1:
+                raise KeyboardInterrupt
+            yield chunk
+
+    monkeypatch.setattr(FakeLLM, "stream", interrupted)
+    assert succeeds(talk(cli, monkeypatch, "hi\nhi\n")) == "Gr\nGrüße!\n"
+
+
 def test_a_server_answers_until_it_is_told_to_stop(cli, monkeypatch, loaded, capsys):
     servers: list[uvicorn.Server] = []
     made = uvicorn.Server.__init__
