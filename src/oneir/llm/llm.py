@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from ..runtime.error import InvalidValue
 from .engine.engine import Engine
@@ -104,7 +104,8 @@ class LLM:
         Raises what `Engine.make` raises, `InvalidValue` for options that make no sense, and an error of the model.
         """
         several = _is_several(prompt)
-        prompts = [self._tokens(each) for each in (prompt if several else [prompt])]
+        each = cast(Prompts, prompt) if several else [cast(Prompt, prompt)]
+        prompts = [self._tokens(one) for one in each]
         chunks: list[list[Chunk]] = [[] for _ in prompts]
         stream = self.engine.stream(prompts, _params(max_tokens, temperature, options))
         try:
@@ -132,13 +133,14 @@ class LLM:
         """Ends what runs; the model can generate no more. Happens by itself when nobody has the model any more."""
         self.engine.close()
 
-    def _tokens(self, prompt: Any) -> list[int]:
-        chat = _is_chat(prompt)
-        if not chat and not isinstance(prompt, str):
-            return [int(token) for token in prompt]
+    def _tokens(self, prompt: Prompt) -> list[int]:
+        if not isinstance(prompt, str) and not _is_chat(prompt):
+            return [int(token) for token in cast(list[int], prompt)]
         if self.tokenizer is None:
             raise InvalidValue("this model has no tokenizer: give the numbers of tokens in place of texts and messages")
-        return self.tokenizer.encode_chat(prompt) if chat else self.tokenizer.encode(prompt)
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        return self.tokenizer.encode_chat(cast(list[Message], prompt))
 
 
 def _is_chat(prompt: Any) -> bool:
