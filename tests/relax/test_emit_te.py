@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import oneir
 from oneir import relax, te, tir, topi
 from oneir.relax import emit_te
 from oneir.runtime.error import TypeMismatch
@@ -113,3 +115,21 @@ def test_struct_info_is_refused_however_often() -> None:
     for _ in range(2):
         with pytest.raises(TypeMismatch, match="struct info cannot be an argument of a tensor expression"):
             bb.call_te(topi.exp, R.Tensor((4,), "float32"))
+
+
+def test_a_number_known_at_run_time_is_an_argument() -> None:
+    bb = relax.BlockBuilder()
+    x, y = relax.Var("x", R.Tensor((4,), "float32")), relax.Var("y", R.Prim("float32"))
+    with bb.function("main", [x, y]):
+        bb.emit_func_output(bb.emit(bb.call_te(topi.multiply, x, y)))
+    machine = relax.VirtualMachine(oneir.compile(bb.get(), "llvm"), oneir.cpu())
+    found = machine["main"](oneir.nd.array(np.arange(4, dtype="float32")), 1.5)
+    np.testing.assert_array_equal(found.numpy(), np.arange(4, dtype="float32") * np.float32(1.5))
+
+
+def test_a_variable_of_the_result_alone_is_no_argument() -> None:
+    bb = relax.BlockBuilder()
+    n = tir.Var("n", "int64")
+    call = bb.call_te(lambda shape: topi.full(shape, "float32", 1.0), relax.ShapeExpr([n, 3]))
+    assert len(call.args) == 2
+    assert str(call.sinfo_args[0]) == 'R.Tensor((n, 3), dtype="float32")'

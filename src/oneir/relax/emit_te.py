@@ -49,10 +49,12 @@ def _replaced(values: Sequence[PrimExpr], mapping: Mapping[TirVar, PrimExpr]) ->
 
 
 class _Arguments:
-    """Turns the arguments of a call into those of the TE function, and remembers the tensors among them."""
+    """Turns the arguments of a call into those of the TE function, and remembers what its kernel takes: tensors, and
+    numbers that are known only when it runs.
+    """
 
     def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
+        self.parameters: list[Tensor | TirVar] = []
         self.values: list[Expr] = []
         self.inner: dict[TirVar, PrimExpr] = {}
         self.outer: dict[TirVar, TirVar] = {}
@@ -96,25 +98,31 @@ class _Arguments:
             self.rename(info)
             name = value.name if isinstance(value, Var) else self.letter()
             made = te_tensor(value, self.inner, name)
-            self.tensors.append(made)
-            self.values.append(value)
-            return made
+            return self.parameter(made, value)
         if isinstance(info, ShapeStructInfo) and info.values is not None:
             return [self.number(v) for v in info.values]
         if isinstance(info, PrimStructInfo) and info.value is not None:
             return self.number(info.value)
+        if isinstance(info, PrimStructInfo) and info.dtype is not None:
+            name = value.name if isinstance(value, Var) else self.letter()
+            return self.parameter(TirVar(name, info.dtype), value)
         if isinstance(info, TupleStructInfo):
             return [self.expression(TupleGetItem(value, i)) for i in range(len(info.fields))]
         raise TypeMismatch(f"`{value}` cannot be an argument of a tensor expression; its struct info is {info}")
 
+    def parameter(self, made: Any, value: Expr) -> Any:
+        self.parameters.append(made)
+        self.values.append(value)
+        return made
+
     def letter(self) -> str:
-        """How a tensor that has no name of its own is called: by the letter of its position."""
-        position = len(self.tensors)
+        """How a parameter that has no name of its own is called: by the letter of its position."""
+        position = len(self.parameters)
         return chr(ord("A") + position) if position < 26 else f"input{position}"
 
 
 class _Unbound(Visitor):
-    """The symbolic variables that a TE function uses and no tensor's shape gives."""
+    """The symbolic variables that a TE function uses and no shape of an argument or a result gives."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +156,7 @@ def gen_call_tir_inputs(
     te_args = [arguments.convert(_graph_argument(a)) for a in args]
     te_kwargs = {key: arguments.convert(value) for key, value in kwargs.items()}
     made = func(*te_args, **te_kwargs)
-    outputs = [_own(t, arguments.tensors) for t in (made if isinstance(made, (list, tuple, Array)) else [made])]
+    outputs = [_own(t, arguments.parameters) for t in (made if isinstance(made, (list, tuple, Array)) else [made])]
     for output in outputs:
         if not isinstance(output, Tensor):
             name = getattr(func, "__name__", func)
@@ -156,7 +164,7 @@ def gen_call_tir_inputs(
     unbound = _unbound_variables(arguments, outputs)
     # A kernel that comes with its schedule has chosen the dtypes of its indices.
     index_dtype = None if func_attrs and func_attrs.get("tir.is_scheduled") else "int64"
-    prim_func = create_prim_func([*arguments.tensors, *outputs, *unbound], index_dtype).without_attr("global_symbol")
+    prim_func = create_prim_func([*arguments.parameters, *outputs, *unbound], index_dtype).without_attr("global_symbol")
     if func_attrs:
         prim_func = prim_func.with_attrs(func_attrs)
     infos: list[StructInfo] = [TensorStructInfo(_replaced(o.shape, arguments.outer), o.dtype) for o in outputs]
@@ -221,10 +229,10 @@ def _graph_argument(value: Any) -> Any:
     return as_graph_expr(value) if hasattr(value, "__dlpack__") and not isinstance(value, (Expr, Constant)) else value
 
 
-def _own(output: Any, inputs: list[Tensor]) -> Any:
+def _own(output: Any, inputs: list[Tensor | TirVar]) -> Any:
     """An output that is an input as a tensor of its own, since a function writes what it returns."""
     if isinstance(output, Tensor) and isinstance(output.op, PlaceholderOp):
-        if not any(output.op is i.op for i in inputs):
+        if not any(isinstance(i, Tensor) and output.op is i.op for i in inputs):
             raise InvalidValue(f"the placeholder `{output.name}` is returned but is none of the function's arguments")
         return compute(output.shape, lambda *i: output(*i), name="T_identity")
     return output
@@ -238,8 +246,9 @@ def _unbound_variables(arguments: _Arguments, outputs: list[Tensor]) -> list[Tir
         found(output)
         if isinstance(output.op, ComputeOp):
             found(output.op)
-    for made in arguments.tensors:
-        for extent in made.shape:
+    tensors = [p for p in arguments.parameters if isinstance(p, Tensor)]
+    for tensor in (*tensors, *outputs):
+        for extent in tensor.shape:
             found(extent)
-        found.bound.update(e for e in made.shape if isinstance(e, TirVar))
+        found.bound.update(e for e in tensor.shape if isinstance(e, TirVar))
     return [v for v in found.used if v not in found.bound and v in arguments.outer]

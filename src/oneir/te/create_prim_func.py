@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..arith import Analyzer
-from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import Div, FloatImm, PrimExpr, Range, Select, Var, const
+from ..ir.expr import PrimExpr, Range, Select, Var, const
 from ..ir.visitor import Mapper, deep_recursion, post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..tir.analysis.block_access_region import get_block_read_write_region
@@ -65,6 +64,10 @@ class _Scope:
         self.bindings: list[PrimExpr] = []
         self.values: dict[Var, Any] = {}
         self._loops: list[tuple[Var, Range]] = []
+        if not axes:
+            # A block of one element has a variable all the same.
+            self.block_vars.append(IterVar(Range(0, 1), Var("vi", "int32"), IterVar.DataPar))
+            self.bindings.append(const(0, "int32"))
         for iv, own in zip(axes, levels, strict=True):
             if own > level:
                 continue
@@ -289,7 +292,7 @@ class _Builder:
 
     def loads(self, expr: PrimExpr, values: dict[Var, Any]) -> PrimExpr:
         """An expression with loads of buffers in the place of loads of tensors, and block variables for the axes."""
-        return _Quotients()(self.analyzer.simplify(_Loads(self, values)(expr)))
+        return self.analyzer.simplify(_Loads(self, values)(expr))
 
     # -- statements written by hand --
 
@@ -386,20 +389,6 @@ class _Loads(Mapper):
 
     def visit_ProducerLoad(self, node: ProducerLoad) -> Any:
         return BufferLoad(self.builder.buffer_of(node.producer), [self.visit(i) for i in node.indices])
-
-
-class _Quotients(Mapper):
-    """Floats divided by a constant become products with its reciprocal, where that is a normal number."""
-
-    def visit_Div(self, node: Div) -> Any:
-        a, b = self.visit(node.a), self.visit(node.b)
-        if isinstance(b, FloatImm) and b.value and _SMALLEST < abs(1 / b.value) < 1 / _SMALLEST:
-            return ops.multiply(a, const(1 / b.value, b.dtype))
-        return node if a is node.a and b is node.b else Div(a, b, span=node.span)
-
-
-# Between this and its reciprocal lie normal numbers of every dtype of floats.
-_SMALLEST = 2.0**-14
 
 
 class _ReplaceBuffers(Mapper):

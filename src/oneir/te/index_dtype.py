@@ -7,7 +7,7 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.container import Array
 from ..ir.dtype import DataType
-from ..ir.expr import BinaryOpExpr, Call, Cast, Let, Range, Select, Var, as_expr, const
+from ..ir.expr import BinaryOpExpr, Call, Cast, IntImm, Let, Range, Select, Var, as_expr, const
 from ..ir.op import Op
 from ..ir.visitor import Mapper
 from ..tir.expr import BufferLoad, IterVar
@@ -158,6 +158,9 @@ class _ConvertIndices(Mapper):
         )
 
     def visit_BlockRealize(self, node: BlockRealize) -> Any:
+        for iv, value in zip(node.block.iter_vars, node.iter_values, strict=True):
+            if isinstance(value, IntImm):
+                self._mapped[id(iv)] = (iv, iv)  # the variable of a block of one element indexes nothing
         return node.replace(
             iter_values=Array(self.extent(v) for v in node.iter_values),
             predicate=self.visit(node.predicate),

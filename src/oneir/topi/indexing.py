@@ -30,8 +30,12 @@ from .index import (
 _MODES = ("fast", "clip", "wrap", "nan")
 
 
-def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "fast") -> Tensor:
+def take(
+    a: Tensor, indices: Tensor | PrimExpr, axis: int | None = None, batch_dims: int = 0, mode: str = "fast"
+) -> Tensor:
     """The elements of `a` at `indices` along an axis, or (None) of its elements in row-major order.
+
+    A number takes its axis away.
 
     The first `batch_dims` dimensions are common to `a` and `indices`. `mode` says what an index outside gives: "clip"
     the nearest element, "wrap" the one that many times around, "nan" NaN; with "fast", there must be none.
@@ -40,6 +44,14 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
         raise InvalidValue(f"topi.take: expected a mode of {_MODES}, found {mode!r}")
     if mode == "nan" and not a.dtype.is_float:
         raise TypeMismatch(f'topi.take: the mode "nan" needs a tensor of floats, found {a.dtype}')
+    if isinstance(indices, PrimExpr):
+        axis = require_axis(0 if axis is None else axis, a.ndim, "take")
+        return te.compute(
+            [*a.shape[:axis], *a.shape[axis + 1 :]],
+            lambda *ax: _taken(a, indices, a.shape[axis], mode, lambda i: a(*ax[:axis], i, *ax[axis:])),
+            name="T_take",
+            tag=tag.INJECTIVE,
+        )
     _require_integers(indices, "take")
     if axis is None:
         size = size_of(a.shape)

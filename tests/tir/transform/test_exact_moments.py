@@ -79,7 +79,7 @@ def test_what_a_shift_would_change_stays() -> None:
     func: Any = from_source(text)
     assert exact_moments(func).script().count("a[v_ax0, 0]") >= 4
     for wrong in (
-        text.replace("T.float32(0.125)", "T.float32(0.25)"),
+        text.replace("T.float32(8.0)", "T.float32(4.0)"),
         text.replace(" * gamma[v_ax1]", " * gamma[v_ax1] + a_red_temp_v0[v_ax0]"),
         text.replace("a[v_ax0, v_k1] * a[v_ax0, v_k1]", "a[v_ax0, v_k1] * a[v_ax0, 0]"),
     ):

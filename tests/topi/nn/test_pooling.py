@@ -127,7 +127,7 @@ def test_stages_are_named_as_legalized_modules_show_them():
     text = te.create_prim_func([x, topi.nn.global_pool(x, "avg")]).script()
     assert "for ax0, ax1, ax2, ax3, rv0, rv1 in T.grid(1, 2, 1, 1, 6, 6):" in text
     assert (
-        "adaptive_pool_avg[v_ax0, v_ax1, v_ax2, v_ax3] = adaptive_pool_sum[v_ax0, v_ax1, v_ax2, v_ax3] * T.float32(0.027777777777777776)"
+        "adaptive_pool_avg[v_ax0, v_ax1, v_ax2, v_ax3] = adaptive_pool_sum[v_ax0, v_ax1, v_ax2, v_ax3] / T.float32(36.0)"
         in text
     )
 

@@ -16,7 +16,7 @@ from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.pipeline import default_gpu_passes
-from ...tir.transform import ExactExtremes, ExactMoments, LowerThreadAllreduce, WideSums
+from ...tir.transform import ExactExtremes, ExactMoments, LowerThreadAllreduce, MultiplyReciprocals, WideSums
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
 from ..llvm.module import llvm_text
@@ -48,7 +48,7 @@ class SourceBackend(Backend):
         return {**generic_stages(target), "dispatched": [DispatchSampling(), DispatchSortScan()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
-        return [ExactExtremes(), ExactMoments(), WideSums()]
+        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [gpu.Attention(), gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]

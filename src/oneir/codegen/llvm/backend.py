@@ -15,7 +15,7 @@ from ...runtime.error import InvalidValue
 from ...target.cpu import cores_and_caches, resolve
 from ...target.target import Target
 from ...tir.pipeline import default_tir_passes
-from ...tir.transform import ExactExtremes, ExactMoments, WideSums
+from ...tir.transform import ExactExtremes, ExactMoments, MultiplyReciprocals, WideSums
 from ..backend import Backend, register_backend
 from .module import llvm_text
 
@@ -33,7 +33,7 @@ class LLVM(Backend):
         return {**generic_stages(target), "layouts": [cpu.ChooseLayouts(), LiftWeights()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
-        return [ExactExtremes(), ExactMoments(), WideSums()]
+        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [

@@ -76,11 +76,7 @@ def _take_reference(x: np.ndarray, indices: Any, axis: int | None, mode: str) ->
 
 def te_take(x: te.Tensor, indices: Any, axis: int | None, mode: str) -> te.Tensor:
     """The elements at indices; a number takes its axis away."""
-    axis = 0 if axis is None else axis
-    if isinstance(indices, te.Tensor):
-        return topi.take(x, indices, axis, mode=mode)
-    one = te.compute((), lambda: indices, name="index")
-    return topi.take(x, one, axis, mode=mode)
+    return topi.take(x, indices, 0 if axis is None else axis, mode=mode)
 
 
 take.legalize(te_take, "take")

@@ -73,4 +73,9 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     total = te.compute(
         rest, lambda *i: te.sum(tir_op.exp(x(*i[:axis], k2, *i[axis:]) - largest(*i)), axis=k2), name="compute"
     )
-    return te.compute(shape, lambda *i: x(*i) - of_row(largest, i) - tir_op.log(of_row(total, i)), name="compute")
+    return te.compute(
+        shape,
+        lambda *i: x(*i) - of_row(largest, i) - tir_op.log(of_row(total, i)),
+        name="compute",
+        attrs={"axis": axis},
+    )
