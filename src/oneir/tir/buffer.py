@@ -230,11 +230,12 @@ class BufferStore(Stmt):
 
 
 def _strided_extent(shape: Array[PrimExpr], strides: Array[PrimExpr]) -> PrimExpr:
-    """The number of elements from the first to the last one in memory, both included."""
+    """The number of elements from the first to the last one in memory, both included, or those of all whole rows."""
     last: Any = const(0, shape[0].dtype)
     for dim, stride in zip(shape, strides, strict=True):
         last = last + (dim - 1) * stride
-    return last + 1
+    rows = shape[0] * strides[0]
+    return rows if isinstance(rows, IntImm) and isinstance(last, IntImm) and rows.value > last.value else last + 1
 
 
 def as_items(indices: Any) -> tuple[Any, ...]:

@@ -37,6 +37,7 @@ def default_tir_passes() -> list[Pass]:
         transform.InjectSoftwarePipeline(),
         transform.LowerOpaqueBlock(),
         *([transform.InstrumentBoundCheckers()] if checked else []),
+        *([transform.InstrumentProfileIntrinsics()] if config.get("tir.instrument_lwp", False) else []),
         transform.FlattenBuffer(),
         # types that the target does not compute in
         transform.BF16ComputeLegalize(),
@@ -59,7 +60,7 @@ def default_tir_passes() -> list[Pass]:
         transform.AnnotateEntryFunc(),
         transform.VerifyMemory(),
         transform.MakePackedAPI(),
-        transform.MakeUnpackedAPI(),
+        transform.MakeInternalAPI(),
         transform.BF16StorageLegalize(),
         transform.FP8StorageLegalize(),
         # what the code generator does not know by itself
@@ -121,7 +122,7 @@ def default_gpu_passes() -> list[Pass]:
         transform.AnnotateDeviceRegions(),
         transform.SplitHostDevice(),
         transform.MakePackedAPI(),
-        transform.MakeUnpackedAPI(),
+        transform.MakeInternalAPI(),
         transform.BF16StorageLegalize(),
         transform.FP8StorageLegalize(),
         transform.LowerDeviceKernelLaunch(),

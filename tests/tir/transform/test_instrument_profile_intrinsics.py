@@ -53,9 +53,9 @@ def test_options_choose_the_loops():
 
 def test_numbers_go_on_from_function_to_function_unless_reset():
     mod = oneir.ir.IRModule({"f": two_nests, "g": two_nests})
-    assert "start_profile_intrinsic(2)" in InstrumentProfileIntrinsics()(mod)["g"].script()
+    assert "start_profile_intrinsic(4)" in InstrumentProfileIntrinsics()(mod)["g"].script()
     with PassContext(config={"tir.reset_start_id": True}):
-        assert "start_profile_intrinsic(2)" not in InstrumentProfileIntrinsics()(mod)["g"].script()
+        assert "start_profile_intrinsic(4)" not in InstrumentProfileIntrinsics()(mod)["g"].script()
 
 
 def test_nothing_to_mark():

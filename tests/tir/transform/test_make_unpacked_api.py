@@ -1,77 +1,74 @@
-"""MakeUnpackedAPI: data pointers and numbers as parameters."""
+"""MakeUnpackedAPI: public functions are C functions over data pointers and numbers."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from pass_checks import apply, unchanged
+from pass_checks import unchanged
 
-import oneir
-from oneir.runtime.error import WellFormedError
+from oneir.ir import IRModule
+from oneir.ir.structural import assert_structural_equal
+from oneir.runtime.error import InternalError
 from oneir.script import ir as I
 from oneir.script import tir as T
-from oneir.tir.analysis import verify_well_formed
-from oneir.tir.transform import FlattenBuffer, MakePackedAPI, MakeUnpackedAPI
+from oneir.tir.transform import MakeUnpackedAPI
 
 
-@T.prim_func(private=True)
-def func(A: T.Buffer((8,), "float32"), n: T.int32, b: T.handle):
-    B = T.match_buffer(b, (n, 4), "float32")
-    for i in range(n):
-        B[i, 0] = A[i]
-
-
-def test_tensors_become_their_data_pointers():
-    after = apply(MakeUnpackedAPI(), apply(FlattenBuffer(), func))
-    assert [p.name for p in after.params] == ["A", "n", "B", "result"]
-    assert after.params[0] is func.buffer_map[func.params[0]].data
-    assert not after.buffer_map
-    assert verify_well_formed(after)
-
-
-def test_an_extent_that_no_argument_tells_is_refused():
-    @T.prim_func(private=True)
-    def symbolic(a: T.handle):
-        n = T.int64()
-        A = T.match_buffer(a, (n,), "float32")
-        A[0] = T.float32(0)
-
-    with pytest.raises(WellFormedError, match=r"buffer `A`.*value of `n` from its arguments; make `n` a parameter"):
-        apply(MakeUnpackedAPI(), symbolic)
-
-
-def test_functions_with_a_convention_are_left_alone():
-    unchanged(MakeUnpackedAPI(), apply(MakePackedAPI(), func.with_attr("global_symbol", "f")))
-
-
-def test_functions_of_a_module_call_each_other_unpacked():
+def test_public_functions_take_pointers_and_return_a_code():
     @I.ir_module
-    class Module:
+    class Before:
         @T.prim_func
-        def main(A: T.Buffer((4,), "int32"), n: T.int32):
-            Module.public(A.data, n)
-            Module.tensor(A.data)
-            A[0] = A[0] + Module.three_more(Module.three_more(n))
+        def main(A: T.Buffer((4,), "float32"), n: T.int32):
+            T.func_attr({"target": T.target("llvm", host="llvm")})
+            Before.sub(T.tvm_stack_make_array(A.data, T.tvm_stack_make_shape(4), 0, 1, T.float32(0), 0))
+            Before.own(n)
 
         @T.prim_func
-        def public(data: T.handle("int32"), n: T.int32):
-            B = T.decl_buffer((4,), "int32", data=data)
-            assert n > 0, "expected a positive number"
-            B[1] = n
+        def sub(B: T.Buffer((4,), "float32")):
+            T.func_attr({"target": T.target("llvm", host="llvm")})
+            T.evaluate(B.data)
 
         @T.prim_func(private=True)
-        def tensor(B: T.Buffer((4,), "int32")):
-            B[2] = 9
+        def own(n: T.int32):
+            T.evaluate(n)
+
+    @I.ir_module
+    class Expected:
+        @T.prim_func
+        def main(A: T.handle("float32"), n: T.int32) -> T.int32:
+            T.func_attr({"target": T.target("llvm")})
+            T.attr("default", "device_id", 0)
+            T.attr("default", "device_type", 1)
+            T.call_intrin("int32", Expected.sub, A)
+            Expected.own(n)
+            return 0
+
+        @T.prim_func
+        def sub(B: T.handle("float32")) -> T.int32:
+            T.func_attr({"target": T.target("llvm")})
+            T.attr("default", "device_id", 0)
+            T.attr("default", "device_type", 1)
+            T.evaluate(B)
+            return 0
 
         @T.prim_func(private=True)
-        def three_more(x: T.int32) -> T.int32:
-            if x > 100:
-                T.ret(100)
-            T.ret(x + 3)
+        def own(n: T.int32):
+            T.evaluate(n)
 
-    built = oneir.build(Module)
-    a = np.zeros(4, "int32")
-    built["main"](a, 5)
-    assert a.tolist() == [11, 5, 9, 0]
-    with pytest.raises(AssertionError, match="expected a positive number"):
-        built["main"](a, 0)
+    assert_structural_equal(MakeUnpackedAPI()(Before), Expected)
+
+
+def test_private_functions_stay():
+    @T.prim_func(private=True)
+    def func(A: T.Buffer((4,), "float32")):
+        A[0] = 1.0
+
+    unchanged(MakeUnpackedAPI(), func)
+
+
+def test_a_function_without_a_target_is_refused():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32")):
+        A[0] = 1.0
+
+    with pytest.raises(InternalError, match="required the function to be annotated with tvm::attr::kTarget"):
+        MakeUnpackedAPI()(IRModule({"main": func}))

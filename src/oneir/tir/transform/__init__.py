@@ -1,5 +1,7 @@
 """Transformations of TensorIR functions, one pass a file."""
 
+import sys
+
 from . import vtcm_compaction_passes
 from .annotate_device_regions import AnnotateDeviceRegions
 from .annotate_entry_func import AnnotateEntryFunc
@@ -49,10 +51,12 @@ from .lower_opaque_block import LowerOpaqueBlock
 from .lower_thread_allreduce import LowerThreadAllreduce
 from .lower_tvm_builtin import LowerTVMBuiltin
 from .lower_warp_memory import LowerWarpMemory
+from .make_internal_api import MakeInternalAPI
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI
 from .mark_reductions import MarkReductions
 from .merge_shared_memory_allocations import MergeSharedMemoryAllocations
+from .multiply_reciprocals import MultiplyReciprocals
 from .narrow_index import ForceNarrowIndexToInt32, NarrowDataType
 from .pass_base import PrimFuncPass, prim_func_pass
 from .plan_and_update_buffer_allocation_location import PlanAndUpdateBufferAllocationLocation
@@ -78,6 +82,9 @@ from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory
 from .wide_sums import WideSums
+
+transform = sys.modules[__name__]
+"""The module that is published as the place of the passes."""
 
 __all__ = [
     "AnnotateDeviceRegions",
@@ -131,10 +138,12 @@ __all__ = [
     "LowerTVMBuiltin",
     "LowerThreadAllreduce",
     "LowerWarpMemory",
+    "MakeInternalAPI",
     "MakePackedAPI",
     "MakeUnpackedAPI",
     "MarkReductions",
     "MergeSharedMemoryAllocations",
+    "MultiplyReciprocals",
     "NarrowDataType",
     "PlanAndUpdateBufferAllocationLocation",
     "PointerValueTypeRewrite",

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
+from ...arith import iter_map_simplify
 from ...ir import operators as ops
-from ...ir.container import Array
+from ...ir.container import Array, map_array
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, PrimExpr
+from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
-from ...ir.visitor import Mapper
+from ...ir.visitor import Mapper, post_order_visit
 from ..buffer import Buffer
-from ..expr import BufferLoad
+from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
-from ..stmt import Allocate, BufferStore, DeclBuffer, Stmt
+from ..stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BufferRegion,
+    BufferStore,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    Stmt,
+)
 from .pass_base import PrimFuncPass
 
 INT32_MAX = (1 << 31) - 1
@@ -24,23 +36,19 @@ INT32_MAX = (1 << 31) - 1
 class FlattenBuffer(PrimFuncPass):
     """Makes every buffer one-dimensional, or as many dimensions as its axis separators say.
 
-    Parameters keep their shapes, and are declared flat in the body.
+    Parameters keep their shapes. What is left needs no declarations: a flat buffer is its data pointer.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        mapper = _Flatten()
-        body = mapper(func.body)
-        for buffer in reversed(list(func.buffer_map.values())):
-            flat = mapper.flat_buffer(buffer)
-            if flat is not buffer:
-                body = DeclBuffer(flat, body)
-        return func.with_body(body)
+        return func.with_body(_Flatten()(func.body))
 
 
 class _Flatten(Mapper):
     def __init__(self) -> None:
         super().__init__()
         self.flat: dict[Buffer, Buffer] = {}
+        self.ranges: dict[Var, Range] = {}
+        self.conditions: list[PrimExpr] = []
 
     def flat_buffer(self, buffer: Buffer) -> Buffer:
         """The one-dimensional view of the buffer's memory, from its data pointer on."""
@@ -55,7 +63,31 @@ class _Flatten(Mapper):
         if is_huge(buffer.shape):
             buffer = widened(buffer)
             indices = [ops.cast(DataType("int64").with_lanes(i.dtype.lanes), i) for i in indices]
-        return buffer.offset_of(Array(indices))
+        return self.fused(buffer.offset_of(Array(indices)))
+
+    def fused(self, offsets: Array[PrimExpr]) -> Array[PrimExpr]:
+        """Offsets in which the quotients and remainders of a fused loop by symbolic extents meet again."""
+        if not any(map(divides_symbolically, offsets)):
+            return offsets
+        return iter_map_simplify(offsets, self.ranges, functools.reduce(ops.logical_and, self.conditions, const(True)))
+
+    def visit_For(self, node: For) -> Stmt:
+        self.ranges[node.loop_var] = Range.from_min_extent(node.min, node.extent)
+        new = self.generic_visit(node)
+        del self.ranges[node.loop_var]
+        return new
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if isinstance(node.node, IterVar) and node.attr_key == "thread_extent":
+            self.ranges[node.node.var] = Range.from_min_extent(const(0, node.value.dtype), node.value)
+        return self.generic_visit(node)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        self.conditions.append(node.condition)
+        then_case = self.visit(node.then_case)
+        self.conditions.pop()
+        else_case = None if node.else_case is None else self.visit(node.else_case)
+        return node.replace(condition=self.visit(node.condition), then_case=then_case, else_case=else_case)
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
         flat = self.flat_buffer(node.buffer)
@@ -72,22 +104,65 @@ class _Flatten(Mapper):
         return BufferStore(flat, self.visit(node.value), self.indices(node), predicate, span=node.span)
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
-        return node.replace(buffer=self.flat_buffer(node.buffer), body=self.visit(node.body))
+        return self.visit(node.body)
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        flat = self.flat_buffer(node.buffer)
+        if flat is node.buffer:
+            return self.generic_visit(node)
+        first = self.indices(BufferLoad(node.buffer, [r.min for r in node.region]))
+        return BufferRegion(flat, [Range.from_min_extent(i, const(1, i.dtype)) for i in first])
+
+    def visit_Block(self, node: Block) -> Stmt:
+        allocated = map_array(node.alloc_buffers, self.flat_buffer)
+        return self.generic_visit(node).replace(alloc_buffers=allocated)
 
     def visit_Allocate(self, node: Allocate) -> Stmt:
+        declared = node.body.buffer if isinstance(node.body, DeclBuffer) else None
         node = self.generic_visit(node)
         if len(node.extents) == 1:
             return node
+        if declared is not None and declared.data is node.buffer_var and declared.axis_separators:
+            return node.replace(extents=self.flat_buffer(declared).shape)
         total: Any = 1
         for extent in node.extents:
             total = (ops.cast("int64", extent) if is_huge(node.extents) else extent) * total
         return node.replace(extents=Array((total,)) if node.extents else Array((1,)))
 
 
+def divides_symbolically(expr: PrimExpr) -> bool:
+    """Whether an expression has a quotient or remainder by what is no constant."""
+    found = False
+
+    def check(node: Any) -> None:
+        nonlocal found
+        found = found or (isinstance(node, (FloorDiv, FloorMod)) and not isinstance(node.b, IntImm))
+
+    post_order_visit(expr, check)
+    return found
+
+
 def is_flat(buffer: Buffer) -> bool:
     """Whether a buffer is a plain array from its data pointer on."""
     offset = buffer.elem_offset
     return len(buffer.shape) == 1 and not buffer.strides and isinstance(offset, IntImm) and offset.value == 0
+
+
+def constant_last(product: PrimExpr) -> PrimExpr:
+    """A product with its constant factor in the last place: 32 * n * n as n * n * 32."""
+    constant, todo = 1, [product]
+    others: list[PrimExpr] = []
+    while todo:
+        factor = todo.pop()
+        if isinstance(factor, Mul):
+            todo += [factor.b, factor.a]
+        elif isinstance(factor, IntImm):
+            constant *= factor.value
+        else:
+            others.append(factor)
+    if not others:
+        return product
+    return functools.reduce(ops.multiply, others) * const(constant, product.dtype)
 
 
 def is_huge(shape: Array[PrimExpr]) -> bool:
@@ -114,4 +189,5 @@ def flattened(buffer: Buffer) -> Buffer:
     flat = buffer.get_flattened_buffer()
     zero = getattr(flat.elem_offset, "value", None) == 0
     shape = flat.shape if zero else Array([*flat.shape[:-1], flat.shape[-1] + flat.elem_offset])
+    shape = map_array(shape, constant_last)
     return flat.replace(shape=shape or Array((1,)), elem_offset=None, offset_factor=1)

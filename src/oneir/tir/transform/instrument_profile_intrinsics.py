@@ -6,7 +6,7 @@ Each section has a number of its own, in the order of the program; a target's ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...ir.expr import PrimExpr, const
@@ -18,6 +18,7 @@ from ..op_vendor import end_profile_intrinsic, start_profile_intrinsic
 from ..stmt import Evaluate, For, ForKind, SeqStmt, Stmt, flat_seq
 from ..stmt_functor import StmtMapper
 
+register_config_option("tir.instrument_lwp", bool)
 register_config_option("tir.lwp_disable_func_prof", bool)
 register_config_option("tir.lwp_max_depth", int)
 register_config_option("tir.lwp_min_height", int)
@@ -26,11 +27,12 @@ register_config_option("tir.reset_start_id", bool)
 
 
 class InstrumentProfileIntrinsics(ModulePass, name="tir.InstrumentProfileIntrinsics"):
-    """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its serial loops.
+    """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its loops.
 
-    Of the loops those that stand beside others (all with "tir.instr_siblings": False) and have at least
+    Of the loops those outside of parallel ones that stand beside others (all with "tir.instr_siblings": False) and have at least
     "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth" (0: any).
-    Sections are numbered through all functions, or from 0 in each with "tir.reset_start_id".
+    A function and then all its loops, marked or not, are numbered in the order of the program: through all functions,
+    or from 0 in each with "tir.reset_start_id".
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -44,7 +46,9 @@ class InstrumentProfileIntrinsics(ModulePass, name="tir.InstrumentProfileIntrins
                 heights(func.body)
                 instrument = _Instrument(number, heights.of, options)
                 whole = not options.get("tir.lwp_disable_func_prof", False)
-                body = instrument.bracket(func.body, instrument) if whole else instrument(func.body)
+                instrument.next += 1
+                body = instrument(func.body)
+                body = bracket(number, body) if whole else body
                 number = 0 if options.get("tir.reset_start_id", False) else instrument.next
                 functions[var] = func.with_body(body)
         if all(functions[var] is func for var, func in mod.functions.items()):
@@ -78,14 +82,7 @@ class _Instrument(StmtMapper):
         self.min_height = options.get("tir.lwp_min_height", 1)
         self.siblings = options.get("tir.instr_siblings", True)
         self.depth = 0
-        self.beside_others = False
-
-    def bracket(self, stmt: Stmt, visit: Callable[[Any], Any]) -> Stmt:
-        number = const(self.next)
-        self.next += 1
-        body = visit(stmt)
-        start, end = Evaluate(start_profile_intrinsic(number)), Evaluate(end_profile_intrinsic(number))
-        return flat_seq([start, body, end])
+        self.beside_others = self.parallel = False
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
         beside_others = sum(isinstance(stmt, For) for stmt in node.seq) > 1
@@ -98,16 +95,24 @@ class _Instrument(StmtMapper):
 
     def visit_For(self, node: For) -> Any:
         chosen = (
-            node.kind is ForKind.SERIAL
+            node.kind in (ForKind.SERIAL, ForKind.PARALLEL)
+            and not self.parallel
             and (not self.max_depth or self.depth < self.max_depth)
             and self.heights[id(node)] >= self.min_height
             and (self.beside_others or not self.siblings)
         )
-        return self.bracket(node, self.inside) if chosen else self.inside(node)
-
-    def inside(self, node: For) -> For:
+        number, parallel = self.next, self.parallel
+        self.next += 1
         self.beside_others = False
+        self.parallel = parallel or node.kind is ForKind.PARALLEL
         self.depth += 1
         new = self.generic_visit(node)
         self.depth -= 1
-        return new
+        self.parallel = parallel
+        return bracket(number, new) if chosen else new
+
+
+def bracket(number: int, body: Stmt) -> Stmt:
+    """A section between the calls that say where it begins and ends."""
+    section = const(number)
+    return flat_seq([Evaluate(start_profile_intrinsic(section)), body, Evaluate(end_profile_intrinsic(section))])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+from ...ir.container import Array
 from ...ir.dtype import BOOL
-from ...ir.expr import IntImm, Range, Var
+from ...ir.expr import IntImm, PrimExpr, Range, Var, as_int, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
@@ -82,8 +84,17 @@ class _LowerOpaque(Mapper):
 
 def allocation(buffer: Buffer, body: Stmt) -> Stmt:
     """`body` with memory for a buffer around it."""
-    if buffer.strides:
-        extents = buffer.get_flattened_buffer().shape
-    else:
-        extents = buffer.shape
-    return Allocate(buffer.data, buffer.dtype, extents, IntImm(BOOL, 1), DeclBuffer(buffer, body))
+    return Allocate(buffer.data, buffer.dtype, _extents(buffer), IntImm(BOOL, 1), DeclBuffer(buffer, body))
+
+
+def _extents(buffer: Buffer) -> Array[PrimExpr]:
+    """The extents of a buffer's memory: rows with their gaps, or in one dimension where strides make no rows."""
+    if not buffer.strides:
+        return buffer.shape
+    strides = [as_int(stride) or 0 for stride in buffer.strides]
+    rows = [wide // narrow if narrow and wide % narrow == 0 else 0 for wide, narrow in itertools.pairwise(strides)]
+    if strides[-1] != 1 or not all(
+        row >= (as_int(dim) or row + 1) for row, dim in zip(rows, buffer.shape[1:], strict=True)
+    ):
+        return buffer.get_flattened_buffer().shape
+    return Array([buffer.shape[0], *[const(row, buffer.shape[0].dtype) for row in rows]])

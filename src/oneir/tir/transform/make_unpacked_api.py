@@ -1,9 +1,13 @@
-"""MakeUnpackedAPI: a function that takes data pointers and numbers, and checks nothing, for calls from native code.
+"""MakeUnpackedAPI: public functions take data pointers and numbers, check nothing and return an error code.
 
-f(a: handle of A[16, 16], n: int32)   ->   f(A: pointer to float32, n: int32, result: handle)
+    def main(a: T.Buffer((16, 16)), n: T.int32):        def main(A: T.handle, n: T.int32) -> T.int32:
+        ...                                      ->         T.attr("default", "device_id", 0)
+                                                            T.attr("default", "device_type", 1)
+                                                            ...
+                                                            return 0
 
-`result` points to a packed value, for what the function returns, or for the error of one that fails. A function that
-launches kernels on a device has one more parameter, `dev_id`, which device that is; its callers pass their own.
+It is for programs that are called as C functions. Our own programs are made with `MakePackedAPI` and `MakeInternalAPI`,
+whose functions know the device that they were called for and hand on errors.
 """
 
 from __future__ import annotations
@@ -11,102 +15,74 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.container import EMPTY, Array
-from ...ir.expr import Call, GlobalVar, IntImm, PrimExpr, Var, const
+from ...ir.expr import Call, GlobalVar, StringImm, const
 from ...ir.module import IRModule
+from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper
-from ...runtime.error import WellFormedError
-from ..analysis.detect_buffer_access_lca import variables
-from ..buffer import Buffer
+from ...runtime.error import InternalError
+from ...target.target import Target
 from ..function import PrimFunc
-from ..stmt import AttrStmt, DeclBuffer, Stmt
-from .flatten_buffer import is_flat
-from .make_packed_api import CPU, Returns, device_type_of, on_device
+from ..op import ret
+from ..stmt import AttrStmt, Evaluate, Stmt, flat_seq
+from .make_packed_api import device_type_of
 from .pass_base import PrimFuncPass
 from .split_host_device import IS_GLOBAL
 
-UNPACKED = 0
-"""The `calling_conv` of functions over plain parameters, the last of which is the address of the result."""
-
 
 class MakeUnpackedAPI(PrimFuncPass):
-    """Makes parameters of plain pointers and numbers out of tensors; nothing is checked when the function is called.
+    """Makes the C signature of public functions; calls of them evaluate to their error code.
 
-    Functions that have a calling convention already stay as they are. Raises `WellFormedError` for a buffer with a
-    symbolic extent, stride or offset that is no parameter.
+    Afterwards, their target is their host. Private functions, those that have a calling convention and kernels of
+    devices stay as they are.
+
+    Raises:
+        InternalError: a public function has no target.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        new = super().transform_module(mod, ctx)
-        callees = {
-            var
-            for var, func in mod.functions.items()
-            if isinstance(func, PrimFunc) and new.functions[var] is not func and _launches(func)
-        }
-        if not callees:
-            return new
-        functions: dict[Any, Any] = dict(new.functions)
-        for var, func in new.functions.items():
-            if isinstance(func, PrimFunc):
-                functions[var] = func.with_body(_DeviceIds(callees)(func.body))
-        return new.replace(functions=functions)
-
-    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        if func.attrs.get("calling_conv") is not None or func.attrs.get(IS_GLOBAL):
-            return func
-        known = set(func.params)
-        params: list[Var] = []
-        for param in func.params:
-            buffer = func.buffer_map.get(param)
-            params.append(param if buffer is None else buffer.data)
-        result = Var("result", "handle")
-        body = Returns(result)(func.body)
-        for buffer in reversed(list(func.buffer_map.values())):
-            _check(buffer, known)
-            body = DeclBuffer(buffer, body) if is_flat(buffer) else body
-        if _launches(func):
-            device_id = Var("dev_id", "int32")
-            params.append(device_id)
-            body = on_device(body, device_type_of(func), device_id)
-        attrs = {**func.attrs.values_by_name, "calling_conv": UNPACKED}
-        return PrimFunc(Array((*params, result)), body, PrimType("int32"), EMPTY, attrs, span=func.span)
+        public = {var for var, func in mod.functions.items() if isinstance(func, PrimFunc) and _is_public(func)}
+        functions: dict[Any, Any] = {}
+        for var, func in mod.functions.items():
+            functions[var] = _unpacked(func, public) if isinstance(func, PrimFunc) and var in public else func
+        return mod.replace(functions=functions) if public else mod
 
 
-def _launches(func: PrimFunc) -> bool:
-    """Whether a function is the host's part of one for a device."""
-    target = func.attrs.get("target")
-    return target is not None and target.host is not None and device_type_of(func) != CPU
+def _is_public(func: PrimFunc) -> bool:
+    attrs = func.attrs
+    if attrs.get("global_symbol") is None or attrs.get("calling_conv") or attrs.get(IS_GLOBAL):
+        return False
+    if attrs.get("target") is None:
+        raise InternalError("MakeUnpackedAPI required the function to be annotated with tvm::attr::kTarget")
+    return True
 
 
-class _DeviceIds(Mapper):
-    """Passes the device of the caller to the functions that launch kernels."""
+def _unpacked(func: PrimFunc, public: set[GlobalVar]) -> PrimFunc:
+    target: Target = func.attrs["target"]
+    body: Stmt = flat_seq([_Calls(public)(func.body), Evaluate(ret(const(0)))])
+    if func.buffer_map:
+        body = AttrStmt(StringImm("default"), "device_type", const(device_type_of(func)), body)
+        body = AttrStmt(StringImm("default"), "device_id", const(0), body)
+    params = [func.buffer_map[p].data if p in func.buffer_map else p for p in func.params]
+    attrs = {**func.attrs.values_by_name, "target": target.host or target}
+    return PrimFunc(Array(params), body, PrimType("int32"), EMPTY, attrs, span=func.span)
 
-    def __init__(self, callees: set[GlobalVar]):
+
+class _Calls(Mapper):
+    """Calls of public functions take data pointers where they took descriptions of tensors."""
+
+    def __init__(self, public: set[GlobalVar]):
         super().__init__()
-        self.callees = callees
-        self.device_id: PrimExpr = const(0)
-
-    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
-        if node.attr_key != "device_id":
-            return self.generic_visit(node)
-        outer, self.device_id = self.device_id, node.value
-        node = self.generic_visit(node)
-        self.device_id = outer
-        return node
+        self.public = public
 
     def visit_Call(self, node: Call) -> Any:
         node = self.generic_visit(node)
-        return node.replace(args=[*node.args, self.device_id]) if node.op in self.callees else node
+        if node.op not in self.public:
+            return node
+        return Call("int32", node.op, [_pointer(arg) for arg in node.args])
 
 
-def _check(buffer: Buffer, known: set[Var]) -> None:
-    fields: list[Any] = [*buffer.shape, *buffer.strides, buffer.elem_offset]
-    for expr in fields:
-        if isinstance(expr, PrimExpr) and not isinstance(expr, IntImm):
-            for var in variables(expr):
-                if var not in known:
-                    raise WellFormedError(
-                        f"buffer `{buffer.name}`: a function of plain pointers does not learn the value of "
-                        f"`{var.name}` from its arguments; make `{var.name}` a parameter, or call the function packed"
-                    )
+def _pointer(arg: Any) -> Any:
+    described = isinstance(arg, Call) and isinstance(arg.op, Op) and arg.op.name == "tir.tvm_stack_make_array"
+    return arg.args[0] if described else arg

@@ -69,7 +69,7 @@ class _Splitter(Mapper):
         # A processor reports errors; kernels of other devices return nothing.
         reports = "cpu" in device.keys
         inner = flat_seq([body, Evaluate(ret(const(0)))]) if reports else body
-        for buffer in reversed(_undeclared(body)):
+        for buffer in _undeclared(body, set(params)):
             inner = DeclBuffer(buffer, inner)
         attrs = {"target": device, "tir.noalias": True, IS_GLOBAL: True}
         kernel = PrimFunc(Array(params), inner, PrimType("int32") if reports else VOID_TYPE, EMPTY, attrs)
@@ -78,7 +78,7 @@ class _Splitter(Mapper):
         if not reports:
             return Evaluate(Call("void", var, params))
         code = Var("kernel_error_code", "int32")
-        succeeded = AssertStmt(code.equal(const(0)), f"Error executing compute kernel {var.name_hint}", Evaluate(0))
+        succeeded = AssertStmt(code.equal(const(0)), "Error executing compute kernel", Evaluate(0))
         return LetStmt(code, Call("int32", var, params), succeeded)
 
     def _fresh_name(self) -> str:
@@ -111,8 +111,8 @@ class _Buffers(Visitor):
         self.generic_visit(node)
 
 
-def _undeclared(body: Stmt) -> list[Buffer]:
-    """The buffers that a statement uses and declares nowhere."""
+def _undeclared(body: Stmt, pointers: set[Var]) -> list[Buffer]:
+    """The buffers at pointers from outside that a statement uses and declares nowhere."""
     buffers = _Buffers()
     buffers(body)
-    return [buffer for buffer in buffers.used if buffer not in buffers.declared]
+    return [buffer for buffer in buffers.used if buffer not in buffers.declared and buffer.data in pointers]
