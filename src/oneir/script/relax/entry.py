@@ -17,6 +17,7 @@ from ..parser.module import (
     register_module_decorator,
 )
 from ..parser.read_relax import RelaxParser
+from .struct_info import StructInfoProxy as StructInfoProxy
 
 
 def function(func: Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True) -> Any:

@@ -38,7 +38,15 @@ class Names(Protocol):
         ...
 
 
-class Deferred:
+class StructInfoProxy:
+    """What stands for struct info in a script before it is that."""
+
+    def as_struct_info(self) -> StructInfo:
+        """The struct info."""
+        raise NotImplementedError
+
+
+class Deferred(StructInfoProxy):
     """Struct info that speaks of variables or devices by their text: made when it is known what these mean."""
 
     def __init__(self, build: _Callable[[Names], StructInfo]):
@@ -52,7 +60,7 @@ class Deferred:
         )
 
 
-class Member:
+class Member(StructInfoProxy):
     """A member of `R` that makes struct info; uncalled it stands for what it gives without arguments."""
 
     def __init__(self, make: _Callable[..., StructInfo | Deferred]):
