@@ -45,7 +45,7 @@ def default_tir_passes() -> list[Pass]:
         # loops
         transform.Simplify(),
         transform.LoopPartition(),
-        transform.VectorizeLoop(not checked and not config.get("tir.disable_vectorize", False)),
+        transform.VectorizeLoop(not checked and not config.get("tir.disable_vectorize", False), mask_lanes=True),
         transform.InjectVirtualThread(),
         transform.InjectDoubleBuffer(),
         transform.StorageRewrite(),
@@ -99,7 +99,7 @@ def default_gpu_passes() -> list[Pass]:
         *([transform.InjectPTXAsyncCopy()] if target is not None and target.kind.name == "cuda" else []),
         transform.Simplify(),
         transform.LoopPartition(),
-        transform.VectorizeLoop(not config.get("tir.disable_vectorize", False)),
+        transform.VectorizeLoop(not config.get("tir.disable_vectorize", False), mask_lanes=True),
         transform.InjectVirtualThread(),
         transform.InjectDoubleBuffer(),
         transform.StorageRewrite(),

@@ -6,7 +6,9 @@ import numpy as np
 from pass_checks import apply, check, same_numbers, unchanged
 
 import oneir
+from oneir.ir.transform import PassContext
 from oneir.script import tir as T
+from oneir.target import Target
 from oneir.testing import interpret
 from oneir.tir.stmt import For, ForKind
 from oneir.tir.transform import VectorizeLoop
@@ -30,7 +32,7 @@ def test_the_variable_becomes_a_ramp_and_scalars_are_broadcast():
         for i in range(4):
             B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i, 2, 16)] * T.Broadcast(T.float32(2), 16) + T.Broadcast(A[i], 16)
 
-    check(VectorizeLoop(), before, expected)
+    check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
 def test_casts_selections_and_functions():
@@ -47,7 +49,7 @@ def test_casts_selections_and_functions():
             T.Broadcast(T.float32(0), 8),
         )
 
-    check(VectorizeLoop(), before, expected)
+    check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
 def test_a_condition_that_differs_between_lanes_becomes_a_predicate():
@@ -58,7 +60,7 @@ def test_a_condition_that_differs_between_lanes_becomes_a_predicate():
                 if i * 8 + v < 20:
                     B[i * 8 + v] = A[i * 8 + v]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     store = after.body.body
     assert store.predicate is not None and store.value.predicate is not None
     assert store.predicate.dtype == "boolx8"
@@ -75,7 +77,7 @@ def test_else_cases_and_conditions_that_read_what_they_change():
             else:
                 B[v] = A[v]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert not loops(after)
     same_numbers(before, after)
 
@@ -88,7 +90,7 @@ def test_a_uniform_load_is_done_only_if_a_lane_asks_for_it():
                 if i * 8 + v < 16:
                     B[i * 8 + v] = A[i]
 
-    same_numbers(before, apply(VectorizeLoop(), before))  # the interpreter refuses A[2]
+    same_numbers(before, apply(VectorizeLoop(mask_lanes=True), before))  # the interpreter refuses A[2]
 
 
 def test_if_then_else_loads_only_the_lanes_that_it_takes():
@@ -105,7 +107,7 @@ def test_if_then_else_loads_only_the_lanes_that_it_takes():
             T.Broadcast(T.float32(7), 16),
         )
 
-    check(VectorizeLoop(), before, expected)
+    check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
 def test_the_second_operand_of_and_is_loaded_where_the_first_holds():
@@ -114,7 +116,7 @@ def test_the_second_operand_of_and_is_loaded_where_the_first_holds():
         for v in T.vectorized(16):
             B[v] = T.Cast("int32", v < 13 and A[v] > 0)
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert not loops(after)
     same_numbers(before, after)
 
@@ -125,7 +127,7 @@ def test_gathers_have_any_vector_as_index():
         for v in T.vectorized(8):
             C[v] = B[A[v] * 2 + 20]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert after.body.value.indices[0].dtype == "int32x8"
     same_numbers(before, after)
 
@@ -142,7 +144,7 @@ def test_quotients_of_aligned_ramps_are_uniform():
         for i in range(4):
             C[T.Ramp(i * 16, 1, 16)] = T.Broadcast(A[i], 16) + B[T.Ramp(0, 1, 16)]
 
-    check(VectorizeLoop(), before, expected)
+    check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
 def test_sums_into_one_element_stay_serial():
@@ -151,15 +153,15 @@ def test_sums_into_one_element_stay_serial():
         for v in T.vectorized(16):
             B[0] = B[0] + A[v]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert [loop.kind for loop in loops(after)] == [ForKind.SERIAL]
 
 
 def check_lane_by_lane(func, whole: bool):
     """A vectorized loop gives, natively, what the same loop gives in sequence; `whole`: as one serial loop."""
-    kinds = {loop.kind for loop in loops(apply(VectorizeLoop(), func))}
+    kinds = {loop.kind for loop in loops(apply(VectorizeLoop(mask_lanes=True), func))}
     assert kinds == {ForKind.SERIAL}
-    after = apply(VectorizeLoop(), func)
+    after = apply(VectorizeLoop(mask_lanes=True), func)
     if whole:
         assert isinstance(after.body, For) and after.body.loop_var.name == "v"
     rng = np.random.default_rng(0)
@@ -241,7 +243,7 @@ def test_sums_in_an_inner_loop_leave_other_statements_vectors():
                 C[0] = C[0] + A[v, k]
             B[v] = B[v] + T.float32(1)
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert [type(s).__name__ for s in after.body.seq] == ["For", "BufferStore"]
     assert after.body.seq[1].value.dtype == "float32x8"
 
@@ -269,7 +271,7 @@ def test_only_the_statement_without_a_vector_form_is_serial():
             T.evaluate(T.call_extern("int32", "touch", v))
             B[v] = A[v]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     kinds = [type(s).__name__ for s in after.body.seq]
     assert kinds == ["BufferStore", "For", "BufferStore"]
 
@@ -284,7 +286,7 @@ def test_memory_allocated_in_the_loop_has_a_copy_for_each_lane():
                 t_1[k] = A[v] * T.Cast("float32", k)
             B[v] = t_1[0] + t_1[2]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert int(after.body.extents[0]) == 24
     same_numbers(before, after)
 
@@ -296,7 +298,7 @@ def test_values_bound_by_let_become_vectors():
             x: T.float32 = A[v] + T.float32(1)
             B[v] = x * x
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert after.body.var.dtype == "float32x8"
     same_numbers(before, after)
 
@@ -313,7 +315,7 @@ def test_an_inner_loop_runs_over_vectors():
         for k in range(4):
             B[T.Ramp(0, 1, 8)] = B[T.Ramp(0, 1, 8)] + A[k, T.Ramp(0, 1, 8)]
 
-    check(VectorizeLoop(), before, expected)
+    check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
 def test_an_inner_loop_whose_extent_differs_between_lanes_stays_scalar():
@@ -323,7 +325,7 @@ def test_an_inner_loop_whose_extent_differs_between_lanes_stays_scalar():
             for k in range(v):
                 B[v] = B[v] + A[k]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert ForKind.VECTORIZED not in [loop.kind for loop in loops(after)]
     same_numbers(before, after)
 
@@ -335,7 +337,7 @@ def test_unknown_extents_are_serial_and_long_ones_are_split():
         for v in T.vectorized(n):
             A[v] = T.float32(0)
 
-    assert [loop.kind for loop in loops(apply(VectorizeLoop(), symbolic))] == [ForKind.SERIAL]
+    assert [loop.kind for loop in loops(apply(VectorizeLoop(mask_lanes=True), symbolic))] == [ForKind.SERIAL]
 
     @T.prim_func
     def long(A: T.Buffer((1000,), "float32")):
@@ -347,7 +349,7 @@ def test_unknown_extents_are_serial_and_long_ones_are_split():
         for v in range(125):
             A[T.Ramp(v * 8, 1, 8)] = A[T.Ramp(v * 8, 1, 8)] + T.Broadcast(T.float32(1), 8)
 
-    check(VectorizeLoop(), long, expected)
+    check(VectorizeLoop(mask_lanes=True), long, expected)
 
 
 def test_multiples_of_vscale():
@@ -356,7 +358,7 @@ def test_multiples_of_vscale():
         for v in T.vectorized(T.vscale() * 4):
             A[v] = T.float32(1)
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert after.body.value.dtype == "float32xvscalex4"
 
 
@@ -380,7 +382,7 @@ def test_nothing_to_do():
         for v in range(8):
             A[v] = T.float32(1)
 
-    unchanged(VectorizeLoop(), func)
+    unchanged(VectorizeLoop(mask_lanes=True), func)
 
 
 def test_what_defines_memory_or_values_without_a_vector_form_is_serial_with_them():
@@ -392,7 +394,7 @@ def test_what_defines_memory_or_values_without_a_vector_form_is_serial_with_them
             t_1[0:2] = T.Broadcast(A[v], 2)
             B[v] = t_1[0] + t_1[1]
 
-    after = apply(VectorizeLoop(), before)
+    after = apply(VectorizeLoop(mask_lanes=True), before)
     assert isinstance(after.body, For) and after.body.kind == ForKind.SERIAL
     same_numbers(before, after)
 
@@ -408,8 +410,47 @@ def test_lanes_that_load_what_others_store_take_turns():
         for v in T.vectorized(8):
             B[v + 8] = B[v] + A[v]
 
-    assert [loop.kind for loop in loops(apply(VectorizeLoop(), scan))] == [ForKind.SERIAL]
-    assert loops(apply(VectorizeLoop(), apart)) == []
+    assert [loop.kind for loop in loops(apply(VectorizeLoop(mask_lanes=True), scan))] == [ForKind.SERIAL]
+    assert loops(apply(VectorizeLoop(mask_lanes=True), apart)) == []
     a, b = np.arange(8, dtype="float32"), np.ones(9, "float32")
     oneir.build(scan, target="llvm")["scan"](a, b)
     np.testing.assert_array_equal(b, np.cumsum([1, *a], dtype="float32"))
+
+
+@T.prim_func
+def guarded(A: T.Buffer((16,), "float32"), n: T.int32):
+    for i in range(4):
+        for v in T.vectorized(4):
+            if i * 4 + v < n:
+                A[i * 4 + v] = A[i * 4 + v] + 1.0
+
+
+def test_without_masks_a_guarded_statement_is_serial():
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), n: T.int32):
+        for i in range(4):
+            for v in range(4):
+                if i * 4 + v < n:
+                    A[i * 4 + v] = A[i * 4 + v] + 1.0
+
+    check(VectorizeLoop(), guarded, expected, numbers=False)
+
+
+def test_predicated_accesses_have_the_mask_of_the_lanes_below_the_limit():
+    with PassContext(config={"tir.enable_buffer_level_predication": True}):
+        store = apply(VectorizeLoop(), guarded).body.body
+    mask = 'T.get_active_lane_mask("boolx4", i * 4, n)'
+    assert str(store.predicate) == str(store.value.a.predicate) == mask
+    with PassContext(config={"tir.enable_buffer_level_predication": False}), Target("llvm -mattr=+sve"):
+        assert all(loop.kind == ForKind.SERIAL for loop in loops(apply(VectorizeLoop(), guarded)))
+
+
+def test_an_access_that_is_no_vector_keeps_the_statement_serial():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32"), n: T.int32):
+        for v in T.vectorized(16):
+            if v < n:
+                A[v] = B[0]
+
+    with PassContext(config={"tir.enable_buffer_level_predication": True}):
+        assert apply(VectorizeLoop(), func).body.kind == ForKind.SERIAL

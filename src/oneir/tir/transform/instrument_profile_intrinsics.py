@@ -29,8 +29,9 @@ register_config_option("tir.reset_start_id", bool)
 class InstrumentProfileIntrinsics(ModulePass, name="tir.InstrumentProfileIntrinsics"):
     """Marks sections for a profiler: each function, unless "tir.lwp_disable_func_prof", and its loops.
 
-    Of the loops those outside of parallel ones that stand beside others (all with "tir.instr_siblings": False) and have at least
-    "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth" (0: any).
+    Of the loops outside of parallel ones those that stand beside others (all with "tir.instr_siblings": False) and have
+    at least "tir.lwp_min_height" (1) loops inside of one another below them, down to a depth of "tir.lwp_max_depth"
+    (0: any).
     A function and then all its loops, marked or not, are numbered in the order of the program: through all functions,
     or from 0 in each with "tir.reset_start_id".
     """

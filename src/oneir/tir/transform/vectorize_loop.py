@@ -11,12 +11,14 @@ several statements use an element that all lanes share, the whole loop is serial
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import (
+    LT,
     Add,
     And,
     BinaryOpExpr,
@@ -37,17 +39,20 @@ from ...ir.expr import (
     Sub,
     Var,
     as_expr,
+    as_int,
     const,
 )
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...ir.transform import PassContext
+from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, post_order_visit
+from ...target.target import Target
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..intrin_rules.formula import Formula, any_lane
 from ..op import TVectorizable, effect_of, if_then_else
+from ..op_vendor import get_active_lane_mask
 from ..stmt import (
     Allocate,
     AssertStmt,
@@ -77,12 +82,44 @@ class VectorizeLoop(PrimFuncPass):
     """Turns vectorized loops into vector statements, or, when not enabled, into serial loops.
 
     A loop whose extent is neither a constant nor a multiple of vscale becomes a serial loop.
+
+    What runs in some lanes alone is a serial loop over these; with `mask_lanes`, its loads, stores and selections have
+    masks. The option "tir.enable_buffer_level_predication", by default on for targets whose vectors have no fixed
+    length, gives masks to loads and stores up to a lane: to `if i * 4 + lane < n`.
     """
 
     enable_vectorize: bool = True
+    mask_lanes: bool = False
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_VectorizeLoops(self.enable_vectorize)(func.body))
+        target = func.attrs.get("target") or Target.current(allow_none=True)
+        options = _Options(self.enable_vectorize, self.mask_lanes, ctx.config.get(PREDICATION), target)
+        return func.with_body(_VectorizeLoops(options)(func.body))
+
+
+PREDICATION = "tir.enable_buffer_level_predication"
+register_config_option(PREDICATION, bool)
+
+
+def _has_scalable_vectors(target: Target) -> bool:
+    """Whether a target's vectors have no fixed length: SVE of Arm, V of RISC-V."""
+    features = target.attrs.get("mattr") or ()
+    return any(feature in ("+sve", "+sve2", "+sme", "+v") for feature in features)
+
+
+@dataclass(frozen=True)
+class _Options:
+    enabled: bool
+    mask_lanes: bool
+    predication: bool | None
+    target: Target | None
+
+    @property
+    def predicate(self) -> bool:
+        """Whether loads and stores may have masks."""
+        if self.predication is not None:
+            return self.predication
+        return self.target is not None and _has_scalable_vectors(self.target)
 
 
 class _NotVectorizable(Exception):
@@ -99,8 +136,9 @@ class _Vectorizer(Mapper):
     `mask` is the condition under which the current statement runs in each lane, None where it runs in all.
     """
 
-    def __init__(self, loop: For, lanes: Any, analyzer: Analyzer):
+    def __init__(self, loop: For, lanes: Any, analyzer: Analyzer, options: _Options):
         super().__init__()
+        self.options = options
         self.loop = loop
         self.lanes = lanes
         self.analyzer = analyzer
@@ -254,6 +292,8 @@ class _Vectorizer(Mapper):
             return node.replace(condition=condition, then_case=self.visit(node.then_case), else_case=else_case)
         if isinstance(condition, Call) and condition.op is LIKELY:
             condition = condition.args[0]
+        if not self.options.mask_lanes:
+            return self.predicated(node, condition)
         mask = Var("mask", condition.dtype) if reads(condition) else None
         held = condition if mask is None else mask
         cases = [self.masked(held, node.then_case)]
@@ -261,6 +301,17 @@ class _Vectorizer(Mapper):
             cases.append(self.masked(Not(held), node.else_case))
         body = cases[0] if len(cases) == 1 else SeqStmt(cases)
         return body if mask is None else LetStmt(mask, condition, body)
+
+    def predicated(self, node: IfThenElse, condition: PrimExpr) -> Stmt:
+        """A statement for the lanes below a limit, each access with a mask of these."""
+        if not (self.options.predicate and node.else_case is None and isinstance(condition, LT)):
+            raise _NotVectorizable
+        lane, limit = condition.a, condition.b
+        if not (isinstance(lane, Ramp) and isinstance(limit, Broadcast)):
+            raise _NotVectorizable
+        then_case = self.visit(node.then_case)
+        lanes = _PredicateLanes(get_active_lane_mask(condition.dtype, lane.base, limit.value))
+        return lanes(then_case)
 
     def masked(self, condition: PrimExpr, body: Any) -> Any:
         """A statement or value that is evaluated only in the lanes where `condition` holds.
@@ -401,6 +452,7 @@ class _Vectorizer(Mapper):
         a, b = self.visit(node.true_value), self.visit(node.false_value)
         if any(_is_vector(x) for x in (condition, a, b)):
             a, b = self.widen(a), self.widen(b)
+            condition = condition if self.options.mask_lanes else self.widen(condition)
         return node.replace(condition=condition, true_value=a, false_value=b)
 
     def visit_Let(self, node: Let) -> Any:
@@ -435,6 +487,8 @@ class _Vectorizer(Mapper):
             if _is_vector(a) or _is_vector(b):
                 return Call(self.widen(a).dtype, node.op, (condition, self.widen(a), self.widen(b)), span=node.span)
             return node.replace(args=Array((condition, a, b)))
+        if not self.options.mask_lanes:
+            raise _NotVectorizable
         if isinstance(condition, Call) and condition.op is LIKELY:
             condition = condition.args[0]
         a = self.masked(condition, node.args[1])
@@ -442,15 +496,46 @@ class _Vectorizer(Mapper):
         return Select(condition, self.widen(a), self.widen(b), span=node.span)
 
 
+class _PredicateLanes(Mapper):
+    """Gives a mask to every access; all of them must be vectors of its lanes without gaps."""
+
+    def __init__(self, mask: PrimExpr):
+        super().__init__()
+        self.mask = mask
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        return self.access(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        return self.access(node.replace(value=self.visit(node.value)))
+
+    def access(self, node: Any) -> Any:
+        index = node.indices[-1] if node.indices else None
+        if not isinstance(index, Ramp) or as_int(index.stride) != 1 or index.dtype.lanes != self.mask.dtype.lanes:
+            raise _NotVectorizable
+        return node.replace(predicate=self.mask)
+
+    def visit_Call(self, node: Call) -> Any:
+        if effect_of(node) not in _KEPT:
+            raise _NotVectorizable
+        return self.generic_visit(node)
+
+
 def _is_elementwise(op: Op) -> bool:
     return op.has_attr("reference") or bool(TVectorizable.of(op))
 
 
 class _VectorizeLoops(Mapper):
-    def __init__(self, enabled: bool):
+    def __init__(self, options: _Options):
         super().__init__()
-        self.enabled = enabled
+        self.options = options
+        self.enabled = options.enabled
         self.analyzer = Analyzer()
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Any:
+        if node.attr_key != "target" or not isinstance(node.node, Target):
+            return self.generic_visit(node)
+        return node.replace(body=_VectorizeLoops(replace(self.options, target=node.node)).visit(node.body))
 
     def visit_For(self, node: For) -> Any:
         node = self.generic_visit(node)
@@ -463,12 +548,12 @@ class _VectorizeLoops(Mapper):
             return node.replace(kind=ForKind.SERIAL)
         if self.enabled and isinstance(extent, IntImm):
             if 1 < extent.value <= MAX_LANES:
-                return _Vectorizer(node, extent.value, self.analyzer).visit(node.body)
+                return _Vectorizer(node, extent.value, self.analyzer, self.options).visit(node.body)
             if extent.value > MAX_LANES:
                 return self.split(node, extent.value)
         factor = ops.vscale_multiple(extent) if self.enabled else None
         if factor is not None:
-            return _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer).visit(node.body)
+            return _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer, self.options).visit(node.body)
         return node.replace(kind=ForKind.SERIAL)
 
     def split(self, node: For, extent: int) -> Stmt:
@@ -481,5 +566,5 @@ class _VectorizeLoops(Mapper):
         index = ops.add(node.min, ops.add(ops.multiply(outer, lanes), inner))
         zero, count = const(0, var.dtype), const(lanes, var.dtype)
         loop = For(inner, zero, count, ForKind.VECTORIZED, substitute(node.body, {var: index}))
-        body = _Vectorizer(loop, lanes, self.analyzer).visit(loop.body)
+        body = _Vectorizer(loop, lanes, self.analyzer, self.options).visit(loop.body)
         return For(outer, zero, const(extent // lanes, var.dtype), ForKind.SERIAL, body)
