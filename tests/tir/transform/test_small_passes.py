@@ -214,7 +214,28 @@ def test_nested_loops_of_one_thread_are_one():
                 A[tx, ty] = tx
 
     check(transform.UnifyThreadBinding(), before, expected, numbers=False)
-    unchanged(transform.UnifyThreadBinding(), expected)
+
+
+def test_a_kernel_launches_its_threads_around_everything():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8), "int32")):
+        for bx in T.thread_binding(4, thread="blockIdx.x"):
+            for k in T.serial(2):
+                for tx in T.thread_binding(4, thread="threadIdx.x", annotations={"kept": 1}):
+                    A[bx, k * 4 + tx] = tx
+            for t in T.thread_binding(4, thread="threadIdx.x"):
+                A[bx, t] = A[bx, t] + 1
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 8), "int32")):
+        for bx in T.thread_binding(4, thread="blockIdx.x"):
+            for tx in T.thread_binding(4, thread="threadIdx.x"):
+                for k in T.serial(2):
+                    for _ in T.serial(1, annotations={"kept": 1}):
+                        A[bx, k * 4 + tx] = tx
+                A[bx, tx] = A[bx, tx] + 1
+
+    check(transform.UnifyThreadBinding(), before, expected, numbers=False)
 
 
 def test_a_kernel_with_two_sizes_of_one_thread_is_refused():

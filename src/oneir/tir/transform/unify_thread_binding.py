@@ -1,8 +1,10 @@
-"""UnifyThreadBinding: within a kernel, loops bound to the same thread are one.
+"""UnifyThreadBinding: a kernel has one loop for each of its threads, around everything.
 
-for tx in T.thread_binding(32, "threadIdx.x"):           for tx in T.thread_binding(32, "threadIdx.x"):
-    for ty in T.thread_binding(32, "threadIdx.x"):  ->       A[tx, tx] = ...
-        A[tx, ty] = ...
+for i in T.thread_binding(8, "blockIdx.x"):               for blockIdx_x in T.thread_binding(8, "blockIdx.x"):
+    for j in T.thread_binding(32, "threadIdx.x"):             for threadIdx_x in T.thread_binding(32, "threadIdx.x"):
+        B[i, j] = A[i, j]                            ->           B[blockIdx_x, threadIdx_x] = ...
+    for k in T.thread_binding(32, "threadIdx.x"):                 C[blockIdx_x, threadIdx_x] = ...
+        C[i, k] = B[i, k]
 """
 
 from __future__ import annotations
@@ -10,19 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 from ...arith import Analyzer
-from ...ir.expr import PrimExpr, Var
+from ...ir.expr import Range, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
+from ..expr import IterVar
 from ..function import PrimFunc
-from ..stmt import For, Stmt
+from ..stmt import AttrStmt, For, ForKind, Stmt
 from .pass_base import PrimFuncPass
 
 
 class UnifyThreadBinding(PrimFuncPass):
-    """Merges nested loops that are bound to the same thread.
+    """Makes one loop of all that are bound to the same thread of a kernel, in the place of its outermost one.
 
+    Annotations stay, on a loop of one iteration.
     Raises `WellFormedError` where the extents of such loops differ within a kernel.
     """
 
@@ -34,28 +38,46 @@ class _Unify(Mapper):
     def __init__(self) -> None:
         super().__init__()
         self.analyzer = Analyzer()
-        self.enclosing: dict[str, For] = {}
-        self.launched: dict[str, PrimExpr] = {}
-        """The extents of the kernel's threads so far."""
+        self.threads: dict[str, tuple[Var, Range]] = {}
+        """The threads of this kernel so far, by their tags; none outside of kernels."""
         self.values: dict[Var, Any] = {}
 
     def visit_Var(self, var: Var) -> Any:
         return self.values.get(var, var)
 
     def visit_For(self, loop: For) -> Stmt:
-        if loop.thread_binding is None or loop.thread_binding.thread_tag.startswith("vthread"):
+        if loop.thread_binding is None:
             return self.generic_visit(loop)
-        tag = loop.thread_binding.thread_tag
-        extent = self.launched.setdefault(tag, loop.extent)
-        if not self.analyzer.can_prove_equal(extent, loop.extent):
-            raise WellFormedError(f"one kernel launches {tag} with {extent} and with {loop.extent} threads")
-        outer = self.enclosing.get(tag)
-        if outer is not None:
-            self.values[loop.loop_var] = outer.loop_var.astype(loop.loop_var.dtype)
-            return self.visit(loop.body)
-        self.enclosing[tag] = loop
-        new = self.generic_visit(loop)
-        del self.enclosing[tag]
-        if not self.enclosing:
-            self.launched = {}
+        domain = Range.from_min_extent(self.visit(loop.min), self.visit(loop.extent))
+        body = self.thread(loop.thread_binding.thread_tag, loop.loop_var, domain, loop.body)
+        if not loop.annotations:
+            return body
+        var = Var("var", loop.loop_var.dtype)
+        zero, one = const(0, var.dtype), const(1, var.dtype)
+        return For(var, zero, one, ForKind.SERIAL, body, annotations=loop.annotations)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        if node.attr_key not in ("thread_extent", "virtual_thread") or not isinstance(node.node, IterVar):
+            return self.generic_visit(node)
+        domain = Range.from_min_extent(const(0, node.value.dtype), self.visit(node.value))
+        return self.thread(node.node.thread_tag, node.node.var, domain, node.body)
+
+    def thread(self, tag: str, var: Var, domain: Range, body: Stmt) -> Stmt:
+        """The body of a loop bound to a thread, which waits to be launched."""
+        launches = not self.threads
+        known = self.threads.setdefault(tag, (Var(tag, domain.extent.dtype), domain))
+        extent = known[1].extent
+        if not self.analyzer.can_prove_equal(extent, domain.extent):
+            raise WellFormedError(f"one kernel launches {tag} with {extent} and with {domain.extent} threads")
+        self.values[var] = known[0].astype(var.dtype)
+        new = self.visit(body)
+        if launches:
+            new, self.threads = self.launched(new), {}
         return new
+
+    def launched(self, body: Stmt) -> Stmt:
+        """The loops over the threads of a kernel around its body."""
+        for tag, (var, domain) in reversed(self.threads.items()):
+            binding = IterVar(None, Var("", var.dtype), IterVar.ThreadIndex, tag)
+            body = For(var, domain.min, domain.extent, ForKind.THREAD_BINDING, body, binding)
+        return body
