@@ -70,7 +70,7 @@ def test_no_pass_of_the_package_is_a_function() -> None:
     "one, other, shown",
     [
         (ThreadSync("shared"), ThreadSync("shared.dyn"), "ThreadSync(storage_scope='shared')"),
-        (VectorizeLoop(False), VectorizeLoop(), "VectorizeLoop(enable_vectorize=False)"),
+        (VectorizeLoop(False), VectorizeLoop(), "VectorizeLoop(enable_vectorize=False, mask_lanes=False)"),
         (
             CommonSubexprElimTIR(identify_equiv_terms=True),
             CommonSubexprElimTIR(False, True),
