@@ -10,6 +10,7 @@ from ...arith.int_set import is_infinite
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.structural import structural_equal
 from ..block_scope import DepKind, StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
@@ -118,8 +119,13 @@ def _undeclared(body: Any) -> Any:
 
 
 def check_overwrites(state: ScheduleState, block: Block, buffer: Buffer) -> None:
-    """Raises `PrimitiveError` for a block that updates what a buffer held before, since the cache does not hold it."""
-    if all(any(r.buffer is buffer for r in regions) for regions in (block.reads, block.writes)):
+    """Raises `PrimitiveError` for a block that updates what a buffer held before, since the cache does not hold it.
+
+    A reduction that starts with its init holds what it reads.
+    """
+    read, written = ([r for r in regions if r.buffer is buffer] for regions in (block.reads, block.writes))
+    accumulates = block.init is not None and all(structural_equal(r, w) for r in read for w in written)
+    if read and written and not accumulates:
         raise PrimitiveError(
             state.mod,
             f"The block {{0}} reads the buffer {buffer.name} that it writes: a cache would not hold what it reads",

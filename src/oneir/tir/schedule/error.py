@@ -22,13 +22,18 @@ class PrimitiveError(ScheduleError):
         self.primitive = ""
         self.level = "detail"
 
+    @property
+    def args(self) -> tuple[str]:
+        """The text, where other errors have it."""
+        return (str(self),)
+
     def __str__(self) -> str:
         names = [f"{culprit.type_key}#{i}" for i, culprit in enumerate(self.culprits)]
         message = self.message
         for i, name in enumerate(names):
             message = message.replace(f"{{{i}}}", name)
         if self.level == "none":
-            return "the primitive cannot be applied"
+            return "ScheduleError: (not rendered)"
         if self.level == "fast":
             return message
         text = self.mod.script(

@@ -11,7 +11,7 @@ from ...arith.int_set import is_infinite
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.expr import IntImm, PrimExpr, Var, as_int
 from ...ir.operators import same_exprs
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
@@ -111,7 +111,8 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
         check_runs_everywhere(state, sref)
     analyzer = Analyzer()
     for v in block.iter_vars:
-        analyzer.bind(v.var, domain_of(v))
+        if as_int(domain_of(v).extent) != 1:  # an axis of one element stays an axis
+            analyzer.bind(v.var, domain_of(v))
     indices = [analyzer.simplify(index) for index in single_access(state, block, buffer)]
     _check_in_bounds(state, block, buffer, indices, analyzer)
     used = variables_of(*indices)

@@ -9,6 +9,7 @@ sch.mod.show()
 
 from __future__ import annotations
 
+from ...runtime.error import ScheduleError as ScheduleError
 from .access import Access
 from .annotate import Annotate
 from .blockize import Blockize
