@@ -118,3 +118,13 @@ def test_a_parameter_given_twice_or_a_name_that_two_have_is_refused() -> None:
     with pytest.raises(InvalidValue, match="2 parameters named 'a'"):
         twins.bind_params({"a": np.ones(2, "float32")})
     assert twins.bind_params({y: np.ones(2, "float32")}).params == [x]
+
+
+def test_what_a_value_says_more_than_its_parameter_is_known_of_the_result():
+    @R.function(private=True)
+    def func(w: R.Tensor(ndim=2)):
+        v: R.Tensor(ndim=2) = w
+        return R.add(v, v)
+
+    bound = func.bind_params({"w": WEIGHTS})
+    assert str(bound.ret_struct_info) == 'R.Tensor((4, 2), dtype="float32")'

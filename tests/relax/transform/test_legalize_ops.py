@@ -7,8 +7,10 @@ import warnings
 import pytest
 
 from oneir import relax, topi
-from oneir.ir import structural_equal
+from oneir.ir import Op, structural_equal
+from oneir.relax.operator_facts import FLegalize
 from oneir.relax.transform import LegalizeOps
+from oneir.relax.transform.legalize_ops.common import register_legalize
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
@@ -219,3 +221,20 @@ def test_the_graph_around_an_operator_keeps_its_attributes_and_names() -> None:
     assert after.attrs["key"] == "value"
     assert [b.var.name for b in after["main"].body.blocks[0].bindings] == ["lv", "gv"]
     assert after["main"].attrs["global_symbol"] == "main"
+
+
+def test_a_legalization_is_stated_for_all() -> None:
+    op = Op.get("relax.cosh")
+    known = FLegalize.of(op)
+    register_legalize("relax.cosh")(lambda builder, call: builder.call_te(topi.sinh, call.args[0]))
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            return R.cosh(x)
+
+    try:
+        assert "T.sinh" in LegalizeOps()(Before).script()
+    finally:
+        FLegalize.set(op, known)

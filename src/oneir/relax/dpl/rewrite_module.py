@@ -10,7 +10,7 @@ from ...ir.expr import Var as TirVar
 from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.structural import structural_equal
-from ...runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from ...runtime.error import InvalidValue, OneIRError, TypeMismatch
 from ..copy_function import copy_with_new_vars
 from ..expr import (
     BindingBlock,
@@ -71,12 +71,12 @@ def rewriter_parts(mod: IRModule) -> RewriterParts:
             if "global_symbol" in func.attrs:
                 raise InvalidValue(
                     f"a module that is a rewriter has two public functions, `pattern` and `replacement`, but "
-                    f"`{var.name_hint}` is public as well; make it private"
+                    f"`{var.name_hint}` is publicly exposed as well; make it private"
                 )
             subroutines[var] = func
     if not structural_equal(pattern.struct_info_, replacement.struct_info_, map_free_vars=True):
         raise InvalidValue(
-            "the functions `pattern` and `replacement` must have one signature, but the first is "
+            "the functions `pattern` and `replacement` must have the same signature, but the first is "
             f"{pattern.struct_info_} and the second {replacement.struct_info_}"
         )
     wildcards = [WildcardPattern() for _ in pattern.params]
@@ -89,10 +89,16 @@ def rewriter_parts(mod: IRModule) -> RewriterParts:
     return RewriterParts(top, rewrite, subroutines)
 
 
+class MissingFunction(OneIRError, KeyError):
+    """A module that is a rewriter lacks one of its two functions."""
+
+    __str__ = Exception.__str__  # a KeyError shows the repr of its text
+
+
 def _function(mod: IRModule, name: str) -> Function:
     var = next((v for v in mod.functions if v.name_hint == name), None)
     if var is None:
-        raise NotRegistered(
+        raise MissingFunction(
             f"a module that is a rewriter has the functions `pattern` and `replacement`; no `{name}` here"
         )
     func = mod.functions[var]

@@ -22,11 +22,6 @@ class PrimitiveError(ScheduleError):
         self.primitive = ""
         self.level = "detail"
 
-    @property
-    def args(self) -> tuple[str]:
-        """The text, where other errors have it."""
-        return (str(self),)
-
     def __str__(self) -> str:
         names = [f"{culprit.type_key}#{i}" for i, culprit in enumerate(self.culprits)]
         message = self.message
@@ -45,3 +40,7 @@ class PrimitiveError(ScheduleError):
             f"ScheduleError: An error occurred in the schedule primitive '{self.primitive}'.\n\n"
             f"The IR with diagnostic is:\n{text}\n\nError message: {message}"
         )
+
+
+# The text, where other errors have it: made when it is asked for.
+type.__setattr__(PrimitiveError, "args", property(lambda error: (str(error),)))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from ...ir.module import IRModule
-from ...ir.op import Op
-from ...ir.transform import ModulePass, PassContext
-from ..expr import Call, Expr
-from ..expr_functor import PyExprMutator
-from ..operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
-from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+from ....ir.module import IRModule
+from ....ir.op import Op
+from ....ir.transform import ModulePass, PassContext
+from ...expr import Call, Expr
+from ...expr_functor import PyExprMutator
+from ...operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
+from ...struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
 class LegalizeOps(ModulePass):
