@@ -259,7 +259,7 @@ class CallEmitter(ExprEmitter):
         return self.vector_of(node.dtype, lanes)
 
     def call_llvm(self, node: e.Call) -> str:
-        """An LLVM intrinsic by its name. One without a type gets the type of the result; those of x86 have none."""
+        """An LLVM intrinsic by its name; one without a type gets the result's, unless its target's have none."""
         name = getattr(node.args[0], "value", None)
         if not isinstance(name, str) or not name.startswith("llvm.") or not _SYMBOL.fullmatch(name):
             raise CompileError(
@@ -268,7 +268,8 @@ class CallEmitter(ExprEmitter):
         args = self._typed(node.args[1:])
         last = name.rsplit(".", 1)[-1]
         overloaded = last.lstrip("nxv0123456789")[:1] in ("i", "f", "p", "b") and last[-1:].isdigit()
-        if not overloaded and node.dtype != "void" and not name.startswith("llvm.x86."):
+        typeless = name.split(".")[1] in ("x86", "hexagon", "amdgcn")
+        if not overloaded and not typeless and node.dtype != "void":
             name = f"{name}.{suffix(node.dtype)}"
         return self._call_symbol(name, node.dtype, args, node.op.name == "tir.call_llvm_pure_intrin")
 
