@@ -49,9 +49,12 @@ def test_two_stages():
                 T.writes(C[0:16])
                 B = T.alloc_buffer((2, 1), "float32")
                 B[0, 0] = A[0]
-                for i in range(15):
-                    B[(i + 1) % 2, 0] = A[i + 1]
-                    C[i] = B[i % 2, 0] + T.float32(1)
+                with T.block(""):
+                    T.reads(A[1:16], B[0:2, 0])
+                    T.writes(B[0:2, 0], C[0:15])
+                    for i in range(15):
+                        B[(i + 1) % 2, 0] = A[i + 1]
+                        C[i] = B[i % 2, 0] + T.float32(1)
                 C[15] = B[1, 0] + T.float32(1)
 
     check(InjectSoftwarePipeline(), before, expected)

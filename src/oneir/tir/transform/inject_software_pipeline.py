@@ -35,6 +35,7 @@ from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.error import InvalidValue
+from ..analysis.block_access_region import get_block_read_write_region
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
@@ -72,7 +73,7 @@ class InjectSoftwarePipeline(PrimFuncPass):
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_Inject()(func.body))
+        return func.with_body(_Inject({b.data: b for b in func.buffer_map.values()})(func.body))
 
 
 class _Accesses(Visitor):
@@ -217,14 +218,17 @@ class _Pipeline:
         meets = any(self.order[w] < self.order[r] and self.stages[w] < self.stages[r] for w in writers for r in readers)
         return count if meets or count < 2 else count - 1
 
-    def emit(self) -> Stmt:
+    def emit(self, buffers: dict[Var, Buffer]) -> Stmt:
+        """The pipeline; `buffers` are those around it."""
         loop, last = self.loop, max(self.stages)
         annotations = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
         prologue = [self.round(loop.min, t, range(t + 1), loop.extent) for t in range(last)]
         var = loop.loop_var.copy_with_name(loop.loop_var.name)
         rounds = ops.maximum(ops.subtract(loop.extent, last), 0)
         body = self.round(var, last, range(last + 1))
-        parts = [*prologue, loop.replace(loop_var=var, extent=rounds, body=body, annotations=annotations)]
+        rounds_run = loop.replace(loop_var=var, extent=rounds, body=body, annotations=annotations)
+        none = isinstance(rounds, IntImm) and rounds.value == 0
+        parts = [*prologue, _block("", Evaluate(const(0)) if none else rounds_run, buffers)]
         end = ops.add(loop.min, loop.extent)
         for t in range(last):
             ending = self.round(end, t, range(t + 1, last + 1))
@@ -289,12 +293,21 @@ class _Pipeline:
 
 
 class _Inject(StmtMapper):
+    def __init__(self, buffers: dict[Var, Buffer]):
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_Block(self, node: Block) -> Any:
+        self.buffers.update((b.data, b) for b in node.alloc_buffers)
+        self.buffers.update((match.buffer.data, match.buffer) for match in node.match_buffers)
+        return self.generic_visit(node)
+
     def visit_For(self, node: For) -> Any:
         new: For = self.generic_visit(node)
         if STAGE not in new.annotations and ORDER not in new.annotations:
             return new
         if not isinstance(new.body, BlockRealize):
-            return _Pipeline(new, stmt_list(new.body), ()).emit()
+            return _Pipeline(new, stmt_list(new.body), ()).emit(self.buffers)
         block = new.body.block
         if block.iter_vars or block.init is not None or block.match_buffers:
             raise InvalidValue(
@@ -307,9 +320,12 @@ class _Inject(StmtMapper):
                 f"{new.body.predicate}"
             )
         pipeline = _Pipeline(new, stmt_list(block.body), block.alloc_buffers)
-        reads, writes = (_whole(regions) for regions in (block.reads, block.writes))
+        own = {buffer.data: buffer for buffer in pipeline.allocated}
+        body = pipeline.emit({**self.buffers, **own})
+        outside = {data: buffer for data, buffer in self.buffers.items() if data not in own}
+        pipelined = _block(block.name_hint, body, outside).block
         pipelined = block.replace(
-            body=pipeline.emit(), reads=reads, writes=writes, alloc_buffers=Array(pipeline.allocated)
+            body=body, reads=pipelined.reads, writes=pipelined.writes, alloc_buffers=Array(pipeline.allocated)
         )
         return new.body.replace(block=pipelined)
 
@@ -318,6 +334,8 @@ def _attr(key: str, value: int, body: Stmt) -> AttrStmt:
     return AttrStmt(const(0), key, const(value), body)
 
 
-def _whole(regions: Array[BufferRegion]) -> Array[BufferRegion]:
-    """All of each buffer: a block around the loop accesses what every iteration does."""
-    return Array(BufferRegion.full(buffer) for buffer in dict.fromkeys(region.buffer for region in regions))
+def _block(name: str, body: Stmt, buffers: dict[Var, Buffer]) -> BlockRealize:
+    """A block of a statement, with the regions of some buffers that it accesses."""
+    block = Block((), (), (), name, body)
+    reads, writes = get_block_read_write_region(block, buffers)
+    return BlockRealize((), True, block.replace(reads=reads, writes=writes))
