@@ -328,7 +328,17 @@ def test_conditions_become_and_of_ors() -> None:
     check_extension(flag, "(x < 3 and y < 4) or z < 5", "(x < 3 or z < 5) and (y < 4 or z < 5)")
 
 
-@pytest.mark.parametrize("text", ["i * 32 + j", "x < y", "x // 4", "min(x, y)", "x - 1", "(x + 3) // 4 * 4", "x and y"])
+def test_rules_add_negative_constants_and_sums_subtract_positive_ones() -> None:
+    known = arith.Analyzer()
+    for text in ("x - 1", "x + (-1)"):
+        assert structural_equal(known.rewrite_simplify(build(text, NAMES)), build("x + (-1)", NAMES))
+        assert structural_equal(known.simplify(build(text, NAMES)), build("x - 1", NAMES))
+    # Both forms are one to what is known.
+    with known.constraint_scope(build("(x + (-1)) // 2 < 3", NAMES)):
+        assert known.can_prove(build("(x - 1) // 2 < 3", NAMES))
+
+
+@pytest.mark.parametrize("text", ["i * 32 + j", "x < y", "x // 4", "min(x, y)", "(x + 3) // 4 * 4", "x and y"])
 def test_simplest_form_comes_back_as_the_same_object(text: str) -> None:
     names: dict[str, Any] = {**NAMES, "x": e.Var("x", "bool"), "y": e.Var("y", "bool")} if "and" in text else NAMES
     expr = build(text, names)

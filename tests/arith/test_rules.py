@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from oneir.arith import rules as table
-from oneir.arith.pattern import parse_rules
+from oneir.arith.pattern import parse_rules, rule_texts
+from oneir.ir import expr as e
 from oneir.runtime.error import InternalError
 
 
@@ -89,6 +90,13 @@ def number(value: Any) -> int:
     return value.value if isinstance(value, Number) else int(value)
 
 
+def truncated(a: Any, b: Any) -> Any:
+    """The quotient rounded towards zero, 0 of a division by zero."""
+    quotient = abs(number(a)) // abs(number(b)) if number(b) else 0
+    kind = type(a) if isinstance(a, Number) else type(b)
+    return kind(quotient if (number(a) < 0) == (number(b) < 0) else -quotient)
+
+
 QUESTIONS: dict[str, Any] = {
     "lo": lambda x: number(x),
     "hi": lambda x: number(x),
@@ -97,20 +105,21 @@ QUESTIONS: dict[str, Any] = {
     "less_equal": lambda x, y: number(x) <= number(y),
     "divisible": lambda x, c: number(c) != 0,
     "remainder": lambda x, c: number(x) % number(c),
+    "equal": lambda x, y: number(x) == number(y),
     "varies": lambda x: True,
     "whole": lambda x: True,
+    "extremum": lambda x: False,
+    "index": lambda x: not isinstance(x, Wrapping),
     "select": lambda c, a, b: a if c else b,
+    "truncdiv": truncated,
+    "truncmod": lambda a, b: a - b * truncated(a, b),
 }
 LOGICAL = (table.LOGIC, table.NEGATION)
 
 
-def lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
 def check(rule: str, kind: type[Number], constant_kind: type[Number], logical: bool) -> None:
     identity, _, condition = rule.partition(" where ")
-    left, right = (compile(side.strip(), rule, "eval") for side in identity.split("->"))
+    left, right = (compile(side.strip(), rule, "eval") for side in re.split("->|=>", identity))
     allowed = compile(condition.strip() or "True", rule, "eval")
     names = sorted(set(re.findall(r"\b[xyzwvc]\d?\b", rule)))
     span = range(-5, 6) if len(names) <= 3 else range(-3, 5) if len(names) == 4 else range(-2, 4)
@@ -138,17 +147,19 @@ def check(rule: str, kind: type[Number], constant_kind: type[Number], logical: b
     assert applied, f"{rule}: no values meet its condition"
 
 
-@pytest.mark.parametrize("rule", [r for t in (table.RING, table.LATTICE, table.INDEX, table.CHOICE) for r in lines(t)])
+@pytest.mark.parametrize(
+    "rule", [r for t in (table.RING, table.LATTICE, table.INDEX, table.CHOICE) for r in rule_texts(t)]
+)
 def test_identity_holds(rule: str) -> None:
     check(rule, Number, Number, False)
 
 
-@pytest.mark.parametrize("rule", [r for t in LOGICAL for r in lines(t)])
+@pytest.mark.parametrize("rule", [r for t in LOGICAL for r in rule_texts(t)])
 def test_logical_identity_holds(rule: str) -> None:
     check(rule, Number, Number, True)
 
 
-@pytest.mark.parametrize("rule", [r for t in (table.RING, table.LATTICE) for r in lines(t)])
+@pytest.mark.parametrize("rule", [r for t in (table.RING, table.LATTICE) for r in rule_texts(t)])
 def test_identity_holds_where_arithmetic_wraps(rule: str) -> None:
     check(rule, Wrapping, Wrapping, False)
 
@@ -156,6 +167,19 @@ def test_identity_holds_where_arithmetic_wraps(rule: str) -> None:
 def test_one_rule_stands_for_all_orders() -> None:
     # min is commutative and so is the inner min: four orders, of which all differ.
     assert len(parse_rules("min(min(x, y), y) -> min(x, y)")) == 4
+
+
+def test_an_order_of_its_own_stands_alone() -> None:
+    (rule,) = parse_rules("min(x, y) - x => min(0, y - x)")
+    assert rule.root is e.Sub
+    assert len(parse_rules("min(x, y) - x -> min(0, y - x)")) == 2
+
+
+def test_a_long_rule_goes_on_in_indented_lines() -> None:
+    assert rule_texts("x + 0 -> x  # nothing\n\nx % c1 -> x\n    where lo(x) >= 0 and hi(x) < c1") == [
+        "x + 0 -> x",
+        "x % c1 -> x where lo(x) >= 0 and hi(x) < c1",
+    ]
 
 
 def test_sum_with_constant_also_matches_a_difference() -> None:

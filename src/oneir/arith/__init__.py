@@ -8,7 +8,19 @@ from .analyzer import Analyzer, ConstraintScope, Extension, ProofStrength
 from .bound import deduce_bound
 from .const_int_bound import ConstIntBound
 from .detect import detect_clip_bound, detect_common_subexpr, detect_linear_equation
-from .int_set import IntervalSet, IntSet, PresburgerSet, neg_inf, pos_inf
+from .int_set import (
+    IntervalSet,
+    IntSet,
+    PresburgerSet,
+    estimate_region_lower_bound,
+    estimate_region_strict_bound,
+    estimate_region_upper_bound,
+    intersect_region,
+    neg_inf,
+    pos_inf,
+    union_lower_bound,
+    union_region,
+)
 from .int_solver import (
     IntConstraints,
     IntConstraintsTransform,
@@ -28,14 +40,6 @@ from .iter_map import (
 )
 from .iter_map_inverse import inverse_affine_iter_map, inverse_index_map
 from .modular_set import ModularSet
-from .region import (
-    estimate_region_lower_bound,
-    estimate_region_strict_bound,
-    estimate_region_upper_bound,
-    intersect_region,
-    union_lower_bound,
-    union_region,
-)
 from .subspace import subspace_divide
 
 __all__ = [

@@ -30,7 +30,7 @@ from .const_int_bound import (
     is_index_like,
 )
 from .constraint import conjuncts, non_positive, reads_memory, residue
-from .int_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set, set_of
+from .interval_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set, set_of
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
 from .pattern import Overflow
 from .prove import Prover
@@ -76,7 +76,7 @@ class Analyzer:
 
     def __init__(self):
         self.bounds = BoundAnalyzer(self)
-        self.modular = ModularAnalyzer()
+        self.modular = ModularAnalyzer(self.bounds.visit)
         self.constraints: list[PrimExpr] = []
         """Conditions that hold, simplified."""
         self.sets: dict[Var, IntSet] = {}

@@ -15,7 +15,7 @@ from ..ir.visitor import deep_recursion
 from .analyzer import Analyzer
 from .constraint import conjuncts, non_positive
 from .detect import Linear, uses_any
-from .int_set import EVERYTHING, NOTHING, IntervalSet, as_int_set, is_infinite, neg_inf, pos_inf
+from .interval_set import EVERYTHING, NOTHING, IntervalSet, as_int_set, is_infinite, neg_inf, pos_inf
 
 
 class _NoBound(Exception):
@@ -74,6 +74,10 @@ class _Solver:
             elif left and self.sign(other) > 0:
                 bound = ops.multiply(bound, other)
                 bound = bound if below else ops.add(bound, ops.subtract(other, 1))
+            elif left:
+                # Of a quotient by a negative number, the greater the variable, the smaller it is.
+                bound, below = ops.multiply(bound, other), not below
+                bound = ops.add(bound, ops.add(other, 1)) if below else bound
             else:
                 raise _NoBound
             expr = inner

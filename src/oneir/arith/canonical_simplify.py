@@ -74,6 +74,8 @@ class Sum:
 class CanonicalSimplifier(RewriteSimplifier):
     """Simplifies int32 and int64 expressions as sums, and everything else by the rewrite rules."""
 
+    sums_only = False
+
     def __init__(self, analyzer: Analyzer):
         super().__init__(analyzer)
         self.sums: dict[int, tuple[Any, Sum]] = {}
@@ -490,7 +492,7 @@ class CanonicalSimplifier(RewriteSimplifier):
                 part = self.term_expression(term)
                 result = part if result is None else e.Add(result, part)
         base = total.base
-        if base > 0 or (result is None and (base < 0 or not terms)):
+        if base > 0 or not terms:
             constant = self._fitting(base, dtype)
             result = constant if result is None else e.Add(result, constant)
             base = 0
@@ -509,7 +511,10 @@ class CanonicalSimplifier(RewriteSimplifier):
             if term.upper is None and term.lower == 1 and term.scale == 1:
                 return source if self.key(term.index) == self.key(source) else term.index
         try:
-            result = self._written(total, source.dtype)
+            if type(source) is e.Mul and len(total.terms) == 1 and total.base == 0:
+                result = self.term_expression(next(iter(total.terms.values())))
+            else:
+                result = self._written(total, source.dtype)
         except Overflow:
             return source
         return source if self.key(result) == self.key(source) else result

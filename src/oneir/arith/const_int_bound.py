@@ -36,6 +36,10 @@ class ConstIntBound(Node):
     max_value: int = attr()
 
 
+_EXACT_INTEGERS = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}
+"""Up to which magnitude a float dtype holds every integer: 2 to the bits of its significand."""
+_MOST_SHIFT = 64
+"""Shifted to the right by this much or more, every value is 0 or -1."""
 _dtype_bounds: dict[DataType, tuple[Bounds, bool]] = {}
 
 
@@ -100,27 +104,31 @@ def _multiply(a: Bounds, b: Bounds) -> Bounds:
 
 def floordiv_bounds(a: Bounds, b: Bounds) -> Bounds:
     """The bounds of a quotient rounded down."""
-    if b[0] > 0:
-        return _quotient(a[0], b, low=True), _quotient(a[1], b, low=False)
-    if a[0] >= 0 and b[0] >= 0:
-        return 0, a[1]
-    largest = max(abs(a[0]), abs(a[1]))
-    return -largest, largest
+    return _quotient_bounds(a, b, 1)
 
 
-def _quotient(value: int, b: Bounds, low: bool) -> int:
-    """The least (or greatest) value // d for d in b, all positive."""
-    if value == (NEG_INF if low else POS_INF):
-        return value
-    if low == (value >= 0):
-        return value // b[1] if b[1] != POS_INF else (0 if value >= 0 else -1)
-    return value // b[0]
+def truncdiv_bounds(a: Bounds, b: Bounds) -> Bounds:
+    """The bounds of a quotient rounded towards zero."""
+    return _quotient_bounds(a, b, 0)
 
 
-def _truncate(value: int, divisor: int, infinity: int) -> int:
-    if value == infinity:
-        return value
-    return value // divisor if value >= 0 else -(-value // divisor)
+def _quotient_bounds(a: Bounds, b: Bounds, down: int) -> Bounds:
+    """The quotients over the corners of the positive and of the negative divisors, and what division by zero gives."""
+    ends: list[int] = [0] if b[0] <= 0 <= b[1] else []
+    for first, last in ((max(b[0], 1), b[1]), (b[0], min(b[1], -1))):
+        if first <= last:
+            ends += [_corner(x, y, down) for x in a for y in (first, last)]
+    return min(ends), max(ends)
+
+
+def _corner(value: int, divisor: int, down: int) -> int:
+    """A quotient of two ends, either of which may be infinite."""
+    negative = (value < 0) != (divisor < 0)
+    if abs(divisor) == POS_INF:
+        return -down if negative and value else 0
+    if abs(value) == POS_INF:
+        return NEG_INF if negative else POS_INF
+    return value // divisor if down or not negative else -(abs(value) // abs(divisor))
 
 
 def floormod_bounds(a: Bounds, b: Bounds) -> Bounds:
@@ -206,13 +214,7 @@ class BoundAnalyzer:
     def visit_truncdiv(self, expr: e.Div) -> Bounds:
         if not expr.dtype.is_int:
             return EVERYTHING
-        a, b = self.visit(expr.a), self.visit(expr.b)
-        if b[0] == b[1] > 0:
-            return _truncate(a[0], b[0], NEG_INF), _truncate(a[1], b[0], POS_INF)
-        if a[0] >= 0 and b[0] >= 0:
-            return floordiv_bounds(a, b)
-        largest = max(abs(a[0]), abs(a[1]))
-        return -largest, largest
+        return truncdiv_bounds(self.visit(expr.a), self.visit(expr.b))
 
     def visit_truncmod(self, expr: e.Mod) -> Bounds:
         if not expr.dtype.is_int:
@@ -243,9 +245,16 @@ class BoundAnalyzer:
     def visit_cast(self, expr: e.Cast) -> Bounds:
         everything = dtype_bounds(expr.dtype)
         source = expr.value.dtype
+        value = expr.value
+        if source.is_float and isinstance(value, e.Cast) and value.value.dtype.is_int and source in _EXACT_INTEGERS:
+            # An integer that a float holds exactly comes back as it was.
+            low, high = self.visit(value.value)
+            if max(-low, high) > _EXACT_INTEGERS[source]:
+                return everything
+            value, source = value.value, value.value.dtype
         if expr.dtype.is_bool or not (source.is_int or source.is_bool):
             return everything
-        low, high = self.visit(expr.value)
+        low, high = self.visit(value)
         return (low, high) if low >= everything[0] and high <= everything[1] else everything
 
     def visit_ramp(self, expr: e.Ramp) -> Bounds:
@@ -275,7 +284,13 @@ class BoundAnalyzer:
         if 0 <= amount < call.dtype.bits:
             return floordiv_bounds(self.visit(value), (1 << amount, 1 << amount))
         low, high = self.visit(value)
-        return min(low, -1) if low < 0 else 0, max(high, 0)
+        first, last = self.visit(count)
+        if first < 0:
+            return min(low, -1) if low < 0 else 0, max(high, 0)
+        first, last = min(first, _MOST_SHIFT), min(last, _MOST_SHIFT)
+        least = NEG_INF if low == NEG_INF else low >> (first if low < 0 else last)
+        greatest = POS_INF if high == POS_INF else high >> (last if high < 0 else first)
+        return least, greatest
 
     def visit_shift_left(self, call: e.Call, value: e.PrimExpr, count: e.PrimExpr) -> Bounds:
         amount = count.value if isinstance(count, e.IntImm) else -1

@@ -58,9 +58,11 @@ def non_positive(condition: Any) -> Iterator[tuple[Any, Any, int]]:
 
 
 def residue(condition: Any) -> tuple[e.Var, int, int] | None:
-    """A condition `x % c == d` on a variable, as (x, c, d)."""
+    """A condition `x % c == d` on a variable, as (x, c, d) with 0 <= d < c; rounded either way it says the same."""
     match condition:
         case e.EQ(a=e.FloorMod(a=e.Var() as variable, b=e.IntImm(value=divisor)), b=e.IntImm(value=rest)):
             return (variable, divisor, rest) if divisor > 0 and 0 <= rest < divisor else None
+        case e.EQ(a=e.Mod(a=e.Var() as variable, b=e.IntImm(value=divisor)), b=e.IntImm(value=rest)):
+            return (variable, divisor, rest % divisor) if abs(rest) < divisor else None
         case _:
             return None

@@ -13,7 +13,7 @@ from typing import Any
 from ..ir import expr as e
 from ..ir.node import Node, attr
 from ..ir.op import Op
-from .const_int_bound import dtype_bounds, is_index_like
+from .const_int_bound import Bounds, dtype_bounds, is_index_like
 
 Congruence = tuple[int, int]
 ANYTHING: Congruence = (1, 0)
@@ -39,7 +39,8 @@ def union(a: Congruence, b: Congruence) -> Congruence:
 class ModularAnalyzer:
     """The analysis of modular sets."""
 
-    def __init__(self):
+    def __init__(self, bounds: Callable[[e.PrimExpr], Bounds]):
+        self.bounds = bounds
         self.variables: dict[e.PrimExpr, Congruence] = {}
         self.memo: dict[int, tuple[e.PrimExpr, Congruence]] = {}
 
@@ -85,6 +86,15 @@ class ModularAnalyzer:
         (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
         if q == 0 and b > 0 and p % b == 0:
             # (p x + a) // b = (p // b) x + a // b
+            return reduced(p // b, a // b)
+        return ANYTHING
+
+    def visit_truncdiv(self, expr: e.Div) -> Congruence:
+        if not expr.dtype.is_int:
+            return ANYTHING
+        (p, a), (q, b) = self.visit(expr.a), self.visit(expr.b)
+        if q == 0 and b > 0 and p % b == 0 and (a % b == 0 or self.bounds(expr.a)[0] >= 0):
+            # Rounded towards zero is rounded down where nothing remains, or nothing is negative.
             return reduced(p // b, a // b)
         return ANYTHING
 
@@ -138,6 +148,17 @@ class ModularAnalyzer:
             if count is not None and 0 <= count < expr.dtype.bits:
                 coeff, base = self.visit(expr.args[0])
                 return self._ring(expr, coeff << count, base << count)
+        if name == "tir.shift_right":
+            count = e.as_int(expr.args[1])
+            if count is not None and 0 <= count < expr.dtype.bits - 1:
+                return self.visit_floordiv(e.FloorDiv(expr.args[0], e.const(1 << count, expr.dtype)))
+        if name == "tir.bitwise_and":
+            # With a mask of ones it is the remainder by a power of two.
+            mask = next((n for n in map(e.as_int, expr.args) if n is not None and n > 0 and n & (n + 1) == 0), 0)
+            value = expr.args[0] if e.as_int(expr.args[0]) is None else expr.args[1]
+            if mask:
+                coeff, base = self.visit(value)
+                return reduced(math.gcd(coeff, mask + 1), base)
         return ANYTHING
 
 
@@ -146,6 +167,7 @@ _HANDLERS: dict[type, Callable[[ModularAnalyzer, Any], Congruence]] = {
     e.Sub: ModularAnalyzer.visit_sub,
     e.Mul: ModularAnalyzer.visit_mul,
     e.FloorDiv: ModularAnalyzer.visit_floordiv,
+    e.Div: ModularAnalyzer.visit_truncdiv,
     e.FloorMod: ModularAnalyzer.visit_floormod,
     e.Mod: ModularAnalyzer.visit_truncmod,
     e.Min: ModularAnalyzer.visit_either,

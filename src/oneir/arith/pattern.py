@@ -6,8 +6,9 @@
 In a pattern `x`, `y`, `z` stand for any expression, the same name for the same expression; `c1`, `c2`, `c3` stand for
 integer constants. On the right, arithmetic between constants is done at once and everything else is built by the
 simplifier, so it arrives simplified. After `where` stands a Python expression of the constants and queries of
-the simplifier: `lo(x)`, `hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule covers all orders of commutative operands,
-and `x + c1` also matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
+the simplifier: `lo(x)`, `hi(x)`, `nonzero(x)`, `less(x, y)`, ... One rule covers all orders of commutative operands, as
+written first; with `=>` in place of `->` it covers the order as written alone, where what comes out depends on it.
+`x + c1` also matches `x - 3` with c1 = -3. A constant that does not fit its dtype makes the rule not apply.
 """
 
 from __future__ import annotations
@@ -39,7 +40,20 @@ FUNCTIONS = {"min": e.Min, "max": e.Max, "truncdiv": e.Div, "truncmod": e.Mod, "
 FIELDS = {e.Not: ("a",), e.Select: ("condition", "true_value", "false_value")}
 COMMUTATIVE = {e.Add, e.Mul, e.Min, e.Max, e.EQ, e.NE, e.And, e.Or}
 
-_QUESTIONS = {"lo", "hi", "nonzero", "less", "less_equal", "divisible", "remainder", "varies", "whole"}
+_QUESTIONS = {
+    "divisible",
+    "equal",
+    "extremum",
+    "hi",
+    "index",
+    "less",
+    "less_equal",
+    "lo",
+    "nonzero",
+    "remainder",
+    "varies",
+    "whole",
+}
 
 Term: TypeAlias = "str | int | tuple[Any, ...]"
 """A parsed pattern: a name, a number, or a node class followed by its operands."""
@@ -54,12 +68,19 @@ class Overflow(Exception):
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two expressions are the same structure; quick where they differ near the root."""
+    """Whether two expressions are the same structure; quick where they differ near the root.
+
+    `x - 1` and `x + -1` are the same.
+    """
     if a is b:
         return True
     kind: type[e.PrimExpr] = a.__class__
     if kind is not type(b):
-        return False
+        if type(b) is e.Sub:
+            a, b = b, a
+        if type(a) is not e.Sub or type(b) is not e.Add or type(a.b) is not e.IntImm or type(b.b) is not e.IntImm:
+            return False
+        return a.b.value == -b.b.value and a.dtype is b.dtype and same(a.a, b.a)
     if kind is e.IntImm:
         return a.value == b.value and a.dtype is b.dtype
     if isinstance(a, e.BinaryOpExpr):
@@ -110,8 +131,8 @@ def is_constant(term: Term) -> bool:
     return not isinstance(term, str) or isinstance(term, Query) or term.lstrip("-")[0] == "c"
 
 
-def variants(term: Term) -> Iterator[Term]:
-    """A pattern in all orders of its commutative operands, and with `x - c` for `x + c`.
+def variants(term: Term, ordered: bool = False) -> Iterator[Term]:
+    """A pattern in all orders of its commutative operands, unless it is `ordered`, and with `x - c` for `x + c`.
 
     Constants stand last, except in minima and maxima, whose operands are left in the order in which they were written.
     """
@@ -119,15 +140,16 @@ def variants(term: Term) -> Iterator[Term]:
         yield term
         return
     head, *operands = term
-    for chosen in itertools.product(*(list(variants(t)) for t in operands)):
+    choices = list(itertools.product(*(list(variants(t, ordered)) for t in operands)))
+    for chosen in choices:
+        yield (head, *chosen)
         if head is e.Add and is_constant(chosen[1]) and isinstance(chosen[1], str):
-            yield (head, *chosen)
             yield (e.Sub, chosen[0], "-" + chosen[1])
-        elif head in (e.Min, e.Max) or (head in COMMUTATIVE and not any(is_constant(t) for t in chosen)):
-            yield (head, *chosen)
+    for chosen in choices:
+        if ordered or head not in COMMUTATIVE:
+            continue
+        if head in (e.Min, e.Max) or not any(is_constant(t) for t in chosen):
             yield (head, *reversed(chosen))
-        else:
-            yield (head, *chosen)
 
 
 def renamed(term: Term, names: dict[str, str]) -> Term:
@@ -174,20 +196,30 @@ def _may_be(term: Term, found: type) -> bool:
     return found is e.IntImm
 
 
-def parse_rules(table: str) -> list[Rule]:
-    """The rules of a table: one a line; empty lines and what follows a `#` are left out."""
-    rules: list[Rule] = []
+def rule_texts(table: str) -> list[str]:
+    """The rules of a table: one a line, which goes on in indented lines. What follows a `#` is left out."""
+    texts: list[str] = []
     for line in table.splitlines():
         text = line.split("#")[0].strip()
-        if not text:
-            continue
+        if line.startswith(" "):
+            texts[-1] += f" {text}"
+        elif text:
+            texts.append(text)
+    return texts
+
+
+def parse_rules(table: str) -> list[Rule]:
+    """The rules of a table, in all orders of their operands."""
+    rules: list[Rule] = []
+    for text in rule_texts(table):
         identity, _, condition = text.partition(" where ")
-        left, _, right = identity.partition("->")
+        ordered = "=>" in identity
+        left, _, right = identity.partition("=>" if ordered else "->")
         pattern = parse_term(ast.parse(left.strip(), mode="eval").body)
         assert isinstance(pattern, tuple)
         replacement = parse_term(ast.parse(right.strip(), mode="eval").body)
         seen: set[Term] = set()
-        for variant in variants(pattern):
+        for variant in variants(pattern, ordered):
             assert isinstance(variant, tuple)
             if variant[0] is not pattern[0]:  # Here x - c is a sum already.
                 continue
@@ -286,6 +318,8 @@ def _build(term: Term) -> tuple[str, bool]:
             return f"({texts[0]} {_PYTHON[head]} {texts[1]})", True
         if head in _PYTHON_FUNCTION:
             return f"{_PYTHON_FUNCTION[head]}({', '.join(texts)})", True
+    if head is e.Select:
+        texts[1:] = (f"fitting({text}, dtype)" if constant else text for text, constant in parts[1:])
     if head in (e.Not, e.Select):
         return f"s.make_{head.__name__.lower()}({', '.join(texts)})", False
     (a, a_constant), (b, b_constant) = parts

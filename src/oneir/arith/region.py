@@ -11,7 +11,7 @@ from typing import Any
 from ..ir import operators as ops
 from ..ir.expr import PrimExpr, Range, Var
 from .analyzer import Analyzer
-from .int_set import NOTHING, IntervalSet, IntSet, is_infinite, neg_inf, pos_inf, union
+from .interval_set import NOTHING, IntervalSet, IntSet, is_infinite, neg_inf, pos_inf, union
 from .iter_affine_map import detect
 from .iter_map import IterMapLevel, IterSumExpr, is_number
 from .sizes import NoMatch, Sizes

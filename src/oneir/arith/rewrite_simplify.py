@@ -6,6 +6,7 @@ Rules run only on pure expressions; of floats, only exact identities are used.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,9 @@ class RewriteStats(Node):
 class RewriteSimplifier:
     """Simplifies by the rewrite rules, with the bounds and conditions of an analyzer."""
 
+    sums_only = True
+    """Whether negative constants are added rather than their opposites subtracted."""
+
     def __init__(self, analyzer: Analyzer):
         self.analyzer = analyzer
         self.bounds = analyzer.bounds
@@ -157,6 +161,18 @@ class RewriteSimplifier:
     def less_equal(self, x: Any, y: Any) -> bool:
         """Whether x <= y is known."""
         return self.difference(x, y)[1] <= 0
+
+    def equal(self, x: Any, y: Any) -> bool:
+        """Whether x == y is known."""
+        return self.difference(x, y) == (0, 0)
+
+    def extremum(self, x: Any) -> bool:
+        """Whether x is a minimum or a maximum."""
+        return isinstance(x, (e.Min, e.Max))
+
+    def index(self, x: Any) -> bool:
+        """Whether arithmetic of the dtype of x is taken not to overflow."""
+        return is_index_like(x.dtype)
 
     def divisible(self, x: Any, c: int) -> bool:
         """Whether the remainder of x by c is known."""
@@ -287,7 +303,9 @@ class RewriteSimplifier:
         result = self._apply(cls, not is_index_like(dtype), dtype, a, b)
         if result is not None:
             return result
-        if cls is e.Add and type(b) is e.IntImm and b.value < 0 and -b.value < 1 << (dtype.bits - 1):
+        if cls is e.Sub and type(b) is e.Mul and type(b.b) is e.IntImm and (b.b.value < 0 or self._adds(dtype)):
+            return self.binary(e.Add, a, self.with_constant(e.Mul, b.a, -b.b.value))
+        if cls is e.Add and type(b) is e.IntImm and -1 << (dtype.bits - 1) < b.value < 0 and not self._adds(dtype):
             if type(node) is e.Sub and node.a is a and type(node.b) is e.IntImm and node.b.value == -b.value:
                 return node
             return e.Sub(a, e.IntImm(dtype, -b.value))
@@ -295,22 +313,22 @@ class RewriteSimplifier:
             a, b = written
         return node if type(node) is cls and node.a is a and node.b is b else cls(a, b)
 
+    def _adds(self, dtype: DataType) -> bool:
+        """Whether `x - 1` and `x - y * 2` are written as sums, `x + -1` and `x + y * -2`."""
+        return self.sums_only and is_index_like(dtype)
+
     def _truncated(self, cls: type, a: Any, b: Any, node: Any) -> Any:
         """Division that rounds towards zero: as division that rounds down where both operands are not negative."""
         if type(b) is e.IntImm and b.value in (0, 1):
             return a if (cls is e.Div) == (b.value == 1) else e.const(0, a.dtype)
+        result = self._apply(cls, not is_index_like(a.dtype), a.dtype, a, b)
+        if result is not None:
+            return result
         if self.lo(a) >= 0 and self.lo(b) >= 0:
             floor_class = e.FloorDiv if cls is e.Div else e.FloorMod
             result = self.binary(floor_class, a, b)
-            changed = not (type(result) is floor_class and same(result.a, a) and same(result.b, b))
-            # Subtracted constants stay in a truncated quotient, as in TVM.
-            if changed and (type(result) is e.IntImm or not (type(a) is e.Sub and type(a.b) is e.IntImm)):
+            if type(result) is e.IntImm or same(result, a):
                 return result
-        if cls is e.Div and type(a) is e.Div and type(b) is e.IntImm and type(a.b) is e.IntImm:
-            product = a.b.value * b.value
-            # (x / c1) / c2 = x / (c1 * c2)
-            if a.b.value > 0 and b.value > 0 and product < 1 << (a.dtype.bits - 1):
-                return self.binary(e.Div, a.a, e.IntImm(a.dtype, product))
         if type(b) is e.IntImm and b.value > 0 and is_index_like(a.dtype):
             coeff, base = self.analyzer.modular(a)
             if coeff % b.value == 0 and base % b.value == 0:
@@ -346,19 +364,35 @@ class RewriteSimplifier:
             for x, y in ((a, b), (b, a)):
                 if isinstance(x, e.IntImm):
                     return y if bool(x.value) == (cls is e.EQ) else self.make_not(y)
-        decided = self._decided(cls, a, b)
+        low, high = self._bounds_of_difference(a, b)
+        decided = self._decided(cls, a, b, low, high)
         if decided is not None:
             return truth_like(decided, result_dtype)
         if cls is e.NE:
+            if is_index_like(dtype) and (low == 0 or high == 0):
+                # What is not less than b differs from it where it is greater.
+                return self.binary(e.LT, b, a) if low == 0 else self.binary(e.LT, a, b)
             return self._restated(e.NE, self.make_not(self.binary(e.EQ, a, b)), node)
         if cls is e.LE:
+            if is_index_like(dtype) and low == 0:
+                return self.binary(e.EQ, a, b)
             return self._restated(e.LE, self.make_not(self.binary(e.LT, b, a)), node)
         if cls is e.EQ and type(a) is e.IntImm:
             a, b = b, a
         result = self._apply(cls, not is_index_like(dtype), result_dtype, a, b)
+        if result is None and cls is e.LT and is_index_like(dtype):
+            result = self._without_common_factor(a, b)
         if result is None:
             result = node if type(node) is cls and node.a is a and node.b is b else cls(a, b)
         return self._known(result)
+
+    def _without_common_factor(self, a: Any, b: Any) -> Any:
+        """a < b with both sides divided by what divides both; None where nothing does."""
+        factor = math.gcd(*self.analyzer.modular(a), *self.analyzer.modular(b))
+        if factor <= 1 or self.depth > _DEPTH:
+            return None
+        x, y = self.with_constant(e.FloorDiv, a, factor), self.with_constant(e.FloorDiv, b, factor)
+        return None if type(x) is e.FloorDiv or type(y) is e.FloorDiv else self.binary(e.LT, x, y)
 
     def _restated(self, cls: type, result: Any, node: Any) -> Any:
         """The original node where the result is equal to it."""
@@ -378,15 +412,17 @@ class RewriteSimplifier:
                     return truth_like(False, result.dtype)
         return result
 
-    def _decided(self, cls: type, a: Any, b: Any) -> bool | None:
-        """Whether a comparison holds, where bounds of the difference say so."""
+    def _bounds_of_difference(self, a: Any, b: Any) -> Bounds:
+        """Bounds of a - b, were it not to overflow."""
         if is_index_like(a.dtype):
-            low, high = self.difference(a, b)
-        else:
-            x, y = self.bounds(a), self.bounds(b)
-            low, high = x[0] - y[1], x[1] - y[0]
-            if same(a, b):
-                low, high = 0, 0
+            return self.difference(a, b)
+        if same(a, b):
+            return 0, 0
+        x, y = self.bounds(a), self.bounds(b)
+        return x[0] - y[1], x[1] - y[0]
+
+    def _decided(self, cls: type, a: Any, b: Any, low: int, high: int) -> bool | None:
+        """Whether a comparison holds, where a - b in [low, high] says so."""
         if cls is e.LT:
             return True if high < 0 else False if low >= 0 else None
         if cls is e.LE:
@@ -533,6 +569,10 @@ class RewriteSimplifier:
             return yes
         if pure and type(condition) is e.Not:
             condition, yes, no = condition.a, no, yes
+        if pure and isinstance(no, e.ConstExpr) and _is_if_then_else(yes) and same(yes.args[2], no):
+            # One choice where two end in the same constant.
+            both = self.binary(e.And, condition, yes.args[0])
+            return e.Call(call.dtype, call.op, [both, yes.args[1], no], span=call.span)
         old_condition, old_yes, old_no = call.args
         if condition is old_condition and yes is old_yes and no is old_no:
             return call
@@ -549,6 +589,21 @@ class RewriteSimplifier:
             if is_index_like(call.dtype):
                 return self.binary(e.Mul if call.op.name == "tir.shift_left" else e.FloorDiv, value, factor)
         return call
+
+    def visit_clz(self, call: e.Call) -> Any:
+        value = call.args[0]
+        if not isinstance(value, e.IntImm):
+            return call
+        bits = value.dtype.bits
+        return e.IntImm(call.dtype, bits - (value.value % (1 << bits)).bit_length())
+
+    def visit_ceil(self, call: e.Call) -> Any:
+        """The ceiling of a logarithm of a number, which bounds the loops of searches."""
+        match call.args[0]:
+            case e.Call(op=Op(name="tir.log2"), args=[e.FloatImm(value=value)]) if value > 0:
+                return e.FloatImm(call.dtype, float(math.ceil(math.log2(value))))
+            case _:
+                return call
 
     def visit_bitwise(self, call: e.Call) -> Any:
         a, b = call.args
@@ -618,6 +673,10 @@ class RewriteSimplifier:
         return expr if value is expr.value and body is expr.body else e.Let(expr.var, value, body)
 
 
+def _is_if_then_else(expr: Any) -> bool:
+    return isinstance(expr, e.Call) and isinstance(expr.op, Op) and expr.op.name == "tir.if_then_else"
+
+
 def _negated(condition: Any) -> Any:
     """The negation of a simplified condition, in simplified form."""
     match condition:
@@ -645,6 +704,8 @@ _HANDLERS: dict[type, Callable[[RewriteSimplifier, Any], Any]] = {
 }
 _CALLS: dict[str, Callable[[RewriteSimplifier, Any], Any]] = {
     "tir.likely": RewriteSimplifier.visit_likely,
+    "tir.ceil": RewriteSimplifier.visit_ceil,
+    "tir.clz": RewriteSimplifier.visit_clz,
     "tir.shift_left": RewriteSimplifier.visit_shift,
     "tir.shift_right": RewriteSimplifier.visit_shift,
     "tir.bitwise_and": RewriteSimplifier.visit_bitwise,
