@@ -59,6 +59,10 @@ Term: TypeAlias = "str | int | tuple[Any, ...]"
 """A parsed pattern: a name, a number, or a node class followed by its operands."""
 
 
+Shape: TypeAlias = "type | tuple[type, type, type]"
+"""The class of a node, or its class followed by those of its operands."""
+
+
 class Query(str):
     """A number that comes from a query of the simplifier when a rule applies: `lo(x)`, `remainder(x, c1)`."""
 
@@ -176,9 +180,9 @@ class Rule:
         """The node class that the rule rewrites."""
         return self.pattern[0]
 
-    def may_match(self, classes: tuple[type, ...]) -> bool:
-        """Whether operands of these classes can match."""
-        return all(_may_be(term, found) for term, found in zip(self.pattern[1:], classes, strict=True))
+    def may_match(self, operands: tuple[Shape, ...]) -> bool:
+        """Whether operands of these shapes can match."""
+        return all(_may_be(term, found) for term, found in zip(self.pattern[1:], operands, strict=True))
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -188,12 +192,20 @@ class Rule:
         return self._function
 
 
-def _may_be(term: Term, found: type) -> bool:
+def shape_of(expr: Any) -> Shape:
+    """The class of an expression, with those of its operands if it has two."""
+    if isinstance(expr, e.BinaryOpExpr):
+        return expr.__class__, expr.a.__class__, expr.b.__class__
+    return expr.__class__
+
+
+def _may_be(term: Term, found: Shape) -> bool:
+    head, *operands = found if isinstance(found, tuple) else (found,)
     if isinstance(term, tuple):
-        return found is term[0]
+        return head is term[0] and all(_may_be(t, s) for t, s in zip(term[1:], operands, strict=False))
     if isinstance(term, str) and not is_constant(term):
         return True
-    return found is e.IntImm
+    return head is e.IntImm
 
 
 def rule_texts(table: str) -> list[str]:

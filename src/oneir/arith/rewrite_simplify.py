@@ -20,7 +20,7 @@ from ..runtime.once import once
 from . import rules as table
 from .boolean import as_and_of_ors
 from .const_int_bound import Bounds, is_index_like
-from .pattern import COMMUTATIVE, Overflow, Rule, parse_rules, same
+from .pattern import COMMUTATIVE, Overflow, Rule, Shape, parse_rules, same, shape_of
 from .vector_simplify import vector_binary
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _DEPTH = 12
 """How many rules may nest in building one result; beyond it expressions are built as they are."""
+
+_MANY = 5
+"""From how many rules on it pays to look at the operands of operands before any is tried."""
 
 _RuleFunction = Callable[..., Any]
 _selected: dict[tuple[Any, ...], tuple[_RuleFunction, ...]] = {}
@@ -52,8 +55,8 @@ def _all_rules() -> dict[tuple[type, bool], list[Rule]]:
     return rules
 
 
-def _select(cls: type, wraps: bool, *operands: type) -> tuple[_RuleFunction, ...]:
-    """The rules that may match a node of this class with operands of these classes, in the order of the table."""
+def _select(cls: type, wraps: bool, *operands: Shape) -> tuple[_RuleFunction, ...]:
+    """The rules that may match a node of this class with operands of these shapes, in the order of the table."""
     rules = _all_rules().get((cls, wraps), ())
     found = tuple(r.function for r in rules if r.may_match(operands))
     _selected[(cls, wraps, *operands)] = found
@@ -246,6 +249,11 @@ class RewriteSimplifier:
             found = _select(*key)
         if not found or self.depth > _DEPTH:
             return None
+        if len(found) > _MANY:
+            shapes = (cls, wraps, *map(shape_of, operands))
+            found = _selected.get(shapes)
+            if found is None:
+                found = _select(*shapes)
         self.depth += 1
         try:
             for rule in found:

@@ -18,7 +18,7 @@ from typing import Any
 from .error import InternalError, TypeMismatch
 from .llvm import add_symbol
 from .packed import READ_ONLY, Code, Value
-from .registry import get_global_func
+from .registry import get_global_func, register_global_func
 from .tensor import borrow
 
 _CallPacked = ctypes.CFUNCTYPE(
@@ -88,6 +88,12 @@ def _call_packed(name: bytes, args: Any, num_args: int, result: Any) -> int:
         result[0].code, result[0].flags, result[0].i = Code.EXCEPTION, 0, token
         return -1
     return 0
+
+
+@register_global_func("tvm.default_trace_action")
+def print_trace(*values: object) -> None:
+    """What `tir.trace` does with values unless it is told otherwise: it prints them."""
+    print(*values)
 
 
 _DropError = ctypes.CFUNCTYPE(None, ctypes.POINTER(Value))

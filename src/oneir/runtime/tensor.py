@@ -252,11 +252,11 @@ class Tensor(Object):
         dtype = self._dtype if dtype is None else dtype_name(dtype)
         if not self.is_contiguous():
             raise ShapeMismatch(f"A view needs a contiguous tensor; this one has strides {self._layout.strides}.")
-        needed = relative_byte_offset + math.prod(shape) * numpy_dtype(dtype).itemsize
-        if relative_byte_offset < 0 or needed > self.nbytes:
+        end = relative_byte_offset + math.prod(shape) * numpy_dtype(dtype).itemsize
+        if relative_byte_offset < 0 or end > self.nbytes:
             raise ShapeMismatch(
-                f"A view of shape {shape} and dtype {dtype} at byte {relative_byte_offset} needs {needed} bytes; "
-                f"this tensor has {self.nbytes}."
+                f"A view of shape {shape} and dtype {dtype} would occupy bytes {relative_byte_offset} <= i_byte < "
+                f"{end}, but the Tensor being viewed only contains {self.nbytes} bytes."
             )
         return Tensor(
             self._record.data or 0,

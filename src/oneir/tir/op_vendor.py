@@ -394,6 +394,7 @@ register("anylist_setitem_call_packed", OPAQUE)
 register("anylist_setitem_call_cpacked", OPAQUE)
 register("ignore_loop_partition", CallEffectKind.EmbedInfo, num_inputs=1)
 register("tvm_call_trace_packed", OPAQUE)
+register("tvm_call_trace_packed_lowered", OPAQUE)
 
 
 def TVMBackendAllocWorkspace(
@@ -445,6 +446,9 @@ def ignore_loop_partition(predicate: Any) -> PrimExpr:
 
 
 def trace(args: Any, trace_action: str = "tvm.default_trace_action") -> PrimExpr:
-    """Calls a registered function with values at run time, for debugging; returns the last value."""
+    """Calls a registered function with values at run time, for debugging.
+
+    The value of the expression is what the function returns, or the last value if it returns None.
+    """
     values = [as_expr(a) for a in args]
     return Call(values[-1].dtype, "tir.tvm_call_trace_packed", [trace_action, *values])

@@ -12,6 +12,7 @@ from ...ir.dtype import INT64, DataType
 from ...ir.module import IRModule
 from ...ir.type import PointerType
 from ...runtime.error import CompileError
+from ...runtime.packed import Code
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
 from ...tir.transform.packed_fields import Layout, field_of
@@ -317,7 +318,22 @@ done:
             callee = self.expr(name)
         code = w.value(f"call i32 {function}(ptr {callee}, ptr {first}, i32 {count}, ptr {result})")
         self.propagate(code, error=result)
+        if node.op.name == "tir.tvm_call_trace_packed_lowered":
+            return self._traced(result, node.dtype)
         return "poison" if node.dtype == "void" else self._payload(result, node.dtype)
+
+    def _traced(self, result: str, dtype: DataType) -> str:
+        """What a function that traces returned, as a value of `dtype`; for None, its last argument."""
+        w = self.w
+        last = w.pure(f"getelementptr i8, ptr {result}, i64 -16")
+        code = w.value(f"load i32, ptr {result}, align 16")
+        returned = w.pure(f"icmp ne i32 {code}, {int(Code.NONE)}")
+        value = w.pure(f"select i1 {returned}, ptr {result}, ptr {last}")
+        # A function may answer a float with an int, and the other way around.
+        is_float = w.pure(f"icmp eq i32 {w.value(f'load i32, ptr {value}, align 16')}, {int(Code.FLOAT)}")
+        parts = [self.cast(self._payload(value, wide), wide, dtype) for wide in (DataType("float64"), INT64)]
+        kind = register_type(dtype)
+        return w.pure(f"select i1 {is_float}, {kind} {parts[0]}, {kind} {parts[1]}")
 
 
 _ATTRIBUTES = "nounwind"

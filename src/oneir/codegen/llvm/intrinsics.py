@@ -355,5 +355,6 @@ _CALLS: dict[str, Callable[[Any, e.Call], str]] = {
     "tir.tvm_struct_set": lambda emitter, node: emitter.struct_set(node),
     "tir.tvm_stack_alloca": lambda emitter, node: emitter.stack_alloca(node),
     "tir.tvm_call_packed_lowered": lambda emitter, node: emitter.call_packed(node),
+    "tir.tvm_call_trace_packed_lowered": lambda emitter, node: emitter.call_packed(node),
     "tir.tvm_call_cpacked_lowered": lambda emitter, node: emitter.call_packed(node),
 }

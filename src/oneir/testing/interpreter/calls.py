@@ -199,6 +199,13 @@ def _packed(run: Evaluator, call: e.Call) -> Any:
     return _result(run, call, get_global_func(name)(*args))
 
 
+def _trace(run: Evaluator, call: e.Call) -> Any:
+    """A registered function that sees values go by; None leaves the last of them as it is."""
+    args = [_argument(run, a) for a in call.args[1:]]
+    returned = get_global_func(run.plain(call.args[0]))(*args)
+    return _result(run, call, args[-1] if returned is None else returned)
+
+
 def _make_shape(run: Evaluator, call: e.Call) -> tuple[int, ...]:
     return tuple(run.integer(a) for a in call.args)
 
@@ -246,6 +253,7 @@ CALLS: dict[str, Callable[[Any, e.Call], Any]] = {
     "tir.call_llvm_pure_intrin": _llvm,
     "tir.tvm_call_packed": _packed,
     "tir.tvm_call_cpacked": _packed,
+    "tir.tvm_call_trace_packed": _trace,
     "tir.tvm_stack_make_shape": _make_shape,
     "tir.tvm_stack_make_array": _make_array,
 }

@@ -197,7 +197,7 @@ class _Lower(Mapper):
     def visit_Call(self, node: Call) -> Any:
         node = self.generic_visit(node)
         name = node.op.name if isinstance(node.op, Op) else ""
-        if name in ("tir.tvm_call_packed", "tir.tvm_call_cpacked"):
+        if name in ("tir.tvm_call_packed", "tir.tvm_call_cpacked", "tir.tvm_call_trace_packed"):
             return self.packed_call(node, name)
         if name == "tir.tvm_stack_make_shape":
             return self.make_shape(node)
