@@ -32,7 +32,7 @@ from .const_int_bound import (
 from .constraint import conjuncts, non_positive, reads_memory, residue
 from .interval_set import IntervalSet, IntSet, IntSetEvaluator, as_int_set, set_of
 from .modular_set import Congruence, ModularAnalyzer, ModularSet
-from .pattern import Overflow
+from .pattern import Overflow, same
 from .prove import Prover
 from .rewrite_simplify import RewriteSimplifier, RewriteStats
 
@@ -112,7 +112,11 @@ class Analyzer:
             for step in range(steps):
                 if isinstance(result, e.ConstExpr):
                     break
-                result = (self.rewriter if step % 2 == 0 else self.canonical).visit(result)
+                simplified = (self.rewriter if step % 2 == 0 else self.canonical).visit(result)
+                if step % 2 == 0 and step + 1 < steps and same(simplified, result):
+                    # What the rules only wrote in another form need not be written back.
+                    return result
+                result = simplified
         return result
 
     def rewrite_simplify(self, expr: Any) -> PrimExpr:

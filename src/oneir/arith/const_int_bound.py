@@ -104,6 +104,9 @@ def _multiply(a: Bounds, b: Bounds) -> Bounds:
 
 def floordiv_bounds(a: Bounds, b: Bounds) -> Bounds:
     """The bounds of a quotient rounded down."""
+    if b[0] == b[1] > 0:
+        low, high = a
+        return NEG_INF if low == NEG_INF else low // b[0], POS_INF if high == POS_INF else high // b[0]
     return _quotient_bounds(a, b, 1)
 
 

@@ -74,7 +74,7 @@ class Overflow(Exception):
 def same(a: Any, b: Any) -> bool:
     """Whether two expressions are the same structure; quick where they differ near the root.
 
-    `x - 1` and `x + -1` are the same.
+    `x - 1` and `x + -1` are the same, and so are `x - y * 2` and `x + y * -2`.
     """
     if a is b:
         return True
@@ -82,9 +82,7 @@ def same(a: Any, b: Any) -> bool:
     if kind is not type(b):
         if type(b) is e.Sub:
             a, b = b, a
-        if type(a) is not e.Sub or type(b) is not e.Add or type(a.b) is not e.IntImm or type(b.b) is not e.IntImm:
-            return False
-        return a.b.value == -b.b.value and a.dtype is b.dtype and same(a.a, b.a)
+        return type(a) is e.Sub and type(b) is e.Add and _opposite(a.b, b.b) and same(a.a, b.a)
     if kind is e.IntImm:
         return a.value == b.value and a.dtype is b.dtype
     if isinstance(a, e.BinaryOpExpr):
@@ -92,6 +90,17 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, e.Var):
         return False
     return same_expr(a, b)
+
+
+def _opposite(a: Any, b: Any) -> bool:
+    """Whether two constants, or two expressions with constant factors, are seen to be each other's negation."""
+    if type(a) is e.IntImm and type(b) is e.IntImm:
+        return a.value == -b.value and a.dtype is b.dtype
+    if type(b) is not e.Mul or type(b.b) is not e.IntImm:
+        return False
+    if type(a) is e.Mul and type(a.b) is e.IntImm:
+        return a.b.value == -b.b.value and same(a.a, b.a)
+    return b.b.value == -1 and same(a, b.a)
 
 
 def fitting(value: int, dtype: Any) -> Any:

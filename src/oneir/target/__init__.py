@@ -26,6 +26,8 @@ from .cpu import CPUInfo, cpu_info, resolve
 from .detect_target import detect_target_from_device
 from .tag import list_tags, register_tag
 from .target import (
+    HostWithoutTarget,
+    InvalidOption,
     Target,
     TargetFeatures,
     TargetKind,
@@ -42,12 +44,16 @@ from .target import (
     rocm,
     stm32,
 )
+from .virtual_device import VirtualDevice
 
 __all__ = [
     "CPUInfo",
+    "HostWithoutTarget",
+    "InvalidOption",
     "Target",
     "TargetFeatures",
     "TargetKind",
+    "VirtualDevice",
     "adreno",
     "arm_cpu",
     "bifrost",

@@ -76,6 +76,28 @@ _CONTRADICTORY = {
 }
 
 
+MICROCONTROLLERS = re.compile(r"cortex-m\d+")
+"""The names of Arm's microcontrollers."""
+
+MICROCONTROLLER_FEATURES = {
+    "dsp": ("cortex-m4", "cortex-m7", "cortex-m33", "cortex-m35p", "cortex-m52", "cortex-m55", "cortex-m85"),
+    "mve": ("cortex-m52", "cortex-m55", "cortex-m85"),
+}
+"""Which of them multiply and add pairs in one instruction, and which have vectors. Targets of them need no triple, so
+LLVM, which answers by triple, is not asked."""
+
+
+def is_microcontroller(target: Target) -> bool:
+    """Whether a target's `-mcpu` is a microcontroller of Arm."""
+    return MICROCONTROLLERS.match(target.mcpu) is not None
+
+
+def has_microcontroller_feature(target: Target, feature: str) -> bool:
+    """Whether a microcontroller has one of `MICROCONTROLLER_FEATURES`, unless `-mattr` takes it away: `+nomve`, `-mve`."""
+    taken = {f"+no{feature}", f"-{feature}"}
+    return target.mcpu in MICROCONTROLLER_FEATURES[feature] and not taken.intersection(target.mattr)
+
+
 def resolve(target: Target) -> tuple[str, str, str]:
     """The triple, CPU and feature string of LLVM for `target`, of kind `llvm` or `c`.
 

@@ -22,7 +22,13 @@ from ..runtime.device import Device
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from ..runtime.object import Object
 from . import boards
-from .cpu import all_enabled_features
+from .cpu import (
+    MICROCONTROLLER_FEATURES,
+    MICROCONTROLLERS,
+    all_enabled_features,
+    has_microcontroller_feature,
+    is_microcontroller,
+)
 from .device_config import config_of_device
 from .kinds import KINDS, OptionType, TargetKind, kind, suggestion
 from .tag_configs import configs
@@ -31,11 +37,19 @@ from .text import join_list, parse_options, print_option, split_list
 _entered: ContextVar[tuple[Target, ...]] = ContextVar("oneir_targets", default=())
 
 
+class HostWithoutTarget(InvalidValue, AssertionError):
+    """A host that was given without a target that it could drive."""
+
+
+class InvalidOption(TypeMismatch, ValueError):
+    """A value of a target's option that is not of the option's type."""
+
+
 class TargetFeatures:
     """The features of a target's processor, by LLVM's names: `target.features.has_avx2`, `.has_dotprod`.
 
-    An attribute `has_x` is True or False for the LLVM feature `x` (with `_` for `-`) of an `llvm` target; for the other
-    kinds, of which LLVM is not asked, it is None.
+    An attribute `has_x` is True or False for the LLVM feature `x` (with `_` for `-`) of an `llvm` target, and `has_dsp`
+    and `has_mve` for any Arm microcontroller. Of other kinds LLVM is not asked: there it is None.
     """
 
     __slots__ = ("target",)
@@ -49,9 +63,11 @@ class TargetFeatures:
     def __getattr__(self, name: str) -> bool | None:
         if not name.startswith("has_"):
             raise AttributeError(f"Features are named has_x, for instance has_avx2; found {name}.")
+        feature = name.removeprefix("has_")
+        if is_microcontroller(self.target) and feature in MICROCONTROLLER_FEATURES:
+            return has_microcontroller_feature(self.target, feature)
         if self.target.kind.name != "llvm":
             return None
-        feature = name.removeprefix("has_")
         feature = self._PUBLISHED.get(feature, feature)
         enabled = all_enabled_features(self.target)
         return any(spelling in enabled for spelling in (feature, feature.replace("_", "-"), feature.replace("_", ".")))
@@ -64,8 +80,8 @@ class Target(Object):
     (`{"kind": "cuda", "arch": "sm_80"}`), the same as JSON, or another target. Targets are immutable; equal ones have
     the same kind, keys, options and host. `str(target)` reads back as an equal target.
 
-    Raises `NotRegistered` for an unknown kind or tag, `InvalidValue` for an unknown option, `TypeMismatch` for a value
-    of the wrong type.
+    Raises `NotRegistered` for an unknown kind or tag, `InvalidValue` for an unknown option, `InvalidOption` for a value
+    of the wrong type, `TypeMismatch` for what is no target at all.
     """
 
     __slots__ = ("_attrs", "_hash", "host", "keys", "kind", "tag")
@@ -187,13 +203,49 @@ class Target(Object):
         target: Target | str | Mapping[str, object] | None,
         target_host: Target | str | Mapping[str, object] | None = None,
     ) -> tuple[Target | None, Target | None]:
-        """The target with its host set, and that host. Raises `InvalidValue` for a host without a target."""
+        """The target with its host set, and that host. Raises `HostWithoutTarget` for a host alone."""
         if target is None:
             if target_host is not None:
-                raise InvalidValue("A host was given without a target; give both, or neither.")
+                raise HostWithoutTarget("Target host is not empty when target is empty. Give both, or neither.")
             return None, None
         found = Target(target, target_host)
         return found, found.host
+
+    @staticmethod
+    def canon_multi_target(multi_targets: Any) -> list[Target] | None:
+        """One target, several, or those that are the values of a dictionary, as a list; None stays None."""
+        if multi_targets is None:
+            return None
+        if isinstance(multi_targets, Mapping) and "kind" not in multi_targets:
+            return [Target(each) for each in multi_targets.values()]
+        if isinstance(multi_targets, (str, Target, Mapping)):
+            return [Target(multi_targets)]
+        return [Target(each) for each in multi_targets]
+
+    @staticmethod
+    def canon_multi_target_and_host(
+        target: Any, target_host: Target | str | Mapping[str, object] | None = None
+    ) -> list[Target]:
+        """The targets as a list, each with the host: the one that is given, or else the first target's own.
+
+        Raises `HostWithoutTarget` where there is no target.
+        """
+        found = Target.canon_multi_target(target)
+        if not found:
+            raise HostWithoutTarget("There is no target; expected at least one.")
+        host = Target.canon_target(target_host) or found[0].host
+        return [each if host is None else each.with_host(host) for each in found]
+
+    @staticmethod
+    def canon_target_map_and_host(
+        target_map: Mapping[Any, Any], target_host: Target | str | Mapping[str, object] | None = None
+    ) -> tuple[dict[Target, Any], Target | None]:
+        """A dictionary by targets with their host set, and that host: the first target's own, or else the one given."""
+        targets = {Target(each): value for each, value in target_map.items()}
+        host = next((each.host for each in targets if each.host is not None), Target.canon_target(target_host))
+        if host is None:
+            return targets, None
+        return {each.with_host(host): value for each, value in targets.items()}, host
 
     @staticmethod
     def list_kinds() -> list[str]:
@@ -358,7 +410,7 @@ def _from_config(config: dict[str, Any], name: str) -> _Fields:
     keys = [*values.pop("keys", ())]
     if "device" in values:
         keys.append(values["device"])
-    if re.match(r"(aarch64|arm|thumb)", values.get("mtriple", "")):
+    if re.match(r"(aarch64|arm|thumb)", values.get("mtriple", "")) or MICROCONTROLLERS.match(values.get("mcpu", "")):
         keys.append("arm_cpu")
     keys += found.default_keys
     _check_architecture(found.name, values)
@@ -393,7 +445,7 @@ def _convert(value: Any, wanted: OptionType, owner: str, option: str) -> Any:
         accepted = str if wanted == "list[str]" else (str, Mapping, Target)
         if isinstance(elements, Sequence) and all(isinstance(element, accepted) for element in elements):
             return Array(elements if wanted == "list[str]" else map(Target, elements))
-    raise TypeMismatch(f'The option "{option}" of a {owner} target is of type {wanted}; found {value!r}.')
+    raise InvalidOption(f'The option "{option}" of a {owner} target is of type {wanted}; found {value!r}.')
 
 
 def _print_value(value: object) -> str:
