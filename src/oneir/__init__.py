@@ -14,7 +14,7 @@ built["main"](a, b)
 
 from typing import Any
 
-from . import arith, contrib, dlight, driver, error, ir, nd, relax, runtime, script, target, te, tir, topi
+from . import arith, contrib, dlight, driver, error, ir, nd, relax, rpc, runtime, script, target, te, tir, topi
 from .driver import build, compile
 from .error import TVMError
 from .ir import instrument, transform
@@ -68,6 +68,7 @@ __all__ = [
     "register_global_func",
     "relax",
     "rocm",
+    "rpc",
     "runtime",
     "script",
     "target",

@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
+from . import cc as cc
 from . import nvcc as nvcc  # which compiles for CUDA devices
+from . import tar as tar
+from . import utils as utils

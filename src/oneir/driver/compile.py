@@ -9,6 +9,7 @@ from ..ir.instrument import ProgressInstrument
 from ..ir.module import BaseFunc, IRModule
 from ..ir.transform import Pass, PassContext
 from ..runtime.error import TypeMismatch
+from ..runtime.module import Executable as CompiledModule
 from ..runtime.module import Module
 from ..target.target import Target
 from ..tir.function import PrimFunc
@@ -63,5 +64,5 @@ def compile(
             return compile(mod, target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline)
     functions = list(mod.functions.values()) if isinstance(mod, IRModule) else [mod]
     if functions and all(isinstance(f, PrimFunc) for f in functions):
-        return build(cast("PrimFunc | IRModule", mod), target, tir_pipeline)
+        return CompiledModule(build(cast("PrimFunc | IRModule", mod), target, tir_pipeline))
     return build_graph(mod, target, None, relax_pipeline, tir_pipeline)

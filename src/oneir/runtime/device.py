@@ -5,7 +5,8 @@ cpu(0), cuda(1), device("cuda:1"), device("opencl", 0)
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from .driver import Driver, driver_of, find_driver
 from .error import InvalidValue, UnsupportedError
@@ -28,7 +29,15 @@ _TYPES = {
     "maia": 17,
     "trn": 18,
 }
-_ALIASES = {"llvm": "cpu", "c": "cpu", "stackvm": "cpu", "nvptx": "cuda", "gpu": "cuda", "cl": "opencl"}
+_ALIASES = {
+    "llvm": "cpu",
+    "c": "cpu",
+    "stackvm": "cpu",
+    "hybrid": "cpu",
+    "nvptx": "cuda",
+    "gpu": "cuda",
+    "cl": "opencl",
+}
 _NAMES = {number: name for name, number in _TYPES.items()}
 
 
@@ -37,6 +46,11 @@ class Device:
 
     __slots__ = ("device_id", "device_type")
 
+    # By kinds of targets, too: the published name of this table.
+    _DEVICE_NAME_TO_TYPE: ClassVar[Mapping[str, int]] = {
+        **_TYPES,
+        **{alias: _TYPES[name] for alias, name in _ALIASES.items()},
+    }
     device_type: int
     device_id: int
 

@@ -240,8 +240,35 @@ class Module(Object):
             return library_bytes(path, self._complete(), self._signatures, linker)
 
 
-Executable = Module
-"""The published name of what `compile` returns for PrimFuncs."""
+class Executable(Module):
+    """What `compile` returns for PrimFuncs: a module, `mod`, with its published methods."""
+
+    def __init__(self, mod: Module):
+        self._mod = mod
+        self._jitted_mod: Module | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_mod":  # while it is made
+            raise AttributeError(name)
+        return getattr(self._mod, name)
+
+    @property
+    def mod(self) -> Module:
+        """The module."""
+        return self._mod
+
+    def jit(
+        self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
+    ) -> Module:
+        """The module: its code is in memory, and linked when a function is first asked for."""
+        self._jitted_mod = self._mod
+        return self._mod
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        return self._mod.get_function(name, query_imports)
+
+    def library_bytes(self, path: Path, fcompile: Callable[..., object] | None = None, **kwargs: object) -> bytes:
+        return self._mod.library_bytes(path, fcompile, **kwargs)
 
 
 @read_file.provide

@@ -93,7 +93,7 @@ def is_microcontroller(target: Target) -> bool:
 
 
 def has_microcontroller_feature(target: Target, feature: str) -> bool:
-    """Whether a microcontroller has one of `MICROCONTROLLER_FEATURES`, unless `-mattr` takes it away: `+nomve`, `-mve`."""
+    """Whether a microcontroller has one of `MICROCONTROLLER_FEATURES`; `-mattr=+nomve` or `-mve` takes it away."""
     taken = {f"+no{feature}", f"-{feature}"}
     return target.mcpu in MICROCONTROLLER_FEATURES[feature] and not taken.intersection(target.mattr)
 

@@ -1,0 +1,27 @@
+"""Archives of object files, which stand for libraries where no linker is: `tar("lib.tar", ["a.o", "b.o"])`."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Sequence
+
+
+def tar(output: str, files: Sequence[str]) -> None:
+    """Writes an archive `output` of files by their names without folders; equal names get a number."""
+    names: set[str] = set()
+    with tarfile.open(output, "w") as archive:
+        for file in files:
+            stem, suffix = os.path.splitext(os.path.basename(file))
+            name, number = stem + suffix, 0
+            while name in names:
+                number += 1
+                name = f"{stem}{number}{suffix}"
+            names.add(name)
+            archive.add(file, arcname=name)
+
+
+def untar(tar_file: str, directory: str) -> None:
+    """Unpacks an archive into a folder. Raises `tarfile.TarError` for members that would lie outside of it."""
+    with tarfile.open(tar_file) as archive:
+        archive.extractall(directory, filter="data")
