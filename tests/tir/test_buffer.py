@@ -8,6 +8,7 @@ import pytest
 from oneir import tir
 from oneir.arith import Analyzer
 from oneir.ir.expr import Ramp, Var
+from oneir.ir.structural import structural_equal
 from oneir.runtime.error import InvalidValue, OneIRError, TypeMismatch
 from oneir.tir import BufferLoad, BufferRegion, decl_buffer
 
@@ -121,3 +122,17 @@ def test_pointers_say_how_they_are_used():
 def test_refusals(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_pointer_to_strided_memory_reaches_over_the_gaps() -> None:
+    n, m = tir.Var("n", "int32"), tir.Var("m", "int32")
+    strided = tir.decl_buffer((n, m), strides=[m + 1, 1])
+    assert structural_equal(strided.access_ptr("r").args[3], (m + 1) * n)
+    assert structural_equal(strided.access_ptr("r", offset=5).args[3], (m + 1) * n - 5)
+    assert structural_equal(tir.decl_buffer((n, m)).access_ptr("r").args[3], n * m)
+
+
+def test_axis_separators_are_numbers_of_dimensions() -> None:
+    for separators in ([1, 2], [-1], [1, 0]):
+        with pytest.raises(InvalidValue, match=r"expected numbers of its 1 dimensions, in ascending order"):
+            tir.decl_buffer([4], axis_separators=separators)

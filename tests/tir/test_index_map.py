@@ -51,9 +51,9 @@ def test_map_shape(function: Callable[..., Any], shape: list[int], mapped: list[
 
 
 @pytest.mark.parametrize(("function", "shape", "mapped"), MAPS)
-def test_map_ndarray(function: Callable[..., Any], shape: list[int], mapped: list[int]) -> None:
+def test_map_tensor(function: Callable[..., Any], shape: list[int], mapped: list[int]) -> None:
     data = np.arange(np.prod(shape), dtype="int32").reshape(shape)
-    found = tir.IndexMap.from_func(function).map_ndarray(tensor(data)).numpy()
+    found = tir.IndexMap.from_func(function).map_tensor(tensor(data)).numpy()
     assert found.shape == tuple(mapped)
     for point in indices(shape):
         assert found[function(*point)[0] if len(mapped) == 1 else tuple(function(*point))] == data[point]

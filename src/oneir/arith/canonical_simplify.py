@@ -517,7 +517,8 @@ class CanonicalSimplifier(RewriteSimplifier):
                 result = self._written(total, source.dtype)
         except Overflow:
             return source
-        return source if self.key(result) == self.key(source) else result
+        unordered = type(source) is e.Mul and isinstance(source.a, e.IntImm)
+        return source if not unordered and self.key(result) == self.key(source) else result
 
     # -- walking --
 

@@ -50,6 +50,7 @@ from ..ir.expr import (
     const,
 )
 from . import analysis, generic, pipeline, schedule, stmt_functor, transform
+from .block_dependence_info import BlockDependenceInfo
 from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .buffer import Buffer, DataProducer, decl_buffer
 from .build import build
@@ -250,6 +251,7 @@ __all__ = [
     "BijectiveLayout",
     "BinaryOpExpr",
     "Block",
+    "BlockDependenceInfo",
     "BlockRealize",
     "BlockScope",
     "Broadcast",

@@ -67,6 +67,12 @@ class Buffer(Node, shared=True):
         self.elem_offset = _as_elem_offset(self.elem_offset, self.shape)
         if self.strides and len(self.strides) != len(self.shape):
             raise InvalidValue(f"buffer `{self.name}` has {len(self.shape)} dimensions but {len(self.strides)} strides")
+        separators = list(self.axis_separators)
+        if separators and (separators != sorted(separators) or separators[0] < 0 or separators[-1] > len(self.shape)):
+            raise InvalidValue(
+                f"buffer `{self.name}` has the axis separators {separators}; expected numbers of its {len(self.shape)} "
+                "dimensions, in ascending order"
+            )
 
     def scope(self) -> str:
         """The memory it lies in: "global", "shared", "local", ..."""
@@ -147,6 +153,9 @@ class Buffer(Node, shared=True):
         size: Any = 1
         for dim in self.shape:
             size = ops.multiply(size, dim)
+        if self.strides:
+            # Rows may lie further apart than they are long.
+            size = ops.multiply(self.strides[0], self.shape[0])
         size = ops.subtract(size, offset) if extent is None else extent
         begin = ops.add(self.elem_offset, offset)
         if content_lanes != 1:

@@ -121,7 +121,7 @@ class IndexMap(Node):
             out.append(analyzer.simplify(bounds.max_value - bounds.min_value + 1))
         return Array(out)
 
-    def map_ndarray(self, arr_src: Any) -> Any:
+    def map_tensor(self, arr_src: Any) -> Any:
         """The data of a tensor in the final layout, as a new tensor."""
         import numpy as np
 
@@ -135,6 +135,8 @@ class IndexMap(Node):
         target = np.zeros(shape, dtype=source.dtype)
         target[tuple(evaluate_on_arrays(f, values) for f in self.final_indices)] = source
         return tensor(target)
+
+    map_ndarray = map_tensor
 
     def inverse(self, shape: Any) -> IndexMap:
         """The inverse map, for a given initial shape; the map must be bijective."""

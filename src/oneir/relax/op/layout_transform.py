@@ -78,10 +78,10 @@ def _layout_transform_struct_info(call: Call, builder: BlockBuilder) -> StructIn
 
 @layout_transform.reference
 def _layout_transform_reference(x: np.ndarray, index_map: IndexMap, pad_value: Any, **separators: Any) -> np.ndarray:
-    moved = index_map.map_ndarray(x).numpy()
+    moved = index_map.map_tensor(x).numpy()
     if pad_value is None:
         return moved
-    filled = index_map.map_ndarray(np.ones(x.shape, bool)).numpy()
+    filled = index_map.map_tensor(np.ones(x.shape, bool)).numpy()
     return np.where(filled, moved, np.asarray(pad_value.value.value, x.dtype))
 
 
