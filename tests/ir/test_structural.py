@@ -16,6 +16,7 @@ from oneir.ir import (
     structural_equal,
     structural_hash,
 )
+from oneir.ir.access_path import AccessKind, AccessPath
 from oneir.ir.attrs import DictAttrs
 from oneir.ir.expr import Add, FloatImm, IntImm, Let, Var, const
 from oneir.ir.span import SourceName, Span
@@ -127,15 +128,42 @@ def test_functions_of_a_module_are_matched_by_name():
     assert not same(one, IRModule({"f": scale(), "h": scale(factor=3.0)}))
 
 
+ROOT = AccessPath.root()
+
+
 def test_the_first_difference_has_a_path():
     x = Var("x", "int32")
     assert get_first_structural_mismatch(x + 1, x + 1) is None
-    assert get_first_structural_mismatch(x + 1, x + 2) == ("<root>.b.value", "<root>.b.value")
+    value = ROOT.attr("b").attr("value")
+    assert get_first_structural_mismatch(x + 1, x + 2) == (value, value)
     path, _ = get_first_structural_mismatch(scale(), scale(factor=3.0))
-    assert path == "<root>.body.body.value.b.value" or path == "<root>.body.body.value.b"
-    assert get_first_structural_mismatch(tir.Evaluate(x), x)[0] == "<root>"
+    assert str(path) == "<root>.body.body.value.b"
+    assert get_first_structural_mismatch(tir.Evaluate(x), x)[0] == ROOT
     sequences = [tir.SeqStmt([tir.Evaluate(x), tir.Evaluate(x + k)]) for k in (1, 2)]
-    assert get_first_structural_mismatch(*sequences)[0] == "<root>.seq[1].value.b.value"
+    assert str(get_first_structural_mismatch(*sequences)[0]) == "<root>.seq[1].value.b.value"
+    functions = [tir.PrimFunc([Var("y", dtype)], tir.Evaluate(0)) for dtype in ("int32", "float32")]
+    path = ROOT.attr("params").array_item(0).attr("dtype")
+    assert get_first_structural_mismatch(*functions) == (path, path)
+
+
+def test_what_only_one_side_has_is_missing_on_the_other():
+    here, missing = ROOT.array_item(2), ROOT.array_item_missing(2)
+    assert get_first_structural_mismatch([1, 2, 3], [1, 2]) == (here, missing)
+    assert get_first_structural_mismatch([1, 2], [1, 2, 3]) == (missing, here)
+    assert get_first_structural_mismatch([1, 2], [1, 3, 4]) == (ROOT.array_item(1), ROOT.array_item(1))
+    here, missing = ROOT.map_item("b"), ROOT.map_item_missing("b")
+    assert get_first_structural_mismatch({"a": 1, "b": 2}, {"a": 1}) == (here, missing)
+    assert get_first_structural_mismatch({"a": 1}, {"a": 1, "b": 2}) == (missing, here)
+    assert str(missing) == "<root>[<missing entry 'b'>]"
+
+
+def test_paths_are_values():
+    path = ROOT.attr("body").array_item(1).map_item("k")
+    assert path == AccessPath(path.to_steps()) and hash(path) == hash(AccessPath(path.to_steps()))
+    assert path.parent == ROOT.attr("body").array_item(1) and path.step.kind is AccessKind.MAP_ITEM
+    assert ROOT.parent is None and ROOT.step is None and (ROOT.depth, path.depth) == (0, 3)
+    assert ROOT.attr("body").is_prefix_of(path) and not path.is_prefix_of(ROOT.attr("body"))
+    assert ROOT.attr("x") != ROOT.attr_missing("x") and str(path) == "<root>.body[1]['k']"
 
 
 def test_a_failed_assertion_shows_the_difference_and_both_programs():
@@ -143,8 +171,12 @@ def test_a_failed_assertion_shows_the_difference_and_both_programs():
     with pytest.raises(StructuralMismatch) as raised:
         assert_structural_equal(scale(), scale(extent=9))
     text = str(raised.value)
-    assert text.startswith("the structures differ at <root>.") and "--- left ---" in text
-    assert "  left:  8\n  right: 9\n" in text and 'T.Buffer((9,), "float32")' in text
+    assert text.startswith("StructuralEqual check failed, caused by lhs at <root>.buffer_map[")
+    left, right = text.split("\nand rhs at <root>")
+    for side, extent in ((left, "8"), (right, "9")):
+        line = next(i for i, text in enumerate(side.splitlines()) if text.strip() == "^")
+        code, carets = side.splitlines()[line - 1 : line + 1]
+        assert code[carets.index("^")] == extent
 
 
 def test_spans_are_outside_of_equality():

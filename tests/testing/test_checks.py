@@ -63,7 +63,7 @@ def test_a_right_pass_passes():
 
 
 def test_another_result_than_expected():
-    with pytest.raises(StructuralMismatch, match=r"the structures differ at .*value"):
+    with pytest.raises(StructuralMismatch, match=r"StructuralEqual check failed, caused by lhs at .*value"):
         check_pass(nothing, scaled(2.0), scaled(3.0))
 
 

@@ -1,6 +1,6 @@
 """Structural equality and hash: the same program up to the names of its variables.
 
-Variables are matched where they are defined. At a difference the path to it is known: `<root>.body.seq[1].value`.
+Variables are matched where they are defined. At a difference the paths to it are known: `<root>.body.seq[1].value`.
 The hash is a digest of the same walk, equal in every process.
 """
 
@@ -17,9 +17,10 @@ import numpy as np
 
 from ..runtime.digest import digests
 from ..runtime.error import OneIRError, TypeMismatch
+from .access_path import AccessKind, AccessPath, AccessStep
 from .container import is_mapping, is_sequence
 from .expr import FloatImm, GlobalVar, PrimExpr
-from .node import Field, Node
+from .node import Field, Node, text_of
 from .op import Op
 from .operators import equal_exprs
 from .type import Type
@@ -31,41 +32,48 @@ class StructuralMismatch(OneIRError, ValueError):
 
 
 class _Comparison:
-    """One comparison of two structures; `path` leads to the first difference once there is one."""
+    """One comparison of two structures; the steps to the first difference, the last one first, once there is one."""
 
     def __init__(self, map_free_vars: bool):
         self.map_free_vars = map_free_vars
         self.left: dict[int, Any] = {}
         self.right: dict[int, Any] = {}
-        self.path: list[str] = []
-        self.difference: tuple[Any, Any] | None = None
+        self.steps: list[tuple[AccessKind, Any, AccessKind, Any]] = []
 
-    def _differ(self, a: Any, b: Any) -> bool:
-        self.difference = (a, b)
+    def _step(self, kind: AccessKind, key: Any, other_kind: AccessKind | None = None, other_key: Any = None) -> bool:
+        """Adds the step on the left to the difference, and that on the right where it is another one."""
+        right = (kind, key) if other_kind is None else (other_kind, other_key)
+        self.steps.append((kind, key, *right))
         return False
+
+    def paths(self) -> tuple[AccessPath, AccessPath]:
+        """Where the first difference is, in either structure."""
+        steps = self.steps[::-1]
+        return AccessPath([AccessStep(*s[:2]) for s in steps]), AccessPath([AccessStep(*s[2:]) for s in steps])
 
     def variables(self, a: Any, b: Any, binding: bool) -> bool:
         known = self.left.get(id(a))
         if known is not None or id(b) in self.right:
-            return known is b or self._differ(a, b)
+            return known is b
         if not (binding or self.map_free_vars):
-            return a is b or self._differ(a, b)
+            return a is b
         if type(a) is not type(b) or not self._same_type_of(a, b):
-            return self._differ(a, b)
+            return False
         self.left[id(a)] = b
         self.right[id(b)] = a
         return True
 
     def _same_type_of(self, a: Any, b: Any) -> bool:
-        return all(
-            f.name == "name" or self.equal(getattr(a, f.name), getattr(b, f.name), f.defines) for f in a.compared_fields
-        )
+        for field in a.compared_fields:
+            if field.name != "name" and not self.equal(getattr(a, field.name), getattr(b, field.name), field.defines):
+                return self._step(AccessKind.ATTR, field.alias)
+        return True
 
     def shared(self, a: Any, b: Any, binding: bool) -> bool:
         """Shared nodes, such as buffers, correspond one to one."""
         known = self.left.get(id(a))
         if known is not None or id(b) in self.right:
-            return known is b or self._differ(a, b)
+            return known is b
         if not self.fields(a, b, binding):
             return False
         self.left[id(a)] = b
@@ -78,21 +86,19 @@ class _Comparison:
             if x is y and not isinstance(x, (Node, tuple, Mapping)):
                 continue
             if not self.equal(x, y, _binds(a, field, binding)):
-                self.path.append(f".{field.name}")
-                return False
+                return self._step(AccessKind.ATTR, field.alias)
         return True
 
     def equal(self, a: Any, b: Any, binding: bool = False) -> bool:
         if isinstance(a, Node):
             if type(a) is not type(b):
-                return self._differ(a, b)
+                return False
             if a.is_variable:
                 return self.variables(a, b, binding)
             if isinstance(a, (Op, Type)):
-                return a == b or self._differ(a, b)
+                return a == b
             if isinstance(a, FloatImm):
-                same = a.dtype == b.dtype and same_float(a.value, b.value)
-                return same or self._differ(a, b)
+                return a.dtype == b.dtype and same_float(a.value, b.value)
             if a.is_shared:
                 return self.shared(a, b, binding)
             return self.fields(a, b, binding)
@@ -101,36 +107,43 @@ class _Comparison:
         if is_mapping(a):
             return self.mappings(a, b, binding)
         if isinstance(a, np.ndarray) or hasattr(a, "__dlpack__"):
-            return same_array(a, b) or self._differ(a, b)
+            return same_array(a, b)
         if type(a) is float and type(b) is float:
-            return same_float(a, b) or self._differ(a, b)
-        return (type(a) is type(b) and a == b) or self._differ(a, b)
+            return same_float(a, b)
+        return type(a) is type(b) and a == b
 
     def sequences(self, a: Any, b: Any, binding: bool) -> bool:
-        if not is_sequence(b) or len(a) != len(b):
-            return self._differ(a, b)
-        for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            if not self.equal(x, y, binding):
-                self.path.append(f"[{i}]")
-                return False
-        return True
+        if not is_sequence(b):
+            return False
+        common = min(len(a), len(b))
+        for i in range(common):
+            if not self.equal(a[i], b[i], binding):
+                return self._step(AccessKind.ARRAY_ITEM, i)
+        if len(a) == len(b):
+            return True
+        kinds = AccessKind.ARRAY_ITEM, AccessKind.ARRAY_ITEM_MISSING
+        left, right = kinds if len(a) > common else kinds[::-1]
+        return self._step(left, common, right, common)
 
     def mappings(self, a: Any, b: Any, binding: bool) -> bool:
-        if not is_mapping(b) or len(a) != len(b):
-            return self._differ(a, b)
+        if not is_mapping(b):
+            return False
         functions = {key.name_hint: key for key in b if isinstance(key, GlobalVar)}
+        matched = set()
         for key, value in a.items():
             other = self.left.get(id(key), key) if isinstance(key, Node) else key
             if isinstance(key, GlobalVar) and key.name_hint in functions:
                 other = functions[key.name_hint]
                 self.left[id(key)], self.right[id(other)] = other, key
             if other not in b:
-                self.path.append(f"[{key!r}]")
-                return self._differ(value, None)
+                return self._step(AccessKind.MAP_ITEM, key, AccessKind.MAP_ITEM_MISSING, key)
             if not self.equal(value, b[other], binding):
-                self.path.append(f"[{key!r}]")
-                return False
-        return True
+                return self._step(AccessKind.MAP_ITEM, key, AccessKind.MAP_ITEM, other)
+            matched.add(other)
+        if len(a) == len(b):
+            return True
+        extra = next(key for key in b if key not in matched)
+        return self._step(AccessKind.MAP_ITEM_MISSING, extra, AccessKind.MAP_ITEM, extra)
 
 
 def _binds(node: Any, field: Field, binding: bool) -> bool:
@@ -173,31 +186,31 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     return _compare(lhs, rhs, map_free_vars)[0]
 
 
-def get_first_structural_mismatch(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[str, str] | None:
+def get_first_structural_mismatch(
+    lhs: Any, rhs: Any, map_free_vars: bool = False
+) -> tuple[AccessPath, AccessPath] | None:
     """The paths to the first difference in either structure; None when they are equal."""
     same, comparison = _compare(lhs, rhs, map_free_vars)
-    if same:
-        return None
-    path = "<root>" + "".join(reversed(comparison.path))
-    return path, path
+    return None if same else comparison.paths()
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raises a `StructuralMismatch` that shows the first difference and both structures."""
+    """Raises a `StructuralMismatch` that shows both structures, with the first difference underlined."""
     same, comparison = _compare(lhs, rhs, map_free_vars)
     if same:
         return
-    path = "<root>" + "".join(reversed(comparison.path))
-    a, b = comparison.difference or (lhs, rhs)
+    left, right = comparison.paths()
     raise StructuralMismatch(
-        f"the structures differ at {path}:\n  left:  {_brief(a)}\n  right: {_brief(b)}\n\n"
-        f"--- left ---\n{lhs}\n--- right ---\n{rhs}"
+        f"StructuralEqual check failed, caused by lhs at {left}:\n{_underlined(lhs, left)}\n"
+        f"and rhs at {right}:\n{_underlined(rhs, right)}"
     )
 
 
-def _brief(value: Any) -> str:
-    text = str(value).strip().replace("\n", "\n         ")
-    return text if len(text) < 400 else text[:400] + " ..."
+def _underlined(value: Any, path: AccessPath) -> str:
+    """A structure as text, underlined at a path where it prints as a script."""
+    if isinstance(value, Node) and text_of.is_provided and text_of(value) is not None:
+        return value.script(path_to_underline=[path], syntax_sugar=False)
+    return str(value)
 
 
 class _Digest:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .error import InvalidValue
 from .hook import Hook
 
 
@@ -36,6 +37,8 @@ class PrinterConfig:
     show_all_struct_info: whether graph bindings are annotated where the annotation could be inferred.
     obj_to_underline: nodes to underline.
     obj_to_annotate: nodes to write a comment at.
+    path_to_underline: access paths to what is underlined, with all its lines.
+    path_to_annotate: access paths to the nodes to write a comment at.
     extra_config: options of dialects, by name.
     """
 
@@ -57,11 +60,19 @@ class PrinterConfig:
     show_all_struct_info: bool = True
     obj_to_underline: Sequence[Any] = ()
     obj_to_annotate: Mapping[Any, str] = field(default_factory=dict)
+    path_to_underline: Sequence[Any] = ()
+    path_to_annotate: Mapping[Any, str] = field(default_factory=dict)
     extra_config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for option in ("ir_prefix", "tir_prefix", "relax_prefix"):
+            prefix = getattr(self, option)
+            if not prefix.isidentifier():
+                raise InvalidValue(f"{option} names the dialect in the printed text, so it is an identifier; found {prefix!r}")
         self.obj_to_underline = tuple(self.obj_to_underline or ())
         self.obj_to_annotate = dict(self.obj_to_annotate or {})
+        self.path_to_underline = tuple(self.path_to_underline or ())
+        self.path_to_annotate = dict(self.path_to_annotate or {})
         self.extra_config = dict(self.extra_config or {})
 
 

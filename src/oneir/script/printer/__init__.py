@@ -26,6 +26,7 @@ from . import tir_function as tir_function
 from . import values
 from .core import Frame, Operation, Printer, find_handler, prints
 from .decorate import decorate
+from .paths import Occurrences
 
 __all__ = ["Frame", "Operation", "Printer", "PrinterConfig", "prints", "script", "show", "str_of"]
 
@@ -43,10 +44,11 @@ def script(node: Any, *, black_format: bool = False, **options: Any) -> str:
 
 
 def _print(node: Any, config: PrinterConfig) -> str:
-    p = Printer(config, node)
-    dialect = _dialect_of(node)
-    with deep_recursion, Frame(p, None, p.frame.lines, "", dialect):
-        text = p.expr(node)
+    occurrences = Occurrences(node, config.path_to_underline) if config.path_to_underline else None
+    p, text = _run(node, config, occurrences)
+    if occurrences is not None:
+        occurrences.choose()
+        p, text = _run(node, config, occurrences)
     lines = p.frame.lines
     if text is not None:
         lines = [*(lines if config.verbose_expr else ()), str(text)]
@@ -59,6 +61,13 @@ def _print(node: Any, config: PrinterConfig) -> str:
         elif text is None:
             lines += ["", *([""] if isinstance(node, IRModule) else ()), _OMITTED]
     return front + decorate(lines, config)
+
+
+def _run(node: Any, config: PrinterConfig, occurrences: Occurrences | None) -> tuple[Printer, str | None]:
+    """One run of the printer over a node, and the text of an expression."""
+    p = Printer(config, node, occurrences)
+    with deep_recursion, Frame(p, None, p.frame.lines, "", _dialect_of(node)):
+        return p, p.expr(node)
 
 
 def _dialect_of(node: Any) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from ...ir.node import Node
 from ...runtime.script_printer import PrinterConfig
 from .decorate import mark
+from .paths import Occurrences, node_at
 
 Handler = Callable[["Printer", Any], Any]
 _handlers: dict[str, dict[type, Handler]] = {"": {}}
@@ -103,7 +104,7 @@ class Scope(Frame):
 class Printer:
     """One run of the printer."""
 
-    def __init__(self, config: PrinterConfig, root: Any):
+    def __init__(self, config: PrinterConfig, root: Any, occurrences: Occurrences | None = None):
         self.config = config
         self.root = root
         self.indent = " " * config.indent_spaces
@@ -123,7 +124,9 @@ class Printer:
         self._ancestors: Ancestors | None = None
         self._underlined = {id(node) for node in config.obj_to_underline}
         self._comments = {id(node): text for node, text in config.obj_to_annotate.items()}
-        self._decorated = bool(self._underlined or self._comments)
+        self._comments.update((id(node_at(root, path)), text) for path, text in config.path_to_annotate.items())
+        self._occurrences = occurrences
+        self._decorated = bool(self._underlined or self._comments or occurrences)
         self.frames: list[Frame] = []
         self.enter(Frame(self, None, [], "", ""))
 
@@ -161,7 +164,10 @@ class Printer:
         """Adds a line, the text of `nodes`; `opens` says that an indented body follows."""
         frame = self.frame
         if self._decorated:
-            if any(id(node) in self._underlined for node in nodes):
+            occurrences = self._occurrences
+            if occurrences is not None:
+                occurrences.meet(nodes)
+            if any(id(node) in self._underlined or (occurrences and occurrences.is_wanted(node)) for node in nodes):
                 text = mark(text)
             for comment in [self._comments[id(node)] for node in nodes if id(node) in self._comments]:
                 if opens:
@@ -179,16 +185,41 @@ class Printer:
     def expr(self, node: Any) -> str:
         """The text of a node, or of a plain value; nothing, with lines emitted, for a statement."""
         cls = type(node)
-        text: str = (self._table.get(cls) or self._find(cls))(self, node)
+        handler = self._table.get(cls) or self._find(cls)
+        text: str = handler(self, node) if self._occurrences is None else self._at_occurrence(handler, node)
         if self._decorated and text and id(node) in self._underlined:
-            marked = mark(text)
-            return Operation.of(marked, text.level) if isinstance(text, Operation) else marked
+            return _mark_expr(text)
         return text
 
     def stmt(self, node: Any) -> None:
         """Prints a statement."""
         cls = type(node)
-        (self._table.get(cls) or self._find(cls))(self, node)
+        handler = self._table.get(cls) or self._find(cls)
+        if self._occurrences is None:
+            handler(self, node)
+        else:
+            self._at_occurrence(handler, node)
+
+    def within(self, node: Any, write: Handler) -> str:
+        """The text that `write` gives for a node that prints otherwise elsewhere, a declaration for instance."""
+        return write(self, node) if self._occurrences is None else self._at_occurrence(write, node)
+
+    def _at_occurrence(self, handler: Handler, node: Any) -> Any:
+        """What a handler gives, underlined where an access path leads: the text, or all lines of a statement."""
+        assert self._occurrences is not None
+        wanted = self._occurrences.is_wanted(node)
+        lines, first = self.frame.lines, len(self.frame.lines)
+        self._occurrences.enter(node)
+        text = handler(self, node)
+        self._occurrences.leave()
+        if not wanted:
+            return text
+        if text is not None:
+            return _mark_expr(text)
+        for i in range(first, len(lines)):
+            code = lines[i].lstrip(" ")
+            lines[i] = lines[i][: len(lines[i]) - len(code)] + (mark(code) if code else "")
+        return None
 
     def _find(self, cls: type) -> Handler:
         handler = find_handler(cls, self.frame.dialect) or Printer.add_metadata
@@ -286,6 +317,12 @@ class Printer:
         if self._ancestors is None:
             self._ancestors = Ancestors(self.root)
         return self._ancestors.of(var)
+
+
+def _mark_expr(text: str) -> str:
+    """The text of an expression, to be underlined; as tight as before."""
+    marked = mark(text)
+    return Operation.of(marked, text.level) if isinstance(text, Operation) else marked
 
 
 class Ancestors:

@@ -19,7 +19,7 @@ def mark(text: str) -> str:
 def decorate(lines: list[str], config: PrinterConfig) -> str:
     """The lines as one text, with carets under what was marked."""
     carets: list[str] = []
-    if config.obj_to_underline:
+    if config.obj_to_underline or config.path_to_underline:
         pairs = [_unmark(line) for line in lines]
         lines, carets = [clean for clean, _ in pairs], [under for _, under in pairs]
     width = len(str(len(lines))) + 1 if config.print_line_numbers else 0

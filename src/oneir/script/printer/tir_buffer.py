@@ -145,14 +145,18 @@ def declaration(
     frame = frame or p.frame
     name = p.name_of(buffer) or buffer.name
     parts = _Declaration(p, buffer, frame, defines)
-    parts.shape()
-    parts.data(name)
-    parts.strides(name)
-    parts.offset(name)
-    parts.rest()
-    if parts.names:
-        frame.lines.append(f"{frame.pad}{', '.join(parts.names)} = {', '.join(parts.creations)}")
-    return f"{p.tir(method)}({', '.join([*extra, *parts.arguments()])})"
+
+    def write(p: Printer, buffer: Buffer) -> str:
+        parts.shape()
+        parts.data(name)
+        parts.strides(name)
+        parts.offset(name)
+        parts.rest()
+        if parts.names:
+            frame.lines.append(f"{frame.pad}{', '.join(parts.names)} = {', '.join(parts.creations)}")
+        return f"{p.tir(method)}({', '.join([*extra, *parts.arguments()])})"
+
+    return p.within(buffer, write)
 
 
 def is_simple(buffer: Buffer) -> bool:
@@ -175,7 +179,11 @@ def is_simple(buffer: Buffer) -> bool:
 def annotation(p: Printer, buffer: Buffer, name: str) -> str:
     """A simple buffer as the annotation of a parameter."""
     p.define_as(buffer.data, f"{name}.data")
-    return f"{p.tir('Buffer')}({p.tuple_of(buffer.shape)}, {quoted(buffer.dtype)})"
+
+    def write(p: Printer, buffer: Buffer) -> str:
+        return f"{p.tir('Buffer')}({p.tuple_of(buffer.shape)}, {quoted(buffer.dtype)})"
+
+    return p.within(buffer, write)
 
 
 @prints(Buffer)
