@@ -1,4 +1,5 @@
-"""Scripts written for TVM, run by OneIR: `import tvm` gives the modules of `oneir`, one module object for each name.
+"""Scripts written for TVM, run by OneIR: `import tvm` gives the modules of `oneir`, one module object for each name,
+and `import tvm_ffi` what such scripts use of that package.
 
     import oneir.compat
     oneir.compat.install()
@@ -39,8 +40,14 @@ _MERGED = {
 }
 
 
+_NAMES = ("tvm", "tvm_ffi")
+
+
 def _own_name(name: str) -> str:
-    """The module of ours that a module of `tvm` stands for."""
+    """The module of ours that a module of `tvm` or `tvm_ffi` stands for."""
+    root, _, rest = name.partition(".")
+    if root == "tvm_ffi":
+        return f"oneir.compat.ffi.{rest}".removesuffix(".")
     below = name.removeprefix("tvm").removeprefix(".")
     return f"oneir.{_MERGED.get(below, below)}".removesuffix(".")
 
@@ -59,12 +66,12 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds `tvm` and what is below it."""
+    """Finds `tvm` and `tvm_ffi`, and what is below them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "tvm" and not fullname.startswith("tvm."):
+        if fullname.partition(".")[0] not in _NAMES:
             return None
         name = _own_name(fullname)
         try:
@@ -77,16 +84,18 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install() -> None:
-    """Makes `tvm` mean `oneir` in this process; does nothing when it does already.
+    """Makes `tvm` mean `oneir`, and `tvm_ffi` `oneir.compat.ffi`, in this process; does nothing when they do already.
 
-    Raises `CompatError` when another `tvm` is imported.
+    Raises `CompatError` when another `tvm` or `tvm_ffi` is imported.
     """
-    import oneir
-
-    existing = sys.modules.get("tvm")
-    if existing is not None and existing is not oneir:
-        where = getattr(existing, "__file__", None) or "an unknown place"
-        raise CompatError(f"`tvm` is imported already, from {where}; call oneir.compat.install() before that import")
+    ours = {name: importlib.import_module(_own_name(name)) for name in _NAMES}
+    for name, module in ours.items():
+        existing = sys.modules.get(name)
+        if existing is not None and existing is not module:
+            where = getattr(existing, "__file__", None) or "an unknown place"
+            raise CompatError(
+                f"`{name}` is imported already, from {where}; call oneir.compat.install() before that import"
+            )
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-    sys.modules["tvm"] = oneir
+    sys.modules.update(ours)

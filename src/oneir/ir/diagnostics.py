@@ -15,7 +15,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from ..runtime.error import OneIRError
+from ..runtime.error import OneIRError, ParseError
 from .node import Node, attr
 from .span import SequentialSpan, Span, source_map
 
@@ -86,6 +86,14 @@ def get_renderer() -> DiagnosticRenderer:
 def override_renderer(render_func: Callable[[DiagnosticContext], None] | None) -> None:
     """Sets the function that shows messages; None brings back the one that prints."""
     _overridden[:] = [] if render_func is None else [DiagnosticRenderer(render_func)]
+
+
+def report(error: ParseError) -> None:
+    """Hands a script's error to the renderer that a program has set, before it is raised."""
+    if _overridden:
+        context = DiagnosticContext(None, _overridden[0])
+        context.emit(Diagnostic(DiagnosticLevel.ERROR, error.span, error.message or str(error)))
+        context.renderer.render(context)
 
 
 def render(

@@ -160,12 +160,17 @@ def _learn_exchange(kind: type) -> bool:
 
 _REQUIRES_GRAD = sys.intern("requires_grad")
 
-_CLASSES: dict[str, type[errors.OneIRError]] = {
+_CLASSES: dict[str, type[Exception]] = {
     "ValueError": errors.InvalidValue,
     "TypeError": errors.TypeMismatch,
     "AssertionError": errors.AssertionFailure,
     "RuntimeError": errors.ExecutionError,
 }
+
+
+def register_error(name: str, cls: type[Exception]) -> None:
+    """Raises `cls` for a failure of native code whose kind is `name`."""
+    _CLASSES[name] = cls
 
 
 def _fail(native: NativeFunction, code: int, payload: int, *args: object) -> Any:

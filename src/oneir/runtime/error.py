@@ -55,14 +55,22 @@ class CompileError(OneIRError, RuntimeError):
 
 
 class ParseError(OneIRError, SyntaxError):
-    """A script that cannot be parsed; the message carries the rendered source line."""
+    """A script that cannot be parsed; the text carries the rendered source line.
+
+    `message` is the text without that line, and `span`, an `ir.Span`, says where it is; None where that is not known.
+    """
+
+    message: str = ""
+    span: object = None
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class WellFormedError(OneIRError, ValueError):
-    """A module that breaks a rule of the program representation."""
+    """A module that breaks a rule of the program representation; `span` says where, if that is known."""
+
+    span: object = None
 
 
 class ScheduleError(OneIRError, RuntimeError):

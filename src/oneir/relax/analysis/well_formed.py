@@ -97,7 +97,9 @@ class _Checker:
         """The error, with the source of the node it is about, or the binding it is in."""
         span = getattr(node, "span", None) or getattr(self.where, "span", None)
         if span is not None:
-            return WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
+            error = WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
+            error.span = span
+            return error
         if self.where is None:
             return WellFormedError(f"in `{self.name}`: {message}")
         # What a printed binding uses is declared above it.

@@ -107,7 +107,7 @@ class Evaluator:
         if isinstance(problem, Exception):
             text = str(problem)
             if isinstance(problem, OneIRError) and text.startswith("error: ") and "\n --> " in text:
-                return ParseError(text)  # it shows its place in the source already
+                return problem if isinstance(problem, ParseError) else ParseError(text)  # it shows its place already
             known = isinstance(problem, (OneIRError, TypeError, ValueError, AttributeError))
             problem = text if known and text else f"{type(problem).__name__}: {text}"
         return self.source.error(node, problem)

@@ -11,10 +11,12 @@ import builtins
 import importlib
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
+from ...ir.diagnostics import report
 from ...ir.expr import GlobalVar
 from ...ir.json import load_json
 from ...ir.module import BaseFunc, IRModule
@@ -167,6 +169,17 @@ class ModuleNote:
         self.apply = apply
 
 
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Lets the program's own renderer of diagnostics, if it has set one, see an error before it is raised."""
+    try:
+        yield
+    except ParseError as error:
+        report(error)
+        raise
+
+
+@_reported()
 def parse_decorated(function: Any, decorator: Any, options: dict[str, Any], frame: FrameType) -> Any:
     """What a dialect's decorator returns: the function of the program.
 
@@ -205,6 +218,7 @@ def register_module_decorator(decorator: Any) -> None:
     _module_decorators.append(decorator)
 
 
+@_reported()
 def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> Any:
     """A class whose members are functions, written where `frame` is, as a module.
 
@@ -224,6 +238,8 @@ def module_of_class(cls: type, check_well_formed: bool, frame: FrameType) -> Any
 class IllFormedScript(ParseError, WellFormedError):
     """A script that was read, but breaks a rule of the program representation."""
 
+    span: object = None
+
 
 def verify(program: Any) -> None:
     """Raises `IllFormedScript` when a function or module breaks a rule of TensorIR or of graphs."""
@@ -233,12 +249,15 @@ def verify(program: Any) -> None:
         if isinstance(program, (Function, IRModule)):
             relax_analysis.verify_well_formed(program)
     except WellFormedError as problem:
-        raise IllFormedScript(str(problem)) from problem
+        error = IllFormedScript(str(problem))
+        error.span = problem.span
+        raise error from problem
 
 
 # -- texts --
 
 
+@_reported()
 def from_source(program: str, extra_vars: Mapping[str, Any] | None = None, check_well_formed: bool = True) -> Any:
     """The function or module that a text defines; of several definitions the last.
 

@@ -206,6 +206,7 @@ class TIRParser(Evaluator):
                 value = self.open(LetStmt_(value), node)
         else:
             self.scope.values.discard(name.id)
+        self.check_definition(name, value)
         self.name(value, name)
         self.scope.names[name.id] = value
 
@@ -218,6 +219,13 @@ class TIRParser(Evaluator):
                 f"`{name.id}` stands for a value that was computed outside of this loop or branch, and assigning here "
                 f'would not change it there; keep it in a buffer: {name.id} = T.alloc_buffer((1,), "float32")',
             )
+
+    def check_definition(self, name: ast.Name, value: Any) -> None:
+        """The name of a buffer or an axis stands for it in all of its scope."""
+        known = self.scope.names.get(name.id)
+        fresh = isinstance(value, (Var, Buffer)) and value.name == ""
+        if fresh and isinstance(known, (Var, Buffer)) and name.id not in self.scope.values:
+            raise self.error(name, f"`{name.id}` is defined in this scope already; take another name")
 
     def name(self, value: Any, name: ast.Name) -> None:
         """Names what has just been made, and the elements of a list of such."""
@@ -427,6 +435,8 @@ class TIRParser(Evaluator):
                     raise self.error(item.context_expr, problem) from problem
                 frames.append((frame, item.context_expr))
                 if item.optional_vars is not None:
+                    if value is None:
+                        raise self.error(item.optional_vars, f"`{ast.unparse(item.context_expr)}` has no value to name")
                     for name, part in self.unpack(item.optional_vars, value):
                         if not isinstance(name, ast.Name):
                             raise self.error(name, "expected a name after `as`")

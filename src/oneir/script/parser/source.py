@@ -44,7 +44,13 @@ class Source:
 
     def error(self, node: Any, message: str) -> ParseError:
         """The error at a syntax node, with its line underlined."""
-        return ParseError(render(self.span(node), message, lines=self.lines))
+        return self.error_at(self.span(node), message)
+
+    def error_at(self, span: Span, message: str) -> ParseError:
+        """The error about a part of the text, which is underlined."""
+        error = ParseError(render(span, message, lines=self.lines))
+        error.span, error.message = span, message
+        return error
 
 
 class SourceFile(Source):
@@ -84,7 +90,7 @@ def parse_text(source: Source, text: str) -> ast.Module:
         line, column = error.lineno or 1, error.offset or 1
         end_line, end = error.end_lineno or line, error.end_offset or column + 1
         span = Span(source.source_name, line, end_line, column, max(end, column + 1) if end_line == line else end)
-        raise ParseError(render(span, f"this is not Python: {error.msg}", lines=source.lines)) from None
+        raise source.error_at(span, f"this is not Python: {error.msg}") from None
 
 
 _files: dict[str, SourceFile] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.expr import ExprOp, Var
+from ...runtime.error import TypeMismatch
 from ...tir.buffer import Buffer
 from ...tir.buffer import decl_buffer as make_tir_buffer
 from ...tir.expr import expr_array
@@ -24,6 +25,8 @@ def make_buffer(
     axis_separators: Any = None,
 ) -> Buffer:
     """A buffer without a name; strides may be given by the names of new variables."""
+    if isinstance(shape, str):
+        raise TypeMismatch(f"the shape of a buffer is a list or tuple of extents, found {shape!r}")
     shape = expr_array(shape)
     index = shape[0].dtype if shape else "int32"
     strides = [Var(s, index) if isinstance(s, str) else s for s in strides or ()]

@@ -11,7 +11,7 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.expr import Ramp, Range, Var, const
 from ...ir.type import Type
-from ...runtime.error import InvalidValue, TypeMismatch
+from ...runtime.error import InvalidValue, ShapeMismatch, TypeMismatch
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar, IterVarType
 from ...tir.stmt import BufferRegion, MatchBufferRegion
@@ -109,10 +109,23 @@ def match_buffer(
             state.buffer_map[param] = buffer
         else:
             block = state.block("T.match_buffer of a region")
-            block.match_buffers.append(MatchBufferRegion(buffer, as_region(param)))
+            region = as_region(param)
+            _check_view(buffer, region)
+            block.match_buffers.append(MatchBufferRegion(buffer, region))
         return buffer
 
     return Note(apply)
+
+
+def _check_view(buffer: Buffer, region: BufferRegion) -> None:
+    """A view of a region has its extents, where leading ones of 1 may be left out."""
+    extents = [r.extent for r in region.region]
+    skipped = len(extents) - len(buffer.shape)
+    pairs = zip([*[1] * -skipped, *extents[max(skipped, 0) :]], buffer.shape, strict=True)
+    differs = skipped < 0 or any(getattr(e, "value", e) != 1 for e in extents[: max(skipped, 0)])
+    known = [(getattr(a, "value", a), getattr(b, "value", b)) for a, b in pairs]
+    if differs or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in known):
+        raise ShapeMismatch(f"a view of {region} has its extents, found the shape {buffer.shape}")
 
 
 def alloc_buffer(

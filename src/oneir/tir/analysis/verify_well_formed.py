@@ -37,7 +37,9 @@ class _Verifier(ScopedVisitor):
         """The error, with the statement that it is about."""
         span = getattr(self.stmt, "span", None)
         if span is not None:
-            return WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
+            error = WellFormedError(f"in `{self.name}`: " + render(span, message).removeprefix("error: "))
+            error.span = span
+            return error
         lines = str(self.stmt).strip().splitlines() if isinstance(self.stmt, Stmt) else []
         quoted = "".join(f"\n    {line}" for line in lines[:6])
         return WellFormedError(f"in `{self.name}`: {message}{quoted}")
