@@ -21,6 +21,11 @@ class DictAttrs(Attrs):
     def __getitem__(self, key: str) -> Any:
         return self.values_by_name[key]
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "values_by_name" or name not in self.values_by_name:
+            raise AttributeError(f"there is no attribute {name!r}")
+        return self.values_by_name[name]
+
     def __contains__(self, key: object) -> bool:
         return key in self.values_by_name
 

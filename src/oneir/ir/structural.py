@@ -129,7 +129,7 @@ class _Comparison:
         if not is_mapping(b):
             return False
         functions = {key.name_hint: key for key in b if isinstance(key, GlobalVar)}
-        matched = set()
+        matched: set[Any] = set()
         for key, value in a.items():
             other = self.left.get(id(key), key) if isinstance(key, Node) else key
             if isinstance(key, GlobalVar) and key.name_hint in functions:

@@ -68,7 +68,7 @@ class PrinterConfig:
         for option in ("ir_prefix", "tir_prefix", "relax_prefix"):
             prefix = getattr(self, option)
             if not prefix.isidentifier():
-                raise InvalidValue(f"{option} names the dialect in the printed text, so it is an identifier; found {prefix!r}")
+                raise InvalidValue(f"{option} names a dialect in the text: expected an identifier, found {prefix!r}")
         self.obj_to_underline = tuple(self.obj_to_underline or ())
         self.obj_to_annotate = dict(self.obj_to_annotate or {})
         self.path_to_underline = tuple(self.path_to_underline or ())

@@ -12,3 +12,5 @@ from . import ir as ir  # isort: skip
 from . import relax as relax  # isort: skip
 from .parser.module import from_source as from_source
 from .parser.module import ir_module as ir_module
+
+from . import ir_builder as ir_builder  # isort: skip

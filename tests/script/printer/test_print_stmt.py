@@ -27,8 +27,9 @@ def store(*indices, value=0.0, buffer=A):
 
 
 def lines(node, **options):
-    """The text below the declarations of free variables."""
-    text = script(node, **options)
+    """The text as the body of a function, below the declarations of free variables."""
+    _, _, text = script(PrimFunc([], node), **options).partition("def main():\n")
+    text = dedent(text)
     declared = ("A = T.Buffer", "i = T.int32()", "j = T.int32()", "k = T.int32()")
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(declared))
 
@@ -39,6 +40,14 @@ def expect(node, text, **options):
 
 def serial(var, extent, body, minimum=0, kind=s.ForKind.SERIAL, **rest):
     return s.For(var, minimum, extent, kind, body, **rest)
+
+
+def test_what_a_statement_alone_surrounds_stands_below_it():
+    let = s.LetStmt(i, j + 1, store(i, 0))
+    assert lines(let) == "i: T.int32 = j + 1\nA[i, 0] = T.float32(0.0)"
+    assert script(let).endswith(
+        "with T.LetStmt(j + 1) as i:\n    A = T.Buffer((128, 128))\n    A[i, 0] = T.float32(0.0)"
+    )
 
 
 def test_a_statement_alone_declares_its_free_variables():
@@ -292,7 +301,7 @@ def test_large_constants_go_to_the_metadata():
     pointer = e.Var("c", PointerType(PrimType("int8")))
     large = s.AllocateConst(pointer, "int8", [1000], tensor(np.zeros(1000, "int8")), s.Evaluate(0))
     text = script(large)
-    assert text.splitlines()[0] == 'c = T.allocate_const(metadata["runtime.Tensor"][0], "int8", [1000])'
+    assert text.splitlines()[0] == 'with T.allocate_const(metadata["runtime.Tensor"][0], "int8", [1000]) as c:'
     assert text.splitlines()[-1] == "# Metadata omitted. Use show_meta=True in script() method to show it."
     assert script(large, show_meta=True).startswith('metadata = tvm.ir.load_json("{')
 

@@ -1,11 +1,11 @@
 """What programs import as `tvm_ffi`: functions by name, containers, tensors, devices, modules, errors, JSON.
 
-    import tvm_ffi
+import tvm_ffi
 
-    @tvm_ffi.register_global_func("my.add")
-    def add(a, b): return a + b
+@tvm_ffi.register_global_func("my.add")
+def add(a, b): return a + b
 
-    tvm_ffi.get_global_func("my.add")(1, 2)
+tvm_ffi.get_global_func("my.add")(1, 2)
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Putting statements together: sequences, loops, and the block around a whole function."""
+"""Putting statements together: sequences, and the block around a whole function."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...ir.container import Array
-from ...ir.expr import Range, Var, const
-from ...tir.expr import IterVar, IterVarType
-from ...tir.op import ceildiv
-from ...tir.stmt import Block, BlockRealize, Evaluate, For, ForKind, SeqStmt, Stmt
-from ..tir.loop import Loop
+from ...tir.stmt import Block, BlockRealize, Evaluate, SeqStmt, Stmt
 from ..tir.state import FunctionState
 
 
@@ -45,19 +41,3 @@ def _contains_block(stmt: Stmt) -> bool:
         if isinstance(node, Stmt):
             node.visit_children(todo.append)
     return False
-
-
-def domain_of(loop: Loop) -> Range:
-    """The values of a loop's variable."""
-    return Range.from_min_extent(loop.min, loop.extent)
-
-
-def make_for(loop: Loop, var: Var, body: Stmt, step: int) -> For:
-    """The loop as a statement; one with a step counts its iterations from 0."""
-    thread = None
-    if loop.kind == ForKind.THREAD_BINDING:
-        thread = IterVar(None, Var("", var.dtype), IterVarType.ThreadIndex, loop.thread)
-    if step != 1:
-        trips = ceildiv(loop.extent, const(step, var.dtype))
-        return For(var, const(0, var.dtype), trips, loop.kind, body, thread, loop.annotations)
-    return For(var, loop.min, loop.extent, loop.kind, body, thread, loop.annotations)

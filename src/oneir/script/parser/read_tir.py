@@ -29,7 +29,7 @@ from ..tir.loop import ForFrame, serial
 from ..tir.meta import Macro, meta_var
 from ..tir.note import Note, arg, func_ret, name_fresh
 from ..tir.state import FunctionState
-from .assemble import domain_of, make_for, sequence, with_root_block
+from .assemble import sequence, with_root_block
 from .evaluator import Evaluator, binary_operator, locate
 from .scope import Scope
 from .source import Source
@@ -351,26 +351,17 @@ class TIRParser(Evaluator):
             raise self.error(node.iter, f"expected a loop of the program: {_LOOPS}; found {frame!r}")
         if node.orelse:
             raise self.error(node.orelse[0], "a loop of the program has no `else`")
-        variables, shown = [], []
-        for loop in frame.loops:
-            var = Var("", loop.min.dtype)
-            variables.append(var)
-            shown.append(var if frame.step == 1 else loop.min + var * frame.step)
         with self.new_scope() as scope:
-            value = shown[0] if len(shown) == 1 else shown
-            pairs = [(node.target, value)] if isinstance(node.target, ast.Name) else self.unpack(node.target, shown)
+            value = frame.open(self.state)
+            pairs = [(node.target, value)] if isinstance(node.target, ast.Name) else self.unpack(node.target, value)
             for target, item in pairs:
                 if not isinstance(target, ast.Name):
                     raise self.error(target, "expected the name of a loop variable")
                 scope.names[target.id] = item
-                self.name_loop_variables(target, item, variables)
-            for var, loop in zip(variables, frame.loops, strict=True):
-                self.state.domains[var] = domain_of(loop)
+                # The value of a loop with a step is no variable; its name is that of the variable in it.
+                self.name(item if frame.step == 1 else frame.variables[0], target)
             body = self.suite_of(node.body)
-        for var, loop in zip(reversed(variables), reversed(frame.loops), strict=True):
-            del self.state.domains[var]
-            body = make_for(loop, var, body, frame.step)
-        self.add(body, node)
+        self.add(frame.close(self.state, body), node)
 
     def loop_of(self, node: ast.expr) -> Any:
         """What a `for` runs over; Python's `range` is a serial loop, whose bounds may be expressions."""
@@ -384,12 +375,6 @@ class TIRParser(Evaluator):
             return serial(*args[:2], step=args[2] if len(args) == 3 else None)
         except OneIRError as problem:
             raise self.error(node, problem) from problem
-
-    def name_loop_variables(self, target: ast.Name, item: Any, variables: list[Var]) -> None:
-        if isinstance(item, ExprOp) and not isinstance(item, Var):
-            self.name(variables[0], target)  # a loop with a step
-        else:
-            self.name(item, target)
 
     def stmt_While(self, node: ast.While) -> None:
         condition = self.eval(node.test)

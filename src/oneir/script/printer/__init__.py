@@ -20,6 +20,7 @@ from ...ir.node import Node, text_of
 from ...ir.visitor import deep_recursion
 from ...runtime.error import UnsupportedError
 from ...runtime.script_printer import PrinterConfig, script_of, show_script
+from ...tir.stmt import Stmt
 from . import ir as ir
 from . import relax_function as relax_function
 from . import tir_function as tir_function
@@ -66,7 +67,8 @@ def _print(node: Any, config: PrinterConfig) -> str:
 def _run(node: Any, config: PrinterConfig, occurrences: Occurrences | None) -> tuple[Printer, str | None]:
     """One run of the printer over a node, and the text of an expression."""
     p = Printer(config, node, occurrences)
-    with deep_recursion, Frame(p, None, p.frame.lines, "", _dialect_of(node)):
+    with deep_recursion, Frame(p, None, p.frame.lines, "", _dialect_of(node)) as frame:
+        frame.is_last = not isinstance(node, Stmt)  # what a statement by itself surrounds shows by its indentation
         return p, p.expr(node)
 
 

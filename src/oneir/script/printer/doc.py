@@ -48,7 +48,7 @@ class ExprDoc(Doc):
         return IndexDoc(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __iter__(self) -> NoReturn:
-        raise RuntimeError(f"a {type(self).__name__} is an expression of a program; it cannot be iterated over")
+        raise RuntimeError(f"this {type(self).__name__} is an expression of a program; it cannot be iterated over")
 
 
 class StmtDoc(Doc):

@@ -138,17 +138,16 @@ class _Writer:
         if len(operands) != wanted:
             raise InvalidValue(f"the operation {kind.name} takes {wanted} operands, found {len(operands)}")
         if kind is _KIND.IfThenElse:
-            condition, yes, no = operands
-            tight = _CONDITIONAL + 1
-            yes_text = self.operand(yes, _CONDITIONAL)
-            return f"{yes_text} if {self.operand(condition, tight)} else {self.operand(no, tight)}"
+            condition, yes, no = (self.operand(part, _CONDITIONAL + 1) for part in operands)
+            return f"{yes} if {condition} else {no}"
         symbol, level = _OPERATORS[kind]
         if unary:
             return symbol + self.operand(operands[0], level)
         left, right = operands
         if kind is _KIND.Pow:  # groups to the right, and binds less tightly than a sign on its right
             return f"{self.operand(left, level + 1)} ** {self.operand(right, _UNARY)}"
-        return f"{self.operand(left, level)} {symbol} {self.operand(right, level + 1)}"
+        chains = _KIND.Lt <= kind <= _KIND.GtE  # `a < b < c` would compare twice
+        return f"{self.operand(left, level + chains)} {symbol} {self.operand(right, level + 1)}"
 
     def expr_LambdaDoc(self, doc: d.LambdaDoc) -> str:
         return f"lambda {self.exprs(doc.args)}: {self.expr(doc.body)}"

@@ -56,7 +56,8 @@ def node_at(root: Any, path: AccessPath) -> Any:
 
 def _nodes_along(root: Any, path: AccessPath) -> list[Any]:
     """The nodes on the way, up to where the path leads nowhere."""
-    value, nodes = root, [root]
+    value: Any = root
+    nodes = [root]
     for step in path.steps:
         try:
             if step.kind is AccessKind.ATTR:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import ExprOp, PrimExpr, as_expr, const
+from ...ir.expr import ExprOp, PrimExpr, Range, Var, as_expr, const
 from ...runtime.error import InvalidValue, TypeMismatch
-from ...tir.stmt import ForKind
+from ...tir.expr import IterVar, IterVarType
+from ...tir.op import ceildiv
+from ...tir.stmt import For, ForKind, Stmt
+from .state import FunctionState
 
 
 class Loop:
@@ -28,6 +31,27 @@ class ForFrame:
 
     def __init__(self, loops: list[Loop], step: int = 1):
         self.loops, self.step = loops, step
+        self.variables = [Var("", loop.min.dtype) for loop in loops]
+
+    def open(self, state: FunctionState) -> Any:
+        """What `for` binds: the value of the loop's variable, or a list of several."""
+        for var, loop in zip(self.variables, self.loops, strict=True):
+            state.domains[var] = Range.from_min_extent(loop.min, loop.extent)
+        if self.step != 1:
+            return self.loops[0].min + self.variables[0] * self.step
+        return self.variables[0] if len(self.variables) == 1 else list(self.variables)
+
+    def close(self, state: FunctionState, body: Stmt) -> Stmt:
+        """The loops around `body`; one with a step counts its iterations from 0."""
+        for var, loop in zip(reversed(self.variables), reversed(self.loops), strict=True):
+            del state.domains[var]
+            begin, extent, thread = loop.min, loop.extent, None
+            if self.step != 1:
+                begin, extent = const(0, var.dtype), ceildiv(extent, const(self.step, var.dtype))
+            if loop.kind == ForKind.THREAD_BINDING:
+                thread = IterVar(None, Var("", var.dtype), IterVarType.ThreadIndex, loop.thread)
+            body = For(var, begin, extent, loop.kind, body, thread, loop.annotations)
+        return body
 
     def __iter__(self) -> Any:
         raise TypeMismatch("a loop of the program runs only in a `for` statement of a script")

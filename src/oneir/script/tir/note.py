@@ -118,13 +118,12 @@ def match_buffer(
 
 
 def _check_view(buffer: Buffer, region: BufferRegion) -> None:
-    """A view of a region has its extents, where leading ones of 1 may be left out."""
-    extents = [r.extent for r in region.region]
-    skipped = len(extents) - len(buffer.shape)
-    pairs = zip([*[1] * -skipped, *extents[max(skipped, 0) :]], buffer.shape, strict=True)
-    differs = skipped < 0 or any(getattr(e, "value", e) != 1 for e in extents[: max(skipped, 0)])
-    known = [(getattr(a, "value", a), getattr(b, "value", b)) for a, b in pairs]
-    if differs or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in known):
+    """A view of a region has its extents; leading ones of 1 may be left out."""
+    extents = [getattr(r.extent, "value", None) for r in region.region]
+    shape = [getattr(extent, "value", None) for extent in buffer.shape]
+    left_out = len(extents) - len(shape)
+    pairs = [] if left_out < 0 else zip(extents, [1] * left_out + shape, strict=True)
+    if left_out < 0 or any(None not in pair and pair[0] != pair[1] for pair in pairs):
         raise ShapeMismatch(f"a view of {region} has its extents, found the shape {buffer.shape}")
 
 

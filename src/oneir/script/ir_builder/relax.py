@@ -1,0 +1,159 @@
+"""`R` of builders: every member of `oneir.script.relax`; those that scripts write as statements act at once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+from ...ir.module import IRModule
+from ...relax.block_builder import BlockBuilder
+from ...relax.expr import Expr, SeqExpr, Var, as_graph_expr
+from ...relax.expr import If as IfExpr
+from ...relax.struct_info import StructInfo
+from ...runtime.error import InvalidValue
+from .. import relax as vocabulary
+from ..relax.note import Note
+from ..relax.state import FunctionState
+from .base import IRBuilder, IRBuilderFrame
+from .ir import IRModuleFrame, define_function
+
+
+class FunctionFrame(IRBuilderFrame):
+    """A graph function."""
+
+    def __init__(self, is_pure: bool = True, is_private: bool = False):
+        super().__init__()
+        self.is_pure, self.is_private = is_pure, is_private
+
+    def open(self) -> FunctionFrame:
+        module = self.builder.find_frame(IRModuleFrame)
+        functions = {} if module is None else {v: f for v, f in module.functions.items() if f is not None}
+        self.known = set(functions)
+        infos = {} if module is None else module.global_infos
+        self.state = FunctionState("", BlockBuilder(IRModule(functions)), self.is_pure, infos)
+        self.state.begin_function()
+        return self
+
+    def close(self) -> None:
+        state = self.state
+        func = state.end_function(self.is_private or not state.name, None)
+        for var, added in state.builder.mod.functions.items():
+            if var not in self.known:  # the loops of R.emit_te
+                define_function(self.builder, var.name_hint, added)
+        define_function(self.builder, state.name, func)
+
+
+class DataflowFrame(IRBuilderFrame):
+    """A dataflow block; `output_vars` are seen outside of it, once it has ended."""
+
+    output_vars: list[Var]
+
+    def open(self) -> DataflowFrame:
+        _state().begin_dataflow()
+        return self
+
+    def close(self) -> None:
+        state = _state()
+        self.output_vars = list(state.outputs or ())
+        state.end_dataflow()
+
+
+class IfFrame(IRBuilderFrame):
+    """A condition; `var` is its value, once it has ended."""
+
+    var: Var
+
+    def __init__(self, condition: Any):
+        super().__init__()
+        self.condition = condition
+        self.branches: dict[str, tuple[str, SeqExpr, StructInfo]] = {}
+
+    def open(self) -> IfFrame:
+        self.condition = _state().builder.normalize_argument(as_graph_expr(self.condition))
+        return self
+
+    def close(self) -> None:
+        state = _state()
+        if self.branches.keys() != {"Then", "Else"}:
+            raise InvalidValue("R.If holds `with R.Then():` and then `with R.Else():`")
+        (name, first, info), (other, second, other_info) = self.branches["Then"], self.branches["Else"]
+        if name != other:
+            raise InvalidValue(
+                f"both branches end with the same variable, but one ends with `{name}`, the other with `{other}`: "
+                "name them with IRBuilder.name"
+            )
+        known = info if info == other_info and state.builder.well_defined(info) is info else None
+        self.var = state.bind(IfExpr(self.condition, first, second), known, name)
+
+
+class BranchFrame(IRBuilderFrame):
+    """A branch of a condition."""
+
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+
+    def open(self) -> BranchFrame:
+        around = self.builder.frames[-1] if self.builder.frames else None
+        if not isinstance(around, IfFrame):
+            raise InvalidValue(f"R.{self.kind} stands inside of `with R.If(condition):`")
+        self.condition = around
+        _state().begin_branch()
+        return self
+
+    def close(self) -> None:
+        self.condition.branches[self.kind] = _state().end_branch()
+
+
+def function(is_pure: bool = True, is_private: bool = False) -> FunctionFrame:
+    """`with R.function():`"""
+    return FunctionFrame(is_pure, is_private)
+
+
+def dataflow() -> DataflowFrame:
+    """`with R.dataflow() as block:`"""
+    return DataflowFrame()
+
+
+def If(condition: Expr) -> IfFrame:
+    """`with R.If(condition) as value:` around `with R.Then():` and `with R.Else():`."""
+    return IfFrame(condition)
+
+
+def Then() -> BranchFrame:
+    """The branch for when the condition holds."""
+    return BranchFrame("Then")
+
+
+def Else() -> BranchFrame:
+    """The branch for when the condition does not hold."""
+    return BranchFrame("Else")
+
+
+def _state() -> FunctionState:
+    frame = IRBuilder.current().find_frame(FunctionFrame)
+    if frame is None:
+        raise InvalidValue("this belongs to a graph function: write it inside `with R.function():`")
+    return frame.state
+
+
+def _acting(member: Any) -> Any:
+    if not inspect.isfunction(member):
+        return member
+
+    @functools.wraps(member)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        value = member(*args, **kwargs)
+        return value.apply(_state()) if isinstance(value, Note) else value
+
+    return call
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = _acting(getattr(vocabulary, name))
+    return found
+
+
+def __dir__() -> list[str]:
+    return dir(vocabulary)
