@@ -43,7 +43,7 @@ KINDS = {
     relax.Constant: "visit_constant_",
     relax.Tuple: "visit_tuple_",
     relax.TupleGetItem: "visit_tuple_getitem_",
-    relax.ShapeExpr: "visit_shape_",
+    relax.ShapeExpr: "visit_shape_expr_",
     relax.PrimValue: "visit_prim_value_",
     relax.StringImm: "visit_string_imm_",
     relax.DataTypeImm: "visit_data_type_imm_",
@@ -103,8 +103,8 @@ def test_a_visitor_sees_everything_in_order() -> None:
         def visit_constant_(self, op: relax.Constant) -> None:
             self.seen.append("constant")
 
-        def visit_shape_(self, op: relax.ShapeExpr) -> None:
-            super().visit_shape_(op)
+        def visit_shape_expr_(self, op: relax.ShapeExpr) -> None:
+            super().visit_shape_expr_(op)
             self.seen.append("shape")
 
         def visit_prim_expr(self, op: tir.PrimExpr) -> None:

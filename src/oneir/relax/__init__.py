@@ -10,6 +10,8 @@ mod = bb.finalize()
 """
 
 from ..ir.expr import GlobalVar
+from ..ir.span import Span
+from ..ir.type import FuncType, TupleType, Type
 from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMFuncScope, VMInstrumentReturnKind
 from ..runtime.vm.program import SpecialReg, VMFuncKind
 from . import analysis, backend, dpl, frontend, op, transform, utils, vm
@@ -46,6 +48,7 @@ from .expr import (
     make_shape,
 )
 from .expr_functor import ExprFunctor, PyExprMutator, PyExprVisitor
+from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
 from .pipeline import (
     dataflow_lower_passes,
     default_build_pipeline,

@@ -67,7 +67,7 @@ _METHODS: dict[type, str] = {
     Constant: "visit_constant_",
     Tuple: "visit_tuple_",
     TupleGetItem: "visit_tuple_getitem_",
-    ShapeExpr: "visit_shape_",
+    ShapeExpr: "visit_shape_expr_",
     PrimValue: "visit_prim_value_",
     StringImm: "visit_string_imm_",
     DataTypeImm: "visit_data_type_imm_",
@@ -147,7 +147,7 @@ class PyExprVisitor(ExprFunctor):
     visit_constant_ = visit_var_ = visit_dataflow_var_ = visit_global_var_ = visit_extern_func_ = _leaf
     visit_op_ = visit_string_imm_ = visit_data_type_imm_ = _leaf
 
-    def visit_shape_(self, op: ShapeExpr) -> None:
+    def visit_shape_expr_(self, op: ShapeExpr) -> None:
         for value in op.values:
             self.visit_prim_expr(value)
 
@@ -262,7 +262,7 @@ class PyExprMutator(ExprFunctor):
         new = [self.visit_prim_expr(v) for v in values]
         return values if same_objects(new, values) else new
 
-    def visit_shape_(self, op: ShapeExpr) -> Expr:
+    def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
         values = self._values(op.values)
         return op if values is op.values else ShapeExpr(values, span=op.span)
 
@@ -441,9 +441,11 @@ class PyExprMutator(ExprFunctor):
 
 
 def visitor(visitor_cls: C) -> C:
-    """A decorator that visitor classes may have; nothing has to be done for them."""
+    """A decorator that visitor classes may have; `_cls` of a decorated class is what others may derive from."""
+    vars_of: Any = visitor_cls
+    vars_of._cls = visitor_cls
     return visitor_cls
 
 
 mutator = visitor
-"""A decorator that mutator classes may have; nothing has to be done for them."""
+"""A decorator that mutator classes may have; `_cls` of a decorated class is what others may derive from."""

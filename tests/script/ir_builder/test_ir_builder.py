@@ -193,6 +193,25 @@ def test_a_graph_with_a_condition():
     assert_structural_equal(builder.get(), main)
 
 
+def test_the_vocabularies_of_scripts_act_too_but_not_for_a_script_that_is_read_meanwhile():
+    with IRBuilder() as builder, R.function():
+        SR.func_name("main")
+        x = SR.arg("x", SR.Tensor((4,), "float32"))
+        with SR.dataflow() as block:
+            SR.output(SR.emit(SR.add(x, x)))
+
+        @ST.prim_func
+        def inside(A: ST.Buffer((4,), "float32")):
+            for i in range(4):
+                with ST.block("A"):
+                    vi = ST.axis.spatial(4, i)
+                    A[vi] = ST.float32(0)
+
+        SR.func_ret_value(block.output_vars[0])
+    assert inside.attrs["global_symbol"] == "inside" and builder.get().attrs["global_symbol"] == "main"
+    assert isinstance(ST.evaluate(0), tir.Evaluate)
+
+
 def test_builders_nest_and_belong_to_their_thread():
     seen = []
     with IRBuilder() as outer:
@@ -220,7 +239,7 @@ def test_frames_call_back_when_they_end_but_not_when_they_fail():
 
 def test_refusals():
     with pytest.raises(InvalidValue, match="no IRBuilder is open: write this inside `with IRBuilder"):
-        T.evaluate(0)
+        IRBuilder.current()
     with IRBuilder() as builder:
         with pytest.raises(InvalidValue, match="nothing was built yet"):
             builder.get()

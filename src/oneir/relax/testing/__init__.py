@@ -1,3 +1,18 @@
 """Small helpers with which graphs are put together in tests and tutorials."""
 
-from . import nn, transform
+from . import nn, runtime_builtin, transform, vm
+from .nn import (
+    Linear,
+    LogSoftmax,
+    Module,
+    Parameter,
+    Placeholder,
+    ReLU,
+    Sequential,
+    checkpoint,
+    emit,
+    emit_checkpoint,
+    emit_checkpoint_sequential,
+    emit_te,
+    init_params,
+)

@@ -336,7 +336,7 @@ class _Lower(PyExprMutator):
             return op
         return If(op.cond, true_branch, false_branch, span=op.span)
 
-    def visit_shape_(self, op: ShapeExpr) -> Expr:
+    def visit_shape_expr_(self, op: ShapeExpr) -> Expr:
         if all(isinstance(v, IntImm) for v in op.values):
             return op
         codes = [number for v in op.values for number in self.make_code(v)]

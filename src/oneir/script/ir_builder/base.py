@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from ...runtime.error import InvalidValue
 from ...tir.buffer import Buffer
 from ...tir.expr import IterVar
 from ...tir.stmt import Stmt
+from ..acting import builders
 from ..parser.assemble import sequence
 from ..tir.state import FunctionState
 
@@ -66,23 +66,23 @@ class IRBuilder:
         self._result: Any = None
 
     def __enter__(self) -> IRBuilder:
-        _open.set((*_open.get(), self))
+        builders.set((*builders.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _open.set(tuple(builder for builder in _open.get() if builder is not self))
+        builders.set(tuple(builder for builder in builders.get() if builder is not self))
 
     @staticmethod
     def current() -> IRBuilder:
         """The builder whose `with` is the innermost; `InvalidValue` outside of any."""
-        if not _open.get():
+        if not builders.get():
             raise InvalidValue("no IRBuilder is open: write this inside `with IRBuilder() as builder:`")
-        return _open.get()[-1]
+        return builders.get()[-1]
 
     @staticmethod
     def is_in_scope() -> bool:
         """Whether the code runs in the `with` of a builder."""
-        return bool(_open.get())
+        return bool(builders.get())
 
     def get(self) -> Any:
         """What was built: a module, a function, or statements. `InvalidValue` when there is nothing."""
@@ -120,6 +120,3 @@ class IRBuilder:
     def name_many(s: Sequence[str], vs: Sequence[T]) -> list[T]:
         """Names several variables or buffers."""
         return [IRBuilder.name(name, value) for name, value in zip(s, vs, strict=True)]
-
-
-_open: contextvars.ContextVar[tuple[IRBuilder, ...]] = contextvars.ContextVar("open_ir_builders", default=())

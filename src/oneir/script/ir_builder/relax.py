@@ -1,19 +1,18 @@
-"""`R` of builders: every member of `oneir.script.relax`; those that scripts write as statements act at once."""
+"""`R` of builders: the members of `oneir.script.relax`, which act at once in a builder, and `with R.function():`."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from typing import Any
 
 from ...ir.module import IRModule
 from ...relax.block_builder import BlockBuilder
-from ...relax.expr import Expr, SeqExpr, Var, as_graph_expr
 from ...relax.expr import If as IfExpr
+from ...relax.expr import SeqExpr, Var, as_graph_expr
 from ...relax.struct_info import StructInfo
 from ...runtime.error import InvalidValue
 from .. import relax as vocabulary
-from ..relax.note import Note
+from ..relax import perform
+from ..relax.note import Frame, Note
 from ..relax.state import FunctionState
 from .base import IRBuilder, IRBuilderFrame
 from .ir import IRModuleFrame, define_function
@@ -111,26 +110,6 @@ def function(is_pure: bool = True, is_private: bool = False) -> FunctionFrame:
     return FunctionFrame(is_pure, is_private)
 
 
-def dataflow() -> DataflowFrame:
-    """`with R.dataflow() as block:`"""
-    return DataflowFrame()
-
-
-def If(condition: Expr) -> IfFrame:
-    """`with R.If(condition) as value:` around `with R.Then():` and `with R.Else():`."""
-    return IfFrame(condition)
-
-
-def Then() -> BranchFrame:
-    """The branch for when the condition holds."""
-    return BranchFrame("Then")
-
-
-def Else() -> BranchFrame:
-    """The branch for when the condition does not hold."""
-    return BranchFrame("Else")
-
-
 def _state() -> FunctionState:
     frame = IRBuilder.current().find_frame(FunctionFrame)
     if frame is None:
@@ -138,21 +117,20 @@ def _state() -> FunctionState:
     return frame.state
 
 
-def _acting(member: Any) -> Any:
-    if not inspect.isfunction(member):
-        return member
-
-    @functools.wraps(member)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        value = member(*args, **kwargs)
-        return value.apply(_state()) if isinstance(value, Note) else value
-
-    return call
+@perform.provide
+def _perform(value: Any) -> Any:
+    """Carries out what a member of `R` gives: facts are stated, bindings made, frames can be entered."""
+    if isinstance(value, Note):
+        return value.apply(_state())
+    if not isinstance(value, Frame):
+        return value
+    if value.kind == "dataflow":
+        return DataflowFrame()
+    return IfFrame(value.condition) if value.kind == "If" else BranchFrame(value.kind)
 
 
 def __getattr__(name: str) -> Any:
-    found = globals()[name] = _acting(getattr(vocabulary, name))
-    return found
+    return getattr(vocabulary, name)
 
 
 def __dir__() -> list[str]:

@@ -1,17 +1,14 @@
-"""`T` of builders: every member of `oneir.script.tir`; those that scripts write as statements act at once."""
+"""`T` of builders: the members of `oneir.script.tir`, which act at once in a builder, and `with T.prim_func():`."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from types import SimpleNamespace
 from typing import Any
 
 from ...tir.function import PrimFunc
 from ...tir.stmt import Evaluate, Stmt
 from .. import tir as vocabulary
 from ..parser.assemble import sequence, with_root_block
-from ..tir import axis as axes
+from ..tir import perform
 from ..tir.frame import Frame
 from ..tir.loop import ForFrame
 from ..tir.note import Note
@@ -65,8 +62,9 @@ def _state() -> FunctionState:
     return builder.state if function is None else function.state
 
 
-def _act(value: Any) -> Any:
-    """What a member of `T` gives, carried out: facts are stated, statements added, frames can be entered."""
+@perform.provide
+def _perform(value: Any) -> Any:
+    """Carries out what a member of `T` gives: facts are stated, statements added, frames can be entered."""
     if isinstance(value, Note):
         return value.apply(_state())
     if isinstance(value, (Frame, ForFrame)):
@@ -77,25 +75,8 @@ def _act(value: Any) -> Any:
     return value
 
 
-def _acting(member: Any) -> Any:
-    if not (inspect.isfunction(member) or (isinstance(member, type) and issubclass(member, Frame))):
-        return member
-
-    @functools.wraps(member, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return _act(member(*args, **kwargs))
-
-    return call
-
-
-axis = SimpleNamespace(
-    **{name: _acting(getattr(axes, name)) for name in ("spatial", "reduce", "scan", "opaque", "remap", "S", "R")}
-)
-
-
 def __getattr__(name: str) -> Any:
-    found = globals()[name] = _acting(getattr(vocabulary, name))
-    return found
+    return getattr(vocabulary, name)
 
 
 def __dir__() -> list[str]:

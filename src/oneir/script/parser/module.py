@@ -27,6 +27,7 @@ from ...relax.expr import Function
 from ...runtime.error import ParseError, WellFormedError
 from ...tir import analysis as tir_analysis
 from ...tir.function import PrimFunc
+from ..acting import reading
 from .evaluator import Evaluator
 from .scope import MISSING, Scope, closure_of, names_around
 from .source import Source, SourceFile, find_class, find_function, source_of_text
@@ -173,7 +174,8 @@ class ModuleNote:
 def _reported() -> Iterator[None]:
     """Lets the program's own renderer of diagnostics, if it has set one, see an error before it is raised."""
     try:
-        yield
+        with reading():
+            yield
     except ParseError as error:
         report(error)
         raise

@@ -53,8 +53,6 @@ _UNSUPPORTED = {
     ast.Match: "`match`",
     ast.Import: "`import`",
     ast.ImportFrom: "`import`",
-    ast.Global: "`global`",
-    ast.Nonlocal: "`nonlocal`",
     ast.Assert: "`assert` (R.assert_op checks while the program runs)",
 }
 _BARE_NAMES = {name: member for name, member in vars(vocabulary).items() if isinstance(member, Member)}
@@ -347,6 +345,12 @@ class RelaxParser(Evaluator):
 
     def stmt_Pass(self, node: ast.Pass) -> None:
         return
+
+    def stmt_Nonlocal(self, node: ast.Nonlocal) -> None:
+        """Says that names come from around the function, as they do anyway."""
+
+    def stmt_Global(self, node: ast.Global) -> None:
+        """Says that names come from around the function, as they do anyway."""
 
     def stmt_Assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:

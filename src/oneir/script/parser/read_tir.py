@@ -47,8 +47,6 @@ _UNSUPPORTED = {
     ast.Match: "`match`",
     ast.Import: "`import`",
     ast.ImportFrom: "`import`",
-    ast.Global: "`global`",
-    ast.Nonlocal: "`nonlocal`",
 }
 
 
@@ -285,6 +283,12 @@ class TIRParser(Evaluator):
 
     def stmt_Pass(self, node: ast.Pass) -> None:
         return
+
+    def stmt_Nonlocal(self, node: ast.Nonlocal) -> None:
+        """Says that names come from around the function, as they do anyway."""
+
+    def stmt_Global(self, node: ast.Global) -> None:
+        """Says that names come from around the function, as they do anyway."""
 
     def stmt_Assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:

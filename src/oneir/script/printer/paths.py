@@ -8,6 +8,7 @@ what has text, once with `choose`'s answer.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,7 +64,7 @@ def _nodes_along(root: Any, path: AccessPath) -> list[Any]:
             if step.kind is AccessKind.ATTR:
                 value = getattr(value, step.key)
             elif step.kind in (AccessKind.ARRAY_ITEM, AccessKind.MAP_ITEM):
-                value = value[step.key]
+                value = operator.getitem(value, step.key)
             else:
                 break
         except (AttributeError, LookupError, TypeError):

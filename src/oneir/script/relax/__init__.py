@@ -27,11 +27,13 @@ from ...relax.expr import DataTypeImm as _DataTypeImm
 from ...relax.expr import ExternFunc as ExternFunc
 from ...relax.expr import PrimValue as _PrimValue
 from ...relax.expr import SeqExpr as SeqExpr
-from ...relax.expr import ShapeExpr as _ShapeExpr
+from ...relax.expr import ShapeExpr as ShapeExpr
 from ...relax.expr import StringImm as _StringImm
 from ...relax.expr import Tuple as _Tuple
 from ...relax.expr import TupleGetItem as TupleGetItem
 from ...relax.expr import const as const
+from ...runtime.hook import Hook as _Hook
+from ..acting import act_in_builders as _act_in_builders
 from ..tir.dtypes import dtype_name as _dtype_name
 from ..tir.meta import macro as macro
 from ..tir.meta import meta_var as meta_var
@@ -64,14 +66,20 @@ from .entry import function as function  # isort: skip
 from .entry import rewriter as rewriter  # isort: skip
 
 
+perform: _Hook[[_Any], _Any] = _Hook("perform", "oneir.script.ir_builder")
+"""Carries out, in a builder, what a member gives."""
+
+_act_in_builders(globals(), [f"{__name__}.note"], perform)
+
+
 def tuple(*fields: _Any) -> _Tuple:
     """Several values as one."""
     return _Tuple(fields)
 
 
-def shape(value: _Sequence[_Any]) -> _ShapeExpr:
+def shape(value: _Sequence[_Any]) -> ShapeExpr:
     """A shape of extents."""
-    return _ShapeExpr(value)
+    return ShapeExpr(value)
 
 
 def prim_value(value: _Any) -> _PrimValue:

@@ -17,7 +17,9 @@ from ..parser.module import (
     register_module_decorator,
 )
 from ..parser.read_relax import RelaxParser
-from .struct_info import StructInfoProxy as StructInfoProxy
+from .struct_info import StructInfoProxy
+
+__all__ = ["StructInfoProxy", "function", "rewriter"]
 
 
 def function(func: Any = None, pure: bool = True, private: bool = False, check_well_formed: bool = True) -> Any:

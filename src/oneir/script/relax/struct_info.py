@@ -39,7 +39,7 @@ class Names(Protocol):
 
 
 class StructInfoProxy:
-    """What stands for struct info in a script before it is that."""
+    """What members of `R` give where struct info is not made yet."""
 
     def as_struct_info(self) -> StructInfo:
         """The struct info."""

@@ -28,6 +28,7 @@ from ...ir.expr import Range as Range
 from ...ir.operators import maximum as max
 from ...ir.operators import minimum as min
 from ...runtime.error import OneIRError as _OneIRError
+from ...runtime.hook import Hook as _Hook
 from ...tir import expr as _tir_expr
 from ...tir import op as _op
 from ...tir import op_hopper as _op_hopper
@@ -35,6 +36,7 @@ from ...tir import op_vendor as _op_vendor
 from ...tir.buffer import Buffer as _Buffer
 from ...tir.index_map import IndexMap as IndexMap
 from ...tir.stmt import BufferRegion as BufferRegion
+from ..acting import act_in_builders as _act_in_builders
 from . import axis as axis
 from .buffer import buffer as buffer
 from .dtypes import DTypeMember as _DTypeMember
@@ -88,6 +90,13 @@ from .values import let as let
 from .values import target as target
 
 from .entry import prim_func as prim_func  # isort: skip
+
+perform: _Hook[[Any], Any] = _Hook("perform", "oneir.script.ir_builder")
+"""Carries out, in a builder, what a member gives."""
+
+_ACTING = ("frame", "loop", "note", "values", "axis")
+for _names in (globals(), vars(axis)):
+    _act_in_builders(_names, [f"{__name__}.{module}" for module in _ACTING], perform)
 
 Buffer = buffer_decl = buffer
 sblock, sblock_alloc_buffer, sblock_attr = block, alloc_buffer, block_attr
