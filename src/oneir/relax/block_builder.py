@@ -279,6 +279,13 @@ class BlockBuilder:
             self._frames.pop()
         return block
 
+    _begin_dataflow_block = begin_dataflow_block
+    """The published name."""
+    _begin_binding_block = begin_binding_block
+    """The published name."""
+    _end_block = end_block
+    """The published name."""
+
     def _open_frame(self) -> _Frame:
         if not self.in_block:
             raise InvalidValue("there is no block to emit to: use `with bb.function(name)` first")

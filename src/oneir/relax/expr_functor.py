@@ -196,8 +196,7 @@ class PyExprVisitor(ExprFunctor):
         for binding in block.bindings:
             self.visit_binding(binding)
 
-    def visit_dataflow_block_(self, block: DataflowBlock) -> None:
-        self.visit_binding_block_(block)
+    visit_dataflow_block_ = visit_binding_block_
 
     def visit_var_def_(self, var: Var) -> None:
         pass
@@ -308,13 +307,14 @@ class PyExprMutator(ExprFunctor):
 
     def visit_function_(self, op: Function) -> Expr:
         params = [self.visit_var_def(p) for p in op.params]
+        self._variables.update((old, new) for old, new in zip(op.params, params, strict=True) if old is not new)
         body = self.visit_with_new_scope(op.body, params)
         ret = self.visit_struct_info(op.ret_struct_info)
         if same_objects(params, op.params) and body is op.body and ret is op.ret_struct_info:
             return op
-        return Function(params, body, self._refined(ret, params, body), op.is_pure, op.attrs, op.span)
+        return Function(params, body, self.refined(ret, params, body), op.is_pure, op.attrs, op.span)
 
-    def _refined(self, declared: StructInfo, params: Sequence[Var], body: Expr) -> StructInfo:
+    def refined(self, declared: StructInfo, params: Sequence[Var], body: Expr) -> StructInfo:
         """What is known of a function's result outside: what was declared, or what the body says where that is more, or
         something else.
         """
@@ -344,7 +344,10 @@ class PyExprMutator(ExprFunctor):
 
     def visit_expr_post_order(self, expr: Expr) -> Expr:
         """The expression with its parts rewritten, normalized: what an overridden method often starts with."""
-        return self.builder_.normalize(getattr(PyExprMutator, _method_name(type(expr)))(self, expr))
+        # The method for variables of dataflow blocks calls the overridden one for variables, which may have called this.
+        name = _METHODS[Var] if isinstance(expr, Var) else _method_name(type(expr))
+        new = getattr(PyExprMutator, name)(self, expr)
+        return new if isinstance(new, (Op, GlobalVar)) else self.builder_.normalize(new)
 
     # -- bindings --
 

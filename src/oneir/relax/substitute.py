@@ -54,7 +54,7 @@ class _Binder(SymbolicMutator):
         same = same_objects(params, op.params)
         if same and body is op.body and ret is op.ret_struct_info:
             return op
-        return Function(params, body, self._refined(ret, params, body), op.is_pure, op.attrs, op.span)
+        return Function(params, body, self.refined(ret, params, body), op.is_pure, op.attrs, op.span)
 
 
 def bind(expr: E, values: Mapping[Var, Expr], symbolic: Mapping[TirVar, PrimExpr] | None = None) -> E:

@@ -50,7 +50,7 @@ class _Lazy(PyExprMutator):
         told = {v for p in params for v in tir_vars_in_struct_info(p.struct_info)}
         ret = erase_to_well_defined(op.ret_struct_info, lambda v: v if v in told else None, lambda v: None)
         body = self.visit_with_new_scope(op.body, params)
-        func = Function(params, body, self._refined(ret, params, body), op.is_pure, op.attrs, op.span)
+        func = Function(params, body, self.refined(ret, params, body), op.is_pure, op.attrs, op.span)
         return func.with_attr("num_input", count + 1)
 
     def visit_var_(self, op: Var) -> Expr:

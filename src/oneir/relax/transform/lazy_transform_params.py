@@ -143,7 +143,7 @@ class _Loader(PyExprMutator):
 
     def known_of(self, body: Expr, params: Sequence[Var]) -> StructInfo:
         """What callers know of the result of the new function."""
-        return self._refined(ObjectStructInfo(), params, body)
+        return self.refined(ObjectStructInfo(), params, body)
 
     def _load(self, index: int) -> Var:
         return self.builder_.emit(_call(self.name, [*self.extra, PrimValue(index)]))
