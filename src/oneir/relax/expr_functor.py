@@ -344,7 +344,7 @@ class PyExprMutator(ExprFunctor):
 
     def visit_expr_post_order(self, expr: Expr) -> Expr:
         """The expression with its parts rewritten, normalized: what an overridden method often starts with."""
-        # The method for variables of dataflow blocks calls the overridden one for variables, which may have called this.
+        # That for variables of dataflow blocks would call the overridden one for variables, which may have called this.
         name = _METHODS[Var] if isinstance(expr, Var) else _method_name(type(expr))
         new = getattr(PyExprMutator, name)(self, expr)
         return new if isinstance(new, (Op, GlobalVar)) else self.builder_.normalize(new)

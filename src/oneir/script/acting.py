@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ builders: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("buil
 
 
 @contextmanager
-def reading() -> Iterator[None]:
+def reading() -> Generator[None]:
     """A script is read, perhaps in the `with` of a builder, which is no concern of the script's."""
     token = builders.set(())
     try:

@@ -49,7 +49,7 @@ from ..ir.expr import (
     Var,
     const,
 )
-from . import analysis, generic, pipeline, schedule, stmt_functor, transform
+from . import analysis, generic, ir_builder, pipeline, schedule, stmt_functor, transform
 from .block_dependence_info import BlockDependenceInfo
 from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .buffer import Buffer, DataProducer, decl_buffer
@@ -392,6 +392,7 @@ __all__ = [
     "indexdiv",
     "indexmod",
     "infinity",
+    "ir_builder",
     "ir_transform",
     "isfinite",
     "isinf",

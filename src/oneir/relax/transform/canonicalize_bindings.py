@@ -224,6 +224,8 @@ class _Planner(PyExprVisitor):
         super().visit_binding_block_(block)
         self.block = None
 
+    visit_dataflow_block_ = visit_binding_block_
+
     def visit_binding(self, binding: Binding) -> None:
         assert self.block is not None
         value, var = binding.value, binding.var

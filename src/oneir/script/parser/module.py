@@ -11,7 +11,7 @@ import builtins
 import importlib
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
@@ -171,7 +171,7 @@ class ModuleNote:
 
 
 @contextmanager
-def _reported() -> Iterator[None]:
+def _reported() -> Generator[None]:
     """Lets the program's own renderer of diagnostics, if it has set one, see an error before it is raised."""
     try:
         with reading():

@@ -8,7 +8,6 @@ what has text, once with `choose`'s answer.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -64,7 +63,8 @@ def _nodes_along(root: Any, path: AccessPath) -> list[Any]:
             if step.kind is AccessKind.ATTR:
                 value = getattr(value, step.key)
             elif step.kind in (AccessKind.ARRAY_ITEM, AccessKind.MAP_ITEM):
-                value = operator.getitem(value, step.key)
+                container: Any = value
+                value = container[step.key]
             else:
                 break
         except (AttributeError, LookupError, TypeError):

@@ -95,7 +95,7 @@ perform: _Hook[[Any], Any] = _Hook("perform", "oneir.script.ir_builder")
 """Carries out, in a builder, what a member gives."""
 
 _ACTING = ("frame", "loop", "note", "values", "axis")
-for _names in (globals(), vars(axis)):
+for _names in (globals(), axis.__dict__):
     _act_in_builders(_names, [f"{__name__}.{module}" for module in _ACTING], perform)
 
 Buffer = buffer_decl = buffer
