@@ -134,7 +134,7 @@ class Buffer(Node, shared=True):
     def _vector_indices(self, begin: Any, dtype: str | None) -> Array[PrimExpr]:
         indices = list(expr_array(begin))
         lanes = DataType(dtype).lanes // self.dtype.lanes if dtype else 1
-        if indices[-1].dtype.is_scalar:
+        if indices and indices[-1].dtype.is_scalar:
             indices[-1] = ramp_or_scalar(indices[-1], lanes)
         return Array(indices)
 

@@ -30,6 +30,7 @@ from ..ir.expr import (
 from ..ir.op import Fact, Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..target.codegen import llvm_get_intrinsic_name
 from .buffer import Buffer
 from .expr import BufferLoad
 
@@ -632,14 +633,20 @@ def call_intrin(dtype: str, func_name: str, *args: Any, span: Any = None) -> Pri
     return Call(dtype, func_name, list(args), span=span)
 
 
-def call_llvm_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> PrimExpr:
+def _intrinsic(name: Any) -> StringImm:
+    """The name of an LLVM intrinsic, which may be given by its number."""
+    number = getattr(name, "value", name)
+    return StringImm(llvm_get_intrinsic_name(number) if isinstance(number, int) else number)
+
+
+def call_llvm_intrin(dtype: str, name: str | int, *args: Any, span: Any = None) -> PrimExpr:
     """An LLVM intrinsic, "llvm.prefetch.p0" for instance."""
-    return Call(dtype, "tir.call_llvm_intrin", [StringImm(name), *args], span=span)
+    return Call(dtype, "tir.call_llvm_intrin", [_intrinsic(name), *args], span=span)
 
 
-def call_llvm_pure_intrin(dtype: str, name: str, *args: Any, span: Any = None) -> PrimExpr:
-    """An LLVM intrinsic that has no effect but its value."""
-    return Call(dtype, "tir.call_llvm_pure_intrin", [StringImm(name), *args], span=span)
+def call_llvm_pure_intrin(dtype: str, name: str | int, *args: Any, span: Any = None) -> PrimExpr:
+    """An LLVM intrinsic that has no effect but its value; by its name, or its number (`llvm_lookup_intrinsic_id`)."""
+    return Call(dtype, "tir.call_llvm_pure_intrin", [_intrinsic(name), *args], span=span)
 
 
 def _packed(op: str, args: tuple[Any, ...], span: Any) -> PrimExpr:

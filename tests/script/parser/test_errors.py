@@ -82,7 +82,6 @@ def test_a_statement_that_scripts_do_not_have():
         ("import math", "`import` cannot stand in a prim_func"),
         ("del A", "`del` cannot stand in a prim_func"),
         ("yield 1", "`yield` cannot be used in a script"),
-        ("global A", "`global` cannot stand in a prim_func"),
         ("match 1:\n        case 1:\n            pass", "`match` cannot stand in a prim_func"),
         ("async def g():\n        pass", "`async` cannot stand in a prim_func"),
         ("await A", "`await` cannot be used in a script"),

@@ -158,7 +158,13 @@ class RelaxParser(Evaluator):
                 raise self.error(
                     node, f"undefined symbolic variable `{name}`: no parameter of `{node.name}` has it as an extent"
                 )
-        return None if node.returns is None else self.struct_info(node.returns)
+        if node.returns is None or self.names_tuple(node.returns):
+            return None
+        return self.struct_info(node.returns)
+
+    def names_tuple(self, node: ast.expr) -> bool:
+        """Whether an annotation is `R.Tuple` alone, which says nothing of what the tuple holds."""
+        return isinstance(node, (ast.Name, ast.Attribute)) and self.eval(node) is vocabulary.Tuple
 
     def struct_info(self, node: ast.expr) -> StructInfo:
         """The struct info of an annotation, which may be written as a string."""

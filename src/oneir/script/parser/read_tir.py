@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
-from ...ir.operators import difference
+from ...ir.operators import difference, not_equal
 from ...ir.visitor import deep_recursion
 from ...runtime.error import OneIRError, ParseError
 from ...tir import op as tir_op
@@ -373,21 +373,31 @@ class TIRParser(Evaluator):
             found = self.eval(node)
             return serial(found.start, found.stop, step=found.step) if isinstance(found, range) else found
         args = self.sequence(node.args)
-        if not 1 <= len(args) <= 3 or node.keywords:
-            raise self.error(node, "range expects begin, end and step, or the end alone")
+        options = {keyword.arg: self.eval(keyword.value) for keyword in node.keywords}
+        if not 1 <= len(args) <= 3 or options.keys() - {"annotations"}:
+            raise self.error(node, "range expects begin, end and step, or the end alone, and perhaps annotations=")
         try:
-            return serial(*args[:2], step=args[2] if len(args) == 3 else None)
+            annotations = options.get("annotations")
+            return serial(*args[:2], step=args[2] if len(args) == 3 else None, annotations=annotations)
         except OneIRError as problem:
             raise self.error(node, problem) from problem
 
+    def condition(self, node: ast.expr) -> Any:
+        """A condition; an integer holds unless it is 0, as in Python."""
+        value = self.eval(node)
+        if isinstance(value, ExprOp) and (expr := as_expr(value)).dtype.is_int and not expr.dtype.is_bool:
+            value = not_equal(expr, 0)
+            locate(value, self.source.span(node))
+        return value
+
     def stmt_While(self, node: ast.While) -> None:
-        condition = self.eval(node.test)
+        condition = self.condition(node.test)
         with self.new_scope():
             body = self.suite_of(node.body)
         self.add(While(condition, body), node)
 
     def stmt_If(self, node: ast.If) -> None:
-        condition = self.eval(node.test)
+        condition = self.condition(node.test)
         if not isinstance(condition, ExprOp):
             for inner in node.body if condition else node.orelse:
                 self.statement(inner)

@@ -29,6 +29,7 @@ from ...ir.operators import maximum as max
 from ...ir.operators import minimum as min
 from ...runtime.error import OneIRError as _OneIRError
 from ...runtime.hook import Hook as _Hook
+from ...target import llvm_lookup_intrinsic_id as llvm_lookup_intrinsic_id
 from ...tir import expr as _tir_expr
 from ...tir import op as _op
 from ...tir import op_hopper as _op_hopper

@@ -13,7 +13,7 @@ from ...ir.expr import Call, GlobalVar, PrimExpr, Var
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch, WellFormedError
-from ..expr import BufferLoad
+from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import AttrStmt, Block, BlockRealize, BufferRegion, BufferStore, For, Stmt
 from .scopes import ScopedVisitor
@@ -113,6 +113,12 @@ class _Verifier(ScopedVisitor):
             self.barrier, self.block = self.depth, block
         super().visit_Block(block)
         self.depth, self.barrier, self.block = outer
+
+    def visit_IterVar(self, node: IterVar) -> None:
+        # How far a block's variable goes may follow a loop around the block.
+        barrier, self.barrier = self.barrier, 0
+        super().visit_IterVar(node)
+        self.barrier = barrier
 
     # -- accesses --
 
