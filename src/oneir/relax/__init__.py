@@ -71,5 +71,5 @@ from .struct_info import (
     TupleStructInfo,
 )
 from .ty import DynTensorType, ObjectType, PackedFuncType, ShapeType, TensorType
-from .utils import convert_to_expr, copy_with_new_vars, gen_call_tir_inputs, metadata_partitioner
+from .utils import args_converter, convert_to_expr, copy_with_new_vars, gen_call_tir_inputs, metadata_partitioner
 from .vm_build import VMExecutable, build

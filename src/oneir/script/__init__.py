@@ -13,4 +13,5 @@ from . import relax as relax  # isort: skip
 from .parser.module import from_source as from_source
 from .parser.module import ir_module as ir_module
 
+from . import highlight as highlight  # isort: skip
 from . import ir_builder as ir_builder  # isort: skip

@@ -224,7 +224,6 @@ c: T.Buffer((T.int64(4),), "float32"), n: T.int64):
         T.evaluate(0)
 
     ext = R.ExternFunc("env.ext")
-
     @R.function(private=True)
     def helper(x: R.Object, n: R.Prim("int64")) -> R.Object:
         cls = Module
@@ -409,3 +408,17 @@ def test_what_is_asserted_of_an_external_function_is_there_after_json():
     assert loaded.struct_info == func.struct_info and loaded.struct_info.purity
     constant = relax.Constant(tensor(np.zeros(3, "int8")), relax.TensorStructInfo(None, "int8", ndim=1))
     assert str(load_json(save_json(constant)).struct_info) == 'R.Tensor(dtype="int8", ndim=1)'
+
+
+def test_what_a_dataflow_block_alone_uses_is_declared_above_it():
+    n = tir.Var("n", "int64")
+    a = relax.Var("a", relax.TensorStructInfo([n, 3], "float32"))
+    b = relax.Var("b", relax.TensorStructInfo([n, 3], "float32"))
+    block = relax.DataflowBlock([relax.VarBinding(b, relax.op.sin(a))])
+    assert block.script().splitlines() == [
+        "n = T.int64()",
+        "with R.dataflow():",
+        '    a: R.Tensor((n, 3), dtype="float32")',
+        '    b: R.Tensor((n, 3), dtype="float32") = R.sin(a)',
+        "    R.output(b)",
+    ]

@@ -29,7 +29,7 @@ from .core import Frame, Operation, Printer, find_handler, prints
 from .decorate import decorate
 from .paths import Occurrences
 
-__all__ = ["Frame", "Operation", "Printer", "PrinterConfig", "prints", "script", "show", "str_of"]
+__all__ = ["Frame", "Operation", "Printer", "PrinterConfig", "prints", "script", "show", "show_text", "str_of"]
 
 _DIALECTS = (("ir", "ir_prefix"), ("tir", "tir_prefix"), ("relax", "relax_prefix"))
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
@@ -107,7 +107,11 @@ def show(node: Any, style: str | None = None, black_format: bool | None = None, 
     """
     if black_format is None:
         black_format = os.environ.get("TVM_BLACK_FORMAT", "0").lower() in ("1", "true", "on")
-    text = script(node, black_format=black_format, **options)
+    show_text(script(node, black_format=black_format, **options), style)
+
+
+def show_text(text: str, style: str | None = None) -> None:
+    """Prints the text of a script, coloured on a terminal."""
     if not sys.stdout.isatty():
         print(text)
         return

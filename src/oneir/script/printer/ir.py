@@ -36,11 +36,13 @@ def _module(p: Printer, mod: IRModule) -> None:
             p.emit(f"{p.ir('module_global_infos')}({p.expr(mod.global_infos)})")
         for var, _ in functions:
             p.define_as(var, f"{name}.{var.name_hint}")
-        for i, (var, func) in enumerate(functions):
-            if i:
+        after_def = False
+        for var, func in functions:
+            if after_def:
                 p.frame.lines.append("")
             p.binding_names.append(var.name_hint)
             text = p.expr(func)
+            after_def = text is None
             if text is not None:
                 p.emit(f"{var.name_hint} = {text}", func)
             p.binding_names.pop()

@@ -66,14 +66,16 @@ def _block(p: Printer, block: x.BindingBlock) -> None:
 @prints(x.DataflowBlock)
 def _dataflow(p: Printer, block: x.DataflowBlock) -> None:
     frame = p.frame
-    p.emit(f"with {p.relax('dataflow')}():", block, opens=True)
-    # No frame of its own: what the block puts out is used after it.
-    outside, frame.pad = frame.pad, frame.pad + p.indent
+    # No frame of its own: what the block puts out is used after it. What it uses is declared above its header.
+    lines, pad = frame.lines, frame.pad
+    frame.lines, frame.pad = [], pad + p.indent
     for binding in block.bindings:
         p.stmt(binding)
     outputs = [b.var for b in block.bindings if not isinstance(b.var, x.DataflowVar)]
     p.emit(f"{p.relax('output')}({p.exprs(outputs)})")
-    frame.pad = outside
+    body, frame.lines, frame.pad = frame.lines, lines, pad
+    p.emit(f"with {p.relax('dataflow')}():", block, opens=True)
+    frame.lines += body
 
 
 @prints(x.VarBinding)
