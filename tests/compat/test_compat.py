@@ -87,3 +87,50 @@ def test_installing_twice_is_harmless(tmp_path):
     code = "import oneir.compat as c; c.install(); c.install(); import tvm.te; print(tvm.te.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.stdout == "oneir.te\n", done.stderr
+
+
+FFI_SCRIPT = """
+import tvm_ffi
+import tvm
+from tvm_ffi import Array, Map, register_global_func
+from tvm_ffi.access_path import AccessPath
+from tvm_ffi.core import DLDeviceType
+
+@register_global_func("mine.add")
+def add(a, b):
+    return a + b
+
+assert tvm_ffi.get_global_func("mine.add")(1, 2) == 3 == tvm.get_global_func("mine.add")(1, 2)
+assert isinstance(add, tvm_ffi.Function)
+tvm_ffi.registry.remove_global_func("mine.add")
+assert tvm_ffi.get_global_func("mine.add", allow_missing=True) is None
+
+@tvm_ffi.register_error
+class MineError(RuntimeError):
+    pass
+
+values = tvm_ffi.convert({"a": [1, 2, {"b": 3}]})
+assert isinstance(values["a"], Array) and isinstance(values, Map)
+mismatch = tvm_ffi.get_first_structural_mismatch(values["a"], tvm_ffi.convert([1, 4, {"b": 3}]))
+assert mismatch == (AccessPath.root().array_item(1),) * 2 and tvm_ffi.structural_equal(values, values)
+x = tvm.tir.Var("x", "int32")
+text = tvm_ffi.serialization.to_json_graph_str([x + 1, x])
+total, var = tvm_ffi.serialization.from_json_graph_str(text)
+assert total.a is var and tvm_ffi.dtype("float32x4").lanes == 4
+assert tvm_ffi.device("cuda", 1).dlpack_device_type() == DLDeviceType.kDLCUDA
+assert tvm_ffi.Module is tvm.runtime.Module and tvm_ffi.Shape((1, 2)) == (1, 2)
+print("done")
+"""
+
+
+def test_a_script_may_import_tvm_ffi(tmp_path):
+    (tmp_path / "script.py").write_text(FFI_SCRIPT)
+    done = run("script.py", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == "done\n", done.stderr
+
+
+def test_another_tvm_ffi_is_not_taken_over(tmp_path):
+    (tmp_path / "tvm_ffi.py").write_text("")
+    script = "import tvm_ffi, oneir.compat\noneir.compat.install()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "CompatError: `tvm_ffi` is imported already, from" in done.stderr

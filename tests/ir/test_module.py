@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from oneir.ir import BaseFunc, GlobalVar, IRModule, structural_equal
+from oneir.ir import BaseFunc, GlobalVar, IRModule, assert_structural_equal, structural_equal
 from oneir.ir.global_info import VDevice
+from oneir.ir.json import JSONError
 from oneir.ir.transform import module_pass
 from oneir.runtime.error import NotRegistered, OneIRError, TypeMismatch
 from oneir.script import ir as I
@@ -159,3 +162,14 @@ def test_passes_leave_the_module_they_are_given_alone():
 
     mod = IRModule({"f": f})
     assert names(add_g(mod)) == ["f", "g"] and names(mod) == ["f"]
+
+
+def test_the_state_of_a_module_is_taken_over_in_place():
+    one, other = IRModule({"f": f}, {"key": 1}), IRModule({"g": g})
+    alias = other
+    other.__setstate__(one.__getstate__())
+    assert_structural_equal(alias, one)
+    assert [var.name_hint for var in alias.get_global_vars()] == ["f"] and alias.attrs["key"] == 1
+    assert_structural_equal(pickle.loads(pickle.dumps(alias)), one)
+    with pytest.raises(JSONError, match="expected a program as JSON"):
+        other.__setstate__({"handle": "{}"})

@@ -12,6 +12,7 @@ from ..runtime.hook import Hook
 from .attrs import AttrsHolder, DictAttrs, as_dict_attrs
 from .container import EMPTY, Array
 from .expr import GlobalVar, RelaxExpr
+from .json import load_json, save_json
 from .node import Node, attr, binder, child, meta
 from .span import Span
 
@@ -167,6 +168,16 @@ class IRModule(AttrsHolder, Node):
         return self.replace(functions=table)
 
     # -- copies --
+
+    def __getstate__(self) -> dict[str, str]:
+        """The module as JSON, under the key "handle"."""
+        return {"handle": save_json(self)}
+
+    def __setstate__(self, state: Mapping[str, str]) -> None:
+        """Makes this module what `__getstate__` of another one, or of itself before, has saved."""
+        saved: IRModule = load_json(state["handle"])
+        self.functions, self.attrs, self.global_infos = saved.functions, saved.attrs, saved.global_infos
+        self.span = saved.span
 
     def clone(self) -> IRModule:
         """A shallow copy: changing it leaves this module alone."""

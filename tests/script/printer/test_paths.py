@@ -10,6 +10,7 @@ from oneir.ir.access_path import AccessPath
 from oneir.ir.module import IRModule
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
+from oneir.script.highlight import cprint
 
 ROOT = AccessPath.root()
 
@@ -62,3 +63,9 @@ def test_a_prefix_is_a_name():
         InvalidValue, match="tir_prefix names a dialect in the text: expected an identifier, found '2T'"
     ):
         func.script(tir_prefix="2T")
+
+
+def test_cprint_prints_programs_and_texts(capsys):
+    cprint(func)
+    cprint("x = 1", style="dark")
+    assert capsys.readouterr().out == func.script() + "\nx = 1\n"

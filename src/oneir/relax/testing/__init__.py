@@ -1,6 +1,7 @@
 """Small helpers with which graphs are put together in tests and tutorials."""
 
-from . import nn, runtime_builtin, transform, vm
+from . import ast_printer, nn, runtime_builtin, transform, vm
+from .ast_printer import dump_ast
 from .nn import (
     Linear,
     LogSoftmax,
