@@ -8,7 +8,10 @@ with PassContext(instruments=[VerifyNumerics()]):
 
 from __future__ import annotations
 
+from .attrs import TestAttrs
 from .check_pass import check_pass
+from .devices import device_enabled, enabled_targets
+from .expressions import assert_prim_expr_equal, check_bool_expr_is_true
 from .inputs import random_inputs
 from .interpreter import interpret, tolerances
 from .main import main
@@ -16,12 +19,17 @@ from .numerics import VerifyNumerics, assert_allclose, assert_close, assert_same
 from .stages import VerifyStages
 
 __all__ = [
+    "TestAttrs",
     "VerifyNumerics",
     "VerifyStages",
     "assert_allclose",
     "assert_close",
+    "assert_prim_expr_equal",
     "assert_same_numbers",
+    "check_bool_expr_is_true",
     "check_pass",
+    "device_enabled",
+    "enabled_targets",
     "interpret",
     "main",
     "random_inputs",
