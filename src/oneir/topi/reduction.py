@@ -116,7 +116,7 @@ def _bools(data: Tensor, function: str) -> Tensor:
     return data
 
 
-def _index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[[str], Any], last: bool) -> Any:
+def index_reducer(name: str, beats: Callable[[Any, Any], Any], worst: Callable[[str], Any], last: bool) -> Any:
     """A reducer of pairs (index, value) that keeps the best value, and the first or last index of equal ones."""
 
     def combine(x: Sequence[PrimExpr], y: Sequence[PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
@@ -149,7 +149,7 @@ def argmax(data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_
     """The index of the largest element, over several axes the position in row-major order; the first one of
     equals, and 0 of none.
     """
-    reducer = _index_reducer("argmax", ops.greater, tir_op.min_value, select_last_index)
+    reducer = index_reducer("argmax", ops.greater, tir_op.min_value, select_last_index)
     return _arg_reduce(data, axis, keepdims, reducer, "argmax")
 
 
@@ -157,7 +157,7 @@ def argmin(data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_
     """The index of the smallest element, over several axes the position in row-major order; the first one of
     equals, and 0 of none.
     """
-    reducer = _index_reducer("argmin", ops.less, tir_op.max_value, select_last_index)
+    reducer = index_reducer("argmin", ops.less, tir_op.max_value, select_last_index)
     return _arg_reduce(data, axis, keepdims, reducer, "argmin")
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ... import te
+from ...ir import operators as ops
+from ...ir.expr import PrimExpr
+from ...tir.op import min_value
+from ...topi import tag
+from ...topi.index import ravel, unravel
+from ...topi.reduction import index_reducer
 from .. import op
-from ..expr import Expr, const
+from ..expr import Expr, TupleGetItem, const
 from .importer import ModelImporter
 from .window import DATA_LAYOUT, Window
 
@@ -48,28 +54,44 @@ def max_with_indices(
     `windows` has, for each spatial dimension, a row for each window with the indices of its elements.
     """
     rank = len(windows)
-    leading, extents = g.shape(x)[:-rank], [g.static(e, "the extent of an image") for e in g.shape(x)[-rank:]]
-    lead = len(leading)
-    by_row = _flat_indices(windows, extents, range(rank))
-    image = g.reshaped(x, [*leading, math.prod(extents)])
-    elements = g.emit(op.take(image, const(by_row, "int64"), lead))
-    values = g.emit(op.max(elements, -1))
-    chosen = g.emit(op.argmax(elements, -1, True))
-    numbers = _flat_indices(windows, extents, range(rank - 1, -1, -1)) if column_major else by_row
-    repeated = g.broadcast(const(numbers, "int64"), g.shape(elements))
-    found = op.squeeze(op.gather_elements(repeated, chosen, axis=g.ndim(elements) - 1), [-1])
-    return values, g.emit(found)
+    lead, extents = g.ndim(x) - rank, [g.static(e, "the extent of an image") for e in g.shape(x)[-rank:]]
+    sizes = [w.shape[1] for w in windows]
+    tables = [const(w, "int32") for w in windows if _steps(w) is None]
+    order = range(rank - 1, -1, -1) if column_major else range(rank)
+    reducer = index_reducer("argmax", ops.greater, min_value, False)
+
+    def element(i: int, window: Any, place: Any, known: Sequence[te.Tensor]) -> Any:
+        """The index along a dimension of an element of a window."""
+        steps = _steps(windows[i])
+        if steps is None:
+            return known[sum(_steps(w) is None for w in windows[:i])](window, place)
+        return window * steps[0] + place * steps[1]
+
+    def largest(data: te.Tensor, *known: te.Tensor) -> list[te.Tensor]:
+        shape = [*data.shape[:lead], *(len(w) for w in windows)]
+        places = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(sizes)]
+
+        def value(*ax: PrimExpr) -> Any:
+            index = [element(i, ax[lead + i], places[i].var, known) for i in range(rank)]
+            return reducer((ravel([p.var for p in places], sizes), data(*ax[:lead], *index)), places)
+
+        place, values = te.compute(shape, value, name="largest", tag=tag.COMM_REDUCE_IDX)
+
+        def flat(*ax: PrimExpr) -> Any:
+            total: Any = 0
+            inside = unravel(place(*ax), sizes)
+            for i in order:
+                total = total * extents[i] + element(i, ax[lead + i], inside[i], known)
+            return ops.cast("int64", total)
+
+        return [values, te.compute(shape, flat, name="places")]
+
+    both = g.te(largest, x, *tables, name="max_with_indices")
+    return g.emit(TupleGetItem(both, 0)), g.emit(TupleGetItem(both, 1))
 
 
-def _flat_indices(windows: Sequence[np.ndarray], extents: Sequence[int], order: Sequence[int]) -> np.ndarray:
-    """The index of each element of each window in the flat image, whose dimensions are counted in an order.
-
-    The result has the dimensions of the windows, then one for the elements of a window.
-    """
-    rank = len(windows)
-    total = np.zeros([1] * (2 * rank), "int64")
-    for i in order:
-        shape = [1] * (2 * rank)
-        shape[i], shape[rank + i] = windows[i].shape
-        total = total * extents[i] + windows[i].reshape(shape)
-    return total.reshape([*(len(w) for w in windows), -1])
+def _steps(indices: np.ndarray) -> tuple[int, int] | None:
+    """The steps from window to window, and from element to element, if all indices follow from two; else None."""
+    rows, columns = (np.arange(n) for n in indices.shape)
+    steps = (int(indices[1, 0]) if len(indices) > 1 else 0, int(indices[0, 1]) if indices.shape[1] > 1 else 0)
+    return steps if (indices == rows[:, None] * steps[0] + columns * steps[1]).all() else None
