@@ -58,7 +58,9 @@ class NativeFunction(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """How a graph makes a tensor for each call: like `tensor`, in new memory of `nbytes`; large ones, by `make`."""
+    """How a graph makes a tensor for each call: like `tensor`, in new memory of `nbytes`; large ones by `make`, and all
+    of them if `tensor` is null.
+    """
 
     _fields_ = (("tensor", ctypes.py_object), ("nbytes", ctypes.c_int64), ("make", ctypes.py_object))
 

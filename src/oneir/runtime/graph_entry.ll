@@ -335,11 +335,16 @@ no:
 ; A new tensor like that of a model, or NULL and an exception. Its memory is a bytearray, which Python does not clear;
 ; large ones, and those on devices, are made by Python.
 define internal ptr @make_tensor(ptr %model) {
-; if (nbytes <= $large_bytes && model->tensor->device_type == CPU) goto here;
+; if (model->tensor == NULL) goto by.python;  // tensors of another library
 start:
   %nbytes = load i64, %model + $model_nbytes
   %large = icmp ugt i64 %nbytes, $large_bytes
   %like = load ptr, %model + $model_tensor
+  %others = icmp eq ptr %like, null
+  br i1 %others, label %by.python, label %ours
+
+; if (nbytes <= $large_bytes && model->tensor->device_type == CPU) goto here;
+ours:
   %like.structure = load ptr, %like + $tensor_slot
   %from = load ptr, %like.structure + $data_offset
   %kind = load i32, %from + $tensor_device_type

@@ -146,15 +146,37 @@ def test_flattening_reads_channels_in_their_declared_order():
     assert_close(run(graph(x.shape, build), x), (inner.flatten(1) @ torch.tensor(head)).numpy())
 
 
-def test_weights_that_are_parameters_stay_as_they_are():
+def with_weights(data, weight, **options):
+    """A module of one convolution whose weights are a parameter."""
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((1, 8, 6, 6), "float32"))
-    w = relax.Var("w", relax.TensorStructInfo((8, 8, 3, 3), "float32"))
+    x, w = (relax.Var(n, relax.TensorStructInfo(s, "float32")) for n, s in (("x", data), ("w", weight)))
     with builder.function("main", [x, w]):
         with builder.dataflow():
-            result = builder.emit_output(relax.op.nn.conv2d(x, w))
+            result = builder.emit_output(relax.op.nn.conv2d(x, w, **options))
         builder.emit_func_output(result)
-    mod = oneir.ir.transform.Sequential(legalize_passes(None))(builder.get())
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "strides"),
+    [((3, 16, 7, 9), (5, 16, 3, 3), (2, 1)), ((tir.Var("n", "int64"), 2, 6, 6), (8, 2, 3, 3), (1, 1))],
+    ids=["odd sizes", "any batch"],
+)
+def test_images_lie_channels_last_where_weights_are_parameters(data, weight, strides):
+    mod = with_weights(data, weight, strides=strides, padding=1)
+    made = chosen(mod)
+    assert len([v for v in made.functions if v.name_hint.startswith("layout")]) == 2  # what enters and what leaves
+    kernel = next(f for v, f in made.functions.items() if v.name_hint.startswith("conv2d"))
+    shapes = [[int(e) if isinstance(e, tir.IntImm) else e for e in b.shape] for b in kernel.buffer_map.values()]
+    assert shapes[1] == list(weight) and shapes[0][-1] == weight[1] and shapes[2][-1] == weight[0]
+    x, w = normal(3, *data[1:]), normal(*weight)
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
+    expected = torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(w), stride=strides, padding=1)
+    assert_close(vm["main"](x, w).numpy(), expected.numpy())
+
+
+def test_convolutions_of_few_products_leave_images_as_they_are():
+    mod = oneir.ir.transform.Sequential(legalize_passes(None))(with_weights((1, 8, 6, 6), (8, 8, 1, 1)))
     assert cpu.ChooseLayouts(Target("llvm"))(mod) is mod
 
 

@@ -17,8 +17,8 @@ from oneir.relax import op
 from oneir.runtime import error
 
 
-def compiled(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> Any:
-    """The function that runs a graph of tensors."""
+def machine(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> relax.VirtualMachine:
+    """A machine whose `main` is a graph of tensors."""
     builder = relax.BlockBuilder()
     params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, "float32")) for i, shape in enumerate(shapes)]
     with builder.function("main", params):
@@ -27,7 +27,12 @@ def compiled(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> Any:
         builder.emit_func_output(output)
     executable = relax.build(builder.get(), "llvm")
     assert executable.natives, "the graph is to have a native form"
-    return relax.VirtualMachine(executable, oneir.cpu())["main"]
+    return relax.VirtualMachine(executable, oneir.cpu())
+
+
+def compiled(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> Any:
+    """The function that runs a graph of tensors."""
+    return machine(build, *shapes)["main"]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +83,49 @@ def test_results_have_memory_of_their_own(dynamic):
     del results
     dynamic(rows(4))
     np.testing.assert_allclose(view, softmax_of_squares(rows(4)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(5, 3, 5), (40_000, 2)], ids=["small", "large"])
+def test_results_are_tensors_of_another_library(sizes):
+    made = []
+
+    def make(shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+        def array() -> np.ndarray:
+            made.append(np.empty(shape, dtype))
+            return made[-1]
+
+        return array
+
+    vm = machine(lambda x: relax.Tuple([op.multiply(x, x), op.sum(x, 1), x]), (tir.Var("n", "int64"), 8))
+    run = vm.making("main", make)
+    for count in sizes:
+        x = rows(count)
+        square, total, same = run(x)
+        assert square is made[-2] and total is made[-1]
+        np.testing.assert_array_equal(square, x * x)
+        np.testing.assert_allclose(total, x.sum(1), rtol=1e-5)
+        np.testing.assert_array_equal(same.numpy(), x)
+    assert len(made) == 2 * len(sizes)
+
+
+def test_what_makes_results_may_fail():
+    def make(shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+        def fails() -> Any:
+            raise MemoryError(f"no {dtype} of {shape}")
+
+        return fails
+
+    run = machine(lambda x: op.multiply(x, x), (3, 8)).making("main", make)
+    with pytest.raises(MemoryError, match=r"no float32 of \(3, 8\)"):
+        run(rows(3))
+
+
+def test_numbers_of_extents_are_native():
+    n = tir.Var("n", "int64")
+    extents = relax.ShapeExpr([n, n * 2, tir.IntImm("int64", 7)])
+    f = compiled(lambda x: op.add(op.shape_to_tensor(extents), op.astype(op.sum(x), "int64")), (n, 8))
+    for count in (3, 1, 0):
+        np.testing.assert_array_equal(f(np.ones((count, 8), "float32")).numpy(), [9 * count, 10 * count, 7 + 8 * count])
 
 
 def test_large_results():

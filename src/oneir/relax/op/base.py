@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ir.expr import GlobalVar, IntImm
+from ... import te
+from ...ir.expr import GlobalVar, IntImm, PrimExpr, Select, as_expr
 from ...ir.global_info import VDevice
 from ...runtime.device import device
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
+from ...te.tensor import Tensor
 from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
 from ..normalize import from_sinfo_args, infer_call
 from ..operator_facts import FImpureForm, MayReturnArgument
@@ -302,6 +305,30 @@ def _shape_to_tensor_struct_info(call: Call, builder: BlockBuilder) -> StructInf
 
 
 shape_to_tensor.reference(lambda expr: np.array(expr, "int64"))
+
+
+@shape_to_tensor.legalize_as
+def _legalize_shape_to_tensor(builder: BlockBuilder, call: Call) -> Expr:
+    """A kernel of the extents, if they are few: it fuses with what computes with them, and stays native code."""
+    info = shape_argument(call, 0)
+    if info.values is None or not 0 < len(info.values) <= _FEW_EXTENTS:
+        return call
+    return builder.call_te(te_numbers, ShapeExpr(info.values), primfunc_name_hint="shape_to_tensor")
+
+
+_FEW_EXTENTS = 16
+
+
+def te_numbers(values: Sequence[PrimExpr]) -> Tensor:
+    """A tensor of int64 of some numbers."""
+
+    def number(i: PrimExpr) -> PrimExpr:
+        chosen = as_expr(values[-1]).astype("int64")
+        for place in range(len(values) - 2, -1, -1):
+            chosen = Select(i.equal(place), as_expr(values[place]).astype("int64"), chosen)
+        return chosen
+
+    return te.compute((len(values),), number, name="T_numbers")
 
 
 @operator("relax.to_vdevice")

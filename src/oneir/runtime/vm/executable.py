@@ -24,7 +24,7 @@ from .program import Constant, Program, VMFunction
 if TYPE_CHECKING:
     from ..module import Module
     from .machine import VirtualMachine
-    from .native import NativeSpec
+    from .native import Maker, NativeSpec
 
 
 class NativeFunction(Protocol):
@@ -33,10 +33,10 @@ class NativeFunction(Protocol):
     spec: NativeSpec
     """How it is called; files contain it."""
 
-    def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
+    def bind(self, machine: VirtualMachine, make: Maker | None = None) -> Callable[..., Any]:
         """The function that `machine[name]` is: it takes arguments as users pass them, and checks them.
 
-        A machine calls this once, when the function is first asked for.
+        Results are made by `make`, or are our tensors. A machine calls this once, when the function is first asked for.
         """
         ...
 

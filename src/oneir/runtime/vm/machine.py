@@ -29,6 +29,7 @@ from ..signature import Param, explain
 from ..tensor import Tensor, tensor
 from .executable import Executable, wrap_or_share
 from .interpreter import CallSite, Closure, Observer, Prepared, execute
+from .native import Maker
 from .profile import Profiler, Report
 from .program import PackedFunction, VMFunction
 from .storage import Allocator
@@ -120,6 +121,13 @@ class VirtualMachine(Object):
                         self._natives[name] = self.executable.natives[name].bind(self)
                     return self._natives[name]
         return partial(self._interpret, index)
+
+    def making(self, func_name: str, make: Maker) -> Callable[..., Any]:
+        """The function of that name; if it has a native form, its results are tensors of another library, which are
+        made by `make(shape, dtype)()`. Arguments and constants that it returns are our tensors.
+        """
+        native = None if self._interpret_always else self.executable.natives.get(func_name)
+        return self[func_name] if native is None else native.bind(self, make)
 
     def interpret(self, func_name: str, *args: object) -> Any:
         """Calls a function of the program, interpreted even if it has a native form."""

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _CPU = 1
 """The type of the host's processor."""
 
+Maker = Callable[[tuple[int, ...], str], Callable[[], Any]]
+"""What gives, for a shape and a dtype, a function that makes such tensors: dense, and in the host's memory."""
+
 Number = int | list[int]
 """An integer; or `[index]`, the one that the plan function stores at that index."""
 
@@ -169,9 +172,10 @@ class NativeGraph:
         wanted, found = Device(self.spec.device_type, 0).type, ", ".join(map(str, machine.devices))
         raise DeviceError(f"`{self.spec.symbol}` is compiled for {wanted}; the machine has only {found}")
 
-    def bind(self, machine: VirtualMachine) -> Callable[..., Any]:
+    def bind(self, machine: VirtualMachine, make: Maker | None = None) -> Callable[..., Any]:
         """The function that users call: machine code (graph_entry.ll) and the record that it works with.
 
+        `make` gives, for a shape and a dtype, what makes a result of them; without it, results are our tensors.
         Raises `DeviceError` for a machine without a device of the kind that the graph is compiled for.
         """
         spec, executable, device = self.spec, machine.executable, self._device_of(machine)
@@ -180,7 +184,7 @@ class NativeGraph:
         table = memory.table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
-        signature, frames = function.signature, _Frames(spec, device)
+        signature, frames = function.signature, _Frames(spec, device, make)
         last = (ctypes.py_object * 1)(ctypes.py_object(frames((0,) * frames.count)))
         plan = None if spec.plan is None else self.library[spec.plan]
 
@@ -270,10 +274,10 @@ class _Frames:
 
     LIMIT = 64
 
-    def __init__(self, spec: NativeSpec, device: Device):
+    def __init__(self, spec: NativeSpec, device: Device, make: Maker | None):
         places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
         self.count = max(places, default=-1) + 1
-        self._spec, self._device = spec, device
+        self._spec, self._device, self._make = spec, device, make
         self._known: dict[tuple[int, ...], Frame] = {}
 
     def __call__(self, numbers: tuple[int, ...]) -> Frame:
@@ -291,8 +295,10 @@ class _Frames:
         return [*shapes, ((_known(spec.arena, numbers),), "uint8")]
 
     def _made(self, numbers: tuple[int, ...]) -> Frame:
-        shapes = self.shapes(numbers)
-        models = (Model * len(shapes))(*(_model(*what, self._device) for what in shapes))
+        *results, arena = self.shapes(numbers)
+        made = [_model(*what, self._device) if self._make is None else Model(make=self._make(*what)) for what in results]
+        made.append(_model(*arena, self._device))
+        models = (Model * len(made))(*made)
         kept = (ctypes.c_int64 * len(numbers))(*numbers)
         frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))
         frame.keep_alive = kept, models

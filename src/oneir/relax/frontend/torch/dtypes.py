@@ -42,7 +42,8 @@ def dtype_name(dtype: Any) -> str:
     return name
 
 
-def _torch_dtype(name: str) -> Any:
+def torch_dtype(name: str) -> Any:
+    """PyTorch's dtype of our name."""
     import torch
 
     return getattr(torch, name)
@@ -67,9 +68,9 @@ def _rank(dtype: str) -> int:
 def _joined(dtypes: list[str]) -> str:
     import torch
 
-    result = _torch_dtype(dtypes[0])
+    result = torch_dtype(dtypes[0])
     for dtype in dtypes[1:]:
-        result = torch.promote_types(result, _torch_dtype(dtype))
+        result = torch.promote_types(result, torch_dtype(dtype))
     return dtype_name(result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,11 +11,11 @@ from ....ir.module import IRModule
 from ....ir.transform import Pass
 from ....runtime.device import cpu, cuda
 from ....runtime.object import ShapeTuple
-from ....runtime.tensor import Tensor
 from ....runtime.vm import VirtualMachine
 from ...pipeline import get_pipeline
 from ...transform.lift_transform_params import SUFFIX
 from ...vm_build import build
+from .dtypes import torch_dtype
 from .importer import share
 from .subgraph import Argument, Result
 
@@ -34,7 +35,7 @@ def program(
     place = cuda(device.index or 0) if device is not None and on_cuda else cpu()
     executable = build(mod, target)
     machine = VirtualMachine(executable, place)
-    run = machine["main"]
+    run = machine["main"] if on_cuda else machine.making("main", _maker)
     take = [(a.place, _converter(a, on_cuda)) for a in arguments]
     give = [_giver(result) for result in results]
     # A function of one result does not return a tuple.
@@ -134,8 +135,17 @@ def _giver(result: Result) -> Callable[[Any, list[Any]], Any]:
     return lambda made, args: _as_torch(next(made)).permute(value)
 
 
-def _as_torch(result: Tensor) -> Any:
-    """PyTorch's tensor over the memory of a result."""
+def _as_torch(result: Any) -> Any:
+    """PyTorch's tensor over the memory of a result, if it is none."""
     import torch
 
+    if isinstance(result, torch.Tensor):
+        return result
     return torch.from_dlpack(result.__dlpack__(max_version=(1, 0)))
+
+
+def _maker(shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+    """What makes PyTorch's tensors of a shape and a dtype."""
+    import torch
+
+    return functools.partial(torch.empty, shape, dtype=torch_dtype(dtype))
