@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ..relax.frontend.torch.exported_file import load_exported
 from ..runtime.error import ExecutionError, InvalidValue, UnsupportedError
 from ..runtime.signature import Signature
 from ..runtime.tensor import Tensor
 from ..version import __version__
 from .console import progress
-from .exported import load_exported
 from .inputs import Inputs
 from .model import add_model_argument, load_model
 

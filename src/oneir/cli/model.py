@@ -13,10 +13,10 @@ from typing import Any
 
 from ..ir.json import load_json
 from ..ir.module import BaseFunc, IRModule
+from ..relax.frontend.torch.exported_file import load_exported
 from ..runtime.error import InvalidValue, LibraryError, OneIRError, ParseError, UnsupportedError
 from ..runtime.module import Module, load_module
 from ..runtime.vm import Executable
-from .exported import load_exported
 
 KINDS = {
     ".pt2": "torch.export.save",

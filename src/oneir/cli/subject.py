@@ -11,7 +11,7 @@ import numpy as np
 
 from ..bench.contestant import load_arrays
 from ..ir.module import IRModule
-from .exported import load_exported
+from ..relax.frontend.torch.exported_file import load_exported
 from .model import load_model
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
@@ -24,10 +25,10 @@ from .dtype import dtype_name
 from .entry_code import MAX_EXCHANGES, GraphFunction, NativeFunction, library, table
 from .once import new_lock, once
 from .packed import Code, Failure
-from .signature import Signature, explain
+from .signature import Signature, explain, in_order
 from .tensor import Tensor, borrow, copy_arrays_with, from_dlpack, wrap_array
 
-_METH_FASTCALL = 0x0080
+_METH_KEYWORDS, _METH_FASTCALL = 0x0002, 0x0080
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
@@ -49,11 +50,22 @@ def make_entry(address: int, signature: Signature, keep_alive: object, context: 
     return _bind(native)
 
 
-def make_graph_entry(graph: GraphFunction, name: str, doc: str) -> Callable[..., Any]:
-    """The Python function that runs a graph; `graph` is complete but for what Python itself reads."""
-    graph.name, graph.entry, graph.flags = name.encode(), library().symbol("call_graph"), _METH_FASTCALL
-    graph.doc = doc.encode()
-    return _bind(graph)
+def make_graph_entry(graph: GraphFunction, signature: Signature) -> Callable[..., Any]:
+    """The Python function that runs a graph, called by position or by name; `graph` is complete but for what Python
+    itself reads.
+    """
+
+    def by_name(*args: object, **named: object) -> Any:
+        function = itself()
+        assert function is not None  # it is called
+        return function(*in_order(signature, args, named))
+
+    graph.name, graph.entry = signature.name.encode(), library().symbol("call_graph")
+    graph.flags, graph.by_name = _METH_FASTCALL | _METH_KEYWORDS, by_name
+    graph.doc = str(signature).encode()
+    function = _bind(graph)
+    itself = weakref.ref(function)
+    return function
 
 
 def _bind(native: NativeFunction | GraphFunction) -> Callable[..., Any]:

@@ -94,6 +94,7 @@ class GraphFunction(ctypes.Structure):
         ("make_table", ctypes.py_object),
         ("compose", ctypes.py_object),
         ("recover", ctypes.py_object),  # raises what is wrong with the arguments
+        ("by_name", ctypes.py_object),  # calls the function with arguments that have names
     )
     keep_alive: object
 

@@ -8,11 +8,12 @@
 ; All of this runs with the GIL, which `call` gives up while native code runs. `objects` holds a reference to everything
 ; behind the user's arguments, and is given up as a whole at the end, however the call ends.
 
-; PyObject *call_graph(PyObject *self, PyObject **args, int64_t count)
-; What Python calls. `self` is a GraphFunction (entry_code.py), whose fields are named here.
-define ptr @call_graph(ptr %self, ptr %args, i64 %count) {
+; PyObject *call_graph(PyObject *self, PyObject **args, int64_t count, PyObject *names)
+; What Python calls. `self` is a GraphFunction (entry_code.py), whose fields are named here; `names` are those of the
+; arguments behind the first `count`, or NULL.
+define ptr @call_graph(ptr %self, ptr %args, i64 %count, ptr %names) {
 ; record = data of self; numbers = frame = NULL;
-; if (count == params) goto space;
+; if (names == NULL) goto positional;
 start:
   %fixed = alloca [$fixed_objects x ptr], align 16
   %numbers.at = alloca ptr, align 8
@@ -20,6 +21,17 @@ start:
   store ptr null, ptr %numbers.at
   store ptr null, ptr %frame.at
   %record = load ptr, %self + $data_offset
+  %no.names = icmp eq ptr %names, null
+  br i1 %no.names, label %positional, label %named
+
+; return by_name(*args, **names);  // which calls this with the arguments in their order
+named:
+  %by.name = load ptr, %record + $graph_by_name
+  %ordered = call ptr @PyObject_Vectorcall(ptr %by.name, ptr %args, i64 %count, ptr %names)
+  ret ptr %ordered
+
+; if (count == params) goto space;
+positional:
   %params = load i64, %record + $graph_params
   %outputs = load i64, %record + $graph_outputs
   %right = icmp eq i64 %count, %params

@@ -87,8 +87,8 @@ def explain(signature: Signature, args: Sequence[object]) -> OneIRError | None:
     """
     expected, found = len(signature.params), len(args)
     if found < expected:
-        names = ", ".join(f"`{param.name}`" for param in signature.params[found:])
-        return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}: missing {names}")
+        missing = _quoted([param.name for param in signature.params[found:]])
+        return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}: missing {missing}")
     if found > expected:
         return TypeMismatch(f"`{signature.name}` expects {_arguments(expected)}, found {found}; it is {signature}")
     pairs = list(enumerate(zip(signature.params, args, strict=True)))
@@ -99,6 +99,27 @@ def explain(signature: Signature, args: Sequence[object]) -> OneIRError | None:
         if error is not None:
             return type(error)(f"{signature.place(index)}: {error}")
     return None
+
+
+def in_order(signature: Signature, args: Sequence[object], named: Mapping[str, object]) -> list[object]:
+    """The arguments of a call in the order of the parameters: those by position first, then those by name.
+
+    Raises `TypeMismatch` for names that are no parameters, for two arguments of one parameter, and if one is missing.
+    """
+    names = [param.name for param in signature.params]
+    if unknown := [name for name in named if name not in names]:
+        raise TypeMismatch(f"`{signature.name}` has no parameter {_quoted(unknown)}; it is {signature}")
+    if twice := [name for name in names[: len(args)] if name in named]:
+        raise TypeMismatch(f"`{signature.name}` got {_quoted(twice)} by position and by name")
+    rest = names[len(args) :]
+    if missing := [name for name in rest if name not in named]:
+        expected, found = _arguments(len(names)), len(args) + len(named)
+        raise TypeMismatch(f"`{signature.name}` expects {expected}, found {found}: missing {_quoted(missing)}")
+    return [*args, *(named[name] for name in rest)]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _arguments(count: int) -> str:

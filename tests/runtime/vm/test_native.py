@@ -128,6 +128,22 @@ def test_numbers_of_extents_are_native():
         np.testing.assert_array_equal(f(np.ones((count, 8), "float32")).numpy(), [9 * count, 10 * count, 7 + 8 * count])
 
 
+@pytest.mark.parametrize("native", [True, False], ids=["native", "bytecode"])
+def test_arguments_by_name(native):
+    vm = machine(lambda x, y: op.subtract(x, y), (3, 8), (3, 8))
+    if not native:
+        vm.set_instrument(lambda *args: None)
+    x, y = rows(3), 2 * rows(3)
+    for found in (vm["main"](x1=y, x0=x), vm["main"](x, x1=y), vm["main"](*[x, y], **{})):
+        np.testing.assert_array_equal(found.numpy(), x - y)
+    with pytest.raises(error.TypeMismatch, match="`main` has no parameter `z`; it is main"):
+        vm["main"](x, z=y)
+    with pytest.raises(error.TypeMismatch, match="`main` got `x0` by position and by name"):
+        vm["main"](x, y, x0=x)
+    with pytest.raises(error.TypeMismatch, match="expects 2 arguments, found 1: missing `x0`"):
+        vm["main"](x1=x)
+
+
 def test_large_results():
     f = compiled(lambda x: op.add(x, x), (700, 1000))
     x = np.ones((700, 1000), "float32")

@@ -25,7 +25,7 @@ from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMi
 from ..object import Object, ShapeTuple
 from ..once import new_lock
 from ..registry import get_global_func
-from ..signature import Param, explain
+from ..signature import Param, Signature, explain, in_order
 from ..tensor import Tensor, tensor
 from .executable import Executable, wrap_or_share
 from .interpreter import CallSite, Closure, Observer, Prepared, execute
@@ -139,9 +139,12 @@ class VirtualMachine(Object):
             raise TypeMismatch(f"expected a closure or a function, found {type(closure).__name__}")
         return _result(closure(*(_value(arg, None, keep=False) for arg in args)))
 
-    def _interpret(self, index: int, *args: object) -> Any:
+    def _interpret(self, index: int, *args: object, **named: object) -> Any:
         function = self.executable.program.functions[index]
         assert isinstance(function, VMFunction)
+        if named:
+            facts = function.signature or Signature(function.name, tuple(map(Param, function.params)))
+            args = tuple(in_order(facts, args, named))
         values = [_converted(function, place, arg) for place, arg in enumerate(args)]
         return self._checked_run(function, index, values, self._observer())
 

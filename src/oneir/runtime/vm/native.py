@@ -230,7 +230,7 @@ class NativeGraph:
         if plan is not None:
             graph.plan = _native(plan)
             graph.numbers, graph.numbers_size = _model((frames.count,), "int64", cpu()), 8 * frames.count
-        entry = make_graph_entry(graph, signature.name, str(signature))
+        entry = make_graph_entry(graph, signature)
         driver = find_driver(device.device_type)
         if not spec.use_graphs or not isinstance(driver, Cuda) or not driver.has_graphs:
             return entry

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from ..runtime.error import InvalidValue, UnsupportedError
+from ....runtime.error import InvalidValue, UnsupportedError
 
 
 def load_exported(path: Path) -> Any:

@@ -1,0 +1,176 @@
+"""`load`: a model file as a function of arrays, as `onnxruntime.InferenceSession` is one.
+
+model = oneir.load("model.onnx")
+model.inputs                       # (x: float32[batch, 3, 224, 224],)
+results = model(x)                 # or model(x=x)
+results["logits"], results[0]
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from ..ir.module import IRModule
+from ..relax.frontend.torch.exported_file import load_exported
+from ..runtime.device import Device, cpu
+from ..runtime.error import InvalidValue, UnsupportedError
+from ..runtime.module import load_module
+from ..runtime.object import ShapeTuple
+from ..runtime.signature import Param, in_order
+from ..runtime.tensor import Tensor, tensor
+from ..runtime.vm import Executable, VirtualMachine
+from ..runtime.vm.program import VMFunction
+from ..target.target import Target
+from .graph import build_graph
+
+
+class Results(tuple[Any, ...]):
+    """The results of a model, by position or by name."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, values: Iterable[Any], names: tuple[str, ...]) -> Results:
+        made = super().__new__(cls, values)
+        made.names = names
+        return made
+
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in self.names:
+            raise KeyError(f"there is no result {key!r}; results are {', '.join(self.names)}")
+        return super().__getitem__(self.names.index(key))
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self), self.names
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of the results, so that `dict(results)` has them."""
+        return self.names
+
+
+class Model:
+    """A compiled model. A call takes arrays of any library, by position or by name, and gives `Results`."""
+
+    def __init__(self, executable: Executable, device: Device):
+        if "main" not in executable.vm_functions:
+            found = ", ".join(executable.vm_functions) or "no function of a graph"
+            raise InvalidValue(f"a model is called through its function `main`; the program has {found}")
+        function = executable.program.functions[executable.place_of("main")]
+        assert isinstance(function, VMFunction)
+        if function.signature is None:
+            raise InvalidValue("nothing is known of the parameters of `main`: it was built without struct info")
+        self.executable = executable
+        self._signature = function.signature
+        self._call = VirtualMachine(executable, device)["main"]
+        self._copied: set[str] = set()
+
+    @property
+    def inputs(self) -> tuple[Param, ...]:
+        """The inputs, each with its `name`, `dtype` and `shape`, in which symbolic extents are texts."""
+        return self._signature.params
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the results, in their order: the model's, else `output_0` and so on. Of a program that stays
+        bytecode, only those of the model are known before a call.
+        """
+        native = self.executable.natives.get("main")
+        if native is None:
+            return self._signature.results
+        made = native.spec.result
+        return tuple(map(self._signature.result_name, range(len(made) if isinstance(made, list) else 1)))
+
+    def __call__(self, *args: object, **named: object) -> Results:
+        """The results for arrays, tensors, numbers and lists of numbers, given by position or by the names of inputs.
+
+        An array with gaps in memory is copied in each call, of which a warning says so once for each input. Raises
+        `TypeMismatch`, `ShapeMismatch` or `InvalidValue` for arguments that are not those that `inputs` describes.
+        """
+        given = in_order(self._signature, args, named) if named else args
+        values = [self._dense(p, arg) for p, arg in zip(self.inputs, given, strict=False)]
+        made = self._call(*values, *given[len(values) :])
+        made = made if isinstance(made, tuple) and not isinstance(made, ShapeTuple) else (made,)
+        return Results(made, tuple(map(self._signature.result_name, range(len(made)))))
+
+    def _dense(self, param: Param, arg: Any) -> Any:
+        """An argument as machine code takes it: a number or a list as an array, an array without gaps."""
+        if param.kind != "tensor":
+            return arg
+        if isinstance(arg, (bool, int, float, list, tuple)):
+            return tensor(np.asarray(arg, param.dtype))
+        if isinstance(arg, np.ndarray):
+            if arg.flags.c_contiguous:
+                return arg
+            dense: Any = arg.copy("C")
+        elif not hasattr(arg, "is_contiguous") or arg.is_contiguous():
+            return arg
+        else:
+            dense = arg.copyto(arg.device) if isinstance(arg, Tensor) else arg.contiguous()
+        if param.name not in self._copied:
+            self._copied.add(param.name)
+            warnings.warn(
+                f"input `{param.name}` has gaps in memory, or its dimensions in another order, and is copied in each "
+                "call; numpy.ascontiguousarray makes an array dense once",
+                stacklevel=3,
+            )
+        return dense
+
+    def __repr__(self) -> str:
+        return f"Model({', '.join(map(str, self.inputs))}) -> ({', '.join(self.outputs)})"
+
+
+def load(
+    model: str | os.PathLike[str] | IRModule | Executable,
+    *,
+    target: str | Mapping[str, object] | Target | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    device: Device | None = None,
+) -> Model:
+    """A model as a function of arrays.
+
+    model: a file: ONNX (.onnx), of torch.export.save (.pt2), or of `export_library` and `oneir compile` (.so); or a
+        module, or an executable. What is not compiled is compiled now.
+    target: what to compile for; without it, this machine.
+    shapes: of an ONNX model, shapes of inputs by name, in place of what the file says; names are symbolic extents.
+    device: where it runs; without it, on the processor.
+
+        model = oneir.load("model.onnx")
+        scores = model(pixels=image)["scores"].numpy()
+
+    Raises `InvalidValue` for a path without a file and for damaged files, `UnsupportedError` for other files and models
+    that cannot be imported. All of them are `oneir.OneIRError`.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        model = _from_file(Path(model), shapes)
+    elif shapes:
+        raise UnsupportedError("shapes are for ONNX models; the inputs of a module have their shapes")
+    executable = model if isinstance(model, Executable) else build_graph(model, target, None)
+    return Model(executable, device or cpu())
+
+
+def _from_file(path: Path, shapes: Mapping[str, Sequence[int | str]] | None) -> IRModule | Executable:
+    if not path.is_file():
+        raise InvalidValue(f"there is no file {path}")
+    if path.suffix == ".onnx":
+        from ..relax.frontend.onnx import from_onnx
+
+        return from_onnx(path, None if shapes is None else {name: list(shape) for name, shape in shapes.items()})
+    if shapes:
+        raise UnsupportedError(f"shapes are for ONNX models; the inputs of a {path.suffix} file have their shapes")
+    if path.suffix == ".pt2":
+        from ..relax.frontend.torch import from_exported_program
+
+        return from_exported_program(load_exported(path))
+    loaded = load_module(path)
+    if not isinstance(loaded, Executable):
+        raise UnsupportedError(
+            f"{path} has functions of loops, which write into their arguments; oneir.runtime.load_module gives them"
+        )
+    return loaded
