@@ -198,18 +198,11 @@ def non_max_suppression(
         # Corners may come in either order.
         low, high = op.strided_slice(boxes, [2], [0], [2]), op.strided_slice(boxes, [2], [2], [4])
         boxes = g.emit(op.concat([op.minimum(low, high), op.maximum(low, high)], 2))
-    limit = 0 if max_boxes is None else g.constant_ints(max_boxes, "max_output_boxes_per_class")[0]
-    iou = 0.0 if iou_threshold is None else g.constant_array(iou_threshold, "iou_threshold").item()
-    least = -math.inf if score_threshold is None else g.constant_array(score_threshold, "score_threshold").item()
-    found = g.emit(
-        op.vision.all_class_non_max_suppression(
-            boxes,
-            scores,
-            const([limit], "int64"),
-            const([iou], "float32"),
-            const([max(least, np.finfo(np.float32).min)], "float32"),
-        )
-    )
+    lowest = const([np.finfo(np.float32).min], "float32")
+    limit = const([0], "int64") if max_boxes is None else g.reshaped(g.cast(max_boxes, "int64"), [1])
+    iou = const([0.0], "float32") if iou_threshold is None else g.reshaped(iou_threshold, [1])
+    least = lowest if score_threshold is None else g.emit(op.maximum(g.reshaped(score_threshold, [1]), lowest))
+    found = g.emit(op.vision.all_class_non_max_suppression(boxes, scores, limit, iou, least))
     rows, count = g.fields(found)
     kept = g.extents(count, "how many boxes there are")[0]
     return g.emit(op.strided_slice(rows, [0], [0], [kept], assume_inbound=True))

@@ -14,6 +14,7 @@ from ....struct_info import TensorStructInfo
 from ..context import Context
 from ..dtypes import is_float
 from ..registry import converter
+from .given_axes import around, given_axes, spread_along
 
 Reduction = Callable[..., Expr]
 
@@ -79,6 +80,18 @@ def _reduced(g: Context, name: str, x: Expr, axes: list[int] | None, keepdims: i
     return g.emit(op.astype(result, dtype) if through_floats else result)
 
 
+def _reduced_along(g: Context, name: str, x: Expr, axes: Expr, keepdims: int) -> Expr:
+    """A reduction along axes that are known only when the model runs."""
+    ndim, dtype = g.ndim(x), g.dtype(x)
+    spread, whole, kept = spread_along(g, x, axes, f"the axes of {name}")
+    summed = list(range(ndim, 2 * ndim))
+    if 0 in g.shape(x):
+        # Nothing is left, or nothing is reduced: loops over unknown extents need one round.
+        spread, summed = g.emit(op.zeros([*whole, 0], dtype)), [ndim]
+    result = _reduced(g, name, spread, summed, 0)
+    return result if keepdims else g.reshaped(result, kept)
+
+
 def _register(name: str, since: int) -> None:
     @converter(name)
     def of_attribute(g: Context, x: Expr, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Expr:
@@ -88,7 +101,10 @@ def _register(name: str, since: int) -> None:
     def of_input(
         g: Context, x: Expr, axes: Expr | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Expr:
-        known = [] if axes is None else g.constant_ints(axes, f"the axes of {name}")
+        known = [] if axes is None else given_axes(g, axes, f"the axes of {name}")
+        if known is None:
+            assert axes is not None
+            return _reduced_along(g, name, x, axes, keepdims)
         return _reduced(g, name, x, known if known or noop_with_empty_axes else None, keepdims)
 
 
@@ -114,11 +130,15 @@ _register_search("ArgMin", op.argmin)
 def _cumulative(name: str, function: Callable[..., Expr]) -> None:
     @converter(name)
     def convert(g: Context, x: Expr, axis: Expr, *, exclusive: int = 0, reverse: int = 0) -> Expr:
-        place = g.axis(g.constant_ints(axis, f"the axis of {name}")[0], g.ndim(x))
-        dtype = g.dtype(x)
+        dtype, extents = g.dtype(x), g.shape(x)
+        known = given_axes(g, axis, f"the axis of {name}")
+        if known is None:
+            x, place = around(g, x, axis, f"the axis of {name}"), 1
+        else:
+            place = g.axis(known[0], g.ndim(x))
         source = op.flip(x, place) if reverse else x
         result = function(source, place, dtype, exclusive=bool(exclusive))
-        return g.emit(op.flip(result, place) if reverse else result)
+        return g.reshaped(g.emit(op.flip(result, place) if reverse else result), extents)
 
 
 _cumulative("CumSum", op.cumsum)
