@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...topi.image.cubic import far_weight, near_weight
 from .. import op
 from ..expr import Expr, const
 from .importer import ModelImporter
@@ -21,17 +20,6 @@ def scaled_extent(g: ModelImporter, extent: Any, factor: float) -> Any:
     if float(factor).is_integer():
         return extent * int(factor)
     return math.floor(g.static(extent, "the extent of an image that is resized by a fraction") * factor)
-
-
-def linear_weights(distance: np.ndarray) -> np.ndarray:
-    """The weights of linear interpolation by the distance of an element."""
-    return np.maximum(1 - np.abs(distance), 0)
-
-
-def cubic_weights(distance: np.ndarray, a: float) -> np.ndarray:
-    """The weights of cubic convolution by the distance of an element."""
-    d = np.abs(distance)
-    return np.where(d <= 1, near_weight(d, a), np.where(d < 2, far_weight(d, a), 0.0))
 
 
 def resize_axis(g: ModelImporter, x: Expr, axis: int, indices: np.ndarray, weights: np.ndarray | None) -> Expr:

@@ -1,5 +1,6 @@
 """Operators on images: resizing, cropping, sampling, morphology."""
 
+from . import resize_table as resize_table
 from .dilation2d import dilation2d_nchw, dilation2d_nhwc
 from .grid_sample import affine_grid, grid_sample
 from .resize import (

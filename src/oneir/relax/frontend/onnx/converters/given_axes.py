@@ -9,7 +9,7 @@ from typing import Any
 
 from ..... import te
 from .....ir import operators as ops
-from .....ir.expr import PrimExpr, Select, const
+from .....ir.expr import PrimExpr, Select, as_int, const
 from .....topi import tag
 from ....expr import Expr, ShapeExpr
 from ..context import Context
@@ -59,7 +59,7 @@ def _around_extents(axis: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
 
 def _split_extents(axes: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
     """The extents of a result with all dimensions, the extents that are reduced, and those of a result without them."""
-    ndim, count = len(shape), int(axes.shape[0])
+    ndim, count = len(shape), as_int(axes.shape[0]) or 0
     one = const(1, "int64")
 
     def extent(at: PrimExpr) -> PrimExpr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +13,14 @@ from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
 from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
+from .....topi.image.resize_table import RESIZE_TABLE, Resizing, coordinates, fitting_factor, rounded_size, sources
 from .... import op
-from ....expr import Expr
-from ...resize import RESIZE2D_METHODS, cubic_weights, linear_weights, resize_axis, scaled_extent
+from ....expr import Expr, ExternFunc, ShapeExpr, StringImm, const
+from ....op import call_pure_packed
+from ....struct_info import TensorStructInfo, TupleStructInfo
+from ...resize import RESIZE2D_METHODS, resize_axis, scaled_extent
 from ..context import Context
+from ..dtypes import is_float
 from ..registry import converter
 
 
@@ -29,15 +33,16 @@ def upsample_attribute(g: Context, x: Expr, *, scales: Sequence[float], mode: st
 @converter("Upsample", since=9)
 def upsample(g: Context, x: Expr, scales: Expr, *, mode: str = "nearest") -> Expr:
     """An image larger by factors."""
-    factors = g.constant_array(scales, "the scales of Upsample").tolist()
-    return upsample_attribute(g, x, scales=factors, mode=mode)
+    return resize_by_factors(g, x, scales, mode=mode)
 
 
 @converter("Resize", since=10)
 def resize_by_factors(g: Context, x: Expr, scales: Expr, *, mode: str = "nearest") -> Expr:
     """An image larger or smaller by factors."""
-    factors = g.constant_array(scales, "the scales of Resize").tolist()
-    return _resized(g, x, Resizing(mode=mode, transformation="asymmetric", rounding="floor"), factors, None)
+    options, factors = Resizing(mode=mode, transformation="asymmetric", rounding="floor"), g.array(scales)
+    if factors is None:
+        return _resized_by_tables(g, x, options, list(range(g.ndim(x))), scales, None)
+    return _resized(g, x, options, factors.tolist(), None)
 
 
 @converter("Resize", since=11)
@@ -70,55 +75,104 @@ def resize(
         extrapolation_value,
         antialias,
     )
-    if coordinate_transformation_mode == "tf_crop_and_resize":
-        parts = g.constant_array(roi, "roi of Resize").tolist() if roi is not None else []
-        if len(parts) != 2 * len(dims):
-            raise UnsupportedError("tf_crop_and_resize needs a start and an end for each dimension in roi")
-        options.crop = dict(zip(dims, zip(parts[: len(dims)], parts[len(dims) :], strict=True), strict=True))
-    factors: list[float] | None = None
-    given = None if scales is None else g.array(scales)
-    if scales is not None and g.shape(scales) != [0]:
-        if given is None:
-            raise UnsupportedError("the scales of Resize must be known while compiling; make them an initializer")
+    by_factors = scales is not None and g.shape(scales) != [0]
+    numbers = scales if by_factors else sizes
+    if numbers is None:
+        raise UnsupportedError("Resize needs scales or sizes")
+    crops = coordinate_transformation_mode == "tf_crop_and_resize"
+    if crops and (roi is None or g.shape(roi) != [2 * len(dims)]):
+        raise UnsupportedError("tf_crop_and_resize needs a start and an end for each dimension in roi")
+    parts = None if roi is None or not crops else g.array(roi)
+    later = (by_factors and g.array(numbers) is None) or (crops and parts is None)
+    whole: list[Any] = g.shape(x)
+    if not later and not by_factors:
+        wanted = g.elements(numbers)
+        symbolic = wanted is None or not all(isinstance(e, int) for e in wanted.tolist())
+        later = symbolic and (keep_aspect_ratio_policy != "stretch" or not _is_simple(options, dims, ndim))
+    if later:
+        policy = None if by_factors else keep_aspect_ratio_policy
+        return _resized_by_tables(g, x, options, dims, numbers, policy, roi if crops else None)
+    if parts is not None:
+        starts, ends = parts.tolist()[: len(dims)], parts.tolist()[len(dims) :]
+        options.crop = dict(zip(dims, zip(starts, ends, strict=True), strict=True))
+    if by_factors:
         factors = [1.0] * ndim
-        for dim, factor in zip(dims, given.tolist(), strict=True):
+        for dim, factor in zip(dims, g.constant_array(numbers, "the scales of Resize").tolist(), strict=True):
             factors[dim] = factor
         return _resized(g, x, options, factors, None)
-    if sizes is None:
-        raise UnsupportedError("Resize needs scales or sizes")
-    whole: list[Any] = g.shape(x)
-    wanted = g.extents(sizes, "the sizes of Resize")
+    wanted = g.extents(numbers, "the sizes of Resize")
+    factors = None
     if keep_aspect_ratio_policy != "stretch":
-        limits = [
-            g.static(w, "a size") / g.static(whole[d], "the extent of an image")
-            for d, w in zip(dims, wanted, strict=True)
-        ]
-        factor = min(limits) if keep_aspect_ratio_policy == "not_larger" else max(limits)
+        old = [g.static(whole[d], "the extent of an image") for d in dims]
+        factor = fitting_factor(old, wanted, keep_aspect_ratio_policy)
+        assert factor is not None
         factors = [factor if d in dims else 1.0 for d in range(ndim)]
-        wanted = [math.floor(factor * g.static(whole[d], "an extent") + 0.5) for d in dims]
+        wanted = [rounded_size(e, factor) for e in old]
     for dim, size in zip(dims, wanted, strict=True):
         whole[dim] = size
     return _resized(g, x, options, factors, whole)
 
 
-class Resizing:
-    """How an image is resized; the words are those of ONNX."""
+def _is_simple(options: Resizing, dims: Sequence[int], ndim: int) -> bool:
+    """Whether loops resize to symbolic extents without tables."""
+    if options.mode == "nearest" and options.transformation in _FRACTIONS:
+        return True
+    return ndim == 4 and set(dims) <= {2, 3} and not options.antialias
 
-    def __init__(
-        self,
-        mode: str,
-        transformation: str,
-        rounding: str,
-        alpha: float = -0.75,
-        exclude: int = 0,
-        outside: float = 0.0,
-        antialias: int = 0,
-    ):
-        self.mode, self.transformation, self.rounding, self.alpha = mode, transformation, rounding, alpha
-        self.exclude, self.outside, self.antialias = exclude, outside, antialias
-        self.crop: dict[int, tuple[float, float]] = {}
-        if mode not in RESIZE2D_METHODS:
-            raise UnsupportedError(f"expected a mode of {', '.join(RESIZE2D_METHODS)}, found {mode!r}")
+
+def _resized_by_tables(
+    g: Context,
+    x: Expr,
+    options: Resizing,
+    dims: Sequence[int],
+    numbers: Expr,
+    policy: str | None,
+    roi: Expr | None = None,
+) -> Expr:
+    """An image in a size that is known only when the model runs, dimension by dimension, by tables that are made then.
+
+    `numbers` are sizes, of a policy of proportions, or with the policy None factors.
+    """
+    dtype, ndim = g.dtype(x), g.ndim(x)
+    words = [policy is not None, policy, options.mode, options.transformation, options.rounding, options.alpha]
+    words += [options.exclude, options.outside, options.antialias]
+    part = const(np.zeros(0), "float32") if roi is None else roi
+    old = ShapeExpr([g.shape(x)[d] for d in dims])
+    infos = [TensorStructInfo(dtype=t, ndim=n) for t, n in (("int64", 2), ("float32", 2), ("bool", 1))]
+    x = x if is_float(dtype) or options.mode == "nearest" else g.cast(x, "float32")
+    for i, dim in enumerate(dims):
+        made = call_pure_packed(
+            ExternFunc(RESIZE_TABLE),
+            StringImm(json.dumps([i, *words])),
+            old,
+            numbers,
+            part,
+            sinfo_args=TupleStructInfo(infos),
+        )
+        new, count = g.symbols.fresh_extent(), g.symbols.fresh_extent()
+        shapes = [[new, count], [new, count], [new]]
+        indices, weights, inside = (
+            g.block_builder.match_cast(table, TensorStructInfo(shape, info.dtype))
+            for table, shape, info in zip(g.fields(made), shapes, infos, strict=True)
+        )
+        if options.mode == "nearest":
+            x = g.emit(op.take(x, g.reshaped(g.emit(op.strided_slice(indices, [1], [0], [1])), [new]), dim))
+        else:
+            x = g.te(_te_weighted, x, indices, g.cast(weights, g.dtype(x)), dim, name="resize")
+        if roi is not None:
+            x = g.emit(op.where(g.along(inside, dim, ndim), x, g.like(options.outside, x)))
+    return g.cast(x, dtype)
+
+
+def _te_weighted(data: te.Tensor, indices: te.Tensor, weights: te.Tensor, dim: int) -> te.Tensor:
+    """Sums of elements along a dimension, times their weights."""
+    each = te.reduce_axis((0, indices.shape[1]), "each")
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        place = [*at[:dim], indices(at[dim], each.var), *at[dim + 1 :]]
+        return te.sum(data(*place) * weights(at[dim], each.var), axis=each)
+
+    return te.compute([*data.shape[:dim], indices.shape[0], *data.shape[dim + 1 :]], element, name="resize")
 
 
 def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None, sizes: list[Any] | None) -> Expr:
@@ -137,8 +191,8 @@ def _resized(g: Context, x: Expr, options: Resizing, factors: list[float] | None
         return _by_operator(g, x, options, sizes, changed)
     for dim in changed:
         factor = sizes[dim] / old[dim] if factors is None else factors[dim]
-        places = _coordinates(old[dim], sizes[dim], factor, options, dim)
-        x = resize_axis(g, x, dim, *_sources(places, old[dim], factor, options))
+        places = coordinates(old[dim], sizes[dim], factor, options, options.crop.get(dim, (0.0, 1.0)))
+        x = resize_axis(g, x, dim, *sources(places, old[dim], factor, options))
         if options.transformation == "tf_crop_and_resize":
             inside = (places >= 0) & (places <= old[dim] - 1)
             if not inside.all():
@@ -203,58 +257,6 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
             extrapolation_value=options.outside,
         )
     )
-
-
-def _coordinates(old: int, new: int, factor: float, options: Resizing, dim: int) -> np.ndarray:
-    """The source coordinate of each new element."""
-    at = np.arange(new, dtype=np.float64)
-    mode, length = options.transformation, factor * old
-    if mode == "asymmetric":
-        return at / factor
-    if mode == "align_corners":
-        return at * (old - 1) / (length - 1) if new > 1 else np.zeros(new)
-    if mode == "pytorch_half_pixel":
-        return (at + 0.5) / factor - 0.5 if new > 1 else np.zeros(new)
-    if mode == "half_pixel":
-        return (at + 0.5) / factor - 0.5
-    if mode == "half_pixel_symmetric":
-        adjustment = new / length
-        return (old / 2) * (1 - adjustment) + (at + 0.5) / factor - 0.5
-    if mode == "tf_crop_and_resize":
-        start, end = options.crop.get(dim, (0.0, 1.0))
-        if new > 1:
-            return start * (old - 1) + at * (end - start) * (old - 1) / (length - 1)
-        return np.full(new, 0.5 * (start + end) * (old - 1))
-    raise UnsupportedError(f"the coordinate_transformation_mode {mode!r}")
-
-
-def _nearest(places: np.ndarray, rounding: str) -> np.ndarray:
-    if rounding == "floor":
-        return np.floor(places)
-    if rounding == "ceil":
-        return np.ceil(places)
-    if rounding == "round_prefer_floor":
-        return np.ceil(places - 0.5)
-    if rounding == "round_prefer_ceil":
-        return np.floor(places + 0.5)
-    raise UnsupportedError(f"the nearest_mode {rounding!r}")
-
-
-def _sources(places: np.ndarray, old: int, factor: float, options: Resizing) -> tuple[np.ndarray, np.ndarray | None]:
-    """The indices of the elements that each new element is the sum of, a row for each, and their weights, if not 1."""
-    if options.mode == "nearest":
-        return np.clip(_nearest(places, options.rounding), 0, old - 1).astype(np.int64)[:, None], None
-    narrow = min(factor, 1.0) if options.antialias else 1.0
-    radius = math.ceil((2.0 if options.mode == "cubic" else 1.0) / narrow)
-    count, first = 2 * radius, np.floor(places) - radius + 1
-    index = first[:, None] + np.arange(count)
-    distance = (index - places[:, None]) * narrow
-    weights = cubic_weights(distance, options.alpha) if options.mode == "cubic" else linear_weights(distance)
-    if options.exclude or options.antialias:
-        if options.exclude:
-            weights = np.where((index >= 0) & (index < old), weights, 0.0)
-        weights = weights / weights.sum(1, keepdims=True)
-    return np.clip(index, 0, old - 1).astype(np.int64), weights
 
 
 @converter("GridSample", since=16)

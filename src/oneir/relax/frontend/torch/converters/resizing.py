@@ -10,9 +10,10 @@ import numpy as np
 
 from ..... import topi
 from .....runtime.error import UnsupportedError
+from .....topi.image.resize_table import cubic_weights, linear_weights
 from .... import op
 from ....expr import Expr
-from ...resize import RESIZE2D_METHODS, cubic_weights, linear_weights, resize_axis, scaled_extent
+from ...resize import RESIZE2D_METHODS, resize_axis, scaled_extent
 from ..dtypes import is_float
 from ..importer import Importer
 from ..registry import NotDecomposable, converter, find_converter
