@@ -89,6 +89,8 @@ def same(a: Any, b: Any) -> bool:
         return a.dtype is b.dtype and same(a.a, b.a) and same(a.b, b.b)
     if isinstance(a, e.Var):
         return False
+    if kind is e.Call and (len(a.args) != len(b.args) or not all(map(same, a.args, b.args))):
+        return False
     return same_expr(a, b)
 
 
