@@ -23,8 +23,8 @@ from . import shape_values
 from .context import Context
 from .dtypes import FLOAT4, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
-from .model import read_model
-from .registry import MISSING, NeedsControlFlow, find_converter
+from .model import read_model, with_rest
+from .registry import MISSING, NeedsControlFlow, RanksDiffer, find_converter
 from .tensors import array_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ _ADVICE = (
 )
 _OF_SHAPES = re.compile(r"extent|dimension|shape")
 OLDEST_OPSET = 1
+MOST_CONTINUED = 4
+"""The most conditions inside of one another whose branches have the rest of their graphs: each doubles the program."""
 
 
 def from_onnx(
@@ -100,6 +102,8 @@ class Importer(Context):
         """The extents of inputs that are variables."""
         self.may_fail = False
         """Whether the program has branches that end in an error."""
+        self.continued = 0
+        """The number of conditions around, whose branches have the rest of their graphs."""
 
     def run(self, keep_params: bool, sanitize: bool, dataflow: bool) -> IRModule:
         """The module; without conditions that stay in the program, `main` can be one dataflow block."""
@@ -112,7 +116,7 @@ class Importer(Context):
         attrs = {"num_input": len(inputs), OUTPUT_NAMES: [value.name for value in graph.output]}
         with self.block_builder.function("main", [*inputs, *weights], attrs):
             self.block_builder.switch_block(dataflow)
-            self.run_nodes(graph.node)
+            self.run_nodes(graph.node, [value.name for value in graph.output])
             self.report()
             outputs = [self.output(value.name) for value in graph.output]
             if not outputs:
@@ -144,7 +148,7 @@ class Importer(Context):
         shapes = ""
         if any(_OF_SHAPES.search(str(u.error)) for u in self.unsupported):
             open_inputs = [
-                f'"{name}": ({", ".join(map(str, info.extents or ()))})'
+                f'"{name}": ({", ".join(map(_number_or_name, info.extents or ()))})'
                 for name, info in self.input_infos.items()
                 if any(map(undefined_vars, info.extents or ()))
             ]
@@ -251,10 +255,30 @@ class Importer(Context):
 
     # -- nodes --
 
-    def run_nodes(self, nodes: Sequence[Any]) -> None:
-        """Imports nodes in their order, which is topological in valid models."""
-        for node in nodes:
-            self.convert(node)
+    def run_nodes(self, nodes: Sequence[Any], outputs: Sequence[str]) -> None:
+        """Imports the nodes of a graph with these outputs in their order, which is topological in valid models."""
+        for i, node in enumerate(nodes):
+            try:
+                self.convert(node)
+            except RanksDiffer:
+                self.convert_continued(node, nodes[i + 1 :], outputs)
+                return
+
+    def convert_continued(self, node: onnx.NodeProto, rest: Sequence[Any], outputs: Sequence[str]) -> None:
+        """Imports a condition on which numbers of dimensions depend, with the rest of its graph in both branches."""
+        which = f"depend on the condition `{node.name or node.output[0]}`, which is known only when the model runs"
+        if self.continued == MOST_CONTINUED:
+            raise UnsupportedError(
+                f"numbers of dimensions {which}, and on {MOST_CONTINUED} such conditions before it; more of them make "
+                "the program too large"
+            )
+        self.continued += 1
+        try:
+            self.convert(with_rest(node, rest, outputs))
+        except RanksDiffer:
+            raise UnsupportedError(f"the numbers of dimensions of {', '.join(outputs)} {which}") from None
+        finally:
+            self.continued -= 1
 
     def convert(self, node: onnx.NodeProto) -> None:
         """Imports a node: its outputs get their values, or `MISSING` if it is unsupported."""
@@ -383,7 +407,7 @@ class Importer(Context):
         self.arguments = {**known, **more, **arguments}
         try:
             with self.scope(scope), self.inside(f"the body of {node.op_type} `{node.name or node.output[0]}`"):
-                self.run_nodes(body.node)
+                self.run_nodes(body.node, body.output)
             return [scope.get(name, MISSING) for name in body.output]
         finally:
             self.opsets, self.arguments = outer
@@ -410,7 +434,7 @@ class Importer(Context):
             for value, x in zip(graph.input, inputs, strict=True):
                 self.env[value.name] = x
             before = len(self.unsupported)
-            self.run_nodes(graph.node)
+            self.run_nodes(graph.node, [value.name for value in graph.output])
             if len(self.unsupported) > before:
                 return [MISSING] * len(graph.output)
             return [self.value(value.name) for value in graph.output]
@@ -493,6 +517,10 @@ class Importer(Context):
     def describe(self, node: onnx.NodeProto, operator: str) -> str:
         """The name of a node, input or weight, what it is part of, and its operator."""
         return f"{' in '.join([f'`{node}`', *reversed(self.enclosing)])}, {operator}"
+
+
+def _number_or_name(extent: Any) -> str:
+    return str(extent.value if isinstance(extent, IntImm) else extent)
 
 
 def _domain(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,3 +70,22 @@ def _without_weights(model: onnx.ModelProto) -> Any:
         if weight.name not in given:
             light.graph.input.append(onnx.helper.make_tensor_value_info(weight.name, weight.data_type, weight.dims))
     return light
+
+
+def with_rest(node: onnx.NodeProto, rest: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.NodeProto:
+    """A condition with all that follows it in its graph inside of both branches, so that each branch knows the number
+    of dimensions of its values. `outputs` are those of the graph.
+    """
+    from onnx import ValueInfoProto, helper
+
+    both = helper.make_node("If", list(node.input), list(outputs), f"{node.name}, and what follows")
+    for attribute in node.attribute:
+        made = both.attribute.add()
+        made.CopyFrom(attribute)
+        graph = made.g
+        named = zip(graph.output, node.output, strict=True)
+        graph.node.extend(helper.make_node("Identity", [own.name], [name]) for own, name in named if name)
+        graph.node.extend(rest)
+        del graph.output[:]
+        graph.output.extend(ValueInfoProto(name=name) for name in outputs)
+    return both

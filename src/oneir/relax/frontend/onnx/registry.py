@@ -24,6 +24,10 @@ class NeedsControlFlow(Exception):
     """Raised where a condition must stay in the program, which a dataflow block cannot have."""
 
 
+class RanksDiffer(Exception):
+    """Raised for a condition that stays in the program and on which the number of dimensions of a value depends."""
+
+
 def converter(*names: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
     """Registers a function as the converter of the operators of these names, from an opset on."""
     return _CONVERTERS.register(*(_key(domain, name) for name in names), since=since)

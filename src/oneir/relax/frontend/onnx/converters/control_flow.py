@@ -13,7 +13,7 @@ from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
-from ..registry import MISSING, NeedsControlFlow, converter
+from ..registry import MISSING, NeedsControlFlow, RanksDiffer, converter
 from .repetition import repeated
 
 if TYPE_CHECKING:
@@ -43,8 +43,17 @@ def if_(g: Importer, condition: Expr, *, then_branch: onnx.GraphProto, else_bran
         branches = [_failing(g, imported, reasons) if b is None else b for b in branches]
     if any(b is None for b in branches):
         return tuple([MISSING] * len(then_branch.output))
+    if _ranks(branches[0]) != _ranks(branches[1]):
+        raise RanksDiffer
     both = g.block_builder.emit(If(g.reshaped(condition, []), *branches))
     return tuple(g.block_builder.emit(both[i]) for i in range(len(then_branch.output)))
+
+
+def _ranks(branch: SeqExpr | None) -> list[int]:
+    """The numbers of dimensions of what a branch gives."""
+    info = None if branch is None else branch.body.struct_info
+    assert isinstance(info, TupleStructInfo)
+    return [field.ndim if isinstance(field, TensorStructInfo) else -1 for field in info.fields]
 
 
 def _branch(g: Importer, graph: onnx.GraphProto) -> SeqExpr | None:
