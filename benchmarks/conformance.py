@@ -178,8 +178,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     """How many tests passed, in one sentence."""
     counts = Counter(o.status for o in outcomes)
     return (
-        f"{counts[PASSED] + counts[CONSTANT]} of {len(outcomes)} tests pass, {counts[CONSTANT]} of them with small "
-        f"inputs as initializers; {counts[UNSUPPORTED]} are refused, {counts[FAILED]} fail."
+        f"{counts[PASSED] + counts[CONSTANT]} of {len(outcomes)} tests pass: {counts[PASSED]} with every input given when "
+        f"the model runs, {counts[CONSTANT]} with small ones as initializers; {counts[UNSUPPORTED]} are refused, "
+        f"{counts[FAILED]} fail."
     )
 
 
@@ -228,10 +229,10 @@ numbers with the tolerances of ONNX's own runner. `python -m benchmarks.conforma
 
 {summary(outcomes)}
 
-Inputs that say what a program is (axes of a reduction, the factors of a resize) must be known while compiling. Tests
-that give them when the model runs are counted "with constants": there they are initializers of the model, as exporters
-make them. Shapes need not be known: they become symbolic variables. What is unsupported is refused with one report of
-all nodes, before anything is compiled.
+All inputs come when the model runs: shapes become symbolic variables, and so do axes of reductions and sizes of images.
+Some inputs that say what a program is (the length of a Fourier transform) must be known while compiling. Tests with
+such are counted "with constants": there they are initializers of the model, as exporters make them. What is unsupported
+is refused with one report of all nodes, before anything is compiled.
 
 {table(outcomes)}
 """

@@ -266,11 +266,11 @@ class Importer(Context):
 
     def convert_continued(self, node: onnx.NodeProto, rest: Sequence[Any], outputs: Sequence[str]) -> None:
         """Imports a condition on which numbers of dimensions depend, with the rest of its graph in both branches."""
-        which = f"depend on the condition `{node.name or node.output[0]}`, which is known only when the model runs"
+        which = f"depend on the condition `{node.name or node.output[0]}`, which must be known while compiling"
         if self.continued == MOST_CONTINUED:
             raise UnsupportedError(
-                f"numbers of dimensions {which}, and on {MOST_CONTINUED} such conditions before it; more of them make "
-                "the program too large"
+                f"numbers of dimensions {which}: they depend on {MOST_CONTINUED} others already, and each doubles the "
+                "program"
             )
         self.continued += 1
         try:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..... import te
 from .....ir import operators as ops
 from .....ir.expr import PrimExpr
+from .....ir.expr import const as const_number
 from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
+from .....topi.index import ravel
 from .... import op
-from ....expr import Expr, const
+from ....expr import Expr
 from ...convolution import convolve, convolve_transposed, with_bias
-from ...window import Window
 from ..context import Context
 from ..registry import converter
 from .window import share_padding, window_of
@@ -166,30 +166,33 @@ def col2im(
     strides: Sequence[int] | None = None,
 ) -> Expr:
     """Images whose pixels are the sums of what blocks, laid over each other, have there."""
-    image = g.constant_ints(image_shape, "the shape of the image of Col2Im")
-    block = g.constant_ints(block_shape, "the shape of blocks of Col2Im")
+    image = g.extents(image_shape, "the shape of the image of Col2Im")
+    block = g.extents(block_shape, "the shape of blocks of Col2Im")
     rank = len(image)
-    window = Window(block, list(strides or [1] * rank), list(dilations or [1] * rank), [0] * rank, [0] * rank)
-    if pads is not None:
-        window.before, window.after = list(pads[:rank]), list(pads[rank:])
-    counts = [window.positions(i, e) for i, e in enumerate(image)]
-    n, rows, _ = g.shape(x)
-    channels = rows // math.prod(block)
-    # The pixel of the padded image that each element of a block belongs to.
-    whole_shape = [e + b + a for e, b, a in zip(image, window.before, window.after, strict=True)]
-    lines = [
-        np.arange(k)[:, None] * d + np.arange(c) * s
-        for k, d, c, s in zip(block, window.dilations, counts, window.strides, strict=True)
+    steps, apart, borders = strides or [1] * rank, dilations or [1] * rank, pads or [0] * (2 * rank)
+    counts = [
+        (e + borders[i] + borders[rank + i] - apart[i] * (k - 1) - 1) // steps[i] + 1
+        for i, (e, k) in enumerate(zip(image, block, strict=True))
     ]
-    places = np.zeros([1] * (2 * rank), dtype=np.int64)
-    for i, line in enumerate(lines):
-        shape = [1] * (2 * rank)
-        shape[i], shape[rank + i] = line.shape
-        places = places * whole_shape[i] + line.reshape(shape)
-    count = math.prod(block) * math.prod(counts)
-    index = g.broadcast(g.constant(places.reshape(1, 1, count)), [n, channels, count])
-    zeros = g.broadcast(const(0, g.dtype(x)), [n, channels, math.prod(whole_shape)])
-    summed = g.emit(op.scatter_elements(zeros, index, g.reshaped(x, [n, channels, count]), 2, "add"))
-    whole = g.reshaped(summed, [n, channels, *whole_shape])
-    ends = [b + e for b, e in zip(window.before, image, strict=True)]
-    return g.emit(op.strided_slice(whole, list(range(2, 2 + rank)), window.before, ends))
+
+    def summed(blocks: te.Tensor, image: Sequence[Any], block: Sequence[Any], counts: Sequence[Any]) -> te.Tensor:
+        axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(block)]
+        size = math.prod(block)
+
+        def pixel(n: PrimExpr, channel: PrimExpr, *at: PrimExpr) -> Any:
+            # Where the block begins that has this pixel at the place k.
+            begins = [p + borders[i] - axes[i].var * apart[i] for i, p in enumerate(at)]
+            inside = [
+                ops.logical_and(ops.equal(ops.floormod(b, s), 0), ops.logical_and(b >= 0, ops.floordiv(b, s) < c))
+                for b, s, c in zip(begins, steps, counts, strict=True)
+            ]
+            row = channel * size + ravel([axis.var for axis in axes], block)
+            column = ravel([ops.floordiv(b, s) for b, s in zip(begins, steps, strict=True)], counts)
+            value = blocks(n, row, column)
+            held = tir_op.if_then_else(functools.reduce(ops.logical_and, inside), value, const_number(0, blocks.dtype))
+            return te.sum(held, axis=axes)
+
+        channels = ops.floordiv(blocks.shape[1], size)
+        return te.compute([blocks.shape[0], channels, *image], pixel, name="col2im")
+
+    return g.te(summed, x, image, block, counts, name="col2im")

@@ -259,6 +259,33 @@ def _by_operator(g: Context, x: Expr, options: Resizing, sizes: list[Any], chang
     )
 
 
+@converter("AffineGrid", since=20)
+def affine_grid(g: Context, theta: Expr, size: Expr, *, align_corners: int = 0) -> Expr:
+    """The places, from -1 to 1, at which images of a size are sampled: an affine map of those of their pixels."""
+    extents = g.extents(size, "the size of AffineGrid")[2:]
+    rank, dtype = len(extents), g.dtype(theta)
+
+    def place(index: PrimExpr, extent: Any) -> PrimExpr:
+        """Where a pixel lies along a dimension: -1 and 1 are the first and last pixel, or the borders of the image."""
+        at, count = ops.cast(dtype, index), ops.cast(dtype, extent)
+        if align_corners:
+            return Select(ops.equal(extent, 1), ops.cast(dtype, 0), 2 * at / ops.maximum(count - 1, 1) - 1)
+        return (2 * at + 1) / count - 1
+
+    def grid(matrix: te.Tensor, sizes: Sequence[Any]) -> te.Tensor:
+        def element(n: PrimExpr, *index: PrimExpr) -> PrimExpr:
+            *pixel, i = index
+            total = matrix(n, i, rank)
+            for j in range(rank):
+                # Coordinates come in the order of columns, rows, planes.
+                total = total + matrix(n, i, j) * place(pixel[rank - 1 - j], sizes[rank - 1 - j])
+            return total
+
+        return te.compute([matrix.shape[0], *sizes, rank], element, name="affine_grid")
+
+    return g.te(grid, theta, extents, name="affine_grid")
+
+
 @converter("GridSample", since=16)
 def grid_sample(
     g: Context, x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
