@@ -178,8 +178,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     """How many tests passed, in one sentence."""
     counts = Counter(o.status for o in outcomes)
     return (
-        f"{counts[PASSED] + counts[CONSTANT]} of {len(outcomes)} tests pass: {counts[PASSED]} with every input given when "
-        f"the model runs, {counts[CONSTANT]} with small ones as initializers; {counts[UNSUPPORTED]} are refused, "
+        f"{counts[PASSED] + counts[CONSTANT]} of {len(outcomes)} tests pass: {counts[PASSED]} with every input given "
+        f"when the model runs, {counts[CONSTANT]} with small ones as initializers; {counts[UNSUPPORTED]} are refused, "
         f"{counts[FAILED]} fail."
     )
 

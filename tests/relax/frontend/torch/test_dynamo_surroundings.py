@@ -1,0 +1,99 @@
+"""What surrounds `torch.compile`: data parallelism, its report of graphs, and its options for shapes and breaks."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import distributed, nn
+from torch._dynamo.exc import Unsupported
+from torch.multiprocessing.spawn import spawn
+from torch_programs import assert_same
+
+from oneir.relax.frontend.torch import dynamo
+
+STRICT: dict[str, Any] = {"fallback": False}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before():
+    torch._dynamo.reset()
+
+
+def trained(model: nn.Module, compile: Callable[[Any], Any], rank: int) -> list[np.ndarray]:
+    """The weights after some steps with the data of one process, of a wrapped model."""
+    run = compile(nn.parallel.DistributedDataParallel(model))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(3):
+        x = torch.randn(5, 8, generator=torch.Generator().manual_seed(10 * step + rank))
+        optimizer.zero_grad()
+        run(x).square().mean().backward()
+        optimizer.step()
+    return [p.detach().numpy().copy() for p in model.parameters()]
+
+
+def same_as_eager(rank: int, count: int, file: Path) -> None:
+    """What one process of `count` does: it trains a model as PyTorch does, and compiled, and compares the weights."""
+    distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=count)
+    try:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        twin = copy.deepcopy(model)
+        expected = trained(model, lambda wrapped: wrapped, rank)
+        found = trained(twin, lambda wrapped: torch.compile(wrapped, backend=dynamo.backend, options=STRICT), rank)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_a_wrapper_of_one_process(tmp_path):
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it warns that profiles leave the wrapper out
+    same_as_eager(0, 1, tmp_path / "meeting")
+
+
+@pytest.mark.long
+def test_a_wrapper_of_two_processes(tmp_path):
+    spawn(same_as_eager, (2, tmp_path / "meeting"), nprocs=2)
+
+
+def test_the_report_of_graphs():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    report = torch._dynamo.explain(function)(torch.randn(3))
+    assert (report.graph_count, report.graph_break_count) == (2, 1)
+    x = torch.randn(3)
+    assert_same(torch.compile(function, backend=dynamo.backend, options=STRICT)(x), function(x))
+    with pytest.raises(Unsupported, match="graph_break"):
+        torch.compile(function, backend=dynamo.backend, fullgraph=True)(x)
+
+
+@pytest.mark.parametrize(("dynamic", "programs"), [(False, 3), (True, 1), (None, 2)])
+def test_how_many_programs_shapes_take(dynamic, programs):
+    made: list[Any] = []
+
+    def backend(graph_module: Any, example_inputs: Any) -> Any:
+        made.append(graph_module)
+        return dynamo.backend(graph_module, example_inputs, options=STRICT)
+
+    model = nn.Sequential(nn.Linear(8, 4), nn.GELU()).eval()
+    run = torch.compile(model, backend=backend, dynamic=dynamic)
+    with torch.no_grad():
+        for rows in (3, 5, 7):
+            x = torch.randn(rows, 8)
+            assert_same(run(x), model(x))
+    assert len(made) == programs
