@@ -346,7 +346,7 @@ class PyExprMutator(ExprFunctor):
         """The expression with its parts rewritten, normalized: what an overridden method often starts with."""
         # That for variables of dataflow blocks would call the overridden one for variables, which may have called this.
         name = _METHODS[Var] if isinstance(expr, Var) else _method_name(type(expr))
-        new = getattr(PyExprMutator, name)(self, expr)
+        new: Any = getattr(PyExprMutator, name)(self, expr)
         return new if isinstance(new, (Op, GlobalVar)) else self.builder_.normalize(new)
 
     # -- bindings --

@@ -20,7 +20,7 @@ def _largest_divisor(extent: int, most: int) -> int:
     return max(d for d in range(1, min(extent, most) + 1) if extent % d == 0)
 
 
-@functools.cache
+@functools.lru_cache(256)
 def rotate_and_store(
     heads: int,
     kv_heads: int,
@@ -103,7 +103,7 @@ def rotate_and_store(
     return rotate_and_store
 
 
-@functools.cache
+@functools.lru_cache(256)
 def paged_attention(
     heads: int,
     kv_heads: int,

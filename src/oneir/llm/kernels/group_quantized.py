@@ -25,7 +25,7 @@ GROUP, PANEL = 32, 32
 """Weights of a group along the sum, and outputs of a panel."""
 
 
-@functools.cache
+@functools.lru_cache(256)
 def quantize_rows(k: int, zero: int) -> PrimFunc:
     """Rows to int8 in groups of 32, with the largest of each group at 127 or -127.
 
@@ -75,7 +75,7 @@ def quantize_rows(k: int, zero: int) -> PrimFunc:
     return quantize_rows
 
 
-@functools.cache
+@functools.lru_cache(256)
 def product(n: int, k: int) -> PrimFunc:
     """Rows of `quantize_rows`, times weights of 4 bits: its values, scales and starts, the weights and their scales;
     the result is (m, n) float32.
@@ -128,7 +128,7 @@ def product(n: int, k: int) -> PrimFunc:
     return group_quantized_product
 
 
-@functools.cache
+@functools.lru_cache(256)
 def take_rows(n: int, k: int, zero: int) -> PrimFunc:
     """Rows of a weight of 4 bits as float32 (m, k): those of the numbers (m,) int32, of the weights and their scales in
     panels.

@@ -296,7 +296,9 @@ class _Frames:
 
     def _made(self, numbers: tuple[int, ...]) -> Frame:
         *results, arena = self.shapes(numbers)
-        made = [_model(*what, self._device) if self._make is None else Model(make=self._make(*what)) for what in results]
+        made = [
+            _model(*what, self._device) if self._make is None else Model(make=self._make(*what)) for what in results
+        ]
         made.append(_model(*arena, self._device))
         models = (Model * len(made))(*made)
         kept = (ctypes.c_int64 * len(numbers))(*numbers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .... import op as graph_op
 from ..tensor import Tensor, wrap_nested
 
@@ -52,6 +54,6 @@ def topk(
     largest: bool = True,
     dtype: str = "int32",
     name: str = "topk",
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """The k largest or smallest elements and their indices, or (`ret_type`) only "values" or "indices"."""
     return wrap_nested(graph_op.topk(data._expr, k, axis, ret_type, largest, dtype), name)
