@@ -60,8 +60,8 @@ def test_a_kernel_is_compiled_run_and_shown():
 
 def test_its_stages_are_shown_like_any_others():
     names = [stage.name for stage in stages(Target("c"))]
-    assert names == [*[stage.name for stage in stages(Target("llvm"))[:10]], "c", "program"]
-    assert stages(Target("c"))[9].passes[0] == oneir.tir.transform.PlanAndUpdateBufferAllocationLocation()
+    assert names == [*[stage.name for stage in stages(Target("llvm")) if not stage.is_text], "c", "program"]
+    assert stages(Target("c"))[-3].passes[0] == oneir.tir.transform.PlanAndUpdateBufferAllocationLocation()
     shown = Stages(graph(), "c")
     assert shown.text("c").count("void ") == 2 and "for (int" in shown.text("c")
 

@@ -153,3 +153,11 @@ def test_blocks_allocate_and_access_flat_memory():
         "i * 8 + 2",
         1,
     )
+
+
+def test_vectors_of_indices_with_remainders():
+    @T.prim_func
+    def before(A: T.Buffer((4, 4), "float32"), t: T.Buffer((4,), "int32"), B: T.Buffer((4,), "float32")):
+        B[0:4] = A[0, t[0:4] % 3]
+
+    assert "% T.Broadcast(3, 4)" in apply(FlattenBuffer(), before).script()

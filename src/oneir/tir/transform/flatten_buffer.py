@@ -67,7 +67,7 @@ class _Flatten(Mapper):
 
     def fused(self, offsets: Array[PrimExpr]) -> Array[PrimExpr]:
         """Offsets in which the quotients and remainders of a fused loop by symbolic extents meet again."""
-        if not any(map(divides_symbolically, offsets)):
+        if not all(i.dtype.is_scalar for i in offsets) or not any(map(divides_symbolically, offsets)):
             return offsets
         return iter_map_simplify(offsets, self.ranges, functools.reduce(ops.logical_and, self.conditions, const(True)))
 
