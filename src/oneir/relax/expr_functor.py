@@ -347,7 +347,7 @@ class PyExprMutator(ExprFunctor):
         # That for variables of dataflow blocks would call the overridden one for variables, which may have called this.
         name = _METHODS[Var] if isinstance(expr, Var) else _method_name(type(expr))
         new: Any = getattr(PyExprMutator, name)(self, expr)
-        return new if isinstance(new, (Op, GlobalVar)) else self.builder_.normalize(new)
+        return self.builder_.normalize(new) if isinstance(new, Expr) and not isinstance(new, GlobalVar) else new
 
     # -- bindings --
 
