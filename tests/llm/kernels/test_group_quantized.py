@@ -7,8 +7,8 @@ import pytest
 
 import oneir
 from oneir.dlight.cpu import IntegerDots
-from oneir.ir.expr import const
-from oneir.ir.visitor import Visitor
+from oneir.ir.expr import IntImm, const
+from oneir.ir.visitor import Mapper, Visitor
 from oneir.llm.kernels import group_quantized as gq
 from oneir.runtime.error import ShapeMismatch
 from oneir.target import Target
@@ -48,6 +48,13 @@ def run(func: PrimFunc, target: Target, arguments: list[np.ndarray]) -> list[np.
     tensors = [oneir.nd.array(x) for x in arguments]
     oneir.build(func.with_attr("global_symbol", "f"), target)["f"](*tensors)
     return [t.numpy() for t in tensors]
+
+
+class _Wider(Mapper):
+    """Digits of 8 bits in place of those of 4."""
+
+    def visit_IntImm(self, node: IntImm) -> IntImm:
+        return const(255, "uint8") if node.dtype == "uint8" and node.value == 15 else node
 
 
 class _Calls(Visitor):
@@ -143,6 +150,14 @@ def test_rows_of_weights() -> None:
     *_, found = run(gq.take_rows(N, K, 8), Target("llvm"), [numbers, *packed, np.zeros((4, K), "float32")])
     whole = (digits.astype("float32") - 8).reshape(N, -1, 32) * scales.astype("float32")[..., None]
     np.testing.assert_array_equal(found, whole.reshape(N, K)[numbers])
+
+
+def test_weights_of_8_bits_are_left_to_other_rules() -> None:
+    # 32 products of them would not fit into the 16 bits in which some processors add them up.
+    func = gq.product(32, 64)
+    wide = func.replace(body=_Wider()(func.body))
+    assert IntegerDots().apply(func, Target("llvm")) is not None
+    assert IntegerDots().apply(wide, Target("llvm")) is None
 
 
 @pytest.mark.parametrize(("n", "k", "message"), [(48, 64, "the outputs"), (64, 48, "the sum"), (32, 0, "the sum")])

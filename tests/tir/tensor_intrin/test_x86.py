@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,45 +12,60 @@ from oneir.runtime.error import InvalidValue
 from oneir.target import Target
 from oneir.target.cpu import architecture, enabled_features, resolve
 from oneir.testing import interpret
-from oneir.tir import TensorIntrin
-from oneir.tir.tensor_intrin.x86 import get_dot_16x4_intrin
+from oneir.tir import PrimFunc, TensorIntrin
+from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_dot_16x4_intrin, get_group_dot_intrin
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
 
 
-def arrays(unsigned_weights: bool, largest: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(5)
-    unsigned = rng.integers(0, largest + 1, 64 if unsigned_weights else 4).astype("uint8")
-    signed = rng.integers(-128, 128, 4 if unsigned_weights else 64).astype("int8")
-    sums = rng.integers(-1000, 1000, 16).astype("int32")
-    return [signed, unsigned, sums] if unsigned_weights else [unsigned, signed.reshape(16, 4), sums]
-
-
-@pytest.mark.parametrize("unsigned_weights", [False, True])
-@pytest.mark.parametrize("instructions", NEEDED)
-def test_the_instructions_compute_what_the_description_says(instructions: str, unsigned_weights: bool) -> None:
+def skip_without(instructions: str) -> Target:
+    """The machine's target; skips the test where it lacks the instructions."""
     target = Target("llvm")
     if architecture(resolve(target)[0]) != "x86_64":
         pytest.skip("the machine is no x86_64")
     if not enabled_features(target, NEEDED[instructions]).issuperset(NEEDED[instructions]):
         pytest.skip(f"the processor lacks {NEEDED[instructions]}")
-    described, implemented = get_dot_16x4_intrin(instructions, unsigned_weights)
-    largest = 255 if instructions.endswith("vnni") else 127
-    expected, found = arrays(unsigned_weights, largest), arrays(unsigned_weights, largest)
-    interpret(described, *expected)
-    a, b = found[0].astype("int32"), found[1].astype("int32")
-    by_hand = found[2] + (b.reshape(16, 4) @ a if unsigned_weights else b @ a)
-    tensors = [oneir.nd.array(x) for x in found]
+    return target
+
+
+def check(pair: tuple[PrimFunc, PrimFunc], arrays: list[np.ndarray], by_hand: np.ndarray, target: Target) -> None:
+    """The description, interpreted, and the implementation, compiled, give what is computed by hand."""
+    described, implemented = pair
+    tensors = [oneir.nd.array(x) for x in arrays]
     oneir.build(implemented.with_attr("global_symbol", "f"), target)["f"](*tensors)
-    np.testing.assert_array_equal(expected[2], by_hand)
+    interpret(described, *arrays)
+    np.testing.assert_array_equal(arrays[2], by_hand)
     np.testing.assert_array_equal(tensors[2].numpy(), by_hand)
 
 
-def test_published_names_are_registered() -> None:
-    for name in ("dot_16x4_vnni", "dot_16x4_avx512", "dot_16x4_u8_weights_avx2"):
+@pytest.mark.parametrize("instructions", NEEDED)
+def test_four_products(instructions: str) -> None:
+    target, rng = skip_without(instructions), np.random.default_rng(5)
+    largest = 255 if instructions.endswith("vnni") else 128
+    a = rng.integers(0, largest + 1, 4).astype("uint8")
+    b = rng.integers(-128, 128, (16, 4)).astype("int8")
+    c = rng.integers(-1000, 1000, 16).astype("int32")
+    check(get_dot_16x4_intrin(instructions), [a, b, c], c + b.astype("int32") @ a.astype("int32"), target)
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("instructions", NEEDED)
+def test_a_group_of_digits(instructions: str, extreme: bool) -> None:
+    target, rng, size = skip_without(instructions), np.random.default_rng(5), VECTOR_BYTES[instructions]
+    # Where all are as large as can be, 16 bits still hold the sum.
+    a = np.full(32, -128, "int8") if extreme else rng.integers(-128, 128, 32).astype("int8")
+    b = np.full((8, size), 15, "uint8") if extreme else rng.integers(0, 16, (8, size)).astype("uint8")
+    c = rng.integers(-1000, 1000, size // 4).astype("int32")
+    products = b.astype("int32").reshape(8, -1, 4) * a.astype("int32").reshape(8, 1, 4)
+    check(get_group_dot_intrin(instructions), [a, b, c], c + products.sum((0, 2)), target)
+
+
+def test_names_are_registered() -> None:
+    for name in ("dot_16x4_vnni", "dot_16x4_avx512", "dot_8x32_u4_weights_avx2", "dot_16x32_u4_weights_vnni"):
         assert TensorIntrin.get(name) is not None
 
 
-def test_other_instructions_are_not_known() -> None:
+@pytest.mark.parametrize("get", [get_dot_16x4_intrin, get_group_dot_intrin])
+def test_other_instructions_are_not_known(get: Callable[[str], object]) -> None:
     with pytest.raises(InvalidValue, match=r'expected the instructions "vnni", .*found "amx"'):
-        get_dot_16x4_intrin("amx")
+        get("amx")

@@ -251,3 +251,24 @@ def test_memory_that_threads_share_is_allocated_outside_of_them():
     outer = after.body.block.body
     assert outer.thread_binding.thread_tag == "blockIdx.x"
     assert [buffer.name for buffer in outer.body.block.alloc_buffers] == ["S"]
+
+
+def test_vectors_of_a_view_are_covered_by_what_was_written():
+    @T.prim_func
+    def before(A: T.Buffer((8, 16), "float32"), C: T.Buffer((8, 16), "float32")):
+        B = T.alloc_buffer((8, 16))
+        for i, j in T.grid(8, 2):
+            for k in range(8):
+                with T.block("B"):
+                    vi = T.axis.spatial(8, i)
+                    vj = T.axis.spatial(16, j * 8 + k)
+                    B[vi, vj] = A[vi, vj] * 2.0
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B[vi, vj * 8 : vj * 8 + 8])
+                T.writes(C[vi, vj * 8 : vj * 8 + 8])
+                part = T.match_buffer(B[vi, vj * 8 : vj * 8 + 8], (8,), offset_factor=1)
+                C[vi, T.ramp(vj * 8, 1, 8)] = part[T.ramp(0, 1, 8)]
+
+    moved = apply(PlanAndUpdateBufferAllocationLocation(), before).script()
+    assert moved.index("for i, j in") < moved.index("B = T.alloc_buffer")

@@ -1,6 +1,6 @@
 """Products of bytes that are summed as integers in groups, and scaled: rows of int8 by quantized weights.
 
-    dots[m, p, g, v, l] += digits[p, g, h, j, v, 4 * l + i] * X[m, g, k(h, j, i)]        integers
+    dots[m, p, g, v, l] += digits[p, g, v, q, 4 * l + i] * X[m, g, 4 * q + i]            integers
     y[m, n(p, v, l)] += float(dots[m, p, g, v, l]) * (scale[p, g, v, l] * row_scale[m, g])
 
 A panel `p` of outputs is a stream of weights. For each of its groups, digits are unpacked into registers, multiplied
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...arith import Analyzer
 from ...ir.expr import Add, Cast, Mul
-from ...target.cpu import architecture, cpu_info, enabled_features, resolve
+from ...target.cpu import architecture, enabled_features, resolve
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BufferStore
-from ...tir.tensor_intrin.x86 import U8_WEIGHTS
+from ...tir.tensor_intrin.x86 import VECTOR_BYTES, group_dot_name
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
@@ -27,22 +28,26 @@ from .whole_tiles import computing_whole_tiles
 
 ROWS = {64: 4, 32: 2}
 """Rows of activations that share unpacked weights, by the bytes of a vector. Measured on Zen 5: of 3 to 8 rows with
-vectors of 64 bytes, 4 and 5 are fastest by a few percent; 4 rows with vectors of 32 bytes need more registers than
-there are, and take four times as long as 2."""
+vectors of 64 bytes, 4 and 5 are fastest by a few percent; with vectors of 32 bytes, 4 rows need more registers than
+there are, and take 1.5 times as long as 2 (AVX-VNNI) or as long (AVX2)."""
+
+
+LARGEST_DIGIT = 15
+"""With digits of 4 bits, the products of a group fit into the 16 bits in which some processors add them up."""
 
 
 class IntegerDots(CPUScheduleRule):
     """Rows of int8 by quantized weights, with a panel's sums in registers."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        intrin = intrin_for(target)
+        instructions = instructions_of(target)
         sch = Schedule(func)
         found = leaves(sch) or []
         product = product_of(found)
-        if product is None or intrin is None:
+        if product is None or instructions is None:
             return None
         extent = product.dot.extents[0]
-        most = ROWS[min(cpu_info(target).vector_bytes, 64)]
+        most = ROWS[VECTOR_BYTES[instructions]]
         rows = most if extent is None else min(extent, most)
         total = product.total.handle
         if product.total.block.writes[0].buffer in func.buffer_map.values():
@@ -53,7 +58,7 @@ class IntegerDots(CPUScheduleRule):
             sch = Schedule(computing_whole_tiles(sch.mod["main"], names, factors))
         product = product_of(leaves(sch) or [])
         assert product is not None
-        compute_by_panels(sch, product, rows, intrin)
+        compute_by_panels(sch, product, rows, instructions)
         return sch
 
 
@@ -67,14 +72,13 @@ class Product:
     epilogue: list[Leaf]
 
 
-def intrin_for(target: Target) -> str | None:
-    """The processor's fastest dot product of unsigned weights by signed bytes; None without one."""
+def instructions_of(target: Target) -> str | None:
+    """The processor's fastest instructions for dot products of digits by signed bytes; None without any."""
     if architecture(resolve(target)[0]) != "x86_64":
         return None
     kinds = {"vnni": ("avx512vnni", "avx512vl"), "avx_vnni": ("avxvnni",), "avx2": ("avx2",)}
     has = enabled_features(target, [name for names in kinds.values() for name in names])
-    found = next((kind for kind, names in kinds.items() if has.issuperset(names)), None)
-    return None if found is None else f"{U8_WEIGHTS}_{found}"
+    return next((kind for kind, names in kinds.items() if has.issuperset(names)), None)
 
 
 def product_of(found: list[Leaf]) -> Product | None:
@@ -89,12 +93,15 @@ def product_of(found: list[Leaf]) -> Product | None:
     sums = dot.block.writes[0].buffer
     axes = [iv.var for iv in dot.block.iter_vars]
     kinds = [iv.iter_type for iv in dot.block.iter_vars]
-    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 3 or dot.extents[4:] != [16, 2, 4, 4]:
+    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2 or dot.extents[4:] != [16, 8, 4]:
         return None
     row, _, group, *_ = axes
     if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
         return None
     if digits.buffer is not unpack.block.writes[0].buffer or row in variables_of(digits):
+        return None
+    store = unpack.block.body
+    if not isinstance(store, BufferStore) or Analyzer().const_int_bound(store.value).max_value > LARGEST_DIGIT:
         return None
     if not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
         return None
@@ -116,7 +123,7 @@ def _scales(total: Leaf, sums: object) -> bool:
     return list(dot.value.indices) == [row, panel, group, vector, lane]
 
 
-def compute_by_panels(sch: Schedule, product: Product, rows: int, intrin: str) -> None:
+def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: str) -> None:
     """A panel of outputs at a time, a few rows in it, group after group."""
     dot, unpack, total = product.dot.handle, product.unpack.handle, product.total.handle
     row, panel, vector, lane, group = product.total.loops
@@ -125,23 +132,25 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, intrin: str) -
     sch.parallel(panel)
     for handle in (dot, unpack, total):
         sch.set_scope(handle, 0, "local")
-    for handle in (dot, unpack):
-        sch.compute_at(handle, group, preserve_unit_loops=True)
+    sch.compute_at(dot, group, preserve_unit_loops=True)
     for leaf in product.epilogue:
         sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
         columns = sch.get_loops(leaf.handle)[-1]
         sch.vectorize(columns)
     _unroll_and_vectorize(sch, [row_inner, vector, lane])
     sch.decompose_reduction(total, group)
+    row, panel, group, vector, lane, quad, four = sch.get_loops(dot)[-7:]
+    # A vector of the instructions may be a part of the 16 outputs that lie together.
+    part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
+    sch.reorder(vector, part, row, lane, quad, four)
+    sch.compute_at(unpack, part, preserve_unit_loops=True)
     _unroll_and_vectorize(sch, sch.get_loops(unpack)[-6:])
-    row, panel, group, vector, lane, half, quad, four = sch.get_loops(dot)[-8:]
-    sch.reorder(half, quad, vector, row, lane, four)
-    for loop in (panel, group, half, quad, vector, row):
+    for loop in (panel, group, vector, part, row):
         sch.unroll(loop)
-    init = sch.decompose_reduction(dot, half)
-    for loop in sch.get_loops(init)[-5:]:
+    init = sch.decompose_reduction(dot, lane)
+    for loop in sch.get_loops(init)[-6:]:
         sch.unroll(loop)
-    sch.tensorize(lane, intrin)
+    sch.tensorize(lane, group_dot_name(instructions))
 
 
 def _unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:

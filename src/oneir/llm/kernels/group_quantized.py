@@ -100,22 +100,22 @@ def product(n: int, k: int) -> PrimFunc:
         D = T.match_buffer(scales, (m, groups), "float32")
         S = T.match_buffer(starts, (m, groups), "int32")
         Y = T.match_buffer(result, (m, panels * vectors * lanes), "float32")
-        digits = T.alloc_buffer((panels, groups, halves, quads, vectors, lanes * four), "uint8")
+        digits = T.alloc_buffer((panels, groups, vectors, halves * quads, lanes * four), "uint8")
         dots = T.alloc_buffer((m, panels, groups, vectors, lanes), "int32")
-        for p, g, h, j, v, b in T.grid(panels, groups, halves, quads, vectors, lanes * four):
+        for p, g, v, h, j, b in T.grid(panels, groups, vectors, halves, quads, lanes * four):
             with T.block("unpack"):
-                p, g, h, j, v, b = T.axis.remap("SSSSSS", [p, g, h, j, v, b])
-                digits[p, g, h, j, v, b] = T.bitwise_and(
+                p, g, v, h, j, b = T.axis.remap("SSSSSS", [p, g, v, h, j, b])
+                digits[p, g, v, h * quads + j, b] = T.bitwise_and(
                     T.shift_right(W[p, g, j, v, b], T.Cast("uint8", four * h)), T.uint8(15)
                 )
-        for r, p, g, v, c, h, j, i in T.grid(m, panels, groups, vectors, lanes, halves, quads, four):
+        for r, p, g, v, c, q, i in T.grid(m, panels, groups, vectors, lanes, halves * quads, four):
             with T.block("dot"):
-                r, p, g, v, c, h, j, i = T.axis.remap("SSSSSRRR", [r, p, g, v, c, h, j, i])
+                r, p, g, v, c, q, i = T.axis.remap("SSSSSRR", [r, p, g, v, c, q, i])
                 with T.init():
                     dots[r, p, g, v, c] = S[r, g]
-                dots[r, p, g, v, c] = dots[r, p, g, v, c] + T.Cast(
-                    "int32", digits[p, g, h, j, v, c * four + i]
-                ) * T.Cast("int32", X[r, g, h * (quads * four) + j * four + i])
+                dots[r, p, g, v, c] = dots[r, p, g, v, c] + T.Cast("int32", digits[p, g, v, q, c * four + i]) * T.Cast(
+                    "int32", X[r, g, q * four + i]
+                )
         for r, p, v, c, g in T.grid(m, panels, vectors, lanes, groups):
             with T.block("sum"):
                 r, p, v, c, g = T.axis.remap("SSSSR", [r, p, v, c, g])

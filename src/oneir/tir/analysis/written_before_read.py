@@ -157,6 +157,8 @@ class AccessCollector(Visitor):
         last: list[PrimExpr] = []
         for index in indices:
             index = substitute(index, self.values)
+            if not index.dtype.is_scalar:
+                index = self.analyzer.simplify(index)  # sums with the start of a view become ramps
             if isinstance(index, Ramp) and isinstance(index.lanes, int):
                 first.append(index.base)
                 last.append(ops.add(index.base, ops.multiply(index.stride, index.lanes - 1)))

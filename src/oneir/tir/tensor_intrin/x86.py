@@ -1,23 +1,29 @@
-"""Integer dot products of x86 processors: four products of bytes, added to each of 16 sums.
+"""Integer dot products of x86 processors, which multiply unsigned bytes with signed ones.
+
+`dot_16x4_*` adds four products to each of 16 sums, with four unsigned bytes for all sums and four signed ones for each:
 
     for i, k in T.grid(16, 4):
         C[i] += A[k] * B[i, k]
 
-The processors multiply an unsigned byte with a signed one. `dot_16x4_*` has four unsigned bytes for all sums, and four
-signed ones for each: activations and weights of a published form. In `dot_16x4_u8_weights_*` the four for each sum are
-unsigned, 64 bytes in a row (`B[i * 4 + k]`) in the scope "local", and those for all sums are signed.
+`dot_{n}x32_u4_weights_*` adds those of a group of 32 to each of the `n` sums of a vector. Weights are digits of at most
+4 bits, and signed bytes are for all sums:
 
-- `vnni`: AVX-512 VNNI, one instruction. `avx_vnni`: the same with vectors of 32 bytes, two instructions.
-- `avx512`, `avx2`: products are added up in pairs as 16-bit integers first, which saturate: what they compute is as
-  described only where `a0 * b0 + a1 * b1` is below 2**15. It is for unsigned bytes up to 128.
+    for i, q, k in T.grid(n, 8, 4):
+        C[i] += B[q, 4 * i + k] * A[4 * q + k]
+
+- `vnni`: AVX-512 VNNI, one instruction for four products. `avx_vnni`: the same with vectors of 32 bytes.
+- `avx512`, `avx2`: products are added up in pairs as 16-bit integers first, which saturate. So `dot_16x4` is as
+  described for unsigned bytes up to 128 only; the 32 products of a group with digits fit, at most 8 * 2 * 15 * 128.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Broadcast, PrimExpr, Ramp, const
+from ...ir.expr import Broadcast, PrimExpr, Ramp, Var, const
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad
@@ -28,83 +34,118 @@ from .describe import function_of, loops_around
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
-U8_WEIGHTS = "dot_16x4_u8_weights"
-"""What the names of intrinsics with unsigned weights begin with."""
 
-_SUMS, _PRODUCTS = 16, 4
-_VECTOR_BYTES = {"vnni": 64, "avx512": 64, "avx_vnni": 32, "avx2": 32}
+_SUMS, _PRODUCTS, _GROUP = 16, 4, 32
+VECTOR_BYTES = {"vnni": 64, "avx512": 64, "avx_vnni": 32, "avx2": 32}
+"""The size of the vectors of each kind of instructions."""
 _PAIRS = {
     64: ("llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"),
     32: ("llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"),
 }
 
 
-def _multiply_and_add(instructions: str, sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr) -> PrimExpr:
-    """Vectors of sums, of unsigned bytes and of signed bytes, multiplied and added."""
-    size = _VECTOR_BYTES[instructions]
-    if instructions.endswith("vnni"):
-        return call_llvm_pure_intrin(sums.dtype, f"llvm.x86.avx512.vpdpbusd.{8 * size}", sums, unsigned, signed)
-    bytes_to_words, words_to_sums = _PAIRS[size]
-    pairs = call_llvm_pure_intrin(f"int16x{size // 2}", bytes_to_words, unsigned, signed)
-    ones = Broadcast(const(1, "int16"), size // 2)
-    return sums + call_llvm_pure_intrin(sums.dtype, words_to_sums, pairs, ones)
-
-
-def get_dot_16x4_intrin(instructions: str, unsigned_weights: bool = False) -> tuple[PrimFunc, PrimFunc]:
-    """What a dot product of bytes computes, and how: "vnni", "avx_vnni", "avx512" or "avx2" instructions.
-
-    With `unsigned_weights` the operands are uint8 weights (64,) and sums (16,) in the scope "local", and int8
-    activations (4,); otherwise uint8 activations (4,), int8 weights (16, 4) and sums (16,). Sums are int32.
-
-    Raises `InvalidValue` for other instructions.
-    """
-    if instructions not in _VECTOR_BYTES:
-        known = ", ".join(f'"{name}"' for name in _VECTOR_BYTES)
+def _size(instructions: str) -> int:
+    if instructions not in VECTOR_BYTES:
+        known = ", ".join(f'"{name}"' for name in VECTOR_BYTES)
         raise InvalidValue(f'expected the instructions {known}, found "{instructions}"')
-    shared_dtype, own_dtype = ("int8", "uint8") if unsigned_weights else ("uint8", "int8")
-    scope = "local" if unsigned_weights else "global"
-    own_shape = (_SUMS * _PRODUCTS,) if unsigned_weights else (_SUMS, _PRODUCTS)
+    return VECTOR_BYTES[instructions]
 
-    def buffers() -> tuple[Buffer, Buffer, Buffer]:
-        return (
-            decl_buffer((_PRODUCTS,), shared_dtype, "A", offset_factor=1),
-            decl_buffer(own_shape, own_dtype, "B", scope=scope, offset_factor=1),
-            decl_buffer((_SUMS,), "int32", "C", scope=scope, offset_factor=1),
-        )
 
-    def own(b: Buffer, i: Any, k: Any) -> BufferLoad:
-        return BufferLoad(b, [i * _PRODUCTS + k] if unsigned_weights else [i, k])
+def _for_all(a: Buffer, first: int, size: int) -> PrimExpr:
+    """Four bytes from `first` on, again and again, as a vector of `size` bytes."""
+    four = reinterpret("int32", a.vload([first], f"{a.dtype}x{_PRODUCTS}"))
+    return reinterpret(f"{a.dtype}x{size}", Broadcast(four, size // _PRODUCTS))
 
-    def in_order(shared: Any, own: Any) -> tuple[Any, Any]:
-        """The unsigned factor first."""
-        return (own, shared) if unsigned_weights else (shared, own)
 
-    def function(a: Buffer, b: Buffer, c: Buffer, body: Stmt) -> PrimFunc:
-        return function_of((a, b, c), (c, *in_order(a, b)), c, body)
+def _pairs(unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
+    """Products of bytes, added up in pairs."""
+    return call_llvm_pure_intrin(f"int16x{size // 2}", _PAIRS[size][0], unsigned, signed)
+
+
+def _add_pairs(sums: PrimExpr, pairs: PrimExpr, size: int) -> PrimExpr:
+    ones = Broadcast(const(1, "int16"), size // 2)
+    return sums + call_llvm_pure_intrin(sums.dtype, _PAIRS[size][1], pairs, ones)
+
+
+def _multiply_and_add(sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
+    return call_llvm_pure_intrin(sums.dtype, f"llvm.x86.avx512.vpdpbusd.{8 * size}", sums, unsigned, signed)
+
+
+def get_dot_16x4_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_16x4` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
+
+    The operands are A (4,) uint8, B (16, 4) int8, and C (16,) int32. Raises `InvalidValue` for other instructions.
+    """
+    size = _size(instructions)
+
+    def buffers() -> list[Buffer]:
+        shapes = {"A": ((_PRODUCTS,), "uint8"), "B": ((_SUMS, _PRODUCTS), "int8"), "C": ((_SUMS,), "int32")}
+        return [decl_buffer(shape, dtype, name, offset_factor=1) for name, (shape, dtype) in shapes.items()]
 
     a, b, c = buffers()
 
     def update(i: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
-        total, (x, y) = BufferLoad(c, [i]), in_order(BufferLoad(a, [k]), own(b, i, k))
-        return BufferStore(c, total + ops.cast("int32", x) * ops.cast("int32", y), [i]), [total, x, y]
+        loads = [BufferLoad(c, [i]), BufferLoad(a, [k]), BufferLoad(b, [i, k])]
+        return BufferStore(c, loads[0] + ops.cast("int32", loads[1]) * ops.cast("int32", loads[2]), [i]), loads
 
-    described = function(a, b, c, loops_around("update", "SR", (_SUMS, _PRODUCTS), update))
+    described = function_of((a, b, c), (c, a, b), c, loops_around("update", "SR", (_SUMS, _PRODUCTS), update))
     a, b, c = buffers()
-    size = _VECTOR_BYTES[instructions]
-    lanes = size // _PRODUCTS
-    shared = reinterpret(
-        f"{shared_dtype}x{size}", Broadcast(reinterpret("int32", a.vload([0], f"{shared_dtype}x4")), lanes)
-    )
     steps: list[Stmt] = []
-    for first in range(0, _SUMS, lanes):
-        sums = BufferLoad(c, [Ramp(first, 1, lanes)])
-        mine = b.vload([first * _PRODUCTS] if unsigned_weights else [first, 0], f"{own_dtype}x{size}")
-        product = _multiply_and_add(instructions, sums, *in_order(shared, mine))
-        steps.append(BufferStore(c, product, [Ramp(first, 1, lanes)]))
-    return described, function(a, b, c, flat_seq(steps))
+    for first in range(0, _SUMS, size // _PRODUCTS):
+        place = Ramp(first, 1, size // _PRODUCTS)
+        sums, x, y = BufferLoad(c, [place]), _for_all(a, 0, size), b.vload([first, 0], f"int8x{size}")
+        by_pairs = not instructions.endswith("vnni")
+        value = _add_pairs(sums, _pairs(x, y, size), size) if by_pairs else _multiply_and_add(sums, x, y, size)
+        steps.append(BufferStore(c, value, [place]))
+    return described, function_of((a, b, c), (c, a, b), c, flat_seq(steps))
+
+
+def get_group_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_{n}x32_u4_weights` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
+
+    The operands are A (32,) int8, B (8, 4 * n) uint8 and C (n,) int32, B and C in the scope "local".
+    Raises `InvalidValue` for other instructions.
+    """
+    size = _size(instructions)
+    sums, quads = size // _PRODUCTS, _GROUP // _PRODUCTS
+
+    def buffers() -> tuple[Buffer, Buffer, Buffer]:
+        return (
+            decl_buffer((_GROUP,), "int8", "A", offset_factor=1),
+            decl_buffer((quads, size), "uint8", "B", scope="local", strides=[Var("s", "int32"), 1], offset_factor=1),
+            decl_buffer((sums,), "int32", "C", scope="local", offset_factor=1),
+        )
+
+    a, b, c = buffers()
+
+    def update(i: Any, q: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [
+            BufferLoad(c, [i]),
+            BufferLoad(b, [q, i * _PRODUCTS + k]),
+            BufferLoad(a, [q * _PRODUCTS + k]),
+        ]
+        return BufferStore(c, loads[0] + ops.cast("int32", loads[1]) * ops.cast("int32", loads[2]), [i]), loads
+
+    loops = loops_around("update", "SRR", (sums, quads, _PRODUCTS), update)
+    described = function_of((a, b, c), (c, b, a), c, loops)
+    a, b, c = buffers()
+    place = [Ramp(0, 1, sums)]
+    factors = [(b.vload([q, 0], f"uint8x{size}"), _for_all(a, q * _PRODUCTS, size)) for q in range(quads)]
+    if instructions.endswith("vnni"):
+        values = [_multiply_and_add(BufferLoad(c, place), x, y, size) for x, y in factors]
+    else:
+        pairs = functools.reduce(operator.add, (_pairs(x, y, size) for x, y in factors))
+        values = [_add_pairs(BufferLoad(c, place), pairs, size)]
+    body = flat_seq([BufferStore(c, value, place) for value in values])
+    return described, function_of((a, b, c), (c, b, a), c, body)
+
+
+def group_dot_name(instructions: str) -> str:
+    """The name that the intrinsic for a group is registered under."""
+    return f"dot_{_size(instructions) // _PRODUCTS}x{_GROUP}_u4_weights_{instructions}"
 
 
 TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *get_dot_16x4_intrin("vnni"))
 TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *get_dot_16x4_intrin("avx512"))
-for _name in _VECTOR_BYTES:
-    TensorIntrin.register(f"{U8_WEIGHTS}_{_name}", *get_dot_16x4_intrin(_name, unsigned_weights=True))
+for _name in VECTOR_BYTES:
+    TensorIntrin.register(group_dot_name(_name), *get_group_dot_intrin(_name))
