@@ -132,19 +132,19 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
     sch.parallel(panel)
     for handle in (dot, unpack, total):
         sch.set_scope(handle, 0, "local")
-    sch.compute_at(dot, group, preserve_unit_loops=True)
+    for handle in (dot, unpack):
+        sch.compute_at(handle, group, preserve_unit_loops=True)
     for leaf in product.epilogue:
         sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
         columns = sch.get_loops(leaf.handle)[-1]
         sch.vectorize(columns)
     _unroll_and_vectorize(sch, [row_inner, vector, lane])
     sch.decompose_reduction(total, group)
+    _unroll_and_vectorize(sch, sch.get_loops(unpack)[-6:])
     row, panel, group, vector, lane, quad, four = sch.get_loops(dot)[-7:]
     # A vector of the instructions may be a part of the 16 outputs that lie together.
     part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
     sch.reorder(vector, part, row, lane, quad, four)
-    sch.compute_at(unpack, part, preserve_unit_loops=True)
-    _unroll_and_vectorize(sch, sch.get_loops(unpack)[-6:])
     for loop in (panel, group, vector, part, row):
         sch.unroll(loop)
     init = sch.decompose_reduction(dot, lane)
