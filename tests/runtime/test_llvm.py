@@ -172,3 +172,13 @@ def test_every_truncation_is_an_error():
 def test_llvmlite_is_imported_only_when_needed():
     code = "import sys, oneir.runtime.llvm; assert not any(m.startswith('llvmlite') for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_lives_until_the_process_ends_is_not_unloaded():
+    program = """
+from oneir.runtime.llvm import compile_ir, link
+kept = link(compile_ir("define i32 @f() { ret i32 0 }", name="f"))
+kept.at_unload(lambda: print("unloaded"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

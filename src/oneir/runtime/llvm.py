@@ -419,7 +419,11 @@ class LoadedObject:
         """Has a function called when the object dies, before its memory is freed."""
         self._at_unload.append(function)
 
-    def __del__(self, free_later: Callable[..., None] = _lock.free_later) -> None:
+    def __del__(
+        self, free_later: Callable[..., None] = _lock.free_later, is_ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        if is_ending():
+            return  # modules that the functions use may be empty already, and all goes with the process
         for function in self._at_unload:
             function()
         free_later(self._tracker, self._jit)

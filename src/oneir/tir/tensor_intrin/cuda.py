@@ -10,19 +10,20 @@ schedule brings a cached matrix into this form with `transform_layout` before it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ir import operators as ops
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.expr import PrimExpr, Var, const
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc, TensorIntrin
 from ..op import address_of
 from ..op_vendor import mma_fill, mma_store, ptx_ldmatrix, ptx_mma
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, Evaluate, For, ForKind, Stmt, flat_seq
+from ..stmt import BufferStore, Evaluate, For, ForKind, Stmt, flat_seq
+from .describe import function_of, loops_around
 
 WARP_SIZE = 32
 M_DIM = N_DIM = 16
@@ -102,32 +103,6 @@ def _exchanged(i: Any, j: Any) -> tuple[Any, Any]:
     return j, i
 
 
-def _function(reads: Sequence[Buffer], write: Buffer, params: Sequence[Buffer], body: Stmt) -> PrimFunc:
-    """A function of one block, which reads and writes all of its buffers."""
-    regions = [BufferRegion.full(buffer) for buffer in reads]
-    block = Block([], regions, [BufferRegion.full(write)], "root", body)
-    return PrimFunc(list(params), BlockRealize([], IntImm("bool", 1), block))
-
-
-def _described(
-    name: str, kinds: str, extents: Sequence[int], statement: Callable[..., tuple[BufferStore, list[BufferLoad]]]
-) -> Stmt:
-    """Loops over a block; `statement` gives what it stores and loads for its variables."""
-    types = {"S": IterVar.DataPar, "R": IterVar.CommReduce}
-    iters = [
-        IterVar(Range(0, extent), Var(f"v{i}", "int32"), types[kind])
-        for i, (kind, extent) in enumerate(zip(kinds, extents, strict=True))
-    ]
-    store, loads = statement(*(v.var for v in iters))
-    reads = [BufferRegion.from_point(load.buffer, load.indices) for load in loads]
-    block = Block(iters, reads, [BufferRegion.from_point(store.buffer, store.indices)], name, store)
-    loops = [Var(f"i{i}", "int32") for i in range(len(extents))]
-    stmt: Stmt = BlockRealize(loops, IntImm("bool", 1), block)
-    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
-        stmt = For(loop, const(0), const(extent), ForKind.SERIAL, stmt)
-    return stmt
-
-
 def _in_warp(body: Callable[[Var], Iterable[Stmt]]) -> Stmt:
     """Statements of each thread of a warp."""
     tx = Var("tx", "int32")
@@ -159,7 +134,7 @@ def get_ldmatrix_intrin(
         value = BufferLoad(shared, [i, j])
         return BufferStore(warp, value, list(layout(i, j))), [value]
 
-    described = _function([shared], warp, [warp, shared], _described("shared_warp", "SS", shape, copy))
+    described = function_of([warp, shared], [shared], warp, loops_around("shared_warp", "SS", shape, copy))
     warp, shared = buffers()
 
     def load(tx: Var) -> Iterable[Stmt]:
@@ -180,7 +155,7 @@ def get_ldmatrix_intrin(
         source = address_of(BufferLoad(shared, place))
         yield Evaluate(ptx_ldmatrix(dtype, rows_of_sum, 4, ".b16", _own(warp, tx), 0, source, 0))
 
-    return described, _function([shared], warp, [warp, shared], _in_warp(load))
+    return described, function_of([warp, shared], [shared], warp, _in_warp(load))
 
 
 def _position(matrix: str, tx: Any, element: int) -> tuple[Any, Any]:
@@ -222,7 +197,7 @@ def get_mma_intrin(
         added = ops.multiply(ops.cast(out_dtype, left), ops.cast(out_dtype, right))
         return BufferStore(c, ops.add(total, added), total.indices), [total, left, right]
 
-    described = _function([c, a, b], c, [a, b, c], _described("C", "SSR", (M_DIM, N_DIM, k_dim), product))
+    described = function_of([a, b, c], [c, a, b], c, loops_around("C", "SSR", (M_DIM, N_DIM, k_dim), product))
     a, b, c = buffers()
     kinds = ("row", "col", _PTX[a_dtype], _PTX[b_dtype], _PTX[out_dtype])
 
@@ -231,7 +206,7 @@ def get_mma_intrin(
             pointers = (_own(a, tx), 0, _own(b, tx), half * elements // 2, _own(c, tx), half * 4)
             yield Evaluate(ptx_mma(out_dtype, f"m16n8k{k_dim}", *kinds, *pointers, False))
 
-    return described, _function([c, a, b], c, [a, b, c], _in_warp(multiply))
+    return described, function_of([a, b, c], [c, a, b], c, _in_warp(multiply))
 
 
 def get_mma_fill_intrin(dtype: str, local_size: int, scope: str = "warp") -> tuple[PrimFunc, PrimFunc]:
@@ -242,10 +217,10 @@ def get_mma_fill_intrin(dtype: str, local_size: int, scope: str = "warp") -> tup
     def clear(i: Var, j: Var) -> tuple[BufferStore, list[BufferLoad]]:
         return BufferStore(warp, const(0, dtype), list(layout(i, j))), []
 
-    described = _function([], warp, [warp], _described("C_warp", "SS", (M_DIM, N_DIM), clear))
+    described = function_of([warp], [], warp, loops_around("C_warp", "SS", (M_DIM, N_DIM), clear))
     warp = _fragment("C_warp", local_size, dtype, scope)
     fill = _in_warp(lambda tx: [Evaluate(mma_fill(dtype, local_size, _own(warp, tx), 0))])
-    return described, _function([], warp, [warp], fill)
+    return described, function_of([warp], [], warp, fill)
 
 
 def get_mma_store_intrin(
@@ -268,7 +243,7 @@ def get_mma_store_intrin(
         load = BufferLoad(warp, list(layout(i, j)))
         return BufferStore(target, load, [i, j]), [load]
 
-    described = _function([warp], target, [warp, target], _described("C_warp", "SS", (M_DIM, N_DIM), store))
+    described = function_of([warp, target], [warp], target, loops_around("C_warp", "SS", (M_DIM, N_DIM), store))
     stride = Var("s0", "int32")
     warp, target = buffers(strides=[stride, Var("s1", "int32")])
 
@@ -281,7 +256,7 @@ def get_mma_store_intrin(
             place = ldmatrix_32x8_to_shared_16x16_layout(tx, element)
             yield BufferStore(target, BufferLoad(warp, [tx, element]), list(place))
 
-    return described, _function([warp], target, [warp, target], _in_warp(write))
+    return described, function_of([warp, target], [warp], target, _in_warp(write))
 
 
 # -- names --

@@ -12,12 +12,13 @@ from collections.abc import Callable
 
 from ...ir import operators as ops
 from ...ir.dtype import DataType
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.expr import PrimExpr, Var, const
 from ..buffer import Buffer, decl_buffer
-from ..expr import BufferLoad, IterVar
+from ..expr import BufferLoad
 from ..function import PrimFunc, TensorIntrin
 from ..op import call_pure_extern, reinterpret
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt
+from ..stmt import BufferStore
+from .describe import function_of, loops_around
 
 Product = Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]
 """From the k factors of all lanes, the lanes * k of their own and the sums, all of them vectors, to the new sums."""
@@ -31,33 +32,22 @@ def dot_product(
     A is of the shape (k,), B (lanes, k), or (k,) for one lane, C (lanes,); `dtypes` and `scopes` are theirs.
     """
     a, b, c = _buffers(lanes, k, dtypes, scopes)
-    i, j = (
-        IterVar(Range(0, n), Var(f"v{x}", "int32"), t) for n, x, t in ((lanes, "i", IterVar.DataPar), (k, "k", _SUM))
-    )
-    iters = [i, j] if lanes > 1 else [j]
-    left, right = BufferLoad(a, [j.var]), BufferLoad(b, [i.var, j.var] if lanes > 1 else [j.var])
-    total = BufferLoad(c, [i.var if lanes > 1 else const(0)])
-    added = ops.multiply(ops.cast(dtypes[2], left), ops.cast(dtypes[2], right))
-    store = BufferStore(c, ops.add(total, added), total.indices)
-    reads = [BufferRegion.from_point(load.buffer, load.indices) for load in (total, left, right)]
-    block = Block(iters, reads, [BufferRegion.from_point(c, total.indices)], "update", store)
-    loops = [Var(v.var.name[1:], "int32") for v in iters]
-    body: Stmt = BlockRealize(loops, IntImm("bool", 1), block)
-    for loop, v in reversed(list(zip(loops, iters, strict=True))):
-        assert v.dom is not None
-        body = For(loop, const(0), v.dom.extent, ForKind.SERIAL, body)
-    description = _function((a, b, c), body)
+    several = lanes > 1
+
+    def update(*axes: Var) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [BufferLoad(c, [axes[0] if several else const(0)]), BufferLoad(a, [axes[-1]]), BufferLoad(b, [*axes])]
+        added = ops.multiply(*(ops.cast(dtypes[2], factor) for factor in loads[1:]))
+        return BufferStore(c, ops.add(loads[0], added), loads[0].indices), loads
+
+    loops = loops_around("update", "SR" if several else "R", (lanes, k) if several else (k,), update)
+    description = function_of((a, b, c), (c, a, b), c, loops)
     a, b, c = _buffers(lanes, k, dtypes, scopes)
-    b_begin = [const(0), const(0)] if lanes > 1 else [const(0)]
     new = product(
         a.vload([0], str(DataType(dtypes[0]).with_lanes(k))),
-        b.vload(b_begin, str(DataType(dtypes[1]).with_lanes(lanes * k))),
+        b.vload([0, 0] if several else [0], str(DataType(dtypes[1]).with_lanes(lanes * k))),
         c.vload([0], str(DataType(dtypes[2]).with_lanes(lanes))),
     )
-    return description, _function((a, b, c), c.vstore([0], new))
-
-
-_SUM = IterVar.CommReduce
+    return description, function_of((a, b, c), (c, a, b), c, c.vstore([0], new))
 
 
 def _buffers(
@@ -69,11 +59,6 @@ def _buffers(
         for shape, dtype, name, scope in zip(shapes, dtypes, "ABC", scopes, strict=True)
     )
     return a, b, c
-
-
-def _function(buffers: tuple[Buffer, Buffer, Buffer], body: Stmt) -> PrimFunc:
-    a, b, c = map(BufferRegion.full, buffers)
-    return PrimFunc(list(buffers), BlockRealize([], IntImm("bool", 1), Block([], [c, a, b], [c], "root", body)))
 
 
 def as_words(vector: PrimExpr) -> PrimExpr:

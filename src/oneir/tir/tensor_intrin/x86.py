@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from ...ir import operators as ops
@@ -29,13 +30,14 @@ from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc, TensorIntrin
 from ..op import call_llvm_pure_intrin, reinterpret
-from ..stmt import BufferStore, Stmt, flat_seq
+from ..stmt import BufferStore, flat_seq
 from .describe import function_of, loops_around
+from .dot_product_common import as_words, dot_product
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 
-_SUMS, _PRODUCTS, _GROUP = 16, 4, 32
+_PRODUCTS, _GROUP = 4, 32
 VECTOR_BYTES = {"vnni": 64, "avx512": 64, "avx_vnni": 32, "avx2": 32}
 """The size of the vectors of each kind of instructions."""
 _PAIRS = {
@@ -51,10 +53,9 @@ def _size(instructions: str) -> int:
     return VECTOR_BYTES[instructions]
 
 
-def _for_all(a: Buffer, first: int, size: int) -> PrimExpr:
-    """Four bytes from `first` on, again and again, as a vector of `size` bytes."""
-    four = reinterpret("int32", a.vload([first], f"{a.dtype}x{_PRODUCTS}"))
-    return reinterpret(f"{a.dtype}x{size}", Broadcast(four, size // _PRODUCTS))
+def _for_all(four: PrimExpr, size: int) -> PrimExpr:
+    """Four bytes again and again, as a vector of `size` bytes."""
+    return reinterpret(f"{four.dtype.element}x{size}", Broadcast(as_words(four), size // _PRODUCTS))
 
 
 def _pairs(unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
@@ -69,35 +70,6 @@ def _add_pairs(sums: PrimExpr, pairs: PrimExpr, size: int) -> PrimExpr:
 
 def _multiply_and_add(sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
     return call_llvm_pure_intrin(sums.dtype, f"llvm.x86.avx512.vpdpbusd.{8 * size}", sums, unsigned, signed)
-
-
-def get_dot_16x4_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
-    """What `dot_16x4` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
-
-    The operands are A (4,) uint8, B (16, 4) int8, and C (16,) int32. Raises `InvalidValue` for other instructions.
-    """
-    size = _size(instructions)
-
-    def buffers() -> list[Buffer]:
-        shapes = {"A": ((_PRODUCTS,), "uint8"), "B": ((_SUMS, _PRODUCTS), "int8"), "C": ((_SUMS,), "int32")}
-        return [decl_buffer(shape, dtype, name, offset_factor=1) for name, (shape, dtype) in shapes.items()]
-
-    a, b, c = buffers()
-
-    def update(i: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
-        loads = [BufferLoad(c, [i]), BufferLoad(a, [k]), BufferLoad(b, [i, k])]
-        return BufferStore(c, loads[0] + ops.cast("int32", loads[1]) * ops.cast("int32", loads[2]), [i]), loads
-
-    described = function_of((a, b, c), (c, a, b), c, loops_around("update", "SR", (_SUMS, _PRODUCTS), update))
-    a, b, c = buffers()
-    steps: list[Stmt] = []
-    for first in range(0, _SUMS, size // _PRODUCTS):
-        place = Ramp(first, 1, size // _PRODUCTS)
-        sums, x, y = BufferLoad(c, [place]), _for_all(a, 0, size), b.vload([first, 0], f"int8x{size}")
-        by_pairs = not instructions.endswith("vnni")
-        value = _add_pairs(sums, _pairs(x, y, size), size) if by_pairs else _multiply_and_add(sums, x, y, size)
-        steps.append(BufferStore(c, value, [place]))
-    return described, function_of((a, b, c), (c, a, b), c, flat_seq(steps))
 
 
 def get_group_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
@@ -130,7 +102,9 @@ def get_group_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
     described = function_of((a, b, c), (c, b, a), c, loops)
     a, b, c = buffers()
     place = [Ramp(0, 1, sums)]
-    factors = [(b.vload([q, 0], f"uint8x{size}"), _for_all(a, q * _PRODUCTS, size)) for q in range(quads)]
+    factors = [
+        (b.vload([q, 0], f"uint8x{size}"), _for_all(a.vload([q * _PRODUCTS], "int8x4"), size)) for q in range(quads)
+    ]
     if instructions.endswith("vnni"):
         values = [_multiply_and_add(BufferLoad(c, place), x, y, size) for x, y in factors]
     else:
@@ -145,7 +119,14 @@ def group_dot_name(instructions: str) -> str:
     return f"dot_{_size(instructions) // _PRODUCTS}x{_GROUP}_u4_weights_{instructions}"
 
 
-TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *get_dot_16x4_intrin("vnni"))
-TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *get_dot_16x4_intrin("avx512"))
+def _dot_16x4(add: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> tuple[PrimFunc, PrimFunc]:
+    def product(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
+        return add(c, _for_all(a, 64), b)
+
+    return dot_product(16, _PRODUCTS, ("uint8", "int8", "int32"), product)
+
+
+TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
+TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
 for _name in VECTOR_BYTES:
     TensorIntrin.register(group_dot_name(_name), *get_group_dot_intrin(_name))
