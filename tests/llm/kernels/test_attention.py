@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir.llm.kernels.attention import paged_attention, rotate_and_store
+from oneir.llm.kernels.attention import PAGE_SIZE, paged_attention, rotate_and_store
 
-PAGE, LAYERS, PAGES = 16, 2, 40
+PAGE, LAYERS, PAGES = PAGE_SIZE, 2, 40
 RNG = np.random.default_rng(11)
 
 
@@ -60,7 +60,7 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None,
     pages = Pages(kv_heads, head_dim, dtype, sequences)
     q = RNG.standard_normal((len(pages.positions), heads, head_dim)).astype("float32")
     out = oneir.nd.array(np.zeros_like(q))
-    func = compiled(paged_attention(heads, kv_heads, head_dim, PAGE, 0.3, window, dtype))
+    func = compiled(paged_attention(heads, kv_heads, head_dim, 0.3, window, dtype))
     func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, out, 1)
     for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
         keys, values = pages.of(sequence, 1)
@@ -84,7 +84,7 @@ def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int 
     q, k, v = (RNG.standard_normal((m, h, head_dim)).astype("float32") for h in (heads, kv_heads, kv_heads))
     frequencies = RNG.random((1 if original is None else 2, rotary // 2)).astype("float32")
     turned = oneir.nd.array(np.zeros_like(q))
-    func = compiled(rotate_and_store(heads, kv_heads, head_dim, rotary, PAGE, scale, original, dtype))
+    func = compiled(rotate_and_store(heads, kv_heads, head_dim, rotary, scale, original, dtype))
     given = [
         *map(oneir.nd.array, (q, k, v)),
         *pages.places(),

@@ -12,6 +12,8 @@ import functools
 from ...script import tir as T
 from ...tir import PrimFunc
 
+PAGE_SIZE = 16
+"""Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
 ROWS, LANES = 4, 64
 """Queries and elements of values whose sums are in registers at once."""
 
@@ -26,7 +28,6 @@ def rotate_and_store(
     kv_heads: int,
     head_dim: int,
     rotary_dim: int,
-    page_size: int,
     scale: float = 1.0,
     original_context: int | None = None,
     dtype: str = "float32",
@@ -40,7 +41,7 @@ def rotate_and_store(
     Cosines and sines are multiplied by `scale`. Frequencies are (1, rotary_dim // 2), or (2, rotary_dim // 2) with an
     `original_context`: the second row is for sequences that are longer than that.
     """
-    H, KV, D, R, P = (T.int64(x) for x in (heads, kv_heads, head_dim, rotary_dim // 2, page_size))
+    H, KV, D, R, P = (T.int64(x) for x in (heads, kv_heads, head_dim, rotary_dim // 2, PAGE_SIZE))
     kinds = T.int64(1 if original_context is None else 2)
     near = original_context or 0x7FFFFFFF
 
@@ -108,7 +109,6 @@ def paged_attention(
     heads: int,
     kv_heads: int,
     head_dim: int,
-    page_size: int,
     scale: float,
     window: int | None = None,
     dtype: str = "float32",
@@ -121,7 +121,7 @@ def paged_attention(
     are attended to, the query's own among them; with a `cap`, scores are `cap * tanh(score / cap)`.
     """
     group = heads // kv_heads
-    H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, page_size, group))
+    H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
     score_rows, sum_rows = (_largest_divisor(group, most) for most in (2 * ROWS, ROWS))
     lanes = _largest_divisor(head_dim, LANES)
     SR, SG = T.int64(score_rows), T.int64(group // score_rows)

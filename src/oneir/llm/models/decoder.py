@@ -20,9 +20,6 @@ from ...relax.frontend.nn import op
 from ..kernels.attention import paged_attention, rotate_and_store
 from .rotary import rotary_frequencies
 
-PAGE_SIZE = 16
-"""Positions of a page: scores of a page are a vector."""
-
 
 @dataclass(frozen=True)
 class ExpertsConfig:
@@ -166,13 +163,12 @@ class Cache:
     ) -> nn.Tensor:
         """Stores keys and values (m, kv_heads, head_dim); what queries (m, heads, head_dim) attend to, like them."""
         _, heads, head_dim = q.shape
-        kv_heads, page = k.shape[1], self.keys.shape[-1]
+        kv_heads = k.shape[1]
         store = rotate_and_store(
             heads,
             kv_heads,
             head_dim,
             2 * rotary.weight.shape[1],
-            page,
             rotary.scale,
             rotary.original_context,
             self.keys.dtype,
@@ -184,7 +180,7 @@ class Cache:
             [-1, 9, 10],
             [q, self.keys, self.values],
         )
-        attention = paged_attention(heads, kv_heads, head_dim, page, scale, window, self.keys.dtype, cap)
+        attention = paged_attention(heads, kv_heads, head_dim, scale, window, self.keys.dtype, cap)
         return op.tensor_ir_op(
             attention,
             "paged_attention",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ...target.target import Target
 from ..files.checkpoint import Checkpoint
+from ..kernels.attention import PAGE_SIZE
 from ..models import model_of
-from ..models.decoder import PAGE_SIZE, DecoderConfig
+from ..models.decoder import DecoderConfig
 from .program import page_dtype, program_of, stored_quantization
 from .runner import ModelRunner
 

@@ -19,8 +19,9 @@ from ...runtime.module import load_module
 from ...runtime.tensor import from_dlpack
 from ...target.target import Target
 from ..files.checkpoint import Checkpoint
+from ..kernels.attention import PAGE_SIZE
 from ..models import model_of
-from ..models.decoder import PAGE_SIZE, Decoder
+from ..models.decoder import Decoder
 from ..quantization import Q4Weight, from_q4_0_blocks, pack_q4, quantize_q4_0, quantized
 
 _MODELS = "models"

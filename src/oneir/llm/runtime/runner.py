@@ -11,7 +11,8 @@ from ... import relax
 from ...runtime.device import cpu
 from ...runtime.tensor import from_dlpack
 from ..engine.runner import Piece
-from ..models.decoder import PAGE_SIZE, DecoderConfig
+from ..kernels.attention import PAGE_SIZE
+from ..models.decoder import DecoderConfig
 
 
 class ModelRunner:
