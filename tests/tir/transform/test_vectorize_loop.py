@@ -417,6 +417,18 @@ def test_lanes_that_load_what_others_store_take_turns():
     np.testing.assert_array_equal(b, np.cumsum([1, *a], dtype="float32"))
 
 
+def test_a_lane_knows_its_own_element_by_indices_of_another_form():
+    @T.prim_func
+    def scale(A: T.Buffer((64,), "float32")):
+        for i in range(4):
+            for v in T.vectorized(8):
+                A[(i + 2) * 8 + v] = A[i * 8 + (v + 16)] * T.float32(2)
+
+    vectors = apply(VectorizeLoop(mask_lanes=True), scale)
+    assert [str(loop.loop_var) for loop in loops(vectors)] == ["i"]
+    same_numbers(scale, vectors)
+
+
 @T.prim_func
 def guarded(A: T.Buffer((16,), "float32"), n: T.int32):
     for i in range(4):

@@ -45,8 +45,8 @@ def _carries(loop: For, walk: _Walk) -> bool:
             if not new.dtype.is_scalar or new.dtype is not old.dtype:
                 continue
             distance = analyzer.simplify(new - old)
-            if not isinstance(distance, IntImm):
-                continue
+            if not isinstance(distance, IntImm) or distance.value == 0:
+                continue  # unknown, or the lane's own element by indices of another form
             stride = analyzer.simplify(substitute(new, {var: ops.add(var, 1)}) - new)
             if not isinstance(stride, IntImm) or stride.value == 0 or distance.value % stride.value:
                 continue
