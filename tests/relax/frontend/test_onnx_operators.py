@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.conformance import CONSTANT, FAILED, PASSED, UNSUPPORTED, compare, node_tests, operator_of, run, table
+from benchmarks.conformance.onnx import compare, node_tests, operator_of, run
+from benchmarks.conformance.outcome import CONSTANT, FAILED, PASSED, UNSUPPORTED, table
 from oneir.relax.frontend.onnx.registry import registered
 
 NAMES = """
