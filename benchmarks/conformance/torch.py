@@ -89,11 +89,12 @@ def _leaves(value: Any) -> list[Any]:
 def _of_reference(call: _Call) -> list[Any] | None:
     """What PyTorch gives, or None where it gives something else each time."""
     found = []
-    for seed in range(3):
+    for seed in range(2):
         torch.manual_seed(seed)
-        junk = [torch.full((n,), float(seed + 2)) for n in (1, 4, 16, 64, 256)]
-        del junk  # Memory that an uninitialized result may get is different each time.
+        # PyTorch fills results that it does not initialize where algorithms are to be deterministic.
+        torch.use_deterministic_algorithms(seed == 1, warn_only=True)
         found.append(_leaves(call(*(t.clone() for t in call.given))))
+    torch.use_deterministic_algorithms(False)
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             same = torch.equal(a.nan_to_num(7), b.nan_to_num(7)) if isinstance(a, torch.Tensor) else a == b or a != a
@@ -124,6 +125,9 @@ def run(name: str) -> Outcome:
             except Exception as error:  # Not exported: no test.
                 excluded = failure(error)
                 continue
+            if any(torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()) for n in exported.graph.nodes):
+                excluded = "results are random or not initialized"
+                continue
             ran += 1
             try:
                 _check(exported, call, expected)
@@ -148,9 +152,11 @@ def _check(exported: Any, call: _Call, expected: list[Any]) -> None:
     for a, b in zip(found, expected, strict=True):
         if not isinstance(b, torch.Tensor):
             b = torch.tensor(b)
-        torch.testing.assert_close(
-            torch.from_numpy(a.copy()), b.resolve_conj().resolve_neg(), rtol=RTOL, atol=ATOL, equal_nan=True
-        )
+        if a.dtype.name == "bfloat16":  # Arrays of it cannot be handed to PyTorch.
+            assert b.dtype == torch.bfloat16, f"expected {b.dtype}, found bfloat16"
+            a, b = a.astype("float32"), b.float()
+        b = b.resolve_conj().resolve_neg()
+        torch.testing.assert_close(torch.from_numpy(a.copy()), b, rtol=RTOL, atol=ATOL, equal_nan=True)
 
 
 def _flat(value: Any) -> list[Any]:

@@ -69,6 +69,8 @@ FDecomposeForTraining: Fact[Decomposition] = Fact("FDecomposeForTraining")
 """The call in terms of simpler operators, as it behaves in training."""
 FLowerBuiltin: Fact[CallRewrite] = Fact("FLowerBuiltin")
 """The call as one of a function of the runtime."""
+FBoundIndices: Fact[CallRewrite] = Fact("FBoundIndices")
+"""The call with indices that lie inside of the tensor that they index, whatever data they are."""
 FImpureForm: Fact[Callable[[Call], Call]] = Fact("FImpureForm")
 """The same call without the promise that it is pure, once nothing depends on that any more."""
 FGradient: Fact[GradientRule] = Fact("FGradient")

@@ -29,6 +29,7 @@ def _to_kernels() -> list[Pass]:
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         transform.FuseTransposeMatmul(max_rows=4),
+        transform.BoundIndices(),
         transform.FoldConstant(),
         transform.LegalizeOps(),
     ]

@@ -17,7 +17,7 @@ from ..tir import op as tir_op
 from ..tir.buffer import decl_buffer
 from ..tir.stmt import Stmt, flat_seq
 from . import tag
-from .broadcast import divide
+from .broadcast import add, divide
 from .index import (
     broadcast_index,
     broadcast_shape,
@@ -30,9 +30,9 @@ from .loops import for_each, loop, store
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
-    "add": ops.add,
+    "add": add,
     "mul": ops.multiply,
-    "mean": lambda old, new: divide(ops.add(old, new), 2),
+    "mean": lambda old, new: divide(add(old, new), 2),
     "min": ops.minimum,
     "max": ops.maximum,
 }

@@ -59,6 +59,8 @@ CASES = [
     ("F.conv2d(x, y, padding='valid')", floats(1, 3, 6, 7), floats(3, 3, 3, 4)),
     ("F.conv_transpose1d(x, y, None, 2, 1, 1, 1, 1)", floats(1, 3, 5), floats(3, 4, 3)),
     ("F.conv_transpose2d(x, y, z, 2, 1, 1, 1, 1)", floats(1, 3, 5, 4), floats(3, 4, 3, 3), floats(4)),
+    ("F.conv_transpose1d(x, y, z, 3, 1, 2, 2, 4)", floats(2, 4, 5), floats(4, 2, 3), floats(4)),
+    ("F.conv_transpose2d(x, y, None, 2, 1, 0, 1, (2, 1))", floats(1, 3, 5, 4), floats(3, 4, 3, 3)),
     ("F.conv_transpose2d(x, y, groups=2)", floats(1, 4, 5, 4), floats(4, 3, 3, 3)),
     ("F.conv2d(x, y, padding='same', dilation=2)", floats(1, 3, 6, 6), floats(4, 3, 3, 3)),
     ("F.normalize(x, dim=1)", floats(2, 3)),

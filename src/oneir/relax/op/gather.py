@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,14 @@ from ... import te, topi
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
-from ..expr import Call, Constant, Expr, Tuple
+from ..expr import Call, Constant, Expr, ShapeExpr, Tuple
+from ..expr import const as relax_const
 from ..operator_facts import OpPattern
 from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
+from .base import shape_to_tensor
+from .binary import maximum, minimum, subtract
+from .datatype import astype
 from .inference import (
     broadcast_extents,
     common_dtype,
@@ -25,6 +30,7 @@ from .inference import (
 )
 from .manipulate import of_shape, tuple_fields, unknown_shape
 from .registry import operator
+from .unary import clip, negative
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
@@ -47,6 +53,29 @@ def check_inside(
                 f"indices of the shape {list(indices.extents or ())} must not reach behind data of the shape "
                 f"{list(data.extents or ())} along dimension {i}; the axis is {axis}",
             )
+
+
+def bounded(
+    builder: BlockBuilder, indices: Expr, extents: Sequence[PrimExpr] | None, *, from_end: bool = False
+) -> Expr:
+    """Indices below an extent, the nearest for those outside; `from_end`, down to minus the extent.
+
+    Several extents are those of the elements along the last dimension. What is not known stays as it is.
+    """
+    info = indices.struct_info
+    if extents is None or not isinstance(info, TensorStructInfo) or info.dtype == VOID:
+        return indices
+    if isinstance(indices, Constant) and None not in map(as_int, extents):
+        values, sizes = indices.data.numpy().astype("int64"), np.array(list(map(as_int, extents)))
+        if ((values >= (-sizes if from_end else 0)) & (values < sizes)).all():
+            return indices
+    if len(extents) == 1:
+        lowest = ops.subtract(0, extents[0]) if from_end and not info.dtype.is_uint else 0
+        return builder.emit(clip(indices, lowest, ops.subtract(extents[0], 1)))
+    sizes = builder.emit(astype(shape_to_tensor(ShapeExpr(extents)), info.dtype))
+    if not info.dtype.is_uint:
+        indices = maximum(indices, negative(sizes) if from_end else relax_const(0, info.dtype))
+    return builder.emit(minimum(indices, subtract(sizes, relax_const(1, info.dtype))))
 
 
 @operator("relax.gather_elements", pattern=OpPattern.INJECTIVE)
@@ -82,6 +111,13 @@ gather_elements.legalize_as(
         topi.gather, call.args[0], call.attrs["axis"], call.args[1], primfunc_name_hint="gather"
     )
 )
+
+
+@gather_elements.bound_indices
+def _bound_gather_elements(builder: BlockBuilder, call: Call) -> Expr:
+    data, indices = call.args
+    extents = extents_of(data)
+    return gather_elements(data, bounded(builder, indices, extents and [extents[call.attrs["axis"]]]), **call.attrs)
 
 
 @operator("relax.gather_nd", pattern=OpPattern.INJECTIVE)
@@ -134,6 +170,27 @@ def te_gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int) -> te.Ten
 
 
 gather_nd.legalize(te_gather_nd)
+
+
+@gather_nd.bound_indices
+def _bound_gather_nd(builder: BlockBuilder, call: Call) -> Expr:
+    data, indices = call.args
+    return gather_nd(
+        data, bounded(builder, indices, rows_extents(data, indices, call.attrs["batch_dims"])), **call.attrs
+    )
+
+
+def rows_extents(data: Expr, indices: Expr, batch_dims: int = 0) -> Sequence[PrimExpr] | None:
+    """The extents that the rows of indices of several dimensions name places in; None if they are not known."""
+    have, rows = extents_of(data), extents_of(indices)
+    count = as_int(rows[-1]) if rows else None
+    return have[batch_dims : batch_dims + count] if have and count else None
+
+
+def extents_of(x: Expr) -> list[PrimExpr] | None:
+    """The extents of a tensor; None if they are not known."""
+    info = x.struct_info
+    return list(info.extents) if isinstance(info, TensorStructInfo) and info.extents is not None else None
 
 
 @operator("relax.index_tensor", pattern=OpPattern.INJECTIVE)
@@ -257,3 +314,15 @@ def _legalize_one_hot(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(
         topi.one_hot, indices, on, off, call.attrs["depth"], axis, dtype, primfunc_name_hint="one_hot"
     )
+
+
+@index_tensor.bound_indices
+def _bound_index_tensor(builder: BlockBuilder, call: Call) -> Expr:
+    return index_tensor(call.args[0], bounded_each(builder, call.args[0], tuple_fields(builder, call.args[1])))
+
+
+def bounded_each(builder: BlockBuilder, data: Expr, indices: Sequence[Expr]) -> list[Expr]:
+    """Index tensors for the first axes of the data, each inside of its own, counted from either end."""
+    extents = extents_of(data) or [None] * len(indices)
+    pairs = zip(indices, extents, strict=False)
+    return [bounded(builder, i, None if e is None else [e], from_end=True) for i, e in pairs]

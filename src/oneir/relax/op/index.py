@@ -12,11 +12,12 @@ from ...ir.expr import PrimExpr, Select, Var, as_int, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...tir import op as tir_op
 from ...topi.slicing import slice_length
-from ..expr import Call, Expr, PrimValue, Tuple
+from ..expr import Call, Constant, Expr, PrimValue, Tuple
 from ..operator_facts import FDataDependent, OpPattern
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer
 from .base import tensor_to_shape
+from .gather import bounded, extents_of
 from .infer_layout import slice_layout
 from .inference import fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
@@ -80,6 +81,14 @@ def te_take(x: te.Tensor, indices: Any, axis: int | None, mode: str) -> te.Tenso
 
 
 take.legalize(te_take, "take")
+
+
+@take.bound_indices
+def _bound_take(builder: BlockBuilder, call: Call) -> Expr:
+    x, indices = call.args
+    axis, extents = call.attrs["axis"], extents_of(x)
+    known = isinstance(indices, Constant) and bounded(builder, indices, extents and [extents[axis or 0]]) is indices
+    return call if known or call.attrs["mode"] != "fast" else take(x, indices, axis, "clip")
 
 
 # -- slices --

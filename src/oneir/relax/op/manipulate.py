@@ -133,7 +133,8 @@ def _legalize_broadcast_to(builder: BlockBuilder, call: Call) -> Expr:
 def reshape(x: Expr, shape: Any) -> Expr:
     """The elements in row-major order in another shape of as many elements.
 
-    One extent may be -1, for what remains of the elements; an extent of 0 is that of `x` in the same place.
+    One extent may be -1, for what remains of the elements; an extent of 0 is that of `x` in the same place, but for a
+    tensor that is known to have no elements: there it is 0.
     """
     target = shape_value(shape)
     return reshape.call(x, _completed(x, target) if isinstance(target, ShapeExpr) else target)
@@ -152,6 +153,8 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
         raise InvalidValue(
             f"relax.reshape: -1 and 0 in the shape {_text(extents)} need a tensor of known shape, found `{x}`: {info}"
         )
+    if -1 not in known and 0 in map(as_int, info.extents):
+        return target
     for i, k in enumerate(known):
         if k == 0:
             if i >= len(info.extents):

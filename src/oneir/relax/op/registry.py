@@ -28,6 +28,7 @@ from ...runtime.error import TypeMismatch
 from ..expr import Call, Constant, Expr, as_graph_expr
 from ..operator_facts import (
     CallRewrite,
+    FBoundIndices,
     FFastMath,
     FGradient,
     FInferMixedPrecision,
@@ -137,6 +138,11 @@ class Operator(Generic[P, R]):
     def legalize_as(self, rule: CallRewrite) -> CallRewrite:
         """Registers how a call is rewritten."""
         FLegalize.set(self.op, rule)
+        return rule
+
+    def bound_indices(self, rule: CallRewrite) -> CallRewrite:
+        """Registers how a call gets indices that lie inside of the tensor that they index."""
+        FBoundIndices.set(self.op, rule)
         return rule
 
     def fast_math(self, te_function: Callable[..., Any]) -> None:

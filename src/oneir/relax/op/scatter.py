@@ -15,7 +15,15 @@ from ..expr import Call, Expr, Tuple
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import integer, number_value
 from .create import prim_argument
-from .gather import check_inside, check_integers, indexed_extents
+from .gather import (
+    bounded,
+    bounded_each,
+    check_inside,
+    check_integers,
+    extents_of,
+    indexed_extents,
+    rows_extents,
+)
 from .inference import (
     broadcast_extents,
     common_dtype,
@@ -94,6 +102,14 @@ def _scatter_elements_reference(
 scatter_elements.legalize(topi.scatter_elements)
 
 
+@scatter_elements.bound_indices
+def _bound_scatter_elements(builder: BlockBuilder, call: Call) -> Expr:
+    data, indices, updates = call.args
+    extents = extents_of(data)
+    indices = bounded(builder, indices, extents and [extents[call.attrs["axis"]]], from_end=True)
+    return scatter_elements(data, indices, updates, **call.attrs)
+
+
 @operator("relax.scatter_nd")
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, reduction: str = "update") -> Expr:
     """`data` with the elements or parts at the places that the rows of `indices` name combined with `updates`.
@@ -145,6 +161,13 @@ def te_scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, reduc
 scatter_nd.legalize(te_scatter_nd, "scatter_nd")
 
 
+@scatter_nd.bound_indices
+def _bound_scatter_nd(builder: BlockBuilder, call: Call) -> Expr:
+    data, indices, updates = call.args
+    indices = bounded(builder, indices, rows_extents(data, indices), from_end=True)
+    return scatter_nd(data, indices, updates, **call.attrs)
+
+
 @operator("relax.index_put")
 def index_put(data: Expr, indices: Any, values: Expr, accumulate: bool = False) -> Expr:
     """`data` with data[i0, i1, ...] = values, or (accumulate) += values; the index tensors are broadcast."""
@@ -192,6 +215,13 @@ def _legalize_index_put(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(
         topi.index_put, data, places, values, accumulate=call.attrs["accumulate"], primfunc_name_hint="index_put"
     )
+
+
+@index_put.bound_indices
+def _bound_index_put(builder: BlockBuilder, call: Call) -> Expr:
+    data, indices, values = call.args
+    places = tuple_fields(builder, indices) if isinstance(indices.struct_info, TupleStructInfo) else [indices]
+    return index_put(data, bounded_each(builder, data, places), values, **call.attrs)
 
 
 @operator("relax.slice_scatter")

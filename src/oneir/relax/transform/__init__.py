@@ -9,6 +9,7 @@ from .attach_external_modules import AttachExternModules
 from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
+from .bound_indices import BoundIndices
 from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings

@@ -5,6 +5,7 @@ Each takes its arguments and then the tensors that it writes: matrices in the la
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -94,7 +95,8 @@ def lu(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def permutation(pivots: np.ndarray, shapes: tuple[tuple[int, ...], ...]) -> np.ndarray:
     """The matrix that undoes the exchanges of rows that pivots say."""
     size = shapes[0][-1]
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    *batch, steps = pivots.shape
+    flat = pivots.reshape(math.prod(batch), steps)
     order = np.tile(np.arange(size), (len(flat), 1))
     every = np.arange(len(flat))
     for k in range(flat.shape[1]):

@@ -175,6 +175,8 @@ def circular_pad(
 
     def remap(index: PrimExpr, dim: int) -> Any:
         extent = data.shape[dim]
+        if as_int(before[dim]) == 0 and as_int(after[dim]) == 0:
+            return index  # also of dimensions without elements
         return ops.floormod(index - before[dim] + extent, extent)
 
     return _remapped(data, before, after, remap, name)

@@ -13,6 +13,7 @@ from ....arith import Analyzer
 from ....ir import operators as ops
 from ....ir.expr import PrimExpr
 from ....runtime.error import InvalidValue
+from ....te.tensor import Tensor
 from ...expr import Call, Expr
 from ...operator_facts import CallRewrite, OpPattern, StructInfoRule
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
@@ -272,10 +273,16 @@ def _transpose_legalization(name: str, te_function: Callable[..., Any], layouts:
     def legalize(builder: BlockBuilder, call: Call) -> Expr:
         attrs = call.attrs
         fits = (attrs["data_layout"], attrs["kernel_layout"]) == layouts and not _stays(call)
-        if not fits or any(d != 1 for d in attrs["dilation"]):
+        if not fits:
             return call
+        spread = [1, 1, *attrs["dilation"]]
+
+        def transposed(data: Tensor, weight: Tensor, **options: Any) -> Tensor:
+            # Zeros between the elements of a kernel are its dilation.
+            return te_function(data, topi.nn.dilate(weight, spread) if set(spread) != {1} else weight, **options)
+
         return builder.call_te(
-            te_function,
+            transposed,
             *call.args,
             stride=attrs["strides"],
             padding=attrs["padding"],

@@ -275,7 +275,7 @@ def clamp_max(g: Importer, x: Expr, max: Any) -> Expr:
     return clamp(g, x, max=max)
 
 
-@converter("where")
+@converter("where", "sym_ite")
 def where(g: Importer, condition: Expr, x: Any = None, other: Any = None) -> Expr:
     """x where the condition holds, else other."""
     if x is None or other is None:

@@ -89,6 +89,8 @@ def take(g: Importer, x: Expr, index: Expr) -> Expr:
 @scalars_as_vectors
 def gather(g: Importer, x: Expr, dim: int, index: Expr, *, sparse_grad: bool = False) -> Expr:
     """The elements at indices along one dimension, one index for each element of the result."""
+    if 0 in g.shape(index):
+        return g.emit(op.zeros(as_shape(g.shape(index)), g.dtype(x)))  # of any number of dimensions
     return g.emit(op.gather_elements(x, index, axis=dim))
 
 
@@ -99,7 +101,18 @@ def take_along_dim(g: Importer, x: Expr, indices: Expr, dim: int | None = None) 
     if dim is None:
         flat = op.reshape(x, [-1])
         return g.emit(op.gather_elements(flat, op.reshape(indices, [-1]), axis=0))
-    return gather(g, x, dim, indices)
+    place = g.axis(x, dim)
+    have, want = (list(g.shape(v)) for v in (x, indices))
+    own = have[place], want[place]
+    have[place] = want[place] = 1
+    common = broadcast_shape([have, want])
+    have, want = ([*common[:place], extent, *common[place + 1 :]] for extent in own)
+    # Unlike gather, it takes indices that count from the end.
+    dtype = g.dtype(indices)
+    extent = const(own[0], dtype) if isinstance(own[0], int) else op.shape_to_tensor(as_shape([own[0]]))
+    counted = op.add(indices, op.astype(extent, dtype))
+    indices = g.emit(op.where(op.less(indices, const(0, dtype)), counted, indices))
+    return gather(g, g.broadcast(x, have), dim, g.broadcast(indices, want))
 
 
 def places_of(g: Importer, x: Expr) -> list[Expr]:

@@ -102,7 +102,7 @@ def searchsorted(
 ) -> Expr:
     """The index at which each value would be inserted into a sorted sequence."""
     if sorter is not None:
-        raise UnsupportedError("searchsorted with a sorter; put the sequence in order before")
+        sorted_sequence = g.emit(op.gather_elements(sorted_sequence, sorter, axis=-1))
     values, sequence = unified(values, sorted_sequence)
     values, sequence = g.emit(values), g.emit(sequence)
     compare = op.less_equal if right or side == "right" else op.less

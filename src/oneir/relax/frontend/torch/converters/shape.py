@@ -434,9 +434,9 @@ def pad(g: Importer, x: Expr, pad: Sequence[Any], mode: str | float = "constant"
     pairs += [[0, 0]] * (g.ndim(x) - len(pairs))
     fewer = [[min(a, 0) for a in pair] for pair in pairs]
     more = [[max(a, 0) for a in pair] for pair in pairs]
-    if mode == "constant":
+    if mode in ("constant", "circular"):
         return _widened(g, _cropped(g, x, fewer), more, mode, value)
-    # What is repeated is what PyTorch would repeat without the negative amounts.
+    # What is reflected or replicated is what PyTorch would repeat without the negative amounts.
     return _cropped(g, _widened(g, x, more, mode, value), fewer)
 
 
@@ -444,6 +444,8 @@ def _widened(g: Importer, x: Expr, pairs: list[list[int]], mode: str, value: flo
     width = [a for pair in reversed(pairs) for a in pair]
     if not any(width):
         return x
+    if g.dtype(x) == "bool":
+        value = bool(value)
     return g.emit(op.nn.pad(x, width, mode, 0.0 if value is None else value))
 
 
