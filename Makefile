@@ -11,6 +11,7 @@ demo: $(STAMP)
 	$(BIN)/python -m examples.fashion_mnist.demo
 	$(BIN)/python -m examples.onnx_cnn
 	$(BIN)/python -m examples.sorting.demo
+	$(BIN)/python -m examples.dictionary.demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto

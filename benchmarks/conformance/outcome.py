@@ -44,7 +44,7 @@ def run_all(names: Sequence[str], run: Callable[[str], Outcome], row: Callable[[
         except BrokenProcessPool:
             outcomes.append(Outcome(name, row(name), FAILED, "the process died"))
             pool = _one_worker()
-        if len(outcomes) % 100 == 0 or len(outcomes) == len(names):
+        if len(outcomes) % 10 == 0 or len(outcomes) == len(names):
             _save(outcomes, ROOT / "build" / f"{kept}.json")
             print(f"{len(outcomes)} of {len(names)}, {time.perf_counter() - began:.0f} s", file=sys.stderr)
     pool.shutdown()
