@@ -42,8 +42,8 @@ def loaded(monkeypatch):
     """What a command was told of its model: its options."""
     found: list = []
 
-    def load(options, max_batch_size):
-        found.append((options, max_batch_size))
+    def load(path, options, max_batch_size):
+        found.append((path, options, max_batch_size))
         return FakeLLM()
 
     monkeypatch.setattr(chat, "load_language_model", load)
@@ -61,8 +61,8 @@ def test_a_conversation_through_a_pipe(cli, monkeypatch, loaded):
     said = succeeds(talk(cli, monkeypatch, "who?\nagain?\n/reset\nagain?\n/exit\nhi\n", "--system", "Be brief."))
     assert said == "Me.\nStill me.\n\n", "after /reset nobody knows what is meant"
     assert succeeds(talk(cli, monkeypatch, "[bold]")) == ":smile: [red]\n"
-    options, batch = loaded[0]
-    assert (str(options.model), options.quantization, options.context, batch) == ("some-folder", None, None, 1)
+    path, options, batch = loaded[0]
+    assert (str(path), options.quantization, options.context, batch) == ("some-folder", None, None, 1)
 
 
 def test_what_an_answer_took(cli, monkeypatch, loaded):
@@ -130,7 +130,7 @@ def test_a_server_answers_until_it_is_told_to_stop(cli, monkeypatch, loaded, cap
     code, _, _ = cli("serve", "some-folder", "--port", "0", "--name", "mine", "--batch", "3", "--queue", "5")
     asking.join()
     assert code == 0 and found[0] == 401 and found[1]["data"][0]["id"] == "mine"
-    assert loaded[0][1] == 3
+    assert loaded[0][2] == 3
 
 
 def test_a_package_that_is_missing(cli, monkeypatch, loaded):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.error import InvalidValue, OneIRError
 from .console import counted, table, time_text
-from .language_model import add_language_model_options, load_language_model
+from .language_model import LANGUAGE_MODEL, add_language_model_options, load_language_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +37,7 @@ def add(commands: Any) -> None:
         description="Talks to a language model, whose answers appear as they are generated.",
         epilog=_EPILOG,
     )
+    parser.add_argument("model", type=Path, metavar="MODEL", help=LANGUAGE_MODEL)
     add_language_model_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="instructions, before the first message")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: the most likely tokens (0)")
@@ -49,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     """Runs the command."""
     from rich.console import Console
 
-    llm = load_language_model(options, 1)
+    llm = load_language_model(options.model, options, 1)
     out = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
     terminal = sys.stdin.isatty()
     if terminal:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .console import progress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..llm.llm import LLM
 
 
-def add_language_model_options(parser: argparse.ArgumentParser) -> None:
-    """Declares the model, and how it is loaded."""
-    parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="a folder with config.json and safetensors, or a .gguf"
-    )
+LANGUAGE_MODEL = "a folder with config.json and safetensors, or a .gguf"
+"""What a language model is, for help."""
+
+
+def add_language_model_options(parser: argparse._ActionsContainer) -> None:
+    """Declares how a language model is loaded."""
     parser.add_argument("--quantization", metavar="FORM", help="the form of the weights, q4_0 say (as they are stored)")
     parser.add_argument("--context", type=int, metavar="N", help="the most tokens of a prompt and its answer")
     parser.add_argument(
@@ -28,14 +30,14 @@ def add_language_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_language_model(options: argparse.Namespace, max_batch_size: int) -> LLM:
-    """The model of a command line, with a bar while it is loaded."""
+def load_language_model(path: Path, options: argparse.Namespace, max_batch_size: int) -> LLM:
+    """A model, loaded as the options of a command line say, with a bar meanwhile."""
     from ..llm.llm import LLM
 
-    with progress(f"{options.model.name}", 1) as step:
+    with progress(path.name, 1) as step:
         step("loading")
         return LLM(
-            options.model,
+            path,
             options.quantization,
             options.context,
             max_batch_size,

@@ -14,9 +14,11 @@ from typing import Any
 from ..ir.json import load_json
 from ..ir.module import BaseFunc, IRModule
 from ..relax.frontend.torch.exported_file import load_exported
+from ..runtime.device import Device, cpu
 from ..runtime.error import InvalidValue, LibraryError, OneIRError, ParseError, UnsupportedError
 from ..runtime.module import Module, load_module
 from ..runtime.vm import Executable
+from .console import progress
 
 KINDS = {
     ".pt2": "torch.export.save",
@@ -27,7 +29,8 @@ KINDS = {
 """The endings of model files, and what writes them."""
 
 
-_COMPILED = (".so", ".dylib", ".dll", ".o", ".obj", ".tar")
+COMPILED = (".so", ".dylib", ".dll", ".o", ".obj", ".tar")
+"""The endings of compiled files."""
 
 
 def add_model_argument(parser: argparse.ArgumentParser, **options: Any) -> None:
@@ -38,7 +41,7 @@ def add_model_argument(parser: argparse.ArgumentParser, **options: Any) -> None:
     add_shape_option(parser)
 
 
-def add_shape_option(parser: argparse.ArgumentParser) -> None:
+def add_shape_option(parser: argparse._ActionsContainer) -> None:
     """The option for shapes of inputs."""
     parser.add_argument(
         "--shape",
@@ -88,15 +91,28 @@ def load_compiled(path: Path) -> Executable | Module:
     try:
         return load_module(path)
     except LibraryError:
-        if path.suffix in _COMPILED:
+        if path.suffix in COMPILED:
             raise
         raise _unknown(path, "; or a file of `oneir compile`") from None
+
+
+def load_program(path: Path, shapes: Sequence[str], where: Device) -> Executable | Module:
+    """What is in a compiled file; or a model, compiled for a device, with a bar meanwhile."""
+    if not is_model(path):
+        return load_compiled(path)
+    from ..driver.compile import compile
+
+    with progress(path.name, 2) as step:
+        step("reading the model")
+        module = load_model(path, shapes)
+        step("compiling")
+        return compile(module, None if where == cpu() else where.type)
 
 
 def _unknown(path: Path, more: str) -> OneIRError:
     """The error for a file that is no model, nor what else is expected."""
     found = f"{path.name}: expected a model: {_kinds()}{more}; found {path.suffix or 'no suffix'}"
-    if path.suffix in _COMPILED:
+    if path.suffix in COMPILED:
         found += ".\nIt is compiled already: give this command the model that it was compiled from"
     if path.suffix in (".pt", ".pth", ".bin", ".safetensors"):
         found += (

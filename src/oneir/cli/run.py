@@ -22,7 +22,7 @@ from ..runtime.vm import Executable, VirtualMachine
 from ..runtime.vm.program import VMFunction
 from .console import counted, progress, table, time_text, writing
 from .inputs import Inputs
-from .model import add_shape_option, is_model, load_compiled, load_model
+from .model import add_shape_option, load_program
 
 _EPILOG = """\
 examples:
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     if options.output is not None and options.output.suffix != ".npz":
         raise InvalidValue(f"--output is an archive of arrays, FILE.npz, found {options.output}")
     where = device(options.device)
-    function = _function(_loaded(options.program, options.shape, where), options.function, where)
+    function = _function(load_program(options.program, options.shape, where), options.function, where)
     profiled = options.profile or options.trace is not None
     driver = find_driver(where.device_type)
     if profiled and where != cpu() and (driver is None or not driver.has_events):
@@ -141,19 +141,6 @@ def _times(function: _Function, args: list[Any], count: int) -> tuple[Any, float
 
 
 # -- what is run --
-
-
-def _loaded(path: Path, shapes: list[str], where: Device) -> Executable | Module:
-    """A compiled file, or a model, compiled for a device."""
-    if not is_model(path):
-        return load_compiled(path)
-    from ..driver.compile import compile
-
-    with progress(f"{path.name}", 2) as step:
-        step("reading the model")
-        module = load_model(path, shapes)
-        step("compiling")
-        return compile(module, None if where == cpu() else where.type)
 
 
 def _function(loaded: Executable | Module, name: str | None, where: Device) -> _Function:

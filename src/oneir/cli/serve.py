@@ -1,61 +1,163 @@
-"""`oneir serve`: a language model for clients of OpenAI's interface, and a page to chat on."""
+"""`oneir serve`: a language model for clients of OpenAI's interface, or other models for those of the Open Inference
+Protocol.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..runtime.error import UnsupportedError
-from .language_model import add_language_model_options, load_language_model
+from ..runtime.device import device
+from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
+from ..runtime.vm import Executable
+from .language_model import LANGUAGE_MODEL, add_language_model_options, load_language_model
+from .model import COMPILED, KINDS, add_shape_option, load_program
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 _EPILOG = """\
 examples:
+  oneir serve resnet.onnx --shape pixels=n,3,224,224 --batch 8     up to 8 images that clients send are one run
+  oneir serve a.so b.onnx --name detector --name ranker            several models, and what clients call them
   oneir serve TinyLlama-1.1B-Chat                          http://127.0.0.1:8000 has a page, and /v1 is the interface
   oneir serve qwen3.gguf --host 0.0.0.0 --port 80 --batch 16
   ONEIR_API_KEY=secret oneir serve model                   clients need the key
 
-what clients find:
+what clients of a language model find:
   /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models    as OpenAI's clients expect them
   /health    200 while the model works        /metrics    numbers for Prometheus        /    the page
-"""
 
-STOP_SECONDS = 30
-"""How long answers may go on when the server is told to stop."""
+what clients of other models find:
+  /v2, /v2/models/NAME, /v2/models/NAME/infer    the Open Inference Protocol, which KServe and Triton speak
+  /v2/health/live, /v2/health/ready              200 while it works        /metrics    numbers for Prometheus
+"""
 
 
 def add(commands: Any) -> None:
     """Declares the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "serve",
-        help="serve a language model, with OpenAI's interface and a page to chat on",
-        description="Serves a language model to many clients at once, whose requests share its steps. Ctrl-C ends it "
-        "when the\nanswers that are under way are done, a second one at once.",
+        help="serve models: a language model with OpenAI's interface, others with the Open Inference Protocol",
+        description="Serves models to many clients at once. Ctrl-C ends it when the answers that are under way are "
+        "done, a\nsecond one at once.",
         epilog=_EPILOG,
     )
-    add_language_model_options(parser)
+    kinds = f"{', '.join(KINDS)}, or a file of `oneir compile`"
+    parser.add_argument(
+        "models",
+        type=Path,
+        nargs="+",
+        metavar="MODEL",
+        help=f"a language model: {LANGUAGE_MODEL}; or any number of others: {kinds}",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 is all (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="the port; 0 takes a free one (8000)")
-    parser.add_argument("--name", help="what clients call the model (the name of its folder or file)")
-    parser.add_argument("--batch", type=int, default=8, metavar="N", help="answers that are generated at once (8)")
+    parser.add_argument(
+        "--name",
+        action="append",
+        metavar="NAME",
+        help="what clients call the model (the name of its folder or file); for each model one, in their order",
+    )
+    parser.add_argument(
+        "--batch",
+        type=int,
+        metavar="N",
+        help="a language model's answers that are generated at once (8); rows of other models' inputs that one run "
+        "computes, of several requests, where no row depends on others (1)",
+    )
     parser.add_argument(
         "--queue", type=int, default=256, metavar="N", help="requests that may wait; more get a 429 (256)"
     )
+    language = parser.add_argument_group("language models")
+    add_language_model_options(language)
+    others = parser.add_argument_group("other models")
+    add_shape_option(others)
+    others.add_argument("--device", metavar="KIND", help="where they run: cpu, opencl, opencl:1, webgpu, ... (cpu)")
+    others.add_argument(
+        "--batch-wait",
+        type=float,
+        metavar="MS",
+        help="milliseconds that a run waits for further requests while it has less rows than --batch (0)",
+    )
+    others.add_argument("--max-body", type=int, metavar="MIB", help="the largest body of a request, in MiB (64)")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
+    language = _has_language_model(options)
     try:
-        import uvicorn
-
-        from ..llm.server.app import create_app
+        for package in ("uvicorn", "oneir.llm.server.app" if language else "oneir.serving.app"):
+            importlib.import_module(package)
     except ImportError as error:
-        raise UnsupportedError(f"a server needs the package {error.name}: pip install 'oneir[llm]'") from None
-    llm = load_language_model(options, options.batch)
-    llm.engine.max_waiting = options.queue
-    app = create_app(llm.engine, options.name or llm.name, api_key=os.environ.get("ONEIR_API_KEY") or None)
-    config = uvicorn.Config(
-        app, host=options.host, port=options.port, ws="none", timeout_graceful_shutdown=STOP_SECONDS
+        extra = "llm" if language else "serve"
+        raise UnsupportedError(f"a server needs the package {error.name}: pip install 'oneir[{extra}]'") from None
+    from ..serving.http import listen
+
+    listen(
+        _language_model(options) if language else _models(options), options.host, options.port, log_requests=language
     )
-    uvicorn.Server(config).run()
+
+
+def _has_language_model(options: argparse.Namespace) -> bool:
+    """Whether what is served is a language model. Raises `InvalidValue` for options of the other kind of models."""
+    paths: list[Path] = options.models
+    is_language = [p.suffix == ".gguf" or not (p.is_file() or p.suffix in (*KINDS, *COMPILED)) for p in paths]
+    if any(is_language) and len(paths) > 1:
+        name = paths[is_language.index(True)]
+        raise InvalidValue(f"a language model has a server of its own, and {name} is one; found {len(paths)} models")
+    language = any(is_language)
+    for option in (
+        ("shape", "device", "batch_wait", "max_body") if language else ("quantization", "context", "draft_tokens")
+    ):
+        if getattr(options, option):
+            what, found = ("models that are no language models", "one") if language else ("language models", "none")
+            raise InvalidValue(f"--{option.replace('_', '-')} is for {what}; {paths[0]} is {found}")
+    names = options.name or [path.stem if path.is_file() else path.name for path in paths]
+    if len(names) != len(paths) or len(set(names)) != len(names):
+        raise InvalidValue(
+            f"{len(paths)} models need as many different names, --name for each; found {', '.join(names)}"
+        )
+    return language
+
+
+def _language_model(options: argparse.Namespace) -> Starlette:
+    from ..llm.server.app import create_app
+
+    llm = load_language_model(options.models[0], options, options.batch or 8)
+    llm.engine.max_waiting = options.queue
+    return create_app(llm.engine, options.name[0] if options.name else llm.name, api_key=_api_key())
+
+
+def _models(options: argparse.Namespace) -> Starlette:
+    from ..driver.load import Model
+    from ..serving.app import Served, create_app
+    from ..serving.runner import Runner
+
+    where = device(options.device or "cpu")
+    served = []
+    for path, name in zip(options.models, options.name or [path.stem for path in options.models], strict=True):
+        program = load_program(path, options.shape, where)
+        if not isinstance(program, Executable):
+            raise UnsupportedError(
+                f"{path} has functions of loops, which write into their arguments; a server runs graphs"
+            )
+        try:
+            runner = Runner(
+                Model(program, where),
+                max_batch=options.batch or 1,
+                batch_wait=(options.batch_wait or 0) / 1e3,
+                max_waiting=options.queue,
+            )
+        except OneIRError as error:
+            raise type(error)(f"{path}: {error}") from error
+        served.append(Served(name, runner))
+    return create_app(served, api_key=_api_key(), max_body=(options.max_body or 64) * 2**20)
+
+
+def _api_key() -> str | None:
+    return os.environ.get("ONEIR_API_KEY") or None

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ...serving.http import until_left
 from ..engine.engine import AsyncStream, Engine
 from ..engine.request import Chunk
 from .errors import as_api_error
@@ -85,7 +86,7 @@ async def answer(
         async for chunk in chunks:
             collected[chunk.index].append(chunk)
 
-    collecting, leaving = asyncio.ensure_future(collect()), asyncio.ensure_future(_until_left(request))
+    collecting, leaving = asyncio.ensure_future(collect()), asyncio.ensure_future(until_left(request))
     try:
         await asyncio.wait([collecting, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
@@ -96,11 +97,6 @@ async def answer(
         leaving.cancel()
         stream.close()
     return JSONResponse(form.whole(collected, usage.body()))
-
-
-async def _until_left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _counted(stream: AsyncStream, usage: Usage, metrics: Metrics) -> AsyncIterator[Chunk]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,29 +15,25 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from ...runtime.error import OneIRError
+from ...serving.http import Handler, counted, unknown_path
+from ...serving.metrics import CONTENT_TYPE
 from ..engine.engine import Engine
 from .answers import answer
 from .chat import read_chat
 from .completions import read_completion
 from .embeddings import embeddings
-from .errors import APIError, as_api_error, respond
+from .errors import APIError, respond
 from .fields import Fields, read_fields
-from .metrics import CONTENT_TYPE, Metrics
-
-logger = logging.getLogger("oneir.llm.server")
-
-Handler = Callable[[Request], Awaitable[Response]]
+from .metrics import Metrics
 
 
 class _Server:
     """What the handlers share."""
 
-    def __init__(self, engine: Engine, name: str, api_key: str | None):
+    def __init__(self, engine: Engine, name: str):
         self.engine = engine
         self.name = name
         self.metrics = Metrics(engine)
-        self._api_key = api_key
         self._created = int(time.time())
         self._page = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
 
@@ -74,25 +68,6 @@ class _Server:
     async def embeddings(self, request: Request) -> Response:
         return JSONResponse(await embeddings(await self._body(request), self.name, self.engine))
 
-    def counted(self, path: str, handler: Handler, guarded: bool) -> Handler:
-        """A handler whose responses are counted, behind the key, if the server has one."""
-
-        async def handle(request: Request) -> Response:
-            try:
-                if guarded:
-                    self._check_key(request)
-                response = await handler(request)
-            except HTTPException as error:
-                response = await respond(request, APIError(error.status_code, str(error.detail)))
-            except Exception as error:
-                if not isinstance(error, OneIRError):
-                    logger.exception("a request failed")
-                response = await respond(request, error)
-            self.metrics.responses[path, response.status_code] += 1
-            return response
-
-        return handle
-
     def _model(self) -> dict[str, Any]:
         return {
             "id": self.name,
@@ -112,23 +87,17 @@ class _Server:
             message = f"there is no model {name!r}; this server has {self.name!r}"
             raise APIError(404, message, param="model", code="model_not_found")
 
-    def _check_key(self, request: Request) -> None:
-        if self._api_key is None:
-            return
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1")
-        if not hmac.compare_digest(given, self._api_key.encode()):
-            raise APIError(401, "expected the server's key as `Authorization: Bearer KEY`", code="invalid_api_key")
-
 
 def create_app(engine: Engine, name: str, *, api_key: str | None = None) -> Starlette:
     """The application for one model, which goes by a name. It starts the engine's thread, and closes the engine.
 
     With an `api_key`, everything but the page, `/health` and `/metrics` asks for it.
     """
-    server = _Server(engine, name, api_key)
+    server = _Server(engine, name)
 
     def route(path: str, handler: Handler, method: str = "GET", guarded: bool = True) -> Route:
-        return Route(path, server.counted(path, handler, guarded), methods=[method])
+        key = api_key if guarded else None
+        return Route(path, counted(path, handler, respond, server.metrics.responses, key), methods=[method])
 
     routes = [
         route("/v1/models", server.models),
@@ -147,11 +116,4 @@ def create_app(engine: Engine, name: str, *, api_key: str | None = None) -> Star
         yield
         await asyncio.to_thread(engine.close)
 
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _unknown_path})
-
-
-async def _unknown_path(request: Request, error: Exception) -> Response:
-    """For a path, or a method of one, that the server does not have."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    message = f"{request.method} {request.url.path}: {getattr(error, 'detail', error)}"
-    return await respond(request, as_api_error(APIError(status, message)))
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: unknown_path(respond)})

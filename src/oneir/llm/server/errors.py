@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from ...runtime.error import InvalidValue, OneIRError, UnsupportedError
+from ...runtime.error import InvalidValue, UnsupportedError
+from ...serving.http import HTTPError, error_text, retry_headers
 from ..engine.request import ContextExceeded, EngineBusy, EngineClosed
 
 _TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_CODES = {401: "invalid_api_key", 413: "request_too_large"}
 
 
-class APIError(OneIRError):
-    """An answer with a status of 400 or more."""
+class APIError(HTTPError):
+    """An error as OpenAI's interface describes them: with the parameter that is wrong, and a code."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None):
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, message)
         self.param = param
         self.code = code
 
@@ -26,8 +26,7 @@ class APIError(OneIRError):
     def body(self) -> dict[str, Any]:
         """What OpenAI's clients read."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        message = str(self).encode(errors="backslashreplace").decode()  # JSON has halves of characters, UTF-8 has none
-        return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": error_text(self), "type": kind, "param": self.param, "code": self.code}}
 
 
 def as_api_error(error: Exception) -> APIError:
@@ -35,6 +34,8 @@ def as_api_error(error: Exception) -> APIError:
     match error:
         case APIError():
             return error
+        case HTTPError():
+            return APIError(error.status, str(error), code=_CODES.get(error.status))
         case EngineBusy():
             return APIError(429, str(error), code="rate_limit_exceeded")
         case EngineClosed():
@@ -49,8 +50,7 @@ def as_api_error(error: Exception) -> APIError:
             return APIError(500, "the model failed; the server's log has more", code="internal_error")
 
 
-async def respond(request: Request, error: Exception) -> JSONResponse:
-    """The response for an error, for Starlette's table of handlers."""
+def respond(error: Exception) -> JSONResponse:
+    """The response for an error."""
     found = as_api_error(error)
-    headers = {"retry-after": "1"} if found.status == 429 else None
-    return JSONResponse(found.body, found.status, headers)
+    return JSONResponse(found.body, found.status, retry_headers(found.status))

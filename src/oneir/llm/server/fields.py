@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from ...serving.http import read_body
 from .errors import APIError
 
 T = TypeVar("T")
@@ -61,15 +62,10 @@ class Fields:
 
 
 async def read_fields(request: Request) -> Fields:
-    """The body of a request. Raises `APIError` for one that is too large, or no JSON object."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_BODY:
-            raise APIError(413, f"a body has at most {MAX_BODY} bytes", code="request_too_large")
-        parts.append(part)
+    """The body of a request. Raises `HTTPError` for one that is too large, `APIError` for what is no JSON object."""
+    body = await read_body(request, MAX_BODY)
     try:
-        values = json.loads(b"".join(parts))
+        values = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise APIError(400, f"the body is no JSON: {error}", code="invalid_json") from None
     if not isinstance(values, dict):

@@ -4,33 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
 
+from ...serving.metrics import Histogram, head, line, responses, text
 from ..engine.engine import Engine
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Histogram:
-    """How many values were at most as large as each of some bounds."""
-
-    def __init__(self, *bounds: float):
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float) -> None:
-        """Counts a value."""
-        self._counts[next((i for i, bound in enumerate(self._bounds) if value <= bound), -1)] += 1
-        self._sum += value
-
-    def lines(self, name: str) -> Iterator[str]:
-        """In Prometheus' text format."""
-        totals = list(accumulate(self._counts))
-        for bound, total in zip([*map(str, self._bounds), "+Inf"], totals, strict=True):
-            yield f'{name}_bucket{{le="{bound}"}} {total}'
-        yield f"{name}_sum {self._sum}"
-        yield f"{name}_count {totals[-1]}"
 
 
 class Metrics:
@@ -47,7 +23,7 @@ class Metrics:
 
     def text(self) -> str:
         """All numbers in Prometheus' text format."""
-        return "\n".join(self._lines()) + "\n"
+        return text(self._lines())
 
     def _lines(self) -> Iterator[str]:
         engine, stats = self._engine, self._engine.stats
@@ -62,8 +38,8 @@ class Metrics:
             "preemptions": (stats.preemptions, "Requests that gave their pages to others and waited again"),
         }
         for name, (value, what) in counters.items():
-            yield from (f"# HELP oneir_{name}_total {what}.", f"# TYPE oneir_{name}_total counter")
-            yield f"oneir_{name}_total {value}"
+            yield from head(f"oneir_{name}_total", "counter", what)
+            yield line(f"oneir_{name}_total", value)
         gauges = {
             "requests_running": (engine.running, "Requests that run"),
             "requests_waiting": (engine.waiting, "Requests that wait"),
@@ -71,14 +47,13 @@ class Metrics:
             "pages": (pages, "Pages of the cache"),
         }
         for name, (value, what) in gauges.items():
-            yield from (f"# HELP oneir_{name} {what}.", f"# TYPE oneir_{name} gauge", f"oneir_{name} {value}")
-        yield from ("# HELP oneir_responses_total Responses.", "# TYPE oneir_responses_total counter")
-        for (path, status), count in sorted(self.responses.items()):
-            yield f'oneir_responses_total{{path="{path}",status="{status}"}} {count}'
+            yield from head(f"oneir_{name}", "gauge", what)
+            yield line(f"oneir_{name}", value)
+        yield from responses(self.responses)
         times = {
             "first_token_seconds": (self.first_token, "From a request to the first token of its answer"),
             "between_tokens_seconds": (self.between_tokens, "From a token to the next one"),
         }
         for name, (histogram, what) in times.items():
-            yield from (f"# HELP oneir_{name} {what}.", f"# TYPE oneir_{name} histogram")
+            yield from head(f"oneir_{name}", "histogram", what)
             yield from histogram.lines(f"oneir_{name}")
