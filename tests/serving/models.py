@@ -9,14 +9,14 @@ from oneir import relax, tir
 from oneir.driver.load import Model, load
 from oneir.relax import op
 from oneir.relax.struct_info import TensorStructInfo
-from oneir.runtime.device import cpu
+from oneir.runtime.device import cpu, device
 from oneir.runtime.error import InvalidValue
 from oneir.serving.datatypes import DATATYPES
 
 
 @functools.cache
-def linear() -> Model:
-    """y = 2 x + b for x and b of shape [n, 3], and s, the sums of the rows of x; float32."""
+def linear(target: str | None = None) -> Model:
+    """For a target: y = 2 x + b for x and b of shape [n, 3], and s, the sums of the rows of x; float32."""
     builder, n = relax.BlockBuilder(), tir.Var("n", "int64")
     x, b = (relax.Var(name, TensorStructInfo((n, 3), "float32")) for name in "xb")
     with builder.function("main", [x, b]):
@@ -24,7 +24,7 @@ def linear() -> Model:
             y = builder.emit(op.add(op.add(x, x), b))
             made = builder.emit_output(relax.Tuple([y, op.sum(x, 1)]))
         builder.emit_func_output(made)
-    return load(_named(builder.get(), ["y", "s"]))
+    return load(_named(builder.get(), ["y", "s"]), target=target, device=device(target or "cpu"))
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from models import Gated, all_types, linear, mean_of_all
 
+from oneir.runtime.device import opencl
 from oneir.runtime.error import InvalidValue, ShapeMismatch
 from oneir.serving.http import HTTPError
 from oneir.serving.runner import Runner
@@ -98,3 +99,12 @@ def test_models_without_a_batch():
     [mean] = asyncio.run(runner.run([np.array([[1, 2], [3, 6]], "float32")]))
     runner.close()
     assert mean.shape == () and mean == 3
+
+
+@pytest.mark.skipif(not opencl().exist, reason="there is no OpenCL device")
+def test_a_model_on_a_device():
+    runner = Runner(linear("opencl"), opencl())
+    y, s = asyncio.run(runner.run(rows(2, 3)))
+    runner.close()
+    np.testing.assert_array_equal(y, np.full((2, 3), 7))
+    np.testing.assert_array_equal(s, [9, 9])

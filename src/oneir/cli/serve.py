@@ -149,6 +149,7 @@ def _models(options: argparse.Namespace) -> Starlette:
         try:
             runner = Runner(
                 Model(program, where),
+                where,
                 max_batch=options.batch or 1,
                 batch_wait=(options.batch_wait or 0) / 1e3,
                 max_waiting=options.queue,

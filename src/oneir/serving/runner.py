@@ -13,18 +13,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..driver.load import Model
+from ..runtime.device import Device, cpu
 from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
 from ..runtime.signature import Param, Signature, explain
-from ..runtime.tensor import Tensor
+from ..runtime.tensor import Tensor, tensor
 from .datatypes import OF_DTYPE
 from .http import HTTPError
 from .metrics import Histogram
+
+_CPU = cpu()
 
 logger = logging.getLogger("oneir.serving")
 
@@ -64,6 +67,7 @@ class Output:
 class Runner:
     """A model that many clients ask for results.
 
+    device: where the model runs.
     max_batch: the most rows of one run; 1 runs each request by itself. A row is a place along the first extent, which
         must be symbolic, and the same one, of all inputs; and rows must not depend on one another, which the model's
         owner has to know.
@@ -74,15 +78,23 @@ class Runner:
     batch where `max_batch` asks for one.
     """
 
-    def __init__(self, model: Model, *, max_batch: int = 1, batch_wait: float = 0.0, max_waiting: int = 256):
+    def __init__(
+        self,
+        model: Model,
+        device: Device = _CPU,
+        *,
+        max_batch: int = 1,
+        batch_wait: float = 0.0,
+        max_waiting: int = 256,
+    ):
         _check_inputs(model.inputs)
         if max_batch > 1:
             _check_batch(model)
-        self.model = model
+        self.model, self.device = model, device
         self.outputs = _outputs(model)
         self.counts = Counts()
         self.max_batch, self.batch_wait, self.max_waiting = max_batch, batch_wait, max_waiting
-        self._signature = Signature("main", model.inputs)
+        self._signature = Signature("main", tuple(replace(p, device_type=_CPU.device_type) for p in model.inputs))
         self._queue: deque[_Entry] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -200,7 +212,7 @@ class Runner:
         else:
             arrays = [np.concatenate(parts) for parts in zip(*(entry.arrays for entry in batch), strict=True)]
         start = time.perf_counter()
-        made = self.model(*arrays)
+        made = self.model(*(arrays if self.device == _CPU else [tensor(array, self.device) for array in arrays]))
         results = [_array(name, value) for name, value in zip(made.names, made, strict=True)]
         counts, rows = self.counts, sum(entry.rows for entry in batch)
         counts.run_seconds.add(time.perf_counter() - start)
