@@ -16,9 +16,9 @@ from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import bench, chat, compile_, doctor, import_, run, serve, show
+from . import bench, chat, compile_, doctor, import_, rpc_server, run, serve, show
 
-COMMANDS = (import_, show, compile_, run, bench, chat, serve, doctor)
+COMMANDS = (import_, show, compile_, run, bench, chat, serve, rpc_server, doctor)
 
 _EPILOG = """\
 examples:

@@ -1,13 +1,29 @@
 """Sessions in which tensors, files and compiled modules are sent to a device and used there.
 
-remote = oneir.rpc.LocalSession()
-remote.upload("lib.tar")
-remote.load_module("lib.tar")["add_one"](a, b)
+with oneir.rpc.Server(key="secret") as server:          # there; or `oneir rpc-server`
+    remote = oneir.rpc.connect("127.0.0.1", server.port, key="secret")
+    remote.upload("lib.tar")
+    remote.load_module("lib.tar")["add_one"](a, b)       # a and b lie on remote.cpu()
+
+`LocalSession` is a session with this process itself.
 """
 
 from __future__ import annotations
 
 from .base import random_key, split_random_key
 from .client import LocalSession, RPCSession
+from .remote import RemoteFunction, RemoteMachine, RemoteModule, RemoteSession, connect
+from .server import Server
 
-__all__ = ["LocalSession", "RPCSession", "random_key", "split_random_key"]
+__all__ = [
+    "LocalSession",
+    "RPCSession",
+    "RemoteFunction",
+    "RemoteMachine",
+    "RemoteModule",
+    "RemoteSession",
+    "Server",
+    "connect",
+    "random_key",
+    "split_random_key",
+]

@@ -38,6 +38,9 @@ _ALIASES = {
     "gpu": "cuda",
     "cl": "opencl",
 }
+REMOTE = 128
+"""Types from here on are of devices of other processes: those of session `i` are `(i + 1) * REMOTE + type`."""
+
 _NAMES = {number: name for name, number in _TYPES.items()}
 
 
@@ -69,7 +72,9 @@ class Device:
     @property
     def type(self) -> str:
         """The name of the kind of device, such as `cuda`."""
-        return _NAMES.get(self.device_type, f"device{self.device_type}")
+        session, kind = divmod(self.device_type, REMOTE)
+        name = _NAMES.get(kind, f"device{kind}")
+        return f"remote[{session - 1}]:{name}" if session else name
 
     @property
     def index(self) -> int:

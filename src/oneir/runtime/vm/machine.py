@@ -53,6 +53,12 @@ class VirtualMachine(Object):
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
+    def __new__(cls, rt_mod: Any, device: Any = None, memory_cfg: Any = None, profile: bool = False) -> Any:
+        # The executable of a session with another process has machines of its own, which run there.
+        if hasattr(rt_mod, "virtual_machine"):
+            return rt_mod.virtual_machine(device, memory_cfg, profile)
+        return super().__new__(cls)
+
     def __init__(
         self,
         rt_mod: Executable,
