@@ -169,7 +169,7 @@ def test_what_runs_the_checks_of_a_loader_is_refused(tmp_path):
     for content, message in [
         (b"\x7fELF" + bytes(100), "cannot be loaded"),
         (b"nothing", "neither a shared library nor an archive"),
-        (code + metadata + len(code).to_bytes(8, "little"), "has the format 99, this release reads 3; export it again"),
+        (code + metadata + len(code).to_bytes(8, "little"), "has the format 99; this release, "),
         (code + b"{" + len(code).to_bytes(8, "little"), "does not say which functions it has"),
     ]:
         path = tmp_path / "odd.so"

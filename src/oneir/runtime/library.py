@@ -20,10 +20,11 @@ import tarfile
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..version import __version__
 from . import llvm
 from .error import LibraryError
 from .launch import is_record, own_kernels
@@ -63,6 +64,7 @@ def library_bytes(
     metadata = json.dumps(
         {
             "format": _FORMAT,
+            "oneir": __version__,
             "machine": machine,
             "signatures": {name: signature.to_json() for name, signature in signatures.items()},
             "kernels": _kernels(objects),
@@ -142,9 +144,7 @@ def _read_metadata(path: Path, text: bytes) -> dict[str, Signature]:
     try:
         metadata = json.loads(text)
         if metadata["format"] != _FORMAT:
-            raise LibraryError(
-                f"{path} has the format {metadata['format']}, this release reads {_FORMAT}; export it again"
-            )
+            raise LibraryError(f"{path} {other_format(metadata, _FORMAT)}")
         if metadata["machine"] != host_machine():
             raise LibraryError(
                 f"{path} is for {metadata['machine']}, and this machine is {host_machine()}; "
@@ -153,6 +153,16 @@ def _read_metadata(path: Path, text: bytes) -> dict[str, Signature]:
         return {name: Signature.from_json(signature) for name, signature in metadata["signatures"].items()}
     except (ValueError, KeyError, TypeError) as error:
         raise LibraryError(f"{path} does not say which functions it has: {error}; export it again") from error
+
+
+def other_format(found: Mapping[str, object], expected: int) -> str:
+    """What is said of a file of a format that this release does not read; `found` is what it says of itself."""
+    writer = found.get("oneir")
+    by = f" of OneIR {writer}" if isinstance(writer, str) and len(writer) < 40 else ""
+    return (
+        f"has the format {found.get('format')!r:.20}{by}; this release, {__version__}, reads the format {expected}: "
+        "export it again with this release, or load it with the one that wrote it"
+    )
 
 
 def _split_static(content: bytes) -> tuple[bytes, bytes] | None:

@@ -23,6 +23,7 @@ from oneir.runtime.signature import Param, Signature
 from oneir.runtime.vm import Cost, ExecBuilder, Executable, Note, VirtualMachine
 from oneir.runtime.vm.file import write_executable
 from oneir.script import tir as T
+from oneir.version import __version__
 
 
 @T.prim_func
@@ -321,7 +322,12 @@ DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
         (set_constant(["shape", ["n"]]), "expected a constant"),
         (lambda program: program["names"].update(weight=0), "the name 'weight' is of constant 0; there are 0"),
         (lambda program: program["names"].update(weight="0"), "expected the places of named constants"),
-        (lambda program: program.update(format=3), "it has the format 3, and this release reads 2"),
+        (
+            lambda program: program.update(format=3, oneir="9.9"),
+            rf"it has the format 3 of OneIR 9\.9; this release, {__version__}, reads the format 2: export it again",
+        ),
+        (lambda program: program.update(format=1), "it has the format 1; this release"),
+        (lambda program: program.pop("format"), "it has the format None; this release"),
         (lambda program: program.pop("constants"), "expected functions, constants and names"),
     ],
 )

@@ -20,10 +20,11 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ...version import __version__
 from ..digest import digests
 from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
 from ..error import InvalidValue, LibraryError, OneIRError
-from ..library import checksum, write_file
+from ..library import checksum, other_format, write_file
 from ..object import ShapeTuple
 from ..signature import Param, Signature
 from ..tensor import Tensor
@@ -161,6 +162,7 @@ def _natives(value: object, program: Program) -> dict[str, NativeSpec]:
 def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, object]:
     return {
         "format": _FORMAT,
+        "oneir": __version__,
         "functions": [_encode_function(function) for function in program.functions],
         "constants": _encode_constants(program.constants, data),
         "names": program.constant_names,
@@ -226,8 +228,8 @@ class _Decoder:
 
     def program(self, value: object) -> Program:
         match value:
-            case {"format": int(number)} if number != _FORMAT:
-                raise InvalidValue(f"it has the format {number}, and this release reads {_FORMAT}")
+            case {**found} if found.get("format") != _FORMAT:
+                raise InvalidValue(f"it {other_format(found, _FORMAT)}")
             case {"functions": [*functions], "constants": [*constants], "names": {**names}}:
                 pass
             case _:
