@@ -1,9 +1,10 @@
 """What a served model answers in a second: `python -m benchmarks.serve [MODEL.onnx] [--concurrency 1 8 64]`.
 
 OneIR and ONNX Runtime stand behind the same server, each in a process of its own, and take turns; clients are in a
-third one. Printed are requests a second, the median and the 99th percentile of their times, and the ratio of both. With
-`--soak N`, memory of OneIR's server is printed before and after N further requests: the exit code is 1 if it has grown
-by more than `GROWTH` MB. Needs onnx and onnxruntime.
+third one. Printed are requests a second, the median and the 99th percentile of their times, the time of processors that
+the server had for each, and the ratio of both servers' rates. With `--soak N`, memory of OneIR's server is printed
+before and after N further requests: the exit code is 1 if it has grown by more than `GROWTH` MB.
+Needs onnx and onnxruntime.
 """
 
 from __future__ import annotations
@@ -92,6 +93,11 @@ class Server:
         [line] = [x for x in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if x.startswith("VmRSS")]
         return int(line.split()[1]) / 1e3
 
+    def processor_seconds(self) -> float:
+        """How long it has had a processor so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> None:
         """Tells it to stop, and waits until it has."""
         self.process.send_signal(signal.SIGTERM)
@@ -179,18 +185,22 @@ def compare(options: argparse.Namespace) -> None:
     servers = {kind: Server(kind, options) for kind in kinds}
     for server in servers.values():
         ask(server.port, content, 8, 60, 20)
-    print(f"{'clients':>7} {'server':<12} {'requests/s':>10} {'median ms':>10} {'p99 ms':>8}")
+    print(f"{'clients':>7} {'server':<12} {'requests/s':>10} {'median ms':>10} {'p99 ms':>8} {'CPU ms each':>12}")
     for concurrency in options.concurrency:
         rates: dict[str, list[float]] = {kind: [] for kind in kinds}
         times: dict[str, list[float]] = {kind: [] for kind in kinds}
+        spent = dict.fromkeys(kinds, 0.0)
         for _ in range(options.rounds):
             for kind in kinds:
+                before = servers[kind].processor_seconds()
                 rate, found = ask(servers[kind].port, content, concurrency, options.seconds)
+                spent[kind] += servers[kind].processor_seconds() - before
                 rates[kind].append(rate)
                 times[kind] += found
         for kind in kinds:
             median, last = np.percentile(np.array(times[kind]) * 1e3, [50, 99])
-            print(f"{concurrency:>7} {kind:<12} {np.median(rates[kind]):>10.0f} {median:>10.2f} {last:>8.2f}")
+            line = f"{concurrency:>7} {kind:<12} {np.median(rates[kind]):>10.0f} {median:>10.2f} {last:>8.2f}"
+            print(f"{line} {spent[kind] * 1e3 / len(times[kind]):>12.3f}")
         ratio = np.median([a / b for a, b in zip(*rates.values(), strict=True)])
         print(f"{'':>7} {'ratio':<12} {ratio:>10.2f}")
     for server in servers.values():

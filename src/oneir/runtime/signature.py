@@ -270,6 +270,8 @@ def extent_value(extent: Extent, known: Mapping[str, int]) -> int | None:
     """The value of an extent; None if it depends on unknown symbols, or on more than plain arithmetic."""
     if not isinstance(extent, str):
         return extent
+    if extent.isidentifier():
+        return known.get(extent)
     try:
         return _evaluate(ast.parse(extent, mode="eval").body, known)
     except SyntaxError:

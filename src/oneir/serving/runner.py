@@ -52,7 +52,6 @@ class _Entry:
     deadline: float | None
     future: asyncio.Future[list[np.ndarray]]
     loop: asyncio.AbstractEventLoop
-    cancelled: bool = False
 
 
 @dataclass
@@ -132,10 +131,7 @@ class Runner:
                 raise HTTPError(429, f"{len(self._queue)} requests wait already; ask again later")
             self._queue.append(entry)
             self._changed.notify()
-        try:
-            return await entry.future
-        finally:
-            entry.cancelled = entry.future.cancelled()
+        return await entry.future
 
     def close(self) -> None:
         """Takes no further requests; returns when those that wait are done."""
@@ -173,10 +169,10 @@ class Runner:
         rows = 0
         while self._queue and rows < self.max_batch:
             entry = self._queue.popleft()
-            if entry.cancelled:
+            if entry.future.cancelled():
                 continue
             if entry.deadline is not None and entry.deadline < time.monotonic():
-                _tell(entry, HTTPError(504, "the request has waited for longer than its timeout"))
+                _tell([(entry, HTTPError(504, "the request has waited for longer than its timeout"))])
             elif not batch or (entry.key == batch[0].key and rows + entry.rows <= self.max_batch):
                 batch.append(entry)
                 rows += entry.rows
@@ -195,15 +191,14 @@ class Runner:
                 return
             if not isinstance(error, OneIRError):
                 logger.exception("a run failed")
-            _tell(batch[0], error)
+            _tell([(batch[0], error)])
             return
-        start = 0
+        start, told = 0, []
         for entry in batch:
-            if len(batch) == 1:
-                _tell(entry, results)
-            else:
-                _tell(entry, [result[start : start + entry.rows] for result in results])
+            part = results if len(batch) == 1 else [result[start : start + entry.rows] for result in results]
+            told.append((entry, part))
             start += entry.rows
+        _tell(told)
 
     def _results(self, batch: list[_Entry]) -> list[np.ndarray]:
         """What the model computes for the rows of a batch, one after the other."""
@@ -231,19 +226,23 @@ class Runner:
         return results
 
 
-def _tell(entry: _Entry, result: list[np.ndarray] | Exception) -> None:
-    def tell() -> None:
-        if entry.future.done():
-            return
-        if isinstance(result, Exception):
-            entry.future.set_exception(result)
-        else:
-            entry.future.set_result(result)
+def _tell(told: Sequence[tuple[_Entry, list[np.ndarray] | Exception]]) -> None:
+    """Gives requests their results, or errors. Each loop is woken once: waking one lets other threads go first."""
 
-    try:
-        entry.loop.call_soon_threadsafe(tell)
-    except RuntimeError:  # the loop is closed: nobody waits
-        logger.warning("a result came after its server had ended")
+    def tell(part: Sequence[tuple[_Entry, list[np.ndarray] | Exception]]) -> None:
+        for entry, result in part:
+            if entry.future.done():
+                continue
+            if isinstance(result, Exception):
+                entry.future.set_exception(result)
+            else:
+                entry.future.set_result(result)
+
+    for loop in {entry.loop for entry, _ in told}:
+        try:
+            loop.call_soon_threadsafe(tell, [(entry, result) for entry, result in told if entry.loop is loop])
+        except RuntimeError:  # the loop is closed: nobody waits
+            logger.warning("results came after their server had ended")
 
 
 def _array(name: str, value: Any) -> np.ndarray:
