@@ -334,6 +334,24 @@ def test_what_is_under_way_is_answered_when_the_server_is_stopped():
     assert found[0].status_code == 200 and found[0].json()["outputs"][1]["data"] == X.sum(1).tolist()
 
 
+def test_bodies_that_are_under_way_have_a_bound():
+    model = Gated(linear().executable)
+    with on_loopback(create_app([Served("m", Runner(model))], max_body=1000)) as address:
+        host, port = address.removeprefix("http://").split(":")
+        head = f"POST /v2/models/m/infer HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1000\r\n\r\n".encode()
+        open_ones = [socket.create_connection((host, int(port))) for _ in range(16)]
+        for connection in open_ones:
+            connection.sendall(head)  # and no body yet
+        wait_until(lambda: ask(address, request(), "m").status_code == 429)
+        assert ask(address, request(), "m").json()["error"] == (
+            "requests of 16000 bytes are under way already; ask again later"
+        )
+        for connection in open_ones:
+            connection.close()
+        model.open()
+        wait_until(lambda: ask(address, request(), "m").status_code == 200)
+
+
 def test_a_server_with_a_key():
     with on_loopback(create_app([Served("m", Runner(linear()))], api_key="secret")) as address:
         found = ask(address, request(), "m")

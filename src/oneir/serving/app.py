@@ -31,6 +31,9 @@ VERSION = "1"
 _LARGE = 1 << 16
 """Bodies of more bytes are read and written in another thread, so that the event loop goes on."""
 
+_HELD = 16
+"""How many times the largest body all requests that are under way may have together, so that memory has a bound."""
+
 
 @dataclass
 class Served:
@@ -64,7 +67,7 @@ class _Server:
     def __init__(self, models: Sequence[Served], max_body: int):
         self.models = {model.name: model for model in models}
         self.responses: Counter[tuple[str, int]] = Counter()
-        self._max_body = max_body
+        self._max_body, self._held = max_body, 0
 
     @property
     def ready(self) -> bool:
@@ -96,6 +99,17 @@ class _Server:
         encoding = request.headers.get("content-encoding", "identity")
         if encoding != "identity":
             raise HTTPError(415, f"expected a body as it is, found one of content-encoding {encoding}")
+        length = request.headers.get("content-length", "")
+        size = int(length) if length.isdecimal() else self._max_body
+        if size <= self._max_body and self._held + size > _HELD * self._max_body:
+            raise HTTPError(429, f"requests of {self._held} bytes are under way already; ask again later")
+        self._held += size
+        try:
+            return await self._answer(request, model, start)
+        finally:
+            self._held -= size
+
+    async def _answer(self, request: Request, model: Served, start: float) -> Response:
         runner = model.runner
         body = await read_body(request, self._max_body)
         header_length = request.headers.get(HEADER_LENGTH)
