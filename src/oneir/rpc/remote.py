@@ -25,6 +25,8 @@ from ..runtime.driver import Driver, KernelRecord, replace_driver
 from ..runtime.dtype import numpy_dtype
 from ..runtime.error import DeviceError, InvalidValue, OneIRError, TypeMismatch, UnsupportedError
 from ..runtime.tensor import Tensor
+from ..runtime.vm.profile import CallRecord, Report
+from ..runtime.vm.program import Cost, Note
 from . import wire
 from .client import RPCSession
 from .wire import Disconnected
@@ -252,6 +254,15 @@ class RemoteMachine(_Object):
         """As `RemoteModule.time_evaluator`."""
         return self._session.timing(self[func_name], dev, {"number": number, "repeat": repeat, **options})
 
+    def profile(self, func_name: str, *args: object) -> Report:
+        """Calls a function there, and reports how long each kernel took, as `VirtualMachine.profile` does."""
+        seconds, calls = self._session.profile(self._number, func_name, args)
+        records = [
+            CallRecord(name, start, duration, tuple(shapes), Note(*note), None if cost is None else Cost(*cost))
+            for name, start, duration, shapes, note, cost in calls
+        ]
+        return Report(func_name, seconds, records)
+
 
 class RemoteSession(RPCSession):
     """A session with another process, of this machine or another one; made by `connect`."""
@@ -317,6 +328,12 @@ class RemoteSession(RPCSession):
             return BenchmarkResult(self.value(value))
 
         return evaluate
+
+    def profile(self, number: int, name: str, args: Sequence[object]) -> tuple[float, list[Any]]:
+        """What a machine's function took, by the number of the machine: seconds, and those of each call in it."""
+        given = [wire.encode(arg, self._encode) for arg in args]
+        seconds, calls = self.value(self.remote.ask("profile", object=number, name=name, args=given)[0])
+        return seconds, calls
 
     # -- devices and values --
 

@@ -79,6 +79,7 @@ class SessionProcess:
             "machine": self._machine,
             "call": self._call,
             "time": self._time,
+            "profile": self._profile,
             "count": lambda m, _: _count(_number(m, "type")),
             "attribute": self._attribute,
             "sync": lambda m, _: _device(m.get("device")).sync(),
@@ -232,6 +233,13 @@ class SessionProcess:
         function = self._object(_number(message, "object"))
         evaluate = time_evaluator(function, **options, device=_device(message.get("device")))
         return list(evaluate(*self._arguments(message)).results)
+
+    def _profile(self, message: dict[str, Any], _: bytearray) -> list[Any]:
+        machine = self._object(_number(message, "object"))
+        if not isinstance(machine, VirtualMachine):
+            raise InvalidValue("expected a machine")
+        report = machine.profile(_text(message, "name"), *self._arguments(message))
+        return [report.seconds, [list(call) for call in report.calls]]
 
     def _attribute(self, message: dict[str, Any], _: bytearray) -> Any:
         driver = find_driver(_number(message, "type"))
