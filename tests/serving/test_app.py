@@ -15,6 +15,7 @@ import pytest
 from loopback import on_loopback
 from models import Gated, all_types, linear
 
+from oneir.serving import http
 from oneir.serving.app import Served, create_app
 from oneir.serving.datatypes import DATATYPES
 from oneir.serving.runner import Runner
@@ -183,6 +184,18 @@ def test_bodies_that_are_refused(address):
         415,
         "expected a body as it is, found one of content-encoding gzip",
     )
+
+
+def test_a_body_that_does_not_come(address, monkeypatch):
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.05)
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 30) as connection:
+        connection.sendall(b"POST /v2/models/linear/infer HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\n\r\n123")
+        answer = b""
+        while b"not come in 0.05 seconds; 3 bytes of it have" not in answer:
+            assert (part := connection.recv(1 << 16)), answer
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 408")
 
 
 VALUES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from collections import Counter
@@ -20,6 +21,9 @@ logger = logging.getLogger("oneir.serving")
 Handler = Callable[[Request], Awaitable[Response]]
 Responder = Callable[[Exception], Response]
 """Makes the response for an error, in the form that a server's clients expect."""
+
+BODY_SECONDS = 60.0
+"""How long a client may take to send a body."""
 
 STOP_SECONDS = 30
 """How long answers may go on when a server is told to stop."""
@@ -44,16 +48,24 @@ def retry_headers(status: int) -> dict[str, str] | None:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request. Raises `HTTPError` for one of more than `limit` bytes, before it was read."""
+    """The body of a request. Raises `HTTPError` for one of more than `limit` bytes, before it was read, and for one
+    that does not come.
+    """
     length = request.headers.get("content-length", "")
     parts, size = [], int(length) if length.isdecimal() else 0
     if size <= limit:
         size = 0
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                break
-            parts.append(part)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        break
+                    parts.append(part)
+        except TimeoutError:
+            raise HTTPError(
+                408, f"the body has not come in {BODY_SECONDS:g} seconds; {size} bytes of it have"
+            ) from None
     if size > limit:
         raise HTTPError(413, f"a body has at most {limit} bytes")
     return b"".join(parts)
