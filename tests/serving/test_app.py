@@ -193,7 +193,8 @@ def test_a_body_that_does_not_come(address, monkeypatch):
         connection.sendall(b"POST /v2/models/linear/infer HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\n\r\n123")
         answer = b""
         while b"not come in 0.05 seconds; 3 bytes of it have" not in answer:
-            assert (part := connection.recv(1 << 16)), answer
+            part = connection.recv(1 << 16)
+            assert part, answer
             answer += part
     assert answer.startswith(b"HTTP/1.1 408")
 
