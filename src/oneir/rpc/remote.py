@@ -413,6 +413,7 @@ def connect(url: str, port: int, key: str = "", session_timeout: float = 0) -> R
             f"nobody listens at {url}:{port} ({error}); start a server there: oneir rpc-server --port {port}"
         ) from None
     try:
+        wire.at_once(connection)
         message, _ = wire.receive(connection, 0)
         if "error" in message:
             raise wire.decode_error(message["error"])

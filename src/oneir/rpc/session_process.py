@@ -33,6 +33,7 @@ def greet(connection: socket.socket, key: str, limit: int) -> float:
 
     Raises `InvalidValue` for another key or version, after the client was told.
     """
+    wire.at_once(connection)
     connection.settimeout(HANDSHAKE_SECONDS)
     challenge = secrets.token_hex(32)
     wire.send(connection, {"oneir-rpc": wire.VERSION, "challenge": challenge, "limit": limit})

@@ -38,6 +38,11 @@ class Disconnected(DeviceError):
     """The other side has closed the connection, or it is broken."""
 
 
+def at_once(connection: socket.socket) -> None:
+    """Has a message leave as soon as it is written, and not wait for the answer to the one before."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def send(connection: socket.socket, message: dict[str, Any], data: bytes | bytearray | memoryview = b"") -> None:
     """Sends a message. Raises `InvalidValue` for one that is too large, `Disconnected` if nobody takes it."""
     header = json.dumps(message).encode()
