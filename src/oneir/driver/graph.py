@@ -28,6 +28,7 @@ from .collection import no_collection
 from .graph_cache import Compiled, KernelCode
 from .kernels import host_functions, kernels_and_hosts
 from .stages import schedule_passes
+from .standalone import Standalone
 
 
 def build_graph(
@@ -73,14 +74,15 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     cache has are not scheduled at all.
     """
     builder = emit_bytecode(lowered, target.get_target_device_type())
-    hosts = host_functions(lowered, builder, target)
+    reasons: dict[str, str] = {}
+    hosts = host_functions(lowered, builder, target, reasons)
     code, found = None, kernels_and_hosts(lowered, hosts)
     if found is not None:
         mod, public_forms = found.module, found.public_forms
         as_module(merged([mod, public_forms]))
         objects = compile_units(mod, target, pipeline, schedule_passes(target))
         public = signatures_of(public_forms, target) if found.has_public_forms else {}
-        code = KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms))
+        code = KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms), reasons)
     return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
 
 
@@ -101,7 +103,7 @@ def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None)
     deferred = DeferredFunctions(public_forms, code.public) if code.public else None
     library = backend_of(target).load(code.objects, code.signatures, source, deferred)
     natives = {name: NativeGraph(spec, library) for name, spec in compiled.natives.items()}
-    return Executable(compiled.program, library, natives)
+    return Executable(compiled.program, library, natives, Standalone(code, target, pipeline, context))
 
 
 def lower_graph(

@@ -51,6 +51,8 @@ class KernelCode:
     """Signatures of the kernels' public forms, which are compiled when one is asked for."""
     modules: Callable[[], tuple[IRModule, IRModule]]
     """What the objects and the public forms are compiled from."""
+    reasons: dict[str, str]
+    """Why graph functions that stay bytecode have no native form, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def put(key: str, compiled: Compiled) -> None:
 def _encode_code(code: KernelCode) -> bytes:
     modules = zlib.compress(save_json(list(code.modules())).encode(), 1)
     signatures = [{name: s.to_json() for name, s in table.items()} for table in (code.signatures, code.public)]
-    header = json.dumps([[len(data) for data in code.objects], *signatures]).encode()
+    header = json.dumps([[len(data) for data in code.objects], code.reasons, *signatures]).encode()
     content = b"".join([len(header).to_bytes(8, "little"), header, *code.objects, modules])
     return content + checksum(content)
 
@@ -110,7 +112,7 @@ def _decode_code(data: bytes) -> KernelCode:
     if checksum(content) != data[-32:]:
         raise LibraryError("the code of a compiled graph is damaged")
     start = 8 + int.from_bytes(content[:8], "little")
-    sizes, *signatures = json.loads(content[8:start])
+    sizes, reasons, *signatures = json.loads(content[8:start])
     objects = []
     for size in sizes:
         objects.append(content[start : start + size])
@@ -122,7 +124,7 @@ def _decode_code(data: bytes) -> KernelCode:
         return kernels, public_forms
 
     own, public = ({name: Signature.from_json(s) for name, s in table.items()} for table in signatures)
-    return KernelCode(objects, own, public, modules)
+    return KernelCode(objects, own, public, modules, reasons)
 
 
 # -- what is registered --

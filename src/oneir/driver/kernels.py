@@ -32,8 +32,13 @@ class Kernels:
     has_public_forms: bool
 
 
-def host_functions(mod: IRModule, builder: ProgramBuilder, target: Target) -> dict[str, Native]:
-    """The graph functions of a lowered module that have the form of a host function, by name."""
+def host_functions(
+    mod: IRModule, builder: ProgramBuilder, target: Target, reasons: dict[str, str] | None = None
+) -> dict[str, Native]:
+    """The graph functions of a lowered module that have the form of a host function, by name.
+
+    `reasons` gets, for each of the others, why it has none.
+    """
     if not backend_of(target).calls_kernels:
         return {}
     use_graphs = bool(PassContext.current().config.get(USE_CUDA_GRAPH)) and target.kind.name == "cuda"
@@ -43,7 +48,9 @@ def host_functions(mod: IRModule, builder: ProgramBuilder, target: Target) -> di
             name = symbol_of(var, func)
             try:
                 host = native_form(mod, name, func, builder.place_of_constant, target)
-            except NotNative:
+            except NotNative as reason:
+                if reasons is not None:
+                    reasons[name] = str(reason)
                 continue
             host.spec.use_graphs = use_graphs and host.spec.only_launches
             found[name] = host

@@ -34,7 +34,7 @@ from .symbols import RUNTIME_FUNCTIONS
 
 _FORMAT = 3
 _TRAILER = b"oneir-checksum-1:"
-_SHARED = (".so", ".dylib", ".dll")
+SHARED = (".so", ".dylib", ".dll")
 _STATIC = (".o", ".obj")
 
 Linker = Callable[[str, list[str]], object]
@@ -61,23 +61,34 @@ def library_bytes(
     Raises `LibraryError` if the linker fails.
     """
     machine = read_symbols(objects[0], "the module").machine
-    metadata = json.dumps(
-        {
-            "format": _FORMAT,
-            "oneir": __version__,
-            "machine": machine,
-            "signatures": {name: signature.to_json() for name, signature in signatures.items()},
-            "kernels": _kernels(objects),
-        }
-    )
+    metadata = library_metadata(machine, signatures, _kernels(objects))
     linker = linker or _linker()
-    if path.suffix in _SHARED and linker is not None and machine == host_machine():
-        content = _shared_library(objects, metadata, linker)
+    if path.suffix in SHARED and linker is not None and machine == host_machine():
+        stub = llvm.compile_ir(stub_ir(metadata), name="the library's table", cpu="generic", features="")
+        content = shared_library([*objects, stub], linker)
     elif path.suffix in _STATIC and len(objects) == 1:
         # Linkers do not look behind the last section of an object file.
         content = objects[0] + metadata.encode() + len(objects[0]).to_bytes(8, "little")
     else:
         content = _archive(objects, metadata)
+    return sealed(content)
+
+
+def library_metadata(machine: str, signatures: Mapping[str, Signature], kernels: Sequence[str] = ()) -> str:
+    """What a library says of itself: for which machines it is, its functions, the records of its devices' kernels."""
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "oneir": __version__,
+            "machine": machine,
+            "signatures": {name: signature.to_json() for name, signature in signatures.items()},
+            "kernels": list(kernels),
+        }
+    )
+
+
+def sealed(content: bytes) -> bytes:
+    """The content of a library with its checksum, as `load` takes it."""
     return content + _TRAILER + checksum(content)
 
 
@@ -224,11 +235,20 @@ def _run(command: list[str]) -> None:
         raise LibraryError(f"the linker failed ({' '.join(command[:2])}): {done.stderr.strip()}")
 
 
-def _shared_library(objects: Sequence[bytes], metadata: str, linker: Linker) -> bytes:
+def shared_library(objects: Sequence[bytes], linker: Linker | None) -> bytes:
+    """A shared library of object files. Without `linker`, this machine's links it.
+
+    Raises `LibraryError` if there is none, or if it fails.
+    """
+    linker = linker or _linker()
+    if linker is None:
+        raise LibraryError(
+            "a shared library needs a linker, and this machine has none (cc, gcc, clang, ld or ld.lld); install one, "
+            "give another as `fcompile`, or write an object file (.o)"
+        )
     with tempfile.TemporaryDirectory() as folder:
         files = []
-        stub = llvm.compile_ir(_stub_ir(metadata), name="the library's table", cpu="generic", features="")
-        for i, data in enumerate([*objects, stub]):
+        for i, data in enumerate(objects):
             file = Path(folder) / f"{i}.o"
             file.write_bytes(data)
             files.append(str(file))
@@ -241,16 +261,24 @@ def _shared_library(objects: Sequence[bytes], metadata: str, linker: Linker) -> 
         return Path(out).read_bytes()
 
 
-def _stub_ir(metadata: str) -> str:
-    """The metadata as a global, and the runtime's functions as calls through a table of addresses."""
+def stub_ir(metadata: str, own: Mapping[str, str] | None = None) -> str:
+    """The metadata as a global, and the runtime's functions as calls through a table of addresses.
+
+    `own` are names of functions that the table begins with, by those of the runtime's functions.
+    """
     data = metadata.encode() + b"\0"
     text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
     lines = [
         f'@oneir_library_metadata = constant [{len(data)} x i8] c"{text}"',
-        f"@oneir_library_table = global [{len(RUNTIME_FUNCTIONS)} x ptr] zeroinitializer",
     ]
+    table: list[str] = []
     for i, (name, function) in enumerate(RUNTIME_FUNCTIONS.items()):
         result = function.result
+        if own is not None and name in own:
+            lines.append(f"declare {result} @{own[name]}({', '.join(function.parameters)})")
+            table.append(f"ptr @{own[name]}")
+        else:
+            table.append("ptr null")
         declared = ", ".join(f"{p} %a{j}" for j, p in enumerate(function.parameters))
         lines.append(
             f"define hidden {result} @{name}({declared}) {{\n"
@@ -262,6 +290,7 @@ def _stub_ir(metadata: str) -> str:
                 else f"  %value = call {result} %function({declared})\n  ret {result} %value\n}}"
             )
         )
+    lines.append(f"@oneir_library_table = global [{len(table)} x ptr] [{', '.join(table)}]")
     return "\n".join(lines) + "\n"
 
 

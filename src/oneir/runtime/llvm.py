@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .error import CompileError, LibraryError
@@ -199,10 +199,11 @@ def compile_ir(
 
 
 @_in_llvm
-def link_ir(text: str, imports: Sequence[str]) -> str:
+def link_ir(text: str, imports: Sequence[str], visible: Collection[str] = ()) -> str:
     """The text of a module of LLVM IR with all of others, which lose their target and are visible inside of it only.
 
-    Raises `CompileError` for what is not LLVM IR, and for two definitions of one name.
+    Those of their symbols that are `visible` are so outside as well, where nobody can put others in their place. Raises
+    `CompileError` for what is not LLVM IR, and for two definitions of one name.
     """
     binding = _binding()
     context = binding.create_context()
@@ -211,14 +212,30 @@ def link_ir(text: str, imports: Sequence[str]) -> str:
         try:
             part = binding.parse_assembly(imported, context=context)
             part.triple = part.data_layout = ""
-            functions = [value.name for value in part.functions if not value.is_declaration]
-            variables = [value.name for value in part.global_variables if not value.is_declaration]
+            functions = [value.name for value in part.functions if _is_exported(value)]
+            variables = [value.name for value in part.global_variables if _is_exported(value)]
             module.link_in(part)
         except RuntimeError as error:
             raise CompileError(_rejected(imported, "pragma_import_llvm", str(error))) from error
         for value in (*map(module.get_function, functions), *map(module.get_global_variable, variables)):
-            value.linkage = "internal"
+            if value.name in visible:
+                value.visibility = "protected"
+            else:
+                value.linkage = "internal"
     return str(module)
+
+
+def _is_exported(value: Any) -> bool:
+    """Whether other modules may refer to what a value of LLVM's defines."""
+    linkage = _binding().Linkage
+    return not value.is_declaration and value.linkage not in (linkage.internal.value, linkage.private.value)
+
+
+@_in_llvm
+def pointer_bits(triple: str) -> int:
+    """The size of a pointer, and of C's `size_t`, on machines of a target triple."""
+    layout = str(_target_machine(triple, "generic", "", "", 0).target_data)
+    return 32 if "-p:32:" in layout else 64
 
 
 @_in_llvm

@@ -2,7 +2,7 @@
 
     @once
     def _allocator() -> LoadedObject:
-        return resident("the workspace allocator", lambda: WORKSPACE_IR, WORKSPACE_IR)
+        return resident("the workspace allocator", lambda: text, text)
 
 Programs hold addresses in it, worker threads sleep in it, and other libraries call it when they give up tensors of
 ours, until the very end of the process.

@@ -8,20 +8,26 @@ are kept here for whoever asks next. A thread looks first where it put its last 
 
 from __future__ import annotations
 
+import ctypes
 import functools
 
 from .llvm import LoadedObject, add_symbol
 from .once import once
 from .resident import resident
 
-WORKSPACE_IR = """
+_IR = """
 @slots = internal global [8 x ptr] zeroinitializer
 @kept = internal global i64 0
 @turn = internal global i64 0
 
-declare noalias ptr @aligned_alloc(i64, i64)
+declare noalias ptr @aligned_alloc(SIZE, SIZE)
 declare void @free(ptr)
 declare ptr @llvm.frameaddress.p0(i32)
+
+; ptr allocate(int64_t alignment, int64_t bytes): return aligned_alloc(alignment, bytes);
+define internal ptr @allocate(i64 %alignment, i64 %bytes) {
+ALLOCATE
+}
 
 ; ptr *slot(int64_t step): return &slots[(frame address / 8 MiB + step) % 8];
 ; Stacks of threads lie apart, so where the stack is tells which slot is a thread's own.
@@ -68,7 +74,7 @@ entry:
 look:
   %step = phi i64 [ 0, %entry ], [ %next, %onward ]
   %slot = call ptr @slot(i64 %step)
-  %seen = load atomic ptr, ptr %slot monotonic, align 8
+  %seen = load atomic ptr, ptr %slot monotonic, align WORD
   %empty = icmp eq ptr %seen, null
   br i1 %empty, label %onward, label %take
 ;   block = exchange(slot(step), NULL);
@@ -143,7 +149,7 @@ fresh:
   %mask = sub i64 0, %step
   %capacity = and i64 %sum, %mask
   %size = add i64 %capacity, %step
-  %memory = call ptr @aligned_alloc(i64 %step, i64 %size)
+  %memory = call ptr @allocate(i64 %step, i64 %size)
   %missing = icmp eq ptr %memory, null
   br i1 %missing, label %refuse, label %made
 ; block = memory + step; ((ptr *)block)[-2] = memory; ((int64_t *)block)[-1] = capacity;
@@ -218,10 +224,32 @@ end:
 }
 """
 
+_ALLOCATE = {
+    64: """  %memory = call ptr @aligned_alloc(i64 %alignment, i64 %bytes)
+  ret ptr %memory""",
+    32: """  %size = trunc i64 %bytes to i32
+  %again = zext i32 %size to i64
+  %fits = icmp eq i64 %again, %bytes
+  br i1 %fits, label %take, label %refuse
+take:
+  %step = trunc i64 %alignment to i32
+  %memory = call ptr @aligned_alloc(i32 %step, i32 %size)
+  ret ptr %memory
+refuse:
+  ret ptr null""",
+}
+
+
+def workspace_ir(pointer_bits: int) -> str:
+    """The two functions in LLVM IR, for machines with pointers, and a `size_t`, of 64 or 32 bits."""
+    text = _IR.replace("ALLOCATE", _ALLOCATE[pointer_bits])
+    return text.replace("SIZE", f"i{pointer_bits}").replace("WORD", str(pointer_bits // 8))
+
 
 @once
 def _workspace() -> LoadedObject:
-    return resident("the workspace allocator", lambda: WORKSPACE_IR, WORKSPACE_IR)
+    text = workspace_ir(8 * ctypes.sizeof(ctypes.c_void_p))
+    return resident("the workspace allocator", lambda: text, text)
 
 
 def workspace_address(name: str) -> int:

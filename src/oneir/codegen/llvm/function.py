@@ -202,15 +202,16 @@ done:
             w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
         return address
 
-    def finish(self, linkage: str, symbol: str, parameters: list[str]) -> None:
-        """Ends the function and adds its text to the module."""
+    def finish(self, linkage: str, symbol: str, parameters: list[str], inline: bool = True) -> None:
+        """Ends the function and adds its text to the module. `inline`: whether LLVM may inline it."""
         w = self.w
         if w.reachable:
             w.emit("ret i32 0")
         else:
             w.emit("unreachable")
+        attributes = _ATTRIBUTES if inline else f"noinline {_ATTRIBUTES}"
         w.module.functions.append(
-            f"define {linkage} i32 @{symbol}({', '.join(parameters)}) {_ATTRIBUTES} {{\n{w.body()}\n}}"
+            f"define {linkage} i32 @{symbol}({', '.join(parameters)}) {attributes} {{\n{w.body()}\n}}"
         )
 
     # -- calls between functions --

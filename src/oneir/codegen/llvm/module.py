@@ -15,7 +15,7 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
     """The LLVM IR of a lowered module, as text. `kernels` are those that its functions launch on a device, if any.
 
     Linkage: a function with a `global_symbol` is external under that name; a shared one (`codegen/units.py`) is hidden,
-    so other objects of the module may call it; all others are internal.
+    so other objects of the module may call it, and stays a function of its own; all others are internal.
 
     Calling convention: every function returns an i32, 0 where there was no error. After its own parameters it takes a
     pointer to a packed value, into which it writes the error; functions with a `calling_conv` have this parameter
@@ -64,4 +64,4 @@ def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> Non
         emitter.check_depth()
     emitter.stmt(func.body)
     linkage = "" if "global_symbol" in func.attrs else "hidden" if SHARED in func.attrs else "internal"
-    emitter.finish(linkage, symbol, parameters)
+    emitter.finish(linkage, symbol, parameters, inline=SHARED not in func.attrs)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..error import InvalidValue, LibraryError, NotRegistered, ShapeMismatch, TypeMismatch, UnsupportedError
 from ..hook import Hook
+from ..library import Linker
 from ..object import Object
 from ..once import new_lock
 from ..tensor import Tensor, as_array, from_dlpack, wrap_array
@@ -60,6 +62,22 @@ class ImportedModule(Protocol):
         ...
 
 
+class Exporter(Protocol):
+    """Writes programs that stand alone, of what an executable was compiled from."""
+
+    def __call__(
+        self,
+        executable: Executable,
+        path: Path,
+        header: Path,
+        weights: Path | None,
+        threads: bool,
+        linker: Linker | None,
+    ) -> None:
+        """See `Executable.export_library`."""
+        ...
+
+
 read_file: Hook[[Path], Any] = Hook("read_file", "oneir.runtime.module")
 """What reads the files of `export_library`: `load_module`."""
 
@@ -84,11 +102,13 @@ class Executable(Object):
         program: Program,
         library: Module | None = None,
         natives: Mapping[str, NativeFunction] | None = None,
+        exporter: Exporter | None = None,
     ):
         program.verify()
         self.program = program
         self.library = library
         self.natives: Mapping[str, NativeFunction] = dict(natives or {})
+        self._exporter = exporter
         self.imports: list[ImportedModule] = []
         """Modules in which functions other than kernels are looked up, before the registry."""
         self.version = 0
@@ -223,6 +243,10 @@ class Executable(Object):
         file_name: str | Path,
         fcompile: Callable[..., object] | None = None,
         workspace_dir: str | None = None,
+        *,
+        header: str | Path | None = None,
+        weights: str | Path | None = None,
+        threads: bool = False,
         **kwargs: object,
     ) -> str:
         """Writes a file that `load_module` reads, with nothing but `oneir.runtime` installed.
@@ -231,8 +255,17 @@ class Executable(Object):
         machine has a linker, else an archive of object code. `fcompile(path, object_files, **kwargs)` is called in
         place of the machine's linker. `workspace_dir` has no effect. Returns the path written.
 
-        Raises `UnsupportedError` if the program calls functions of imported modules, `LibraryError` if the file cannot
-        be written or the linker fails.
+        With `header`, the file stands alone: it is machine code, weights and a small runtime, and `header` a C header
+        for it, after whose name its functions are called (`m.h`: `m_init`, `m_plan`, `m_run`, `m_free`). It needs
+        nothing but the C library. An object file (.o, .obj) or a static library (.a) is linked into a program; a shared
+        library (.so, .dylib, .dll) is one that `load_module` reads, too. `weights` names a file for the weights, which
+        `m_init` maps; without it they lie in the file itself. With `threads`, loops may have threads
+        (`m_set_threads`).
+
+            ex.export_library("m.so", header="m.h")
+
+        Raises `UnsupportedError` if the program calls functions of imported modules, and for a file that is to stand
+        alone if it calls Python or runs on a device; `LibraryError` if a file cannot be written or the linker fails.
         """
         if self.imports:
             raise UnsupportedError(
@@ -240,6 +273,17 @@ class Executable(Object):
                 f"{', '.join(type(module).__name__ for module in self.imports)}; what is written to a file has none"
             )
         path = Path(file_name)
+        if header is not None:
+            if self._exporter is None:
+                raise UnsupportedError(
+                    "a program that stands alone is made of what an executable was compiled from, which one without "
+                    "kernels, or loaded from a file, has not; export it where it is compiled"
+                )
+            linker = None if fcompile is None else partial(fcompile, **kwargs)
+            self._exporter(self, path, Path(header), None if weights is None else Path(weights), threads, linker)
+            return str(path)
+        if weights is not None or threads:
+            raise InvalidValue("`weights` and `threads` are for files that stand alone: give `header` as well")
         library = b"" if self.library is None else self.library.library_bytes(path, fcompile, **kwargs)
         specs = {name: native.spec for name, native in self.natives.items()}
         write_executable(path, self.program, library, specs)

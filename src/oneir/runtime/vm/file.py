@@ -1,9 +1,10 @@
 """Files of compiled graphs.
 
 A file begins with the library of the kernels, if there are any. Then come the program, as JSON, and at a multiple of
-the page size the items of all constant tensors; a footer has the size of each part. Constants are mapped into memory,
-and read when they are used. Everything else is checked before use: by a checksum against damage, and by
-`Program.verify`, since a malicious file has a proper checksum as well.
+the page size the items of all constant tensors; a footer has the size of each part. Where the library has them already,
+or a file beside this one, the program says where. Constants are mapped into memory, and read when they are used.
+Everything else is checked before use: by a checksum against damage, and by `Program.verify`, since a malicious file has
+a proper checksum as well.
 """
 
 from __future__ import annotations
@@ -68,15 +69,47 @@ class Stored:
     library: bytes
 
 
-def write_executable(path: Path, program: Program, library: bytes, natives: dict[str, NativeSpec]) -> None:
-    """Writes a program, the bytes of its library, and how its native functions are called."""
-    write_file(path, encode(Stored(program, natives, library)))
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the items of constants lie that do not follow the program."""
+
+    start: int
+    """The byte of the library, or of the other file."""
+    size: int
+    file: str | None = None
+    """The name of another file of the same folder."""
 
 
-def encode(stored: Stored) -> list[bytes | memoryview]:
-    """The content of a file, in parts that need not be copied together."""
-    data: list[tuple[int, np.ndarray]] = []
-    document = _encode(stored.program, data)
+def write_executable(
+    path: Path, program: Program, library: bytes, natives: dict[str, NativeSpec], place: Place | None = None
+) -> None:
+    """Writes a program, the bytes of its library, and how its native functions are called.
+
+    `place` says where the items of constants lie (`constant_items`), if they are not to be written as well.
+    """
+    write_file(path, encode(Stored(program, natives, library), place))
+
+
+def constant_items(program: Program) -> list[tuple[int, int, np.ndarray]]:
+    """The constant tensors of a program, in order: their index, at which byte they lie among all, and their items."""
+    found: list[tuple[int, int, np.ndarray]] = []
+    end = 0
+    for index, constant in enumerate(program.constants):
+        if isinstance(constant, Tensor):
+            items = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
+            offset = -(-end // _ALIGNMENT) * _ALIGNMENT
+            found.append((index, offset, items))
+            end = offset + items.nbytes
+    return found
+
+
+def encode(stored: Stored, place: Place | None = None) -> list[bytes | memoryview]:
+    """The content of a file, in parts that need not be copied together; for `place` see `write_executable`."""
+    items = constant_items(stored.program)
+    data = [] if place is not None else [(offset, part) for _, offset, part in items]
+    document = _encode(stored.program, items)
+    if place is not None:
+        document["data"] = [place.start, place.size, place.file]
     document["natives"] = {name: spec.to_json() for name, spec in stored.natives.items()}
     text = json.dumps(document, separators=(",", ":")).encode()
     return list(_parts(stored.library, text, data))
@@ -125,19 +158,45 @@ def _read(path: Path, file: BinaryIO, size: int, footer: bytes, checked: int | N
     library, text = file.read(library_size), file.read(text_size)
     if checksum(text + sizes) != footer[-32:]:
         raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
-    mapped = None
-    if data_size:
-        mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-        mapped = mapped[start : start + data_size]
     try:
         document = json.loads(text)
+        if isinstance(document, dict) and "data" in document:
+            mapped = _placed(path, file, library_size, document["data"])
+        else:
+            mapped = _mapped(file, start, data_size)
         decoder = _Decoder(mapped)
         program = decoder.program(document)
         decoder.compare(checked)
         program.verify()
         return Stored(program, _natives(document.get("natives", {}), program), library)
+    except LibraryError:
+        raise
     except (OneIRError, ValueError, RecursionError) as error:
         raise LibraryError(f"{path} holds no proper program: {error}; export it again") from error
+
+
+def _mapped(file: BinaryIO, start: int, size: int) -> np.ndarray | None:
+    """The memory of a part of a file; None for nothing."""
+    if not size:
+        return None
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)[start : start + size]
+
+
+def _placed(path: Path, file: BinaryIO, library_size: int, place: object) -> np.ndarray | None:
+    """The items of constants that lie in the library, or in another file of the same folder."""
+    match place:
+        case [int(start), int(size), None] if min(start, size) >= 0 and start + size <= library_size:
+            return _mapped(file, start, size)
+        case [int(start), int(size), str(name)] if min(start, size) >= 0 and Path(name).name == name:
+            beside = path.parent / name
+            try:
+                with beside.open("rb") as other:
+                    if os.fstat(other.fileno()).st_size == start + size:
+                        return _mapped(other, start, size)
+            except OSError as error:
+                raise LibraryError(f"the weights of {path}, {beside}, cannot be read: {error.strerror}") from error
+            raise LibraryError(f"{beside} has another size than the weights of {path}; export both again")
+    raise _unexpected("where the constants lie", place)
 
 
 def _natives(value: object, program: Program) -> dict[str, NativeSpec]:
@@ -159,12 +218,12 @@ def _natives(value: object, program: Program) -> dict[str, NativeSpec]:
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def _encode(program: Program, data: list[tuple[int, np.ndarray]]) -> dict[str, object]:
+def _encode(program: Program, items: list[tuple[int, int, np.ndarray]]) -> dict[str, object]:
     return {
         "format": _FORMAT,
         "oneir": __version__,
         "functions": [_encode_function(function) for function in program.functions],
-        "constants": _encode_constants(program.constants, data),
+        "constants": _encode_constants(program.constants, items),
         "names": program.constant_names,
     }
 
@@ -189,20 +248,16 @@ def _encode_instruction(instruction: Instruction) -> list[object]:
             return ["if", cond, false_offset]
 
 
-def _encode_constants(constants: list[Constant], data: list[tuple[int, np.ndarray]]) -> list[list[object]]:
-    encoded = [_encode_constant(constant, data) for constant in constants]
-    found = iter(digests([items.data for _, items in data]))
-    return [[*words, next(found).hex()] if words[0] == "tensor" else words for words in encoded]
+def _encode_constants(constants: list[Constant], items: list[tuple[int, int, np.ndarray]]) -> list[list[object]]:
+    checksums = digests([part.data for _, _, part in items])
+    tensors = {index: (offset, found.hex()) for (index, offset, _), found in zip(items, checksums, strict=True)}
+    return [_encode_constant(constant, tensors.get(index)) for index, constant in enumerate(constants)]
 
 
-def _encode_constant(constant: Constant, data: list[tuple[int, np.ndarray]]) -> list[object]:
+def _encode_constant(constant: Constant, where: tuple[int, str] | None) -> list[object]:
     match constant:
         case Tensor():
-            items = np.ascontiguousarray(constant).reshape(-1).view(np.uint8)
-            end = data[-1][0] + data[-1][1].nbytes if data else 0
-            offset = -(-end // _ALIGNMENT) * _ALIGNMENT
-            data.append((offset, items))
-            return ["tensor", constant.dtype, constant.shape, offset]
+            return ["tensor", constant.dtype, constant.shape, *(where or ())]
         case ShapeTuple():
             return ["shape", constant]
         case DTypeName():
