@@ -156,9 +156,9 @@ def test_foreign_machine_is_an_error():
 
 
 def test_what_is_no_object_is_an_error():
-    with pytest.raises(LibraryError, match="neither an ELF nor a Mach-O object"):
+    with pytest.raises(LibraryError, match="neither an ELF nor a Mach-O"):
         llvm.link(b"MZ something else entirely")
-    with pytest.raises(LibraryError, match="neither an ELF nor a Mach-O object"):
+    with pytest.raises(LibraryError, match="neither an ELF nor a Mach-O"):
         llvm.link(b"")
 
 

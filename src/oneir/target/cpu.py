@@ -129,6 +129,13 @@ def architecture(triple: str) -> str:
     return "arm" if first.startswith(("arm", "thumb")) else first
 
 
+def pointer_bytes(target: Target) -> int:
+    """The bytes of an address on the machine of `target`: 4 or 8."""
+    first = (target.mtriple or llvm.host_triple()).partition("-")[0].lower()
+    narrow = architecture(first) in ("arm", "x86", "riscv32") or (first.startswith("wasm") and first != "wasm64")
+    return 4 if narrow else 8
+
+
 def enabled_features(target: Target, names: Iterable[str]) -> frozenset[str]:
     """Those of the `names` of LLVM features that the code for `target` may use.
 

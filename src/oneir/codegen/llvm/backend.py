@@ -74,7 +74,14 @@ def _options(target: Target) -> dict[str, Any]:
     """What LLVM is told of a target."""
     triple, processor, features = resolve(target)
     level = int(target.attrs.get("opt-level", 3))
-    return {"name": "module", "triple": triple, "cpu": processor, "features": features, "opt_level": level}
+    return {
+        "name": "module",
+        "triple": triple,
+        "cpu": processor,
+        "features": features,
+        "abi": target.attrs.get("mabi", ""),
+        "opt_level": level,
+    }
 
 
 register_backend(LLVM())

@@ -15,7 +15,7 @@ from ...runtime.error import CompileError
 from ...runtime.packed import Code
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
-from ...tir.transform.packed_fields import Layout, field_of
+from ...tir.transform.packed_fields import Field, field_of
 from ..units import SHARED
 from .expr import text_argument, where
 from .stmt import MEMORY_ALIGNMENT, StmtEmitter
@@ -252,32 +252,35 @@ done:
     # -- the packed convention --
 
     def struct_get(self, node: e.Call) -> str:
-        address, field, is_address = self._field(node)
-        if is_address:
+        address, field = self._field(node)
+        if field.is_address:
             return address
-        dtype = DataType(field.dtype)
-        value = self.w.value(f"load {register_type(dtype)}, ptr {address}, align {dtype.itemsize}")
+        dtype = DataType(field.value.dtype)
+        value = self.w.value(f"load {register_type(dtype)}, ptr {address}, align {self._alignment(dtype)}")
         return self.cast(value, dtype, node.dtype)
 
     def struct_set(self, node: e.Call) -> str:
-        address, field, _ = self._field(node)
-        dtype = DataType(field.dtype)
+        address, field = self._field(node)
+        dtype = DataType(field.value.dtype)
         value = self.cast(self.expr(node.args[3]), node.args[3].dtype, dtype)
-        self.w.emit(f"store {register_type(dtype)} {value}, ptr {address}, align {dtype.itemsize}")
+        self.w.emit(f"store {register_type(dtype)} {value}, ptr {address}, align {self._alignment(dtype)}")
         return "0"
 
-    def _field(self, node: e.Call) -> tuple[str, Layout, bool]:
+    def _alignment(self, dtype: DataType) -> int:
+        return self.w.module.pointer_bytes if dtype.is_handle else dtype.itemsize
+
+    def _field(self, node: e.Call) -> tuple[str, Field]:
         """The address of a structure's field."""
         base, index, code = node.args[:3]
         field = field_of(getattr(code, "value", -1))
         if field is None:
             raise CompileError(f"no structure has a field {code}: {node}{where(node)}")
-        layout, address, w = field.value, self.expr(base), self.w
+        layout, address, w = field.layout(self.w.module.pointer_bytes), self.expr(base), self.w
         if not (isinstance(index, e.IntImm) and index.value == 0):
             address = w.pure(f"getelementptr [{layout.size} x i8], ptr {address}, i64 {self.index(index)}")
         if layout.offset:
             address = w.pure(f"getelementptr i8, ptr {address}, i64 {layout.offset}")
-        return address, layout, field.is_address
+        return address, field
 
     def stack_alloca(self, node: e.Call) -> str:
         """Memory for values of the packed convention."""

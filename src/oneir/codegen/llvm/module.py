@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
+from ...target.cpu import pointer_bytes
+from ...target.target import Target
 from ...tir.function import PrimFunc
 from ..units import DECLARED, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
@@ -23,7 +27,7 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
 
     Raises `CompileError` for what lowering should have replaced, and for operators that LLVM cannot express.
     """
-    module = ModuleText(kernels)
+    module = ModuleText(kernels, min(map(_pointer_bytes, mod.functions.values()), default=8))
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:
@@ -31,6 +35,13 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
             elif isinstance(func, PrimFunc):
                 _emit(module, mod, function_symbol(var.name_hint, func), func)
     return module.text()
+
+
+def _pointer_bytes(func: Any) -> int:
+    """The size of pointers on the machine that a function runs on: its target, or the host of a device."""
+    target: Target | None = func.attrs.get("target") if isinstance(func, PrimFunc) else None
+    host = target if target is None or target.host is None else target.host
+    return 8 if host is None else pointer_bytes(host)
 
 
 def _declare(module: ModuleText, symbol: str, func: PrimFunc) -> None:

@@ -28,8 +28,9 @@ class Kernels(Protocol):
 class ModuleText:
     """What the functions of one LLVM module share: declarations, strings and other globals."""
 
-    def __init__(self, kernels: Kernels | None = None) -> None:
+    def __init__(self, kernels: Kernels | None = None, pointer_bytes: int = 8) -> None:
         self.kernels = kernels
+        self.pointer_bytes = pointer_bytes
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = [] if kernels is None else kernels.globals()
         self.functions: list[str] = []
