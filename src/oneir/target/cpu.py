@@ -35,6 +35,8 @@ class CPUInfo:
     vector_registers: int
     has_fma: bool
     """Whether a floating-point multiply and add is one instruction."""
+    has_half: bool
+    """Whether there is an instruction that converts between float16 and float32."""
     num_cores: int
     """On this machine, the threads that parallel loops use."""
     l1_bytes: int
@@ -198,13 +200,14 @@ def cpu_info(target: Target) -> CPUInfo:
     `-num-cores` and `-vector-width` (in bits) override them. Raises `InvalidValue` for a target that is no CPU.
     """
     arch = architecture(resolve(target)[0])
-    width, registers, has_fma = _vectors(target, arch)
+    width, registers, has_fma, has_half = _vectors(target, arch)
     cores, l1, l2, l3 = cores_and_caches(target)
     return CPUInfo(
         arch=arch,
         vector_bytes=target.attrs.get("vector-width", 8 * width) // 8,
         vector_registers=registers,
         has_fma=has_fma,
+        has_half=has_half,
         num_cores=cores,
         l1_bytes=l1,
         l2_bytes=l2,
@@ -224,31 +227,34 @@ def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
     return target.attrs.get("num-cores", num_threads() if here else 4), l1, l2, l3
 
 
-def _vectors(target: Target, arch: str) -> tuple[int, int, bool]:
-    """The bytes of a vector register, the number of vector registers, and whether there is a fused multiply-add."""
+def _vectors(target: Target, arch: str) -> tuple[int, int, bool, bool]:
+    """The bytes of a vector register, the number of vector registers, whether there is a fused multiply-add, and
+    whether there are conversions of float16.
+    """
     if arch in ("x86_64", "x86"):
-        has = enabled_features(target, ("sse2", "avx", "fma", "avx512f", "avx512vl"))
+        has = enabled_features(target, ("sse2", "avx", "fma", "f16c", "avx512f", "avx512vl"))
         few = 16 if arch == "x86_64" else 8
         if has >= {"avx512f", "avx512vl"}:
-            return 64, 32 if arch == "x86_64" else 8, True
+            return 64, 32 if arch == "x86_64" else 8, True, True
         if "avx" in has:
-            return 32, few, "fma" in has
-        return (16 if "sse2" in has else 4), few, False
+            return 32, few, "fma" in has, "f16c" in has
+        return (16 if "sse2" in has else 4), few, False, False
     if arch == "aarch64":
-        return 16, 32, True
+        return 16, 32, True, True
     if arch == "arm":
-        has = enabled_features(target, ("neon", "vfp4"))
-        return (16 if "neon" in has else 4), 16, "vfp4" in has
+        has = enabled_features(target, ("neon", "vfp4", "fp16"))
+        return (16 if "neon" in has else 4), 16, "vfp4" in has, "fp16" in has
     if arch in ("riscv64", "riscv32"):
-        has = enabled_features(target, ("f", "zve32x"))
+        has = enabled_features(target, ("f", "zfhmin", "zve32x", "zvfhmin"))
         if "zve32x" not in has:
-            return (8 if arch == "riscv64" else 4), 32, "f" in has
+            return (8 if arch == "riscv64" else 4), 32, "f" in has, "zfhmin" in has
         # LLVM ends the process when it is asked about lengths of vectors where there are none.
         lengths = {f"zvl{bits}b": bits // 8 for bits in (32, 64, 128, 256, 512, 1024)}
-        return max(lengths[name] for name in enabled_features(target, lengths)), 32, "f" in has
+        width = max(lengths[name] for name in enabled_features(target, lengths))
+        return width, 32, "f" in has, "zvfhmin" in has
     if arch == "wasm":
         has = enabled_features(target, ("simd128", "relaxed-simd"))
-        return (16 if "simd128" in has else 8), 16, "relaxed-simd" in has
+        return (16 if "simd128" in has else 8), 16, "relaxed-simd" in has, False
     raise InvalidValue(f'No CPU of the architecture "{arch}" is known; found it in the target "{target}".')
 
 

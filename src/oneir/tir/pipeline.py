@@ -14,6 +14,7 @@ from ..ir.module import IRModule
 from ..ir.transform import Pass, PassContext, PassInfo, Sequential, register_config_option
 from ..runtime.error import NotRegistered
 from ..runtime.hook import Hook
+from ..target.cpu import cpu_info, pointer_bytes
 from ..target.target import Target
 from . import transform
 
@@ -23,10 +24,11 @@ for _option in ("tir.disable_vectorize", "tir.disable_assert"):
 
 def default_tir_passes() -> list[Pass]:
     """From blocks to flat, vectorized loops with the packed convention, for processors."""
-    config = PassContext.current().config
+    config, target = PassContext.current().config, Target.current(allow_none=True) or Target("llvm")
     checked = bool(config.get("tir.instrument_bound_checkers", False))
+    has_half = target.kind.name != "llvm" or cpu_info(target).has_half
     return [
-        transform.BindTarget(Target.current(allow_none=True) or Target("llvm")),
+        transform.BindTarget(target),
         # blocks become statements, with memory where it is used and as large as what is used
         transform.PlanAndUpdateBufferAllocationLocation(),
         transform.MarkReductions(),
@@ -39,9 +41,12 @@ def default_tir_passes() -> list[Pass]:
         *([transform.InstrumentBoundCheckers()] if checked else []),
         *([transform.InstrumentProfileIntrinsics()] if config.get("tir.instrument_lwp", False) else []),
         transform.FlattenBuffer(),
+        # a machine with addresses of 32 bits computes in int64 by several instructions, in pairs of registers
+        *([transform.NarrowDataType(32)] if pointer_bytes(target) == 4 else []),
         # types that the target does not compute in
         transform.BF16ComputeLegalize(),
         transform.FP8ComputeLegalize(),
+        *([] if has_half else [transform.HalfComputeLegalize()]),
         # loops
         transform.Simplify(),
         transform.LoopPartition(),
@@ -63,6 +68,7 @@ def default_tir_passes() -> list[Pass]:
         transform.MakeInternalAPI(),
         transform.BF16StorageLegalize(),
         transform.FP8StorageLegalize(),
+        *([] if has_half else [transform.HalfStorageLegalize()]),
         # what the code generator does not know by itself
         transform.LowerTVMBuiltin(),
         transform.LowerIntrin(),

@@ -97,7 +97,13 @@ class CallEmitter(ExprEmitter):
         return self.intrinsic("copysign", node.dtype, [(self.expr(a), node.dtype) for a in node.args])
 
     def fma(self, node: e.Call) -> str:
-        return self.intrinsic("fma", node.dtype, [(self.expr(a), node.dtype) for a in node.args])
+        dtype, args = node.dtype, self.arguments(node)
+        if dtype.bits == 64 or self.w.module.has_fma:
+            return self.intrinsic("fma", dtype, [(value, dtype) for value in args])
+        # In float64 the product is exact, so only the sum is rounded; LLVM would call a function of the C library.
+        wide = DataType("float64").with_lanes(dtype.lanes, dtype.scalable)
+        a, b, c = (self.cast(value, dtype, wide) for value in args)
+        return self.cast(self.binary(e.Add, wide, self.binary(e.Mul, wide, a, b), c), wide, dtype)
 
     def isnan(self, node: e.Call) -> str:
         value, llvm_type = self.expr(node.args[0]), register_type(node.args[0].dtype)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
-from ...target.cpu import pointer_bytes
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ..units import DECLARED, SHARED
@@ -27,7 +24,7 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
 
     Raises `CompileError` for what lowering should have replaced, and for operators that LLVM cannot express.
     """
-    module = ModuleText(kernels, min(map(_pointer_bytes, mod.functions.values()), default=8))
+    module = ModuleText(kernels, _host(mod))
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:
@@ -37,11 +34,11 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
     return module.text()
 
 
-def _pointer_bytes(func: Any) -> int:
-    """The size of pointers on the machine that a function runs on: its target, or the host of a device."""
-    target: Target | None = func.attrs.get("target") if isinstance(func, PrimFunc) else None
-    host = target if target is None or target.host is None else target.host
-    return 8 if host is None else pointer_bytes(host)
+def _host(mod: IRModule) -> Target | None:
+    """The processor that the functions of a module run on: their target, or its host where that is a device."""
+    targets = (func.attrs.get("target") for func in mod.functions.values() if isinstance(func, PrimFunc))
+    target: Target | None = next(filter(None, targets), None)
+    return target if target is None or target.host is None else target.host
 
 
 def _declare(module: ModuleText, symbol: str, func: PrimFunc) -> None:

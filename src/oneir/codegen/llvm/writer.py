@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Protocol
 
 from ...runtime.llvm import link_ir
+from ...target.cpu import cpu_info, pointer_bytes
+from ...target.target import Target
 
 
 class Kernels(Protocol):
@@ -28,9 +31,9 @@ class Kernels(Protocol):
 class ModuleText:
     """What the functions of one LLVM module share: declarations, strings and other globals."""
 
-    def __init__(self, kernels: Kernels | None = None, pointer_bytes: int = 8) -> None:
+    def __init__(self, kernels: Kernels | None = None, target: Target | None = None) -> None:
         self.kernels = kernels
-        self.pointer_bytes = pointer_bytes
+        self._target = target or Target("llvm")
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = [] if kernels is None else kernels.globals()
         self.functions: list[str] = []
@@ -45,6 +48,16 @@ class ModuleText:
         self._count = 0
         self._strings: dict[str, str] = {}
         self._errors: dict[tuple[str, str], str] = {}
+
+    @cached_property
+    def pointer_bytes(self) -> int:
+        """The bytes of an address."""
+        return pointer_bytes(self._target)
+
+    @cached_property
+    def has_fma(self) -> bool:
+        """Whether the processor multiplies and adds floats with one rounding."""
+        return cpu_info(self._target).has_fma
 
     def number(self) -> int:
         """A number that is unique in the module."""

@@ -17,9 +17,9 @@ from .formula import (
     flip_sign,
     float_of,
     float_rule,
-    fma,
     horner,
     magnitude,
+    multiply_add,
     power_of_two,
     round_to_int,
     scale,
@@ -64,27 +64,27 @@ _ERF_EXP2 = (0.69314697759484, 0.24022242082541817, 0.05550733749450526, 0.00967
 
 def _reduce(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """r and k of x = k ln 2 + r."""
-    z = f.let(fma(x, LOG2_E, ROUNDER), "z")
+    z = f.let(multiply_add(x, LOG2_E, ROUNDER), "z")
     n = f.let(z - ROUNDER, "n")
-    r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+    r = multiply_add(n, -LN2_LOW, multiply_add(n, -LN2_HIGH, x))
     return f.let(r, "r"), f.let(bits_of(z) - ROUNDER_BITS, "k")
 
 
 def exp_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """p and k of e^x = p * 2^k, p within [0.7, 1.42]."""
     r, k = _reduce(f, x)
-    return f.let(fma(r * r, horner(r, _EXP), r) + 1.0, "p"), k
+    return f.let(multiply_add(r * r, horner(r, _EXP), r) + 1.0, "p"), k
 
 
 def expm1_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """p and k of e^x = (1 + p) * 2^k."""
     r, k = _reduce(f, x)
-    return f.let(fma(r * r, horner(r, _EXPM1), r), "p"), k
+    return f.let(multiply_add(r * r, horner(r, _EXPM1), r), "p"), k
 
 
 def exp2_fraction(r: PrimExpr) -> PrimExpr:
     """2^r for |r| <= 1/2."""
-    return fma(horner(r, _EXP2), r, 1.0)
+    return multiply_add(horner(r, _EXP2), r, 1.0)
 
 
 @float_rule("exp")
@@ -111,11 +111,11 @@ def _exp10_of_doubles(x: PrimExpr) -> PrimExpr:
 def exp10(f: Formula, x: PrimExpr) -> PrimExpr:
     """10^x = 2^k * e^(r ln 10) with x = k log10(2) + r."""
     x = clamp(f, x, -46.0, 39.0)
-    z = f.let(fma(x, LOG2_10, ROUNDER), "z")
+    z = f.let(multiply_add(x, LOG2_10, ROUNDER), "z")
     n = f.let(z - ROUNDER, "n")
-    r = f.let(fma(n, -LOG10_2_LOW, fma(n, -LOG10_2_HIGH, x)), "r")
-    s = f.let(fma(r, LN10_HIGH, r * LN10_LOW), "s")
-    p = f.let(fma(s * s, horner(s, _EXPM1), s) + 1.0, "p")
+    r = f.let(multiply_add(n, -LOG10_2_LOW, multiply_add(n, -LOG10_2_HIGH, x)), "r")
+    s = f.let(multiply_add(r, LN10_HIGH, r * LN10_LOW), "s")
+    p = f.let(multiply_add(s * s, horner(s, _EXPM1), s) + 1.0, "p")
     return scale(f, p, f.let(bits_of(z) - ROUNDER_BITS, "k"))
 
 
@@ -128,7 +128,7 @@ def sigmoid(f: Formula, x: PrimExpr) -> PrimExpr:
     """2^-64 / (2^-64 + e^-x 2^-64): every factor stays normal, and the division grades the denormal results."""
     p, k = exp_parts(f, flip_sign(clamp(f, x, -105.0, 40.0)))
     small = 2.0**-64
-    return small / fma(p, power_of_two(k - 64), small)
+    return small / multiply_add(p, power_of_two(k - 64), small)
 
 
 @float_rule("tanh")
@@ -137,7 +137,7 @@ def tanh(f: Formula, x: PrimExpr) -> PrimExpr:
     a = at_most(f, f.let(magnitude(x), "a"), 10.0)
     p, k = expm1_parts(f, f.let(a + a))
     s = f.let(power_of_two(k), "s")
-    em = f.let(fma(p, s, s - 1.0), "em")
+    em = f.let(multiply_add(p, s, s - 1.0), "em")
     return with_sign(em / (em + 2.0), x)
 
 
@@ -147,9 +147,9 @@ def sinh(f: Formula, x: PrimExpr) -> PrimExpr:
     a = f.let(magnitude(x), "a")
     p, k = expm1_parts(f, at_most(f, a, 89.5))
     s = f.let(power_of_two(k - 2), "s")
-    h = f.let(fma(p, s, s - 0.25), "h")
-    q = f.let(h / fma(h, 4.0, 1.0), "q")
-    return with_sign(select(a < 1e-4, a, fma(h, 2.0, q + q)), x)
+    h = f.let(multiply_add(p, s, s - 0.25), "h")
+    q = f.let(h / multiply_add(h, 4.0, 1.0), "q")
+    return with_sign(select(a < 1e-4, a, multiply_add(h, 2.0, q + q)), x)
 
 
 @float_rule("cosh")
@@ -157,16 +157,16 @@ def cosh(f: Formula, x: PrimExpr) -> PrimExpr:
     """2e + 1 / (8e) with e = e^|x| / 4."""
     p, k = exp_parts(f, at_most(f, f.let(magnitude(x), "a"), 89.5))
     e = f.let(p * power_of_two(k - 2), "e")
-    return fma(e, 2.0, 0.125 / e)
+    return multiply_add(e, 2.0, 0.125 / e)
 
 
 @float_rule("erf")
 def erf(f: Formula, x: PrimExpr) -> PrimExpr:
     """A polynomial for small x; else 1 - 2^q(|x|), which is 1 from 4 on."""
     a = f.let(magnitude(x), "a")
-    small = fma(x, horner(f.let(x * x), _ERF_SMALL), x)
+    small = multiply_add(x, horner(f.let(x * x), _ERF_SMALL), x)
     exponent = f.let(horner(at_most(f, a, 4.0), _ERF_LARGE))
     n, k = round_to_int(f, exponent)
     r = f.let(exponent - n, "r")
-    tail = float_of(bits_of(f.let(fma(r, horner(r, _ERF_EXP2), 1.0))) + (k << 23))
+    tail = float_of(bits_of(f.let(multiply_add(r, horner(r, _ERF_EXP2), 1.0))) + (k << 23))
     return select(a > _ERF_SPLIT, with_sign(1.0 - tail, x), small)

@@ -62,9 +62,19 @@ def splat(value: float, x: PrimExpr) -> PrimExpr:
 
 def fma(a: Any, b: Any, c: Any) -> PrimExpr:
     """a * b + c, rounded once; numbers take the dtype of whichever of the three is an expression."""
-    shape = next(v for v in (a, b, c) if isinstance(v, PrimExpr))
-    args = [v if isinstance(v, PrimExpr) else splat(v, shape) for v in (a, b, c)]
-    return Call(shape.dtype, "tir.fma", args)
+    args = _of_one_dtype(a, b, c)
+    return Call(args[0].dtype, "tir.fma", args)
+
+
+def multiply_add(a: Any, b: Any, c: Any) -> PrimExpr:
+    """a * b + c, rounded once where the processor can, and twice where that would take a function of the C library."""
+    a, b, c = _of_one_dtype(a, b, c)
+    return a * b + c
+
+
+def _of_one_dtype(*values: Any) -> list[PrimExpr]:
+    shape = next(v for v in values if isinstance(v, PrimExpr))
+    return [v if isinstance(v, PrimExpr) else splat(v, shape) for v in values]
 
 
 def select(condition: PrimExpr, a: Any, b: Any) -> PrimExpr:
@@ -127,7 +137,7 @@ def horner(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
     """c[0] + c[1] x + c[2] x² + ..."""
     value: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
-        value = fma(value, x, c)
+        value = multiply_add(value, x, c)
     return value
 
 

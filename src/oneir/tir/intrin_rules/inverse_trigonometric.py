@@ -9,9 +9,9 @@ from .formula import (
     bits_of,
     flip_sign,
     float_rule,
-    fma,
     horner,
     magnitude,
+    multiply_add,
     select,
     sign_of,
     splat,
@@ -32,7 +32,7 @@ _ASIN = (0.16666753590106964, 0.07495252043008804, 0.0454760417342186, 0.0241520
 def _atan_small(f: Formula, z: PrimExpr) -> PrimExpr:
     """atan(z) for |z| <= 1."""
     t = f.let(z * z, "t")
-    return f.let(fma(z * t, horner(t, _ATAN), z), "small")
+    return f.let(multiply_add(z * t, horner(t, _ATAN), z), "small")
 
 
 @float_rule("atan")
@@ -61,16 +61,16 @@ def _asin_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """Whether |x| > 1/2, and asin(|x|), or then asin(sqrt((1 - |x|) / 2))."""
     a = f.let(magnitude(x), "a")
     large = f.let(a > 0.5, "large")
-    t = f.let(select(large, fma(a, -0.5, 0.5), x * x), "t")
+    t = f.let(select(large, multiply_add(a, -0.5, 0.5), x * x), "t")
     z = f.let(select(large, sqrt(t), a), "z")
-    return large, f.let(fma(z * t, horner(t, _ASIN), z), "y")
+    return large, f.let(multiply_add(z * t, horner(t, _ASIN), z), "y")
 
 
 @float_rule("asin")
 def asin(f: Formula, x: PrimExpr) -> PrimExpr:
     """Above 1/2, pi/2 - 2 asin(sqrt((1 - x) / 2))."""
     large, y = _asin_parts(f, x)
-    return with_sign(select(large, _HALF_PI - fma(y, 2.0, -_HALF_PI_LOW), y), x)
+    return with_sign(select(large, _HALF_PI - multiply_add(y, 2.0, -_HALF_PI_LOW), y), x)
 
 
 @float_rule("acos")

@@ -16,10 +16,10 @@ from .formula import (
     bits_of,
     float_of,
     float_rule,
-    fma,
     horner,
     like,
     magnitude,
+    multiply_add,
     select,
     splat,
     sqrt,
@@ -51,12 +51,12 @@ def split(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 
 def _tail(f: Formula, m: PrimExpr) -> PrimExpr:
     """log(1 + m) - m"""
-    return f.let(m * m * fma(m, horner(m, _LOG), -0.5), "tail")
+    return f.let(m * m * multiply_add(m, horner(m, _LOG), -0.5), "tail")
 
 
 def _natural(f: Formula, m: PrimExpr, e: PrimExpr) -> PrimExpr:
     """e ln 2 + log(1 + m)"""
-    return fma(e, LN2_HIGH, m + fma(e, LN2_LOW, _tail(f, m)))
+    return multiply_add(e, LN2_HIGH, m + multiply_add(e, LN2_LOW, _tail(f, m)))
 
 
 def _with_limits(f: Formula, x: PrimExpr, value: PrimExpr, zero_at: float) -> PrimExpr:
@@ -79,8 +79,8 @@ def log2(f: Formula, x: PrimExpr) -> PrimExpr:
     m, e = split(f, x)
     m = f.let(m - 1.0, "m")
     tail = _tail(f, m)
-    low = fma(tail, LOG2_E_HIGH, fma(m, LOG2_E_LOW, tail * LOG2_E_LOW))
-    return _with_limits(f, x, fma(m, LOG2_E_HIGH, low) + e, 0.0)
+    low = multiply_add(tail, LOG2_E_HIGH, multiply_add(m, LOG2_E_LOW, tail * LOG2_E_LOW))
+    return _with_limits(f, x, multiply_add(m, LOG2_E_HIGH, low) + e, 0.0)
 
 
 @float_rule("log10")
@@ -88,8 +88,8 @@ def log10(f: Formula, x: PrimExpr) -> PrimExpr:
     """e log10(2) + log(1 + m) / ln 10, the constants in two parts."""
     m, e = split(f, x)
     m = f.let(m - 1.0, "m")
-    low = fma(_tail(f, m), LOG10_E_HIGH, fma(m, LOG10_E_LOW, e * LOG10_2_LOW))
-    return _with_limits(f, x, fma(e, LOG10_2_HIGH, fma(m, LOG10_E_HIGH, low)), 0.0)
+    low = multiply_add(_tail(f, m), LOG10_E_HIGH, multiply_add(m, LOG10_E_LOW, e * LOG10_2_LOW))
+    return _with_limits(f, x, multiply_add(e, LOG10_2_HIGH, multiply_add(m, LOG10_E_HIGH, low)), 0.0)
 
 
 def _log1p_finite(f: Formula, x: PrimExpr, extra_doubling: PrimExpr | None = None) -> PrimExpr:
@@ -103,13 +103,13 @@ def _log1p_finite(f: Formula, x: PrimExpr, extra_doubling: PrimExpr | None = Non
     e = f.let((b - SQRT_HALF_BITS) >> 23, "e")
     shifted = f.let(e << 23)
     double_scale = float_of(0x40000000 - shifted)  # 2^(1 - e), and 0 for e = 128
-    m = f.let(fma(c * 0.5, double_scale, float_of(b - shifted) - 1.0), "m")
+    m = f.let(multiply_add(c * 0.5, double_scale, float_of(b - shifted) - 1.0), "m")
     count = as_float(e)
     return _natural(f, m, f.let(count if extra_doubling is None else count + extra_doubling, "ef"))
 
 
 def _log1p_tiny(x: PrimExpr) -> PrimExpr:
-    return fma(x * x, -0.5, x)
+    return multiply_add(x * x, -0.5, x)
 
 
 @float_rule("log1p")
@@ -128,7 +128,7 @@ def asinh(f: Formula, x: PrimExpr) -> PrimExpr:
     v = f.let(select(large, a - 1.0, a + square / (1.0 + sqrt(square + 1.0))), "v")
     value = _log1p_finite(f, v, select(large, splat(1.0, x), 0.0))
     value = select(a < math.inf, value, a)
-    return with_sign(select(a < 1e-3, fma(square * a, -1 / 6, a), value), x)
+    return with_sign(select(a < 1e-3, multiply_add(square * a, -1 / 6, a), value), x)
 
 
 @float_rule("acosh")
@@ -136,7 +136,7 @@ def acosh(f: Formula, x: PrimExpr) -> PrimExpr:
     """log1p(t + sqrt(t² + 2t)) with t = x - 1; of large x, log(x) + ln 2."""
     large = f.let(x > 1e4, "large")
     t = f.let(x - 1.0, "t")
-    v = f.let(select(large, t, t + sqrt(fma(t, t, t + t))), "v")
+    v = f.let(select(large, t, t + sqrt(multiply_add(t, t, t + t))), "v")
     value = _log1p_finite(f, v, select(large, splat(1.0, x), 0.0))
     value = select(v < 1e-4, _log1p_tiny(v), value)
     value = select(x < math.inf, value, x)
@@ -149,4 +149,4 @@ def atanh(f: Formula, x: PrimExpr) -> PrimExpr:
     a = f.let(magnitude(x), "a")
     v = f.let((a + a) / (1.0 - a), "v")
     value = _with_limits(f, v, _log1p_finite(f, v), -1.0)
-    return with_sign(select(a < 1e-3, fma(a * a * a, 1 / 3, a), value * 0.5), x)
+    return with_sign(select(a < 1e-3, multiply_add(a * a * a, 1 / 3, a), value * 0.5), x)

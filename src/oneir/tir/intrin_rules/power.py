@@ -15,10 +15,10 @@ from .formula import (
     bits_of,
     float_of,
     float_rule,
-    fma,
     horner,
     like,
     magnitude,
+    multiply_add,
     scale,
     select,
     sign_of,
@@ -45,7 +45,7 @@ def _positive_power(f: Formula, a: PrimExpr, y: PrimExpr) -> PrimExpr:
     m, e = split(f, a)
     m = f.let(_wide(f.let(m, "m")), "m64")
     s = f.let((m - 1.0) / (m + 1.0), "s")
-    logarithm = fma(s, horner(f.let(s * s, "t"), _LOG2), _wide(e))
+    logarithm = multiply_add(s, horner(f.let(s * s, "t"), _LOG2), _wide(e))
     w = f.let(logarithm * _wide(y), "w")
     w = f.let(select(w < -160.0, -160.0, w))
     w = f.let(select(w > 140.0, 140.0, w))
@@ -110,7 +110,7 @@ def hypot(f: Formula, x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """sqrt(x² + y²) in float64, where no square overflows; infinite when either is, whatever the other."""
     x64, y64 = f.let(_wide(x)), f.let(_wide(y))
     infinite = ops.logical_or(ops.equal(magnitude(x), math.inf), ops.equal(magnitude(y), math.inf))
-    return select(infinite, math.inf, _narrow(sqrt(fma(x64, x64, y64 * y64))))
+    return select(infinite, math.inf, _narrow(sqrt(multiply_add(x64, x64, y64 * y64))))
 
 
 def _lower_ldexp(call: Call) -> PrimExpr:

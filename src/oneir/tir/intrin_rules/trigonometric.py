@@ -23,6 +23,7 @@ from .formula import (
     horner,
     like,
     magnitude,
+    multiply_add,
     select,
 )
 
@@ -49,7 +50,7 @@ def _windows() -> list[tuple[int, int]]:
 
 
 def _reduce_small(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
-    z = f.let(fma(x, 2 / math.pi, ROUNDER), "z")
+    z = f.let(multiply_add(x, 2 / math.pi, ROUNDER), "z")
     n = f.let(z - ROUNDER, "n")
     r = x
     for part in _HALF_PI:
@@ -95,8 +96,8 @@ def _reduce_large(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 def _sine(f: Formula, r: PrimExpr, k: PrimExpr) -> PrimExpr:
     """sin(k pi/2 + r)"""
     t = f.let(r * r, "t")
-    sine = fma(r * t, horner(t, _SIN), r)
-    cosine = fma(t * t, horner(t, _COS), fma(t, -0.5, 1.0))
+    sine = multiply_add(r * t, horner(t, _SIN), r)
+    cosine = multiply_add(t * t, horner(t, _COS), multiply_add(t, -0.5, 1.0))
     value = select(ops.not_equal(k & 1, 0), cosine, sine)
     return float_of(bits_of(value) ^ ((k & 2) << 30))
 
@@ -107,7 +108,7 @@ def _cosine(f: Formula, r: PrimExpr, k: PrimExpr) -> PrimExpr:
 
 def _tangent(f: Formula, r: PrimExpr, k: PrimExpr) -> PrimExpr:
     t = f.let(r * r, "t")
-    value = f.let(fma(r * t, horner(t, _TAN), r), "tangent")
+    value = f.let(multiply_add(r * t, horner(t, _TAN), r), "tangent")
     odd = f.let(ops.not_equal(k & 1, 0), "odd")
     return select(odd, -1.0, value) / select(odd, value, 1.0)
 

@@ -38,8 +38,8 @@ from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
 from .instrument_bound_checkers import InstrumentBoundCheckers
 from .instrument_profile_intrinsics import InstrumentProfileIntrinsics
-from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize
-from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize
+from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize, HalfComputeLegalize
+from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize, HalfStorageLegalize
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
@@ -111,6 +111,8 @@ __all__ = [
     "Filter",
     "FlattenBuffer",
     "ForceNarrowIndexToInt32",
+    "HalfComputeLegalize",
+    "HalfStorageLegalize",
     "HoistExpression",
     "HoistExpressionConfig",
     "HoistIfThenElse",

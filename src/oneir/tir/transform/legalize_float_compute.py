@@ -1,4 +1,4 @@
-"""BF16ComputeLegalize, FP8ComputeLegalize: arithmetic of narrow floats in a wider one.
+"""BF16ComputeLegalize, FP8ComputeLegalize, HalfComputeLegalize: arithmetic of narrow floats in a wider one.
 
 C[i] = A[i] * B[i] + A[i]  # all bfloat16
 
@@ -40,6 +40,18 @@ class FP8ComputeLegalize(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         return compute_legalize(func, is_float8, self.promote_dtype)
+
+
+class HalfComputeLegalize(PrimFuncPass):
+    """Computes float16 arithmetic in float32, for processors that convert between the two only by library functions."""
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return compute_legalize(func, is_float16, "float32")
+
+
+def is_float16(dtype: DataType) -> bool:
+    """Whether lanes are float16."""
+    return dtype.is_float and dtype.bits == 16 and dtype.code != "bfloat"
 
 
 def is_bfloat16(dtype: DataType) -> bool:

@@ -1,4 +1,4 @@
-"""BF16StorageLegalize, FP8StorageLegalize: narrow floats kept in memory as integers.
+"""BF16StorageLegalize, FP8StorageLegalize, HalfStorageLegalize: narrow floats kept in memory as integers.
 
 Buffers become uint16 or uint8, and conversions integer arithmetic. They come after the passes that compute in a wider
 float, when conversions, loads and stores are all that is left of a narrow dtype.
@@ -22,7 +22,7 @@ from ..buffer import Buffer
 from ..expr import CommReducer
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, LetStmt
-from .legalize_float_compute import is_bfloat16, is_float8
+from .legalize_float_compute import is_bfloat16, is_float8, is_float16
 from .narrow_floats import FORMATS, decode, encode
 from .pass_base import PrimFuncPass
 
@@ -46,6 +46,16 @@ class FP8StorageLegalize(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         return storage_legalize(func, is_float8)
+
+
+class HalfStorageLegalize(PrimFuncPass):
+    """Keeps float16 as uint16, so that conversions are vectors where a processor has none.
+
+    Raises `InvalidValue` for a parameter that is a tensor of float16, and for arithmetic in float16.
+    """
+
+    def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
+        return storage_legalize(func, is_float16)
 
 
 class _Store(Mapper):

@@ -50,6 +50,7 @@ class NarrowFloat:
 
 FORMATS = {
     "bfloat16": NarrowFloat(8, 7, 127, 0x7F80, 0x7FC0),
+    "float16": NarrowFloat(5, 10, 15, 0x7C00, 0x7E00),
     "float8_e3m4": NarrowFloat(3, 4, 3, 0x70, 0x78),
     "float8_e4m3": NarrowFloat(4, 3, 7, 0x78, 0x7C),
     "float8_e4m3fn": NarrowFloat(4, 3, 7, None, 0x7F),
