@@ -39,7 +39,7 @@ from ..runtime.vm.executable import Executable
 from ..runtime.vm.file import Place, constant_items, write_executable
 from ..runtime.vm.native import NativeSpec
 from ..runtime.vm.program import VMFunction
-from ..target.cpu import architecture, resolve
+from ..target.cpu import architecture, pointer_bytes, resolve
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.stmt import AssertStmt
@@ -178,7 +178,8 @@ class Standalone:
         stub = library.stub_ir(metadata, {function: f"{OWN}{function}" for function in OWN_FUNCTIONS})
         visible = [f"{SYMBOL_PREFIX}{name}" for name in signatures] if shared else []
         visible += ["oneir_library_metadata", "oneir_library_table"] if shared else []
-        program = link_ir(entries, [text, stub, *runtime_ir(triple, machine, interface.threads)], visible)
+        runtime = runtime_ir(triple, machine, pointer_bytes(self.target), interface.threads)
+        program = link_ir(entries, [text, stub, *runtime], visible)
         return backend.compile(program, self.target)
 
 

@@ -232,13 +232,6 @@ def _is_exported(value: Any) -> bool:
 
 
 @_in_llvm
-def pointer_bits(triple: str) -> int:
-    """The size of a pointer, and of C's `size_t`, on machines of a target triple."""
-    layout = str(_target_machine(triple, "generic", "", "", 0).target_data)
-    return 32 if "-p:32:" in layout else 64
-
-
-@_in_llvm
 def compile_to_assembly(
     text: str,
     *,

@@ -4,6 +4,7 @@
 ;
 ; Above each block stands in C what it does.
 
+%Tensor = type { ptr, i32, i32, i32, i32, ptr, ptr, i64 } ; data, device, dimensions, dtype, shape, strides, byte offset
 %Model = type { ptr, i64 } ; weights, and the bytes of the file that is mapped, or 0
 
 @no.model = private constant [61 x i8] c"the model is not initialized, or was freed; call _init first\00"
@@ -98,20 +99,21 @@ define void @put_number(ptr %values, i64 %index, i32 %code, i64 %bits) {
 ;                 const int64_t *shape, int32_t flags)
 ; tensors[index] = {data, {CPU, 0}, ndim, dtype, shape, NULL, 0}; values[index] = {TENSOR, flags, &tensors[index]};
 define void @put_tensor(ptr %values, i64 %index, ptr %tensors, ptr %data, i32 %ndim, i32 %dtype, ptr %shape, i32 %flags) {
-  %tensor = getelementptr [48 x i8], ptr %tensors, i64 %index
+  %tensor = getelementptr %Tensor, ptr %tensors, i64 %index
   store ptr %data, ptr %tensor
-  %device.at = getelementptr i8, ptr %tensor, i64 8
-  store i64 0, ptr %device.at
-  store i32 1, ptr %device.at
-  %ndim.at = getelementptr i8, ptr %tensor, i64 16
+  %kind.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 1
+  store i32 1, ptr %kind.at
+  %device.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 2
+  store i32 0, ptr %device.at
+  %ndim.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 3
   store i32 %ndim, ptr %ndim.at
-  %dtype.at = getelementptr i8, ptr %tensor, i64 20
+  %dtype.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 4
   store i32 %dtype, ptr %dtype.at
-  %shape.at = getelementptr i8, ptr %tensor, i64 24
+  %shape.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 5
   store ptr %shape, ptr %shape.at
-  %strides.at = getelementptr i8, ptr %tensor, i64 32
+  %strides.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 6
   store ptr null, ptr %strides.at
-  %offset.at = getelementptr i8, ptr %tensor, i64 40
+  %offset.at = getelementptr %Tensor, ptr %tensor, i32 0, i32 7
   store i64 0, ptr %offset.at
   %value = getelementptr [16 x i8], ptr %values, i64 %index
   store i32 7, ptr %value

@@ -10,7 +10,6 @@ import enum
 import re
 from pathlib import Path
 
-from .llvm import pointer_bits
 from .pool import pool_ir
 from .signals import poll_ir
 from .workspace import workspace_ir
@@ -133,7 +132,7 @@ def system_of(triple: str) -> str:
     return "linux" if "linux" in rest else "darwin" if "darwin" in rest or "macos" in rest else ""
 
 
-def runtime_ir(triple: str, architecture: str, threads: bool) -> list[str]:
+def runtime_ir(triple: str, architecture: str, pointer_bytes: int, threads: bool) -> list[str]:
     """The modules of the runtime, for machines of a target triple; `architecture` is its processor family.
 
     Each uses only what those behind it define.
@@ -141,15 +140,15 @@ def runtime_ir(triple: str, architecture: str, threads: bool) -> list[str]:
     They define what generated functions use (standalone.ll), and the functions of `OWN_FUNCTIONS`, whose names begin
     with `OWN` here. Without `threads`, loops run in their caller.
     """
-    bits, system = pointer_bits(triple), system_of(triple)
-    files = _MAPPED if bits == 64 and system else _READ.replace("SIZE.OF.BYTES", _SIZE_OF_BYTES[bits])
+    system = system_of(triple)
+    files = _MAPPED if pointer_bytes == 8 and system else _READ.replace("SIZE.OF.BYTES", _SIZE_OF_BYTES[pointer_bytes])
     own = Path(__file__).with_name("standalone.ll").read_text(encoding="utf-8")
-    memory = workspace_ir(bits) + own + files.replace("SIZE", f"i{bits}")
+    memory = workspace_ir(pointer_bytes) + own + files.replace("SIZE", f"i{8 * pointer_bytes}")
     pool = pool_ir(system if threads else "", architecture)
     return [_own.sub(rf"@{OWN}\1", text) for text in (memory, pool, poll_ir(""))]
 
 
-_SIZE_OF_BYTES = {64: "or i64 %bytes, 0", 32: "trunc i64 %bytes to i32"}
+_SIZE_OF_BYTES = {8: "or i64 %bytes, 0", 4: "trunc i64 %bytes to i32"}
 
 
 def has_threads(triple: str, architecture: str) -> bool:

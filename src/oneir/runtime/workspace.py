@@ -225,9 +225,9 @@ end:
 """
 
 _ALLOCATE = {
-    64: """  %memory = call ptr @aligned_alloc(i64 %alignment, i64 %bytes)
+    8: """  %memory = call ptr @aligned_alloc(i64 %alignment, i64 %bytes)
   ret ptr %memory""",
-    32: """  %size = trunc i64 %bytes to i32
+    4: """  %size = trunc i64 %bytes to i32
   %again = zext i32 %size to i64
   %fits = icmp eq i64 %again, %bytes
   br i1 %fits, label %take, label %refuse
@@ -240,15 +240,15 @@ refuse:
 }
 
 
-def workspace_ir(pointer_bits: int) -> str:
-    """The two functions in LLVM IR, for machines with pointers, and a `size_t`, of 64 or 32 bits."""
-    text = _IR.replace("ALLOCATE", _ALLOCATE[pointer_bits])
-    return text.replace("SIZE", f"i{pointer_bits}").replace("WORD", str(pointer_bits // 8))
+def workspace_ir(pointer_bytes: int) -> str:
+    """The two functions in LLVM IR, for machines whose pointers, and C's `size_t`, have 8 or 4 bytes."""
+    text = _IR.replace("ALLOCATE", _ALLOCATE[pointer_bytes])
+    return text.replace("SIZE", f"i{8 * pointer_bytes}").replace("WORD", str(pointer_bytes))
 
 
 @once
 def _workspace() -> LoadedObject:
-    text = workspace_ir(8 * ctypes.sizeof(ctypes.c_void_p))
+    text = workspace_ir(ctypes.sizeof(ctypes.c_void_p))
     return resident("the workspace allocator", lambda: text, text)
 
 

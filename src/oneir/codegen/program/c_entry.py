@@ -219,7 +219,7 @@ class _Entry:
     def space(self, count: int) -> None:
         """Memory on the stack for the values of a call."""
         self.emit(f"%values = alloca [{count * 16} x i8], align 16")
-        self.emit(f"%tensors = alloca [{count * 48} x i8], align 16")
+        self.emit(f"%tensors = alloca [{count * 48} x i8], align 16")  # at most 48 bytes each
         self.emit("%result = alloca [16 x i8], align 16")
         self.emit("store i64 0, ptr %result")
 

@@ -465,19 +465,19 @@ def test_numbers_tuples_constants_and_arguments(tmp_path):
 
 
 def test_calls_of_python_are_refused(tmp_path):
-    register_global_func("tests.deploy.double", lambda x, out: None, override=True)
+    register_global_func("tests.standalone.double", lambda x, out: None, override=True)
 
     @I.ir_module
     class Module:
         @R.function
         def main(x: R.Tensor((2,), "float32")):
             with R.dataflow():
-                y = R.call_dps_packed("tests.deploy.double", (x,), R.Tensor((2,), "float32"))
+                y = R.call_dps_packed("tests.standalone.double", (x,), R.Tensor((2,), "float32"))
                 R.output(y)
             return y
 
     ex = relax.build(Module, "llvm")
-    says = "`main` calls `tests.deploy.double`, a function of Python's, which no program has on its own"
+    says = "`main` calls `tests.standalone.double`, a function of Python's, which no program has on its own"
     with pytest.raises(UnsupportedError, match=says):
         ex.export_library(tmp_path / "m.o", header=tmp_path / "m.h")
     assert not list(tmp_path.iterdir())
@@ -489,10 +489,10 @@ def test_bytecode_is_refused(tmp_path):
         @R.function
         def main(x: R.Tensor((2,), "float32")) -> R.Object:
             y = R.add(x, x)
-            return R.call_pure_packed("tests.deploy.object", y, sinfo_args=(R.Object,))
+            return R.call_pure_packed("tests.standalone.object", y, sinfo_args=(R.Object,))
 
     ex = relax.build(Module, "llvm")
-    says = "`main` stays bytecode, which Python executes, so it cannot stand alone: .*`tests.deploy.object`"
+    says = "`main` stays bytecode, which Python executes, so it cannot stand alone: .*`tests.standalone.object`"
     with pytest.raises(UnsupportedError, match=says):
         ex.export_library(tmp_path / "m.o", header=tmp_path / "m.h")
 
