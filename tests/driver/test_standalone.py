@@ -146,7 +146,7 @@ int main(void) {
 
 def built(folder: Path, source: str, *files: str, compiler: str = "gcc") -> Path:
     """A program of C, compiled with all warnings as errors."""
-    suffix, standard = (".c", "c99") if compiler == "gcc" else (".cpp", "c++17")
+    suffix, standard = (".cpp", "c++17") if compiler == "g++" else (".c", "c99")
     (folder / f"main{suffix}").write_text(source)
     flags = [f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror"]
     command = [compiler, *flags, f"main{suffix}", *files, "-o", "main", "-lm"]
@@ -185,7 +185,9 @@ def test_an_object_file_needs_only_the_c_library(static, symbolic, tmp_path):
 
 
 @needs_gcc
-def test_two_programs_and_a_fork_in_one_process(static, tmp_path):
+@pytest.mark.parametrize("suffix", [".o", ".so"])
+def test_two_programs_and_a_fork_in_one_process(static, tmp_path, suffix):
+    """Functions of the same graph in two files stay apart, and a child of fork computes, without its parent's threads."""
     source = """
 #include <stdio.h>
 #include <string.h>
@@ -220,10 +222,11 @@ int main(void) {
 }
 """
     (one, first), (two, second) = static, mlp(1, seed=5)
-    one.export_library(tmp_path / "one.o", header=tmp_path / "one.h")
-    two.export_library(tmp_path / "two.o", header=tmp_path / "two.h", threads=True)
+    files = [f"{tmp_path}/one{suffix}", f"{tmp_path}/two{suffix}"]
+    one.export_library(files[0], header=tmp_path / "one.h")
+    two.export_library(files[1], header=tmp_path / "two.h", threads=True)
     x = images(1)
-    program = built(tmp_path, f"#define _POSIX_C_SOURCE 200809L\n{source}", "one.o", "two.o", "-pthread")
+    program = built(tmp_path, f"#define _POSIX_C_SOURCE 200809L\n{source}", *files, "-pthread")
     done = subprocess.run([program], input=x.tobytes(), capture_output=True, check=False, timeout=60)
     assert done.returncode == 0
     found = np.frombuffer(done.stdout, "float32").reshape(2, 10)
@@ -256,6 +259,33 @@ def test_object_files_for_other_machines(tmp_path, target, machine):
     own = {"aligned_alloc", "free", "open", "lseek", "mmap", "munmap", "close", "memcpy", "memset"}
     assert symbols.undefined <= own
     assert f"Machines: {target.split('=')[1].split()[0]}, processor" in (tmp_path / "m.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("target", "compiler", "emulator"),
+    [
+        ("-mtriple=aarch64-unknown-linux-gnu", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
+        ("-mtriple=armv7-unknown-linux-gnueabihf -mattr=+neon,+vfp3", "arm-linux-gnueabihf-gcc", "qemu-arm"),
+        (
+            "-mtriple=riscv64-unknown-linux-gnu -mattr=+m,+a,+f,+d,+c -mabi=lp64d",
+            "riscv64-linux-gnu-gcc",
+            "qemu-riscv64",
+        ),
+    ],
+    ids=["aarch64", "armv7", "riscv64"],
+)
+def test_other_machines_compute_what_numpy_does(tmp_path, target, compiler, emulator):
+    missing = [program for program in (compiler, emulator) if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"there is no {' and no '.join(missing)}")
+    ex, reference = mlp(1, target=f"llvm {target}")
+    weights = tmp_path / "m.weights"
+    ex.export_library(tmp_path / "m.o", header=tmp_path / "m.h", weights=weights)
+    source = MAIN.replace("m_init(&model, ", f'm_init(&model, "{weights}", ')
+    program, x = built(tmp_path, source, "m.o", "-static", compiler=compiler), images(1)
+    done = subprocess.run([emulator, program], input=x.tobytes(), capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0
+    assert close(np.frombuffer(done.stdout, "float32"), reference(x)[0])
 
 
 # -- shared libraries --
@@ -307,6 +337,12 @@ def test_wrong_arguments_have_a_text(shared):
     assert program.text() == "the model is not initialized, or was freed; call _init first"
 
 
+def _threads() -> int:
+    """The threads of this process."""
+    return len(os.listdir("/proc/self/task"))
+
+
+@linux
 @needs_linker
 def test_many_threads_call_one_model(symbolic, tmp_path):
     ex, reference = symbolic
@@ -314,7 +350,11 @@ def test_many_threads_call_one_model(symbolic, tmp_path):
     program = Program(tmp_path / "t.so", "t")
     assert program("set_threads", 0) == INVALID
     assert program.text() == "the number of threads must be 1 to 256"
+    assert program.run(images(64), np.empty((64, 10), "float32")) == OK
+    before = _threads()
     assert program("set_threads", 2) == OK
+    assert program.run(images(64), np.empty((64, 10), "float32")) == OK
+    assert _threads() == before + 1
     wrong: list[int] = []
 
     def work(seed: int) -> None:
@@ -461,6 +501,45 @@ def test_numbers_tuples_constants_and_arguments(tmp_path):
     assert a.tolist() == [6, 8] and b.tolist() == [2.5] * 4 and c.tolist() == [5, 6]
 
 
+@needs_linker
+def test_branches_and_several_functions(tmp_path):
+    """`main` gives its functions the plain names, others have theirs in between."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32"), double: R.Tensor((), "bool")) -> R.Tensor(("n", 2), "float32"):
+            if double:
+                y = R.add(x, x)
+            else:
+                y = R.multiply(x, x)
+            return y
+
+        @R.function
+        def sums(x: R.Tensor(("n", "m"), "float32")):
+            return R.sum(x, axis=1, keepdims=True)
+
+    ex = relax.build(Module, "llvm")
+    ex.export_library(tmp_path / "b.so", header=tmp_path / "b.h")
+    program, sums = Program(tmp_path / "b.so", "b"), Program(tmp_path / "b.so", "b")
+    x, out = np.arange(6, dtype="float32").reshape(3, 2), np.empty((3, 2), "float32")
+
+    class Inputs(ctypes.Structure):
+        _fields_ = (("x", Tensor2), ("double", ctypes.c_void_p))
+
+    for double, expected in ((True, x + x), (False, x * x)):
+        flag = np.array(double)
+        given, made = Inputs(Tensor2(x.ctypes.data, x.shape), flag.ctypes.data), Tensor2(out.ctypes.data, out.shape)
+        pointers = [ctypes.byref(s) for s in (program.model, given, made)]
+        assert program("run", *pointers, None, ctypes.c_int64(0)) == OK
+        assert np.array_equal(out, expected)
+    total = np.empty((3, 1), "float32")
+    sums.name = "b_sums"
+    assert sums.plan(x.shape)[:2] == (OK, (3, 1))
+    assert sums.run(x, total) == OK
+    assert np.array_equal(total, x.sum(axis=1, keepdims=True))
+
+
 # -- refusals --
 
 
@@ -495,6 +574,27 @@ def test_bytecode_is_refused(tmp_path):
     says = "`main` stays bytecode, which Python executes, so it cannot stand alone: .*`tests.standalone.object`"
     with pytest.raises(UnsupportedError, match=says):
         ex.export_library(tmp_path / "m.o", header=tmp_path / "m.h")
+
+
+def test_graphs_without_kernels_are_refused(tmp_path):
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Object:
+            return R.call_pure_packed("tests.standalone.object", x, sinfo_args=(R.Object,))
+
+    with pytest.raises(UnsupportedError, match=r"`main` stays bytecode.*: it only calls functions of Python's"):
+        relax.build(Module, "llvm").export_library(tmp_path / "m.o", header=tmp_path / "m.h")
+
+
+def test_functions_of_loops_are_refused(tmp_path):
+    @T.prim_func
+    def increment(a: T.Buffer((4,), "float32")):
+        for i in range(4):
+            a[i] = a[i] + T.float32(1)
+
+    with pytest.raises(UnsupportedError, match="are made of graphs; call these functions from one"):
+        oneir.compile(increment).export_library(tmp_path / "m.o", header=tmp_path / "m.h")
 
 
 def test_programs_of_devices_are_refused(tmp_path):

@@ -88,10 +88,10 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
 
 def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:
     """The executable of what a graph compiled to. Public forms of kernels are compiled when asked for."""
-    code = compiled.code
+    code, context = compiled.code, PassContext.current()
+    exporter = Standalone(code, target, pipeline, context)
     if code is None:
-        return Executable(compiled.program)
-    context = PassContext.current()
+        return Executable(compiled.program, exporter=exporter)
 
     def public_forms() -> Sequence[bytes]:
         with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
@@ -103,7 +103,7 @@ def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None)
     deferred = DeferredFunctions(public_forms, code.public) if code.public else None
     library = backend_of(target).load(code.objects, code.signatures, source, deferred)
     natives = {name: NativeGraph(spec, library) for name, spec in compiled.natives.items()}
-    return Executable(compiled.program, library, natives, Standalone(code, target, pipeline, context))
+    return Executable(compiled.program, library, natives, exporter)
 
 
 def lower_graph(

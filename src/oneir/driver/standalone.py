@@ -59,7 +59,7 @@ _PADDING = 128
 class Standalone:
     """Writes the programs of an executable; it holds what the executable was compiled from."""
 
-    code: KernelCode
+    code: KernelCode | None
     target: Target
     pipeline: str | Pass | None
     context: PassContext
@@ -132,7 +132,8 @@ class Standalone:
             )
         for function in executable.vm_functions:
             if function not in executable.natives:
-                reason = self.code.reasons.get(function, "it has no native form")
+                reasons = {} if self.code is None else self.code.reasons
+                reason = reasons.get(function, "it only calls functions of Python's")
                 raise UnsupportedError(
                     f"`{function}` stays bytecode, which Python executes, so it cannot stand alone: {reason}"
                 )
@@ -160,19 +161,20 @@ class Standalone:
 
     def compiled(self, interface: Interface, entries: str, triple: str, shared: bool) -> bytes:
         """The object code of the program, whose functions of C are `entries`."""
-        native, public = self.code.modules()
-        backend = backend_of(self.target)
+        code, backend = self.code, backend_of(self.target)
+        assert code is not None  # who has a native function has code
+        native, public = code.modules()
         with PassContext(
             self.context.opt_level,
             self.context.required_pass,
             self.context.disabled_pass,
             config=self.context.config,
         ):
-            module = merged([native, public]) if shared and self.code.public else native
+            module = merged([native, public]) if shared and code.public else native
             lowered = lower(module, self.target, self.pipeline, schedule_passes(self.target))
             _refuse_calls(lowered)
             text = backend.write(_with_messages(lowered, interface))
-        signatures = {**self.code.signatures, **self.code.public}
+        signatures = {**code.signatures, **code.public}
         machine = architecture(triple)
         metadata = library.library_metadata(machine, signatures) if shared else ""
         stub = library.stub_ir(metadata, {function: f"{OWN}{function}" for function in OWN_FUNCTIONS})

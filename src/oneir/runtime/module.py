@@ -17,7 +17,7 @@ from typing import Any
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
-from .error import LibraryError, NotRegistered
+from .error import LibraryError, NotRegistered, UnsupportedError
 from .library import Linked, library_bytes, link, load, write_file
 from .object import Object
 from .once import new_lock
@@ -227,6 +227,10 @@ class Module(Object):
         Raises `LibraryError` if the file cannot be written or the linker fails, and for a module that was loaded from a
         shared library.
         """
+        if "header" in kwargs:
+            raise UnsupportedError(
+                "programs that stand alone, with a C header, are made of graphs; call these functions from one"
+            )
         path = Path(file_name)
         write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
         return str(path)

@@ -301,11 +301,13 @@ def _functions(name: str, entry: EntryPoint) -> str:
             f"#define {prefix.upper()}_WORKSPACE_BYTES {workspace_bytes(size)}\n"
         )
     dynamic = any(not a.is_static for a in (*entry.inputs, *entry.outputs)) or not isinstance(size, int)
+    says = (
+        "The shapes of the outputs and the bytes of the workspace, for the shapes and numbers in `inputs`."
+        if dynamic
+        else "The bytes of the workspace."
+    )
     parts.append(
-        _comment(
-            f"For the shapes and numbers in `inputs`: {'the shapes in `outputs`, and ' if dynamic else ''}",
-            "the bytes of the workspace. Pointers to tensors are not looked at, and not set.",
-        )
+        _comment(says, "Pointers to tensors are not looked at, and not set.")
         + f"int {prefix}_plan(const {prefix}_inputs *inputs, {prefix}_outputs *outputs, int64_t *workspace_bytes,\n"
         + " " * (len(prefix) + 10)
         + "const char **error);\n"

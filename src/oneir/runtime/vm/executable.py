@@ -276,8 +276,8 @@ class Executable(Object):
         if header is not None:
             if self._exporter is None:
                 raise UnsupportedError(
-                    "a program that stands alone is made of what an executable was compiled from, which one without "
-                    "kernels, or loaded from a file, has not; export it where it is compiled"
+                    "a program that stands alone is made of what an executable was compiled from, which one that was "
+                    "loaded from a file has not; export it where it is compiled"
                 )
             linker = None if fcompile is None else partial(fcompile, **kwargs)
             self._exporter(self, path, Path(header), None if weights is None else Path(weights), threads, linker)
