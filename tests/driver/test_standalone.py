@@ -619,6 +619,32 @@ def test_other_refusals(static, tmp_path, name, header, options, error, says):
         static[0].export_library(tmp_path / name, header=header and tmp_path / header, **options)
 
 
+def test_large_weights_want_a_file_of_their_own(static, tmp_path, monkeypatch):
+    monkeypatch.setattr("oneir.driver.standalone._LARGEST", 800_000)
+    with pytest.raises(UnsupportedError, match=r"820264 bytes of weights do not fit .* weights=\"\.\.\.\""):
+        static[0].export_library(tmp_path / "m.o", header=tmp_path / "m.h")
+    static[0].export_library(tmp_path / "m.o", header=tmp_path / "m.h", weights=tmp_path / "m.weights")
+    assert (tmp_path / "m.weights").stat().st_size == 128 + 820_264
+
+
+@needs_linker
+def test_a_linker_of_the_users_choice(static, tmp_path):
+    """It gets the object files and its own options; one that leaves the weights out is found out."""
+    calls: list[object] = []
+
+    def link(out: str, files: list[str], option: int) -> None:
+        calls.append(option)
+        subprocess.run(["cc", "-shared", "-o", out, *files], check=True)
+
+    def empty(out: str, files: list[str]) -> None:
+        Path(out).write_bytes(b"")
+
+    static[0].export_library(tmp_path / "m.so", link, header=tmp_path / "m.h", option=3)
+    assert calls == [3] and load_module(tmp_path / "m.so").vm_functions == ["forward"]
+    with pytest.raises(LibraryError, match="does not have the place of the weights once"):
+        static[0].export_library(tmp_path / "m.so", empty, header=tmp_path / "m.h")
+
+
 def test_refusals_for_other_machines(tmp_path):
     ex, _ = mlp(1, target="llvm -mtriple=riscv64-unknown-linux-gnu")
     with pytest.raises(UnsupportedError, match="there are no threads for riscv64-unknown-linux-gnu"):

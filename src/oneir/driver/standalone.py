@@ -286,10 +286,8 @@ class _Blob:
         if self.separate:
             return data, 0
         start = data.find(self.digest)
-        if start < 0:  # nothing refers to them
-            return data, 0
-        if data.find(self.digest, start + 1) >= 0:
-            raise LibraryError("the code has the mark of its weights twice; export it again")
+        if start < 0 or data.find(self.digest, start + 1) >= 0:
+            raise LibraryError("the file that was linked does not have the place of the weights once, as it should")
         filled = bytearray(data)
         filled[start : start + self.space] = bytes(self.space)
         for offset, part in self.parts:

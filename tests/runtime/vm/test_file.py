@@ -277,6 +277,10 @@ def set_function(place, value):
     return change
 
 
+def set_place(*value):
+    return lambda program: program.update(data=list(value))
+
+
 DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
 
 
@@ -328,6 +332,12 @@ DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
         ),
         (lambda program: program.update(format=1), "it has the format 1; this release"),
         (lambda program: program.pop("format"), "it has the format None; this release"),
+        (set_place(-1, 1, None), "expected where the constants lie"),
+        (set_place(0, 1, None), "expected where the constants lie, found .0, 1, None."),  # the file has no library
+        (set_place(0, -1, "weights"), "expected where the constants lie"),
+        (set_place(0, 1, "../weights"), "expected where the constants lie"),
+        (set_place(0, 1, "/weights"), "expected where the constants lie"),
+        (set_place(0, 1), "expected where the constants lie"),
         (lambda program: program.pop("constants"), "expected functions, constants and names"),
     ],
 )
@@ -361,3 +371,24 @@ def test_a_file_is_replaced_in_one_step(tmp_path):
     write_executable(path, ib.program(), b"", {})
     np.testing.assert_array_equal(loaded.constant(2).numpy(), [[0, 1, 2], [3, 4, 5]])
     assert os.listdir(tmp_path) == ["model.bin"]
+
+
+def test_weights_beside_a_file(tmp_path):
+    """A file may say that its constants lie in another one of its folder, which then has to have the right size."""
+
+    def change(program):
+        set_constant(["tensor", "float32", [1], 0, DIGEST])(program)
+        set_place(8, 4, "weights")(program)
+
+    for name, message in (("weights", "weights, cannot be read: No such file"), ("..", "Is a directory")):
+        with pytest.raises(LibraryError, match=message):
+            load_module(forge(tmp_path, set_place(8, 4, name)))
+    path = forge(tmp_path, change, b"")
+    (tmp_path / "weights").write_bytes(b"\1" * 8 + b"\0" * 5)
+    with pytest.raises(LibraryError, match="weights has another size than the weights of"):
+        load_module(path)
+    (tmp_path / "weights").write_bytes(b"\1" * 8 + b"\0" * 4)
+    assert load_module(path).constant(0).numpy().tolist() == [0.0]
+    (tmp_path / "weights").write_bytes(b"\1" * 12)
+    with pytest.raises(LibraryError, match="the constant of 4 bytes is damaged"):
+        load_module(path)
