@@ -116,7 +116,6 @@ def test_a_convolution_whose_layouts_differ_stays() -> None:
     builder = relax.BlockBuilder()
     for call in (
         nn.conv2d(var((2, 3, 8, 9)), var((4, 3, 3, 3)), out_layout="NHWC"),
-        nn.conv2d_transpose(var((2, 4, 5, 5)), var((4, 3, 2, 2)), dilation=2),
         nn.max_pool2d(var((2, 9, 9, 3)), 3, layout="NHWC", out_layout="NCHW"),
     ):
         normal: Any = builder.normalize(call)
@@ -124,21 +123,22 @@ def test_a_convolution_whose_layouts_differ_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strides", "padding", "extra", "groups"), [(1, 0, 0, 1), (2, 1, 1, 1), (3, 0, 2, 2), (2, 2, 0, 2)]
+    ("strides", "padding", "extra", "dilation", "groups"),
+    [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (3, 0, 2, 1, 2), (2, 2, 0, 1, 2), (1, 0, 0, 2, 1), (2, 1, 1, 3, 2)],
 )
-def test_transposed_convolutions(strides: int, padding: int, extra: int, groups: int) -> None:
+def test_transposed_convolutions(strides: int, padding: int, extra: int, dilation: int, groups: int) -> None:
     check(
-        lambda d, w: nn.conv1d_transpose(d, w, strides, padding, extra, 1, groups),
+        lambda d, w: nn.conv1d_transpose(d, w, strides, padding, extra, dilation, groups),
         random((2, 4, 5)),
         random((4, 3, 3), seed=1),
-        torch_function=lambda d, w: F.conv_transpose1d(d, w, None, strides, padding, extra, groups),
+        torch_function=lambda d, w: F.conv_transpose1d(d, w, None, strides, padding, extra, groups, dilation),
         tolerance=1e-4,
     )
     check(
-        lambda d, w: nn.conv2d_transpose(d, w, strides, padding, extra, 1, groups),
+        lambda d, w: nn.conv2d_transpose(d, w, strides, padding, extra, dilation, groups),
         random((1, 4, 3, 4)),
         random((4, 2, 3, 3), seed=1),
-        torch_function=lambda d, w: F.conv_transpose2d(d, w, None, strides, padding, extra, groups),
+        torch_function=lambda d, w: F.conv_transpose2d(d, w, None, strides, padding, extra, groups, dilation),
         tolerance=1e-4,
     )
 

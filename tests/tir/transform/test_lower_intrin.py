@@ -30,9 +30,10 @@ def test_mathematics_becomes_arithmetic_even_inside_of_itself():
         for i in range(8):
             B[i] = T.exp(T.tanh(T.sqrt(T.fabs(A[i]))))
 
-    after = apply(LowerIntrin(), for_llvm(before))
-    assert not calls(after) & {"tir.exp", "tir.tanh"}
-    assert {"tir.sqrt", "tir.fabs", "tir.fma"} <= calls(after)
+    found = calls(apply(LowerIntrin(), for_llvm(before)))
+    # Products and sums are fused where the processor can: a call to `fma` would need the C library elsewhere.
+    assert not found & {"tir.exp", "tir.tanh", "tir.fma"}
+    assert {"tir.sqrt", "tir.fabs"} <= found
 
 
 def test_divisions_by_powers_of_two_are_shifts_whatever_the_sign():
