@@ -13,6 +13,7 @@ import pytest
 from oneir.runtime import llvm
 from oneir.runtime.error import InvalidValue
 from oneir.target import Target, TargetFeatures, codegen, cpu_info, resolve
+from oneir.target.cpu import vector_scale
 
 X86 = "llvm -mtriple=x86_64-pc-linux-gnu"  # spelled unlike any host, so that it never means this machine
 CPUINFO = Path("/proc/cpuinfo")
@@ -32,14 +33,18 @@ CPUINFO = Path("/proc/cpuinfo")
         ("llvm -mtriple=i686-linux-gnu -mcpu=pentium4", "x86", 16, 8, False),
         ("llvm -mtriple=aarch64-linux-gnu", "aarch64", 16, 32, True),
         ("llvm -mtriple=arm64-apple-macos -mcpu=apple-m1", "aarch64", 16, 32, True),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=a64fx", "aarch64", 64, 32, True),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=a64fx -mattr=-sve", "aarch64", 16, 32, True),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", "aarch64", 32, 32, True),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v2", "aarch64", 16, 32, True),
         ("llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a7", "arm", 16, 16, True),
         ("llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9", "arm", 16, 16, False),
-        ("llvm -mtriple=riscv64-linux-gnu", "riscv64", 8, 32, False),
+        ("llvm -mtriple=riscv64-linux-gnu", "riscv64", 4, 32, False),
         ("llvm -mtriple=riscv64-linux-gnu -mattr=+v", "riscv64", 16, 32, True),
         ("llvm -mtriple=riscv64-linux-gnu -mcpu=sifive-x280 -mabi=lp64d", "riscv64", 64, 32, True),
         ("llvm -mtriple=riscv32-linux-gnu -mcpu=sifive-e31", "riscv32", 4, 32, False),
-        ("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128", "wasm", 16, 16, False),
-        ("llvm -mtriple=wasm32-unknown-unknown -mcpu=mvp", "wasm", 8, 16, False),
+        ("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128", "wasm", 16, 15, False),
+        ("llvm -mtriple=wasm32-unknown-unknown -mcpu=mvp", "wasm", 4, 15, False),
     ],
 )
 def test_vector_registers_are_those_that_makers_publish(text, arch, vector_bytes, registers, fma):
@@ -50,6 +55,20 @@ def test_vector_registers_are_those_that_makers_publish(text, arch, vector_bytes
 def test_options_override_what_is_known():
     info = cpu_info(Target(f"{X86} -mcpu=znver3 -vector-width=128 -num-cores=12"))
     assert (info.vector_bytes, info.num_cores) == (16, 12)
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"),
+    [
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=a64fx", 4),
+        ("llvm -mtriple=aarch64-linux-gnu -mattr=+sve -vector-width=256", 2),
+        ("llvm -mtriple=aarch64-linux-gnu -vector-width=256", None),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v2", None),
+        (f"{X86} -mcpu=znver4", None),
+    ],
+)
+def test_scalable_vectors_have_a_length_where_it_is_known(text, scale):
+    assert vector_scale(Target(text)) == scale
 
 
 def test_caches_of_a_named_cpu():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from oneir.runtime import llvm
 from oneir.runtime.error import InvalidValue, NotRegistered
-from oneir.target import (
-    Target,
-    list_tags,
-    register_tag,
-)
+from oneir.target import Target, cpu_info, list_tags, register_tag, resolve
 from oneir.target.tag_configs import configs
+
+
+def llvm_options(target):
+    triple, cpu, features = resolve(target)
+    return {"triple": triple, "cpu": cpu, "features": features, "abi": target.attrs.get("mabi", "")}
 
 
 def test_a_tag_stands_for_its_configuration():
@@ -21,6 +23,33 @@ def test_a_tag_stands_for_its_configuration():
     assert list_tags()["raspberry-pi/4b-aarch64"].host.mcpu == "cortex-a72"
     assert Target("aws/cpu/c5.9xlarge").attrs["num-cores"] == 18
     assert Target("apple/m1-gpu").host.mtriple == "arm64-apple-macos"
+
+
+@pytest.mark.parametrize(
+    ("tag", "vector_bytes", "l1_kib", "l2_kib", "cores"),
+    [
+        ("raspberry-pi/2b", 16, 32, 512, 4),
+        ("raspberry-pi/5-aarch64", 16, 64, 512, 4),
+        ("nvidia/jetson-tx2/cpu", 16, 32, 1024, 4),
+        ("nvidia/jetson-agx-orin-64gb/cpu", 16, 64, 512, 12),
+        ("aws/graviton3", 32, 64, 1024, 4),
+        ("fujitsu/a64fx", 64, 64, 8192, 48),
+        ("riscv/visionfive-2", 4, 32, 2048, 4),
+        ("riscv/banana-pi-f3", 32, 32, 512, 8),
+        ("wasm/simd", 16, 32, 256, 1),
+        ("x86-64/v3", 32, 32, 256, 4),
+    ],
+)
+def test_tags_of_processors_say_what_schedules_follow(tag, vector_bytes, l1_kib, l2_kib, cores):
+    info = cpu_info(Target(tag))
+    assert (info.vector_bytes, info.l1_bytes >> 10, info.l2_bytes >> 10) == (vector_bytes, l1_kib, l2_kib)
+    assert info.num_cores == cores
+
+
+def test_every_tag_of_a_processor_is_one_that_llvm_knows():
+    for target in list_tags().values():
+        if target.kind.name == "llvm":
+            assert llvm.compile_ir("define void @f() { ret void }", name=target.tag, **llvm_options(target))
 
 
 def test_a_registered_tag_is_known(monkeypatch):

@@ -31,7 +31,7 @@ class CPUInfo:
     arch: str
     """`x86_64`, `x86`, `aarch64`, `arm`, `riscv64`, `riscv32`, `wasm`, or another first word of LLVM's triple."""
     vector_bytes: int
-    """The size of a vector register; without vectors, that of a general register."""
+    """The size of a vector register; without vectors 4, since each float32 then takes a register."""
     vector_registers: int
     has_fma: bool
     """Whether a floating-point multiply and add is one instruction."""
@@ -59,12 +59,22 @@ _CACHES = tuple(
         (r"neoverse-v\d|neoverse-n2", (64, 1024, 32768)),
         (r"neoverse-n1|cortex-(a7[678]|x\d).*", (64, 512, 4096)),
         (r"apple-.*", (128, 12288, 0)),
-        (r"cortex-a(53|55|7|35).*", (32, 512, 0)),
-        (r"cortex-a(72|73|15).*", (32, 1024, 0)),
+        (r"a64fx", (64, 8192, 0)),
+        (r"carmel", (64, 2048, 4096)),
+        (r"cortex-a7(10|15|20|25).*", (64, 512, 8192)),
+        (r"cortex-a(53|55|510|520|7|8|9|35).*", (32, 512, 0)),
+        (r"cortex-a(57|72|73|15|17).*", (32, 1024, 0)),
+        (r"sifive-(u54|u74|7-series)", (32, 2048, 0)),
+        (r"sifive-x280|spacemit-x60", (32, 512, 0)),
         (r"cortex-m.*", (16, 0, 0)),
         (r".*", (32, 256, 8192)),
     )
 )
+
+
+# The bytes of scalable vectors, of processors of which they are published. Others, and all that follow no name, are
+# taken to have those of 16 bytes, which every one of them has.
+_SCALABLE = ((re.compile(r"a64fx"), 64), (re.compile(r"neoverse-(v1|512tvb)"), 32))
 
 
 # LLVM ends the process over features that contradict the mode or the width of a processor, or each other. It is not
@@ -215,6 +225,17 @@ def cpu_info(target: Target) -> CPUInfo:
     )
 
 
+def vector_scale(target: Target) -> int | None:
+    """How many times 16 bytes the scalable vectors of a processor of Arm have, of which code may make use.
+
+    None where vectors have 16 bytes, and on others.
+    """
+    info = cpu_info(target)
+    if info.arch != "aarch64" or info.vector_bytes <= 16 or not enabled_features(target, ("sve",)):
+        return None
+    return info.vector_bytes // 16
+
+
 def cores_and_caches(target: Target) -> tuple[int, int, int, int]:
     """The number of threads of parallel loops, and the bytes of three levels of data caches.
 
@@ -240,21 +261,24 @@ def _vectors(target: Target, arch: str) -> tuple[int, int, bool, bool]:
             return 32, few, "fma" in has, "f16c" in has
         return (16 if "sse2" in has else 4), few, False, False
     if arch == "aarch64":
-        return 16, 32, True, True
+        cpu = resolve(target)[1]
+        scalable = next((size for pattern, size in _SCALABLE if pattern.fullmatch(cpu)), 16)
+        return (scalable if scalable == 16 or enabled_features(target, ("sve",)) else 16), 32, True, True
     if arch == "arm":
         has = enabled_features(target, ("neon", "vfp4", "fp16"))
         return (16 if "neon" in has else 4), 16, "vfp4" in has, "fp16" in has
     if arch in ("riscv64", "riscv32"):
         has = enabled_features(target, ("f", "zfhmin", "zve32x", "zvfhmin"))
         if "zve32x" not in has:
-            return (8 if arch == "riscv64" else 4), 32, "f" in has, "zfhmin" in has
+            return 4, 32, "f" in has, "zfhmin" in has
         # LLVM ends the process when it is asked about lengths of vectors where there are none.
         lengths = {f"zvl{bits}b": bits // 8 for bits in (32, 64, 128, 256, 512, 1024)}
         width = max(lengths[name] for name in enabled_features(target, lengths))
         return width, 32, "f" in has, "zvfhmin" in has
     if arch == "wasm":
         has = enabled_features(target, ("simd128", "relaxed-simd"))
-        return (16 if "simd128" in has else 8), 16, "relaxed-simd" in has, False
+        # As compiled in browsers for processors of x86-64: of 16 registers, one is the compiler's own.
+        return (16 if "simd128" in has else 4), 15, "relaxed-simd" in has, False
     raise InvalidValue(f'No CPU of the architecture "{arch}" is known; found it in the target "{target}".')
 
 

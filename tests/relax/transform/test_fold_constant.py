@@ -12,6 +12,7 @@ from oneir.runtime.tensor import empty
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
+from oneir.target import Target
 from oneir.testing.check_pass import check_pass
 
 
@@ -325,3 +326,34 @@ def test_programs_and_loops_get_constants_without_gaps() -> None:
         bb.emit_func_output(gv)
     doubled = FoldConstant()(bb.get())["main"].body.body
     np.testing.assert_array_equal(doubled.data.numpy(), 2 * np.arange(2048).reshape(32, 64).T)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["riscv/rv64gcv", "wasm/simd", "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=diamondrapids", "opencl"],
+)
+def test_kernels_of_other_processors_are_folded_by_this_one(target) -> None:
+    """What is compiled for another machine runs nowhere here, not even where the triple is the same."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def twice(x: T.Buffer((T.int64(64),), "float32"), y: T.Buffer((T.int64(64),), "float32")):
+            for i in range(T.int64(64)):
+                with T.block("twice"):
+                    v = T.axis.spatial(T.int64(64), i)
+                    y[v] = x[v] * T.float32(2)
+
+        @R.function
+        def main():
+            cls = Module
+            with R.dataflow():
+                y = R.call_tir(cls.twice, (R.const(np.arange(64), "float32"),), R.Tensor((64,), "float32"))
+                R.output(y)
+            return y
+
+    with Target(target):
+        folded = FoldConstant()(Module)
+    value = folded["main"].body.blocks[0].bindings[0].value if folded["main"].body.blocks else folded["main"].body.body
+    assert isinstance(value, relax.Constant)
+    assert np.array_equal(value.data.numpy(), 2 * np.arange(64, dtype="float32"))

@@ -167,7 +167,7 @@ class FunctionEmitter(StmtEmitter):
         result, copy = len(inner.captured), self.w.module.declare(*_COPY)
         drop = self.w.module.declare("oneir_drop_error", "void", "ptr")
         self.w.module.functions.append(
-            f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {_ATTRIBUTES} {{\n"
+            f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {self.w.module.attributes} {{\n"
             + "\n".join(["  %own = alloca [16 x i8], align 8", "  store i64 0, ptr %own, align 8", *lines])
             + f"""
   %code = call i32 @{symbol}body({", ".join(arguments)})
@@ -209,7 +209,7 @@ done:
             w.emit("ret i32 0")
         else:
             w.emit("unreachable")
-        attributes = _ATTRIBUTES if inline else f"noinline {_ATTRIBUTES}"
+        attributes = w.module.attributes if inline else f"noinline {w.module.attributes}"
         w.module.functions.append(
             f"define {linkage} i32 @{symbol}({', '.join(parameters)}) {attributes} {{\n{w.body()}\n}}"
         )
@@ -338,9 +338,6 @@ done:
         parts = [self.cast(self._payload(value, wide), wide, dtype) for wide in (DataType("float64"), INT64)]
         kind = register_type(dtype)
         return w.pure(f"select i1 {is_float}, {kind} {parts[0]}, {kind} {parts[1]}")
-
-
-_ATTRIBUTES = "nounwind"
 
 
 def function_symbol(name: str, func: PrimFunc) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from ...runtime.llvm import link_ir
-from ...target.cpu import cpu_info, pointer_bytes
+from ...target.cpu import cpu_info, pointer_bytes, vector_scale
 from ...target.target import Target
 
 
@@ -58,6 +58,12 @@ class ModuleText:
     def has_fma(self) -> bool:
         """Whether the processor multiplies and adds floats with one rounding."""
         return cpu_info(self._target).has_fma
+
+    @cached_property
+    def attributes(self) -> str:
+        """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
+        scale = vector_scale(self._target)
+        return "nounwind" if scale is None else f"nounwind vscale_range({scale},{scale})"
 
     def number(self) -> int:
         """A number that is unique in the module."""

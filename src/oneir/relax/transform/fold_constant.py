@@ -20,6 +20,7 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
 from ...target import codegen
+from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ..analysis import remove_all_unused
@@ -125,10 +126,7 @@ class _Folder(PyExprMutator):
         if not tensors and _too_large(call.struct_info):
             return None
         outputs = [empty(s, i.dtype) for s, i in zip(shapes, infos, strict=True) if s is not None]
-        target = Target.current(allow_none=True)
-        if target is not None and "cpu" not in target.keys:
-            target = Target("llvm")  # what a device would compute, its host computes here
-        codegen.build(func.with_attr("global_symbol", "main"), target)["main"](*tensors, *outputs)
+        codegen.build(func.with_attr("global_symbol", "main"), _runnable_here())["main"](*tensors, *outputs)
         constants = [Constant(o) for o in outputs]
         return Tuple(constants) if isinstance(call.struct_info, TupleStructInfo) else constants[0]
 
@@ -148,6 +146,13 @@ class _Folder(PyExprMutator):
         var = super().visit_var_(op)
         bound = self.lookup_binding(var) if isinstance(var, Var) else None
         return bound if isinstance(bound, Constant) else var
+
+
+def _runnable_here() -> Target | None:
+    """The current target, if its code runs here; for devices, and for other processors, this machine's."""
+    target = Target.current(allow_none=True)
+    here = Target("llvm")
+    return target if target is None or (target.kind is here.kind and resolve(target) == resolve(here)) else here
 
 
 def _tensors(info: StructInfo) -> list[TensorStructInfo]:
