@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test opencl webgpu test-long slow-tests lint types format clean
+.PHONY: demo test opencl webgpu cross test-long slow-tests lint types format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
@@ -27,6 +27,14 @@ webgpu:
 	@ldconfig -p | grep -q libvulkan.so.1 && ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || { \
 	echo "Installing lavapipe"; apt-get update -qq && \
 	apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers libvulkan1 >/dev/null; }
+
+# Compilers and emulators of other processors, on which tests/cross runs; without them its tests are skipped, and say so.
+CROSS := qemu-user lld clang wasi-libc gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \
+	libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
+cross: $(STAMP)
+	@command -v qemu-aarch64 wasm-ld clang aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc \
+	>/dev/null && ls /usr/lib/wasm32-wasi >/dev/null 2>&1 || { echo "Installing $(CROSS)"; apt-get update -qq && \
+	apt-get install -y -qq --no-install-recommends $(CROSS) >/dev/null; }
 
 test-long: $(STAMP)
 	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto

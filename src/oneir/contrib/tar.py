@@ -6,6 +6,9 @@ import os
 import tarfile
 from collections.abc import Sequence
 
+from . import cc
+from .utils import TempDirectory
+
 
 def tar(output: str, files: Sequence[str]) -> None:
     """Writes an archive `output` of files by their names without folders; equal names get a number."""
@@ -25,3 +28,20 @@ def untar(tar_file: str, directory: str) -> None:
     """Unpacks an archive into a folder. Raises `tarfile.TarError` for members that would lie outside of it."""
     with tarfile.open(tar_file) as archive:
         archive.extractall(directory, filter="data")
+
+
+def normalize_file_list_by_unpacking_tars(temp: TempDirectory, file_list: Sequence[str]) -> list[str]:
+    """The files of a list, with those of its archives, unpacked into `temp`, in the archives' places."""
+    files: list[str] = []
+    for place, path in enumerate(file_list):
+        if not path.endswith(".tar"):
+            files.append(path)
+            continue
+        folder = temp.relpath(f"unpacked{place}")
+        os.makedirs(folder)
+        untar(path, folder)
+        files += sorted(os.path.join(folder, name) for name in os.listdir(folder))
+    return files
+
+
+cc.declare(tar, output_format="tar")

@@ -412,7 +412,7 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
             continue
         if main.extents[position] == factor:
             inner.append(loops[position])
-        elif factor == 1:
+        elif factor == 1 and name != "vector":  # the last loop of a tile is the vector, even of one element
             outer_loops[name] = loops[position]
         else:
             outer_loops[name], within = sch.split(loops[position], [None, factor])
