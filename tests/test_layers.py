@@ -113,7 +113,7 @@ def test_tests_stand_where_their_sources_do():
     tests = Path(__file__).parent
     folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     others = {path for path in folders if not (ROOT / path).is_dir()}
-    assert others == {Path(name) for name in ("backends", "documents", "examples", "random")}
+    assert others == {Path(name) for name in ("backends", "cross", "documents", "examples", "random")}
 
 
 def test_every_file_says_what_it_is_for_and_waives_no_check():
