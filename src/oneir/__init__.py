@@ -14,7 +14,7 @@ built["main"](a, b)
 
 from typing import Any
 
-from . import arith, contrib, dlight, driver, error, ir, nd, relax, rpc, runtime, script, target, te, tir, topi
+from . import arith, contrib, dlight, driver, error, ir, kernels, nd, relax, rpc, runtime, script, target, te, tir, topi
 from .driver import build, compile, load
 from .error import TVMError
 from .ir import instrument, transform
@@ -61,6 +61,7 @@ __all__ = [
     "hexagon",
     "instrument",
     "ir",
+    "kernels",
     "load",
     "metal",
     "nd",

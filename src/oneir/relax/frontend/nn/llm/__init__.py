@@ -1,3 +1,3 @@
-"""What language models need beyond modules: rotary position embeddings."""
+"""What language models are made of: rotary position embeddings, and attention to keys and values in pages."""
 
-from . import position_embedding
+from . import position_embedding, tree_attn

@@ -206,7 +206,7 @@ def switch_rope_freq_func(rope_scaling: dict[str, Any]) -> Callable[..., Turn]:
     return partial(function, **{name: rope_scaling[key] for name, key in keys.items()})
 
 
-def _turned(
+def rotated(
     load: Callable[[Any], PrimExpr], d: Any, turn: Turn, half: int | None, compute: str, dtype: str
 ) -> PrimExpr:
     """Element `d` of a head after the turn. It turns together with the element `half` away; None says the neighbour."""
@@ -320,7 +320,7 @@ def llama_rope(
     def turned(row: list[Var], h: Var, d: Var) -> PrimExpr:
         position = (row[1] + (total - rows[1])) * const(scale, "float32")
         turn = frequencies(position, d, turning, theta, dtype)
-        return _turned(lambda i: rope.qkv[(*row, h, i)], d, turn, half, dtype, dtype)
+        return rotated(lambda i: rope.qkv[(*row, h, i)], d, turn, half, dtype, dtype)
 
     func = rope.function([], total, "bshd", lambda d: ops.less(d, turning), turned)
     out = [Tensor.placeholder((batch, seq, n, head_dim), dtype) for n in (num_q_heads, num_kv_heads, num_kv_heads)]
@@ -355,7 +355,7 @@ def _rope_with_position_map(
         position = positions[row[0]] * const(scale, "float32")
         options = {} if factors is None else {"ext_factors": factors}
         turn = frequencies(position, d, turning, theta, "float32", **options)
-        return _turned(lambda i: rope.qkv[(*row, h, i)], d, turn, half, "float32", dtype)
+        return rotated(lambda i: rope.qkv[(*row, h, i)], d, turn, half, "float32", dtype)
 
     if factors is not None:
         return rope.function(
