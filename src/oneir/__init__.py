@@ -14,7 +14,25 @@ built["main"](a, b)
 
 from typing import Any
 
-from . import arith, contrib, dlight, driver, error, ir, kernels, nd, relax, rpc, runtime, script, target, te, tir, topi
+from . import (
+    arith,
+    base,
+    contrib,
+    dlight,
+    driver,
+    error,
+    ir,
+    kernels,
+    nd,
+    relax,
+    rpc,
+    runtime,
+    script,
+    target,
+    te,
+    tir,
+    topi,
+)
 from .driver import build, compile, load
 from .error import TVMError
 from .ir import instrument, transform
@@ -47,6 +65,7 @@ __all__ = [
     "OneIRError",
     "TVMError",
     "arith",
+    "base",
     "build",
     "compile",
     "contrib",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..ir.expr import PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.visitor import deep_recursion
@@ -14,6 +16,11 @@ from .expr_functor import PyExprMutator
 class _Copier(PyExprMutator):
     def __init__(self) -> None:
         self.symbols: dict[TirVar, PrimExpr] = {}
+
+    @property
+    def new_variables(self) -> Mapping[Var, Var]:
+        """The new variable of each that was copied."""
+        return self._variables
 
     def visit_prim_expr(self, op: PrimExpr) -> PrimExpr:
         for var in undefined_vars(op):
@@ -48,5 +55,13 @@ def copy_with_new_vars(func: Function) -> Function:
 
     A variable is defined once in a module, so this is what a copy of a function in the same module needs.
     """
+    return copy_and_variables(func)[0]
+
+
+def copy_and_variables(func: Function) -> tuple[Function, Mapping[Var, Var]]:
+    """As `copy_with_new_vars`, and the new variable of each."""
+    copier = _Copier()
     with deep_recursion:
-        return _Copier().visit_expr(func)
+        copy = copier.visit_expr(func)
+    assert isinstance(copy, Function)
+    return copy, copier.new_variables

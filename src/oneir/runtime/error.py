@@ -42,6 +42,10 @@ class NotRegistered(OneIRError, ValueError):
     """A name that no registry knows: of a packed function, an operator, an attribute, a target."""
 
 
+class NotInitialized(OneIRError, RuntimeError):
+    """An object that is used before it was given what it needs."""
+
+
 class DeviceError(OneIRError, RuntimeError):
     """A device that cannot be reached, or that cannot do what was asked of it."""
 

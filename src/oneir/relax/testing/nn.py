@@ -56,7 +56,11 @@ def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def emit_checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Adds `func(*args)`, which a gradient computes again rather than keeping what is inside."""
-    result = checkpoint(func, *args, **kwargs)
+    return _emitted(checkpoint(func, *args, **kwargs))
+
+
+def _emitted(result: Any) -> Any:
+    """Adds a value, or those in a list or tuple."""
     return emit(result) if isinstance(result, Expr) else type(result)(emit(r) for r in result)
 
 
@@ -65,12 +69,13 @@ def emit_checkpoint_sequential(
 ) -> Any:
     """Adds functions one after the other, in segments that are checkpoints.
 
-    `segments` is their number or where each ends. The last segment is none, unless `checkpoint_last` says so.
+    `segments` is where each ends, or the number of segments of equal length; functions that are left over are one more.
+    The last segment is no checkpoint, unless `checkpoint_last` says so.
     """
     functions = list(functions)
     if isinstance(segments, int):
-        length = len(functions) // segments
-        segments = [*range(length, length * segments, length)] if length else []
+        length = max(len(functions) // segments, 1)
+        segments = range(length, len(functions), length)
     ends = [*(e for e in segments if e < len(functions)), len(functions)]
 
     def chained(part: list[Callable[..., Any]]) -> Callable[[Any], Any]:
@@ -85,7 +90,7 @@ def emit_checkpoint_sequential(
     for end in ends:
         run = chained(functions[begin:end])
         last = end == len(functions)
-        input = run(input) if last and not checkpoint_last else emit_checkpoint(run, input)
+        input = _emitted(run(input)) if last and not checkpoint_last else emit_checkpoint(run, input)
         begin = end
     return input
 

@@ -1,5 +1,6 @@
 """Operators of neural networks."""
 
+from . import gradient_rules
 from .activation import (
     gelu,
     gelu_tanh,
