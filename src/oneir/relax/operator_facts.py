@@ -87,6 +87,9 @@ ViewsArgument: Fact[bool] = Fact("ViewsArgument")
 """Whether the result may lie in the memory of the first argument."""
 MayReturnArgument: Fact[bool] = Fact("MayReturnArgument")
 """Whether the result may be any argument but the first, the function that is called."""
+Selects: Fact[bool] = Fact("Selects")
+"""Whether each element of the result is one of the first argument's, or the largest of some: increasing functions of
+elements can be computed before or after."""
 SupportsInplace: Fact[bool] = Fact("SupportsInplace")
 """Whether the result may be written into an argument of its shape and dtype."""
 

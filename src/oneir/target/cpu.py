@@ -42,6 +42,9 @@ class CPUInfo:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    byte_dots: str | None = None
+    """Its fastest instructions for sums of products of bytes: `vnni`, `avx_vnni`, `avx2` (`tir/tensor_intrin/x86.py`),
+    or None."""
 
 
 # First-, second- and third-level data cache in KiB, by the processor's name. The last line is a guess for all others.
@@ -212,9 +215,10 @@ def cpu_info(target: Target) -> CPUInfo:
     arch = architecture(resolve(target)[0])
     width, registers, has_fma, has_half = _vectors(target, arch)
     cores, l1, l2, l3 = cores_and_caches(target)
+    vector_bytes = target.attrs.get("vector-width", 8 * width) // 8
     return CPUInfo(
         arch=arch,
-        vector_bytes=target.attrs.get("vector-width", 8 * width) // 8,
+        vector_bytes=vector_bytes,
         vector_registers=registers,
         has_fma=has_fma,
         has_half=has_half,
@@ -222,6 +226,7 @@ def cpu_info(target: Target) -> CPUInfo:
         l1_bytes=l1,
         l2_bytes=l2,
         l3_bytes=l3,
+        byte_dots=_byte_dots(target, arch, vector_bytes),
     )
 
 
@@ -234,6 +239,16 @@ def vector_scale(target: Target) -> int | None:
     if info.arch != "aarch64" or info.vector_bytes <= 16 or not enabled_features(target, ("sve",)):
         return None
     return info.vector_bytes // 16
+
+
+def _byte_dots(target: Target, arch: str, vector_bytes: int) -> str | None:
+    if arch != "x86_64" or vector_bytes < 32:
+        return None
+    has = enabled_features(target, ("avx512vnni", "avx512vl", "avxvnni", "avx2"))
+    if has >= {"avx512vnni", "avx512vl"}:
+        # Its vectors of 32 bytes are multiplied by the same instruction as those of AVX-VNNI.
+        return "vnni" if vector_bytes >= 64 else "avx_vnni"
+    return "avx_vnni" if "avxvnni" in has else "avx2" if "avx2" in has else None
 
 
 def cores_and_caches(target: Target) -> tuple[int, int, int, int]:

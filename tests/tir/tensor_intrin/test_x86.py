@@ -11,7 +11,7 @@ from oneir.target import Target
 from oneir.target.cpu import architecture, enabled_features, resolve
 from oneir.testing import interpret
 from oneir.tir import PrimFunc, TensorIntrin
-from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_group_dot_intrin
+from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_byte_dot_intrin, get_group_dot_intrin
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
 
@@ -59,11 +59,31 @@ def test_a_group_of_digits(instructions: str, extreme: bool) -> None:
     check(get_group_dot_intrin(instructions), [a, b, c], c + products.sum((0, 2)), target)
 
 
+@pytest.mark.parametrize("extreme", [(255, -128), (255, 127), None])
+@pytest.mark.parametrize("instructions", NEEDED)
+def test_four_bytes_are_multiplied_exactly(instructions: str, extreme: tuple[int, int] | None) -> None:
+    target, rng, lanes = skip_without(instructions), np.random.default_rng(5), VECTOR_BYTES[instructions] // 4
+    a, b = rng.integers(0, 256, 4).astype("uint8"), rng.integers(-128, 128, (lanes, 4)).astype("int8")
+    if extreme is not None:
+        # Sums of two such products exceed 16 bits.
+        a[:], b[:] = extreme
+    c = rng.integers(-1000, 1000, lanes).astype("int32")
+    check(get_byte_dot_intrin(instructions), [a, b, c], c + b.astype("int32") @ a.astype("int32"), target)
+
+
 def test_names_are_registered() -> None:
-    for name in ("dot_16x4_vnni", "dot_16x4_avx512", "dot_8x32_u4_weights_avx2", "dot_16x32_u4_weights_vnni"):
+    for name in (
+        "dot_16x4_vnni",
+        "dot_16x4_avx512",
+        "dot_8x32_u4_weights_avx2",
+        "dot_16x32_u4_weights_vnni",
+        "dot_8x4_bytes_avx2",
+    ):
         assert TensorIntrin.get(name) is not None
 
 
 def test_other_instructions_are_not_known() -> None:
     with pytest.raises(InvalidValue, match=r'expected the instructions "vnni", .*found "amx"'):
         get_group_dot_intrin("amx")
+    with pytest.raises(InvalidValue, match=r'expected the instructions "vnni", .*found "dot"'):
+        get_byte_dot_intrin("dot")

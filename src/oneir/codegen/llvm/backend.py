@@ -9,10 +9,11 @@ from ...dlight import ScheduleRule, cpu
 from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ...relax.pipeline import generic_stages
+from ...relax.transform import FoldRequantization, IntegerProducts
 from ...relax.transform.lift_transform_params import LiftWeights
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
-from ...target.cpu import cores_and_caches, resolve
+from ...target.cpu import cores_and_caches, cpu_info, resolve
 from ...target.target import Target
 from ...tir.pipeline import default_tir_passes
 from ...tir.transform import ExactExtremes, ExactMoments, MultiplyReciprocals, WideSums
@@ -30,7 +31,10 @@ class LLVM(Backend):
     }
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
-        return {**generic_stages(target), "layouts": [cpu.ChooseLayouts(), LiftWeights()]}
+        stages = {**generic_stages(target), "layouts": [cpu.ChooseLayouts(), LiftWeights()]}
+        if cpu_info(target).byte_dots is not None:
+            stages["dispatched"] = [IntegerProducts(), FoldRequantization()]
+        return stages
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Add, Cast, Mul, PrimExpr
+from ...ir.expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var
 from ...tir.expr import BufferLoad
 from ...tir.stmt import Block, BufferStore
 from .leaves import Leaf
@@ -23,6 +23,34 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 def without_cast(expr: PrimExpr) -> PrimExpr:
     """An expression without the cast around it, if there is one."""
     return expr.value if isinstance(expr, Cast) else expr
+
+
+QUAD = 4
+"""Bytes along the sum that dot products of bytes take together."""
+
+
+def panel_width(load: BufferLoad, var: Var) -> int | None:
+    """The elements of a panel along the variable, where the buffer lies in panels: `B[v // 32, ..., v % 32]`, or
+    `B[v // 32, ..., k // 4, v % 32, k % 4]` with bytes in fours.
+    """
+    indices = load.indices[:-1] if summed_in_quads(load) is not None else load.indices
+    last = indices[-1] if indices else None
+    if isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm):
+        return last.b.value
+    return None
+
+
+def summed_in_quads(load: BufferLoad) -> Var | None:
+    """The variable `k` of panels of bytes that lie in fours: `B[..., k // 4, v % 32, k % 4]`; None for other loads."""
+    if load.buffer.dtype.bits != 8 or len(load.indices) < 4:
+        return None
+    fours, lane, four = load.indices[-3:]
+    if not (isinstance(fours, FloorDiv) and isinstance(lane, FloorMod) and isinstance(four, FloorMod)):
+        return None
+    var = four.a
+    same = fours.a is var and isinstance(var, Var) and lane.a is not var
+    quads = all(isinstance(d, IntImm) and d.value == QUAD for d in (fours.b, four.b))
+    return var if same and quads and isinstance(var, Var) else None
 
 
 def is_contraction(leaf: Leaf) -> bool:

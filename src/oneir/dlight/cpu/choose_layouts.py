@@ -44,15 +44,15 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...topi import transpose
-from ..analysis.contraction import operands
+from ..analysis.contraction import QUAD, operands
 from ..analysis.leaves import extent_of, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS
-from .relayout import Panels, Permuted, can_be_changed, relayout
+from .relayout import BytePanels, Panels, Permuted, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
-Layout = Permuted | Panels | Winograd
+Layout = Permuted | Panels | BytePanels | Winograd
 Axes = tuple[int, ...]
 
 CALL_TIR = Op.get("relax.call_tir")
@@ -168,7 +168,7 @@ class _Choose(PyExprMutator):
         """An argument in the layout that a function wants it in."""
         if isinstance(value, Constant):
             return value if wanted is None else self.constant(value, wanted)
-        if isinstance(value, GraphVar) and value in self.weights and isinstance(wanted, Panels | Winograd):
+        if isinstance(value, GraphVar) and value in self.weights and isinstance(wanted, Panels | BytePanels | Winograd):
             return self.weight(value, wanted)
         axes = wanted.axes if isinstance(wanted, Permuted) else None
         if axes == given or not isinstance(value, GraphVar):
@@ -183,7 +183,7 @@ class _Choose(PyExprMutator):
             self.constants[key] = Constant(layout.in_memory(np.asarray(value.data)))
         return self.constants[key]
 
-    def weight(self, value: GraphVar, layout: Panels | Winograd) -> Expr:
+    def weight(self, value: GraphVar, layout: Panels | BytePanels | Winograd) -> Expr:
         """A weight in another layout, made once for all its uses."""
         key = (value, layout)
         if key not in self.laid_out:
@@ -216,7 +216,7 @@ IN_LAYOUT = "oneir.dlight.cpu.in_layout"
 @register_func(IN_LAYOUT)
 def _in_layout(value: Tensor, layout: str) -> Tensor:
     name, axes, *rest = json.loads(layout)
-    kind = {"Panels": Panels, "Winograd": Winograd}[name]
+    kind = {"Panels": Panels, "BytePanels": BytePanels, "Winograd": Winograd}[name]
     return kind(tuple(axes), *rest).in_memory(np.asarray(value))
 
 
@@ -478,13 +478,16 @@ def _dense(
     extents = {iv.var: as_int(extent_of(iv)) for iv in step.block.iter_vars}
     spatial = step.spatial()
     summed = {index: i for i, index in enumerate(data.indices) if isinstance(index, Var) and index not in spatial}
-    width = panel_for(step.block, channel, info)
-    if not summed or width is None or not all(isinstance(e, IntImm) for e in weight.buffer.shape):
+    if not summed or not all(isinstance(e, IntImm) for e in weight.buffer.shape):
         return None
     # Of the weights, the sum over channels runs innermost.
     depth = max(summed, key=lambda axis: extents[axis] or 0)
     others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth]
-    panels = Panels((*others, dims[depth], dims[channel]), width)
+    in_fours = computed_by_byte_dots(store, data, weight, extents[depth], info)
+    width = panel_for(step.block, channel, info, QUAD if in_fours else 1)
+    if width is None:
+        return None
+    panels = (BytePanels if in_fours else Panels)((*others, dims[depth], dims[channel]), width)
     if store.indices[-1] is channel:
         # A matrix product: rows and columns lie as declared.
         return {weight.buffer: panels, **{a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}}
@@ -493,6 +496,17 @@ def _dense(
         data.buffer: Permuted(_last(len(data.indices), summed[depth])),
         weight.buffer: winograd_for(step.block, data, weight, depth, channel, info) or panels,
     }
+
+
+def computed_by_byte_dots(
+    store: BufferStore, data: BufferLoad, weight: BufferLoad, depth: int | None, info: CPUInfo
+) -> bool:
+    """Whether a contraction over `depth` channels is one of unsigned by signed bytes that the processor has dot
+    products for.
+    """
+    dtypes = (data.buffer.dtype, weight.buffer.dtype, store.buffer.dtype)
+    whole = depth is not None and depth % QUAD == 0
+    return info.byte_dots is not None and dtypes == ("uint8", "int8", "int32") and whole
 
 
 def _used(load: BufferLoad) -> set[Var]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.expr import Add, FloorMod, IntImm, Mul, PrimExpr, Var, as_int, const
+from ...ir.expr import Add, IntImm, Mul, PrimExpr, Var, as_int, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
@@ -23,7 +23,8 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
-from ..analysis.contraction import is_contraction, operands
+from ...tir.tensor_intrin.x86 import VECTOR_BYTES, byte_dot_name
+from ..analysis.contraction import QUAD, is_contraction, operands, panel_width, summed_in_quads
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
 from .spatial import inline_elementwise, schedule_leaf
@@ -42,6 +43,8 @@ class Axes:
     reduction: list[int]
     panel: int | None
     """The number of elements of a panel, if the vector operand is stored in panels."""
+    quads: int | None = None
+    """The axis of the sum along which bytes of the vector operand lie in fours."""
 
 
 class Contraction(CPUScheduleRule):
@@ -205,7 +208,9 @@ def contraction_axes(leaf: Leaf) -> Axes | None:
     columns = _largest(leaf, along, positions)
     taken = {positions[last], rows, columns}
     others = [positions[v] for v in spatial if positions[v] not in taken]
-    return Axes(positions[last], rows, columns, others, reduction, panel_width(vectors[0], last))
+    depth = summed_in_quads(vectors[0])
+    panel, quads = panel_width(vectors[0], last), None if depth is None else positions[depth]
+    return Axes(positions[last], rows, columns, others, reduction, panel, quads)
 
 
 def variables_of(load: BufferLoad) -> set[Var]:
@@ -221,14 +226,6 @@ def is_strided_in(load: BufferLoad, var: Var) -> bool:
     while isinstance(last, Add):
         last = last.a if var in variables(last.a) else last.b
     return last is var or (isinstance(last, Mul) and last.a is var and isinstance(last.b, IntImm))
-
-
-def panel_width(load: BufferLoad, var: Var) -> int | None:
-    """The elements of a panel along the variable, where the buffer lies in panels: `B[v // 32, ..., v % 32]`."""
-    last = load.indices[-1] if load.indices else None
-    if isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm):
-        return last.b.value
-    return None
 
 
 def _rows(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
@@ -288,7 +285,7 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     if extent is None or extent < 2:
         return None
     widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
-    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction)
+    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction) // (QUAD if axes.quads is not None else 1)
     rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
     columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
     # Without columns, rows need not be divided evenly.
@@ -425,7 +422,8 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
     reduction = in_memory_order(main, axes)
     sch.reorder(*outer, *reduction, *inner)
-    in_vectors(sch, inner, tile.vector)
+    if axes.quads is None:
+        in_vectors(sch, inner, tile.vector)
     last = parallelize(sch, outer, main.work)
     if epilogue:
         # The epilogue reads the sums from the registers.
@@ -437,7 +435,26 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         if last is not None:
             sch.reverse_compute_at(follower, last)
         in_vectors(sch, sch.get_loops(follower)[-len(inner) :], tile.vector)
-    sch.decompose_reduction(block, reduction[0])
+    if axes.quads is None:
+        sch.decompose_reduction(block, reduction[0])
+    else:
+        by_byte_dots(sch, main, inner, reduction, info)
+
+
+def by_byte_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list[LoopRV], info: CPUInfo) -> None:
+    """Computes a tile whose vector operand lies in fours of bytes by the processor's dot products of bytes."""
+    assert info.byte_dots is not None
+    *outer, depth = reduction
+    quads, four = sch.split(depth, [None, QUAD])
+    *rows, vector = inner
+    vectors, lane = sch.split(vector, [None, VECTOR_BYTES[info.byte_dots] // QUAD])
+    sch.reorder(*outer, quads, *rows, vectors, lane, four)
+    for loop in (*rows, vectors):
+        sch.unroll(loop)
+    init = sch.decompose_reduction(main.handle, [*outer, quads][0])
+    for loop in sch.get_loops(init)[-len(inner) - 1 :]:
+        sch.unroll(loop)
+    sch.tensorize(lane, byte_dot_name(info.byte_dots))
 
 
 def in_vectors(sch: Schedule, tile: list[LoopRV], width: int) -> None:
@@ -452,8 +469,11 @@ def in_vectors(sch: Schedule, tile: list[LoopRV], width: int) -> None:
     sch.vectorize(vector)
 
 
-def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
-    """How many elements a panel of weights has along an axis; None for an axis of unknown extent."""
+def panel_for(block: Block, channel: Var, info: CPUInfo, steps: int = 1) -> int | None:
+    """How many elements a panel of weights has along an axis; None for an axis of unknown extent.
+
+    `steps` is how many products of a sum one instruction computes.
+    """
     extents = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars}
     found = operands(block)
     extent = extents[channel]
@@ -461,7 +481,7 @@ def panel_for(block: Block, channel: Var, info: CPUInfo) -> int | None:
         return None
     rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
     depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
-    return panel_of_rows(rows, extent, depth, info, block.writes[0].buffer.dtype.itemsize)
+    return panel_of_rows(rows, extent, -(-depth // steps), info, block.writes[0].buffer.dtype.itemsize)
 
 
 def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:

@@ -30,10 +30,10 @@ from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
 from ...tir.transform.loop_partition import HINT
-from ..analysis.contraction import is_contraction, operands
+from ..analysis.contraction import is_contraction, operands, panel_width
 from ..analysis.leaves import Leaf, leaves, variables
 from .base import CPUScheduleRule, parallelize
-from .contraction import follows, in_vectors, panel_width, variables_of
+from .contraction import follows, in_vectors, variables_of
 from .spatial import inline_elementwise, schedule_leaf
 
 MOST_COLUMNS = 8

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...arith import Analyzer
 from ...ir.expr import Add, Cast, Mul
-from ...target.cpu import architecture, enabled_features, resolve
+from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -40,7 +40,7 @@ class IntegerDots(CPUScheduleRule):
     """Rows of int8 by quantized weights, with a panel's sums in registers."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        instructions = instructions_of(target)
+        instructions = cpu_info(target).byte_dots
         sch = Schedule(func)
         found = leaves(sch) or []
         product = product_of(found)
@@ -70,15 +70,6 @@ class Product:
     dot: Leaf
     total: Leaf
     epilogue: list[Leaf]
-
-
-def instructions_of(target: Target) -> str | None:
-    """The processor's fastest instructions for dot products of digits by signed bytes; None without any."""
-    if architecture(resolve(target)[0]) != "x86_64":
-        return None
-    kinds = {"vnni": ("avx512vnni", "avx512vl"), "avx_vnni": ("avxvnni",), "avx2": ("avx2",)}
-    has = enabled_features(target, [name for names in kinds.values() for name in names])
-    return next((kind for kind, names in kinds.items() if has.issuperset(names)), None)
 
 
 def product_of(found: list[Leaf]) -> Product | None:

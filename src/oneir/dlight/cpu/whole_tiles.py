@@ -14,7 +14,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.container import Array
-from ...ir.expr import FloorMod, Min, PrimExpr, Range, Var, const
+from ...ir.expr import Min, PrimExpr, Range, Var, const
 from ...ir.visitor import Mapper
 from ...tir.analysis import get_block_read_write_region
 from ...tir.buffer import Buffer, decl_buffer
@@ -22,6 +22,7 @@ from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
+from ..analysis.contraction import panel_width
 from ..analysis.leaves import extent_of
 
 
@@ -102,14 +103,9 @@ class _Clamp(Mapper):
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
         if load.buffer in self.whole:
             return self.generic_visit(load)
-        values = {var: Min(var, end) for var, end in self.last.items() if not _in_panels(load, var)}
+        # The last panel ends in zeros.
+        values = {var: Min(var, end) for var, end in self.last.items() if panel_width(load, var) is None}
         return load.replace(indices=Array(substitute(index, values) for index in load.indices))
-
-
-def _in_panels(load: BufferLoad, var: Var) -> bool:
-    """Whether a buffer is stored in panels along a variable, the last of which ends in zeros."""
-    last = load.indices[-1] if load.indices else None
-    return isinstance(last, FloorMod) and last.a is var
 
 
 class _Replace(Mapper):

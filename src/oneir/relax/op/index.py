@@ -142,6 +142,8 @@ def _slice_bounds(call: Call) -> tuple[list[Any] | None, ...]:
     return axes, begin, end, strides[0] if strides else [const(1, "int64")] * counts.pop()
 
 
+strided_slice.selects()
+
 strided_slice.follow_precision()
 strided_slice.infer_layout(slice_layout)
 

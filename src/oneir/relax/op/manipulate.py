@@ -105,6 +105,7 @@ def broadcast_to(x: Expr, shape: Any) -> Expr:
     return broadcast_to.call(x, shape_value(shape))
 
 
+broadcast_to.selects()
 broadcast_to.follow_precision()
 
 
@@ -172,6 +173,7 @@ def _completed(x: Expr, target: ShapeExpr) -> ShapeExpr:
     return ShapeExpr(extents)
 
 
+reshape.selects()
 reshape.follow_precision()
 ViewsArgument.set(reshape.op, True)
 
@@ -205,6 +207,7 @@ def flatten(x: Expr) -> Expr:
     return flatten.call(x)
 
 
+flatten.selects()
 flatten.follow_precision()
 ViewsArgument.set(flatten.op, True)
 
@@ -233,6 +236,7 @@ def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
     return expand_dims.call(x, axis=axis_list(axis))
 
 
+expand_dims.selects()
 expand_dims.follow_precision()
 ViewsArgument.set(expand_dims.op, True)
 expand_dims.infer_layout(expand_layout)
@@ -275,6 +279,7 @@ def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
     return squeeze.call(x, axis=axis_list(axis))
 
 
+squeeze.selects()
 squeeze.follow_precision()
 ViewsArgument.set(squeeze.op, True)
 squeeze.infer_layout(squeeze_layout)
@@ -311,6 +316,7 @@ def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
     return permute_dims.call(x, axes=axis_list(axes))
 
 
+permute_dims.selects()
 permute_dims.follow_precision()
 ViewsArgument.set(permute_dims.op, True)
 permute_dims.infer_layout(permute_layout)
@@ -532,6 +538,7 @@ def repeat(data: Expr, repeats: int, axis: int | None = None) -> Expr:
     return repeat.call(data, repeats=integer(repeats), axis=None if axis is None else integer(axis))
 
 
+repeat.selects()
 repeat.follow_precision()
 
 
@@ -575,6 +582,7 @@ def tile(data: Expr, repeats: int | Sequence[int]) -> Expr:
     return tile.call(data, repeats=times)
 
 
+tile.selects()
 tile.follow_precision()
 
 
@@ -603,6 +611,7 @@ def flip(data: Expr, axis: int) -> Expr:
     return flip.call(data, axis=integer(axis))
 
 
+flip.selects()
 flip.follow_precision()
 flip.infer_layout(move_axes("axis"))
 

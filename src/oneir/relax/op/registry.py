@@ -40,6 +40,7 @@ from ..operator_facts import (
     GradientRule,
     MixedPrecisionPolicy,
     OpPattern,
+    Selects,
     StructInfoRule,
     TMixedPrecisionPolicy,
     TOpPattern,
@@ -163,6 +164,10 @@ class Operator(Generic[P, R]):
         TMixedPrecisionPolicy.set(self.op, MixedPrecisionPolicy.ALWAYS)
         FInferMixedPrecision.set(self.op, rule)
         return rule
+
+    def selects(self) -> None:
+        """Registers that each element of the result is one of the first argument's, or the largest of some."""
+        Selects.set(self.op, True)
 
     def follow_precision(self) -> None:
         """Registers that a call is computed in float16 if all of its arguments are."""

@@ -27,6 +27,7 @@ from .fast_math import FastMathTransform
 from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fold_padding import FoldPadding
+from .fold_requantization import FoldRequantization
 from .fuse_attention import FuseAttention
 from .fuse_ops import FuseOps
 from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
@@ -34,6 +35,7 @@ from .fuse_tir import FuseTIR
 from .fuse_transpose_matmul import FuseTransposeMatmul
 from .gradient import Gradient
 from .inline_functions import InlinePrivateFunctions
+from .integer_products import IntegerProducts
 from .kill_after_last_use import KillAfterLastUse
 from .lambda_lift import LambdaLift
 from .lazy_get_input import LazyGetInput

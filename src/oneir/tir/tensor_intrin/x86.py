@@ -11,9 +11,12 @@
     for i, q, k in T.grid(n, 8, 4):
         C[i] += B[q, 4 * i + k] * A[4 * q + k]
 
+`dot_{n}x4_bytes_*` is `dot_16x4` for the sums of one vector, exact for all bytes, with C in the scope "local".
+
 - `vnni`: AVX-512 VNNI, one instruction for four products. `avx_vnni`: the same with vectors of 32 bytes.
 - `avx512`, `avx2`: products are added up in pairs as 16-bit integers first, which saturate. So `dot_16x4` is as
   described for unsigned bytes up to 128 only; the 32 products of a group with digits fit, at most 8 * 2 * 15 * 128.
+  `dot_{n}x4_bytes` widens bytes to 16 bits and adds up products of these in pairs, which 32 bits hold.
 """
 
 from __future__ import annotations
@@ -119,6 +122,41 @@ def group_dot_name(instructions: str) -> str:
     return f"dot_{_size(instructions) // _PRODUCTS}x{_GROUP}_u4_weights_{instructions}"
 
 
+def _multiply_widened(sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
+    """Sums and products of bytes, with the bytes at even and at odd places widened to 16 bits."""
+    words, eight = size // 2, Broadcast(const(8, "int16"), size // 2)
+    signed = reinterpret(f"int16x{words}", signed)
+    unsigned = reinterpret(f"uint16x{words}", unsigned)
+    factors = (
+        (ops.bitwise_and(unsigned, Broadcast(const(255, "uint16"), words)), (signed << eight) >> eight),
+        (unsigned >> Broadcast(const(8, "uint16"), words), signed >> eight),
+    )
+    for x, y in factors:
+        pair = call_llvm_pure_intrin(sums.dtype, _PAIRS[size][1], reinterpret(f"int16x{words}", x), y)
+        sums = sums + pair
+    return sums
+
+
+def byte_dot_name(instructions: str) -> str:
+    """The name that the exact dot products of four bytes are registered under."""
+    return f"dot_{_size(instructions) // _PRODUCTS}x{_PRODUCTS}_bytes_{instructions}"
+
+
+def get_byte_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_{n}x4_bytes` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
+
+    The operands are A (4,) uint8, B (n, 4) int8 and C (n,) int32, C in the scope "local".
+    Raises `InvalidValue` for other instructions.
+    """
+    size = _size(instructions)
+    add = _multiply_and_add if instructions.endswith("vnni") else _multiply_widened
+
+    def product(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
+        return add(c, _for_all(a, size), b, size)
+
+    return dot_product(size // _PRODUCTS, _PRODUCTS, ("uint8", "int8", "int32"), product, ("", "", "local"))
+
+
 def _dot_16x4(add: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> tuple[PrimFunc, PrimFunc]:
     def product(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
         return add(c, _for_all(a, 64), b)
@@ -130,3 +168,4 @@ TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply
 TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
 for _name in VECTOR_BYTES:
     TensorIntrin.register(group_dot_name(_name), *get_group_dot_intrin(_name))
+    TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))

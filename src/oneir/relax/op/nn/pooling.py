@@ -164,6 +164,8 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     made.struct_info(_pool_struct_info(_SPATIAL[dims]))
     made.reference(_pool_reference(kind))
     made.legalize_as(_pool_legalization(name, kind, dims))
+    if kind == "max":
+        made.selects()
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,15 @@ def quantized(g: Context, x: Expr, scale: Expr, zero: Expr | None, dtype: str) -
     return converted(g, g.emit(op.clip(op.astype(whole, "float32"), low, high)), dtype, 1)
 
 
+def _one_axis(g: Context, x: Expr, scale: Expr, zero: Expr | None, axis: int, block_size: int) -> int | None:
+    """The axis that a scale and zero point are for, any where they are single; None where they are for blocks."""
+    ndim, parameters = g.ndim(x), [p for p in (scale, zero) if p is not None]
+    if block_size or any(g.ndim(p) > 1 for p in parameters):
+        return None
+    single = all(g.ndim(p) == 0 or g.is_one(g.shape(p)[0]) for p in parameters)
+    return 0 if single else g.axis(axis, ndim)
+
+
 @converter("QuantizeLinear", since=10)
 def quantize_linear(
     g: Context,
@@ -68,6 +76,10 @@ def quantize_linear(
 ) -> Expr:
     """Floats as integers: round(x / scale) + zero."""
     dtype = g.dtype(zero) if zero is not None else dtype_name(output_dtype) if output_dtype else "uint8"
+    place = _one_axis(g, x, scale, zero, axis, block_size)
+    if place is not None and dtype in ("int8", "uint8") and g.dtype(x) == g.dtype(scale) == "float32":
+        point = g.constant(np.zeros((), dtype)) if zero is None else _single(g, zero)
+        return g.emit(op.quantize(x, _single(g, scale), point, place, dtype))
     point = None if zero is None else _spread(g, zero, x, axis, block_size)
     wide = x if is_float(g.dtype(x)) else g.cast(x, "float32")
     return quantized(g, wide, _spread(g, scale, x, axis, block_size), point, dtype)
@@ -85,8 +97,13 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Expr:
     """Integers as floats: (x - zero) * scale."""
-    factor = _spread(g, scale, x, axis, block_size)
     dtype = g.dtype(scale)
+    place = _one_axis(g, x, scale, zero, axis, block_size)
+    if place is not None and g.dtype(x) in ("int8", "uint8") and dtype == "float32" and not output_dtype:
+        point = g.constant(np.zeros((), g.dtype(x))) if zero is None else _single(g, zero)
+        # Constants stay short integers here, since what uses them may compute with these.
+        return g.block_builder.emit(op.dequantize(x, _single(g, scale), point, place, dtype))
+    factor = _spread(g, scale, x, axis, block_size)
     if is_float(g.dtype(x)):
         value = g.cast(x, dtype)
     else:
@@ -120,8 +137,9 @@ def qlinear_matmul(
 
 
 def _single(g: Context, x: Expr) -> Expr:
-    count = math.prod(g.static_shape(x, "the shape of a scale or zero point"))
-    return g.reshaped(x, []) if count == 1 else x
+    """A scale or zero point without dimensions if it is one number."""
+    alone = all(map(g.is_one, g.shape(x)))
+    return g.reshaped(x, []) if alone and g.ndim(x) else x
 
 
 @converter("QLinearConv")
