@@ -31,7 +31,7 @@ def load(monkeypatch):
                 raise NoTokenizer("none")
             return FakeTokenizer()
 
-        def load_runner(path, quantization, context, max_batch_size):
+        def load_runner(path, quantization, context, max_batch_size, **precision):
             config, checkpoint = SimpleNamespace(context=200), SimpleNamespace(eos_ids=(EOS,))
             return FakeRunner(MODEL, num_pages=100, page_size=4), checkpoint, config
 

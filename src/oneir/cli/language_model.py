@@ -20,6 +20,12 @@ LANGUAGE_MODEL = "a folder with config.json and safetensors, or a .gguf"
 def add_language_model_options(parser: argparse._ActionsContainer) -> None:
     """Declares how a language model is loaded."""
     parser.add_argument("--quantization", metavar="FORM", help="the form of the weights, q4_0 say (as they are stored)")
+    parser.add_argument(
+        "--activations",
+        choices=("int8", "float32"),
+        help="what is multiplied with quantized weights: float32 is exact and slower (int8)",
+    )
+    parser.add_argument("--kv-dtype", metavar="DTYPE", help="the dtype of the cache, float16 say (by the weights)")
     parser.add_argument("--context", type=int, metavar="N", help="the most tokens of a prompt and its answer")
     parser.add_argument(
         "--draft-tokens",
@@ -41,5 +47,7 @@ def load_language_model(path: Path, options: argparse.Namespace, max_batch_size:
             options.quantization,
             options.context,
             max_batch_size,
+            activations=options.activations or "int8",
+            kv_dtype=options.kv_dtype,
             draft_tokens=options.draft_tokens,
         )

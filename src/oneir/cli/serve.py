@@ -111,9 +111,8 @@ def _has_language_model(options: argparse.Namespace) -> bool:
         name = paths[is_language.index(True)]
         raise InvalidValue(f"a language model has a server of its own, and {name} is one; found {len(paths)} models")
     language = any(is_language)
-    for option in (
-        ("shape", "device", "batch_wait", "max_body") if language else ("quantization", "context", "draft_tokens")
-    ):
+    others = ("shape", "device", "batch_wait", "max_body")
+    for option in others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens"):
         if getattr(options, option):
             what, found = ("models that are no language models", "one") if language else ("language models", "none")
             raise InvalidValue(f"--{option.replace('_', '-')} is for {what}; {paths[0]} is {found}")

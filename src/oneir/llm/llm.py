@@ -48,9 +48,13 @@ class LLM:
 
     Args:
         path: a folder as Hugging Face's `save_pretrained` writes it, or a `.gguf` file.
-        quantization: the form of the weights; None: as they are stored.
+        quantization: the form of the weights: "q4_0", "q8_0", "f16", "bf16" or "f32"; None: as they are stored.
         context: the most tokens of a prompt and its answer; None: as many as the model is for, and the cache holds.
         max_batch_size: how many answers are generated at once; further ones wait.
+        activations: what rows become that are multiplied with quantized weights: "int8", or "float32", which gives the
+            tokens of the dequantized weights, and is slower.
+        kv_dtype: the dtype of keys and values in the cache, "float16" or "float32"; None: float16, or float32 where
+            all weights or activations are.
         draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
             changes by them.
 
@@ -64,13 +68,17 @@ class LLM:
         context: int | None = None,
         max_batch_size: int = 8,
         *,
+        activations: str = "int8",
+        kv_dtype: str | None = None,
         draft_tokens: int = 0,
     ):
         from .files.tokenizer import Tokenizer
         from .files.tokenizer_parts import NoTokenizer
         from .runtime.loader import load_runner
 
-        runner, checkpoint, config = load_runner(path, quantization, context, max_batch_size)
+        runner, checkpoint, config = load_runner(
+            path, quantization, context, max_batch_size, activations=activations, kv_dtype=kv_dtype
+        )
         try:
             self.tokenizer = Tokenizer.open(path)
         except NoTokenizer:

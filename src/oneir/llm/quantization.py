@@ -1,120 +1,157 @@
-"""Weights of 4 bits: the layers that multiply with them, and the change of a model's layers into these.
+"""Layers whose weights are kept in the forms of `kernels.forms`, and how a model's numbers are kept and multiplied.
 
-    model = quantized(Decoder(config), "q4_0")
+    stored(Decoder(config), parts_of, "int8")
 
-"q4_0" is GGML's: groups of 32 along the sum with a float16 scale, values from 0 to 15 with the zero at 8. Activations
-become int8 in groups of 32. Errors of a product with Gaussian rows, root mean square, relative: 5e-3 from the rows.
+Rows of activations that meet digits become int8 in groups of 32, unless a model is asked to keep them in float32.
+Errors of a product with Gaussian rows, root mean square, relative: 5e-3 from rows in int8, none from rows in float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import numpy as np
 
 from ..relax.frontend import nn
 from ..relax.frontend.nn import op
 from ..runtime.error import InvalidValue
-from .kernels import group_quantized
-from .kernels.group_quantized import GROUP, PANEL
+from .kernels import float_panels, group_quantized
+from .kernels.forms import DigitForm, Form
+from .kernels.group_quantized import GROUP
 
-ZERO = 8
+QUANTIZATIONS = ("q4_0", "q8_0", "f16", "bf16", "f32")
+ACTIVATIONS = ("int8", "float32")
+KV_DTYPES = ("float32", "float16")
 _Model = TypeVar("_Model", bound=nn.Module)
-FORMATS = ("q4_0",)
 
 
-class Q4Weight(nn.Module):
-    """What layers with a weight of 4 bits, (n, k), share: the weight in panels and its scales."""
+@dataclass(frozen=True)
+class Precision:
+    """How the numbers of a model are kept and multiplied. Raises `InvalidValue` for names that are not known."""
 
-    def __init__(self, n: int, k: int):
-        self.n, self.k = n, k
-        panels = (n // PANEL, k // GROUP)
-        self.weight = nn.Parameter((*panels, 4, 2, 64), "uint8")
-        self.scale = nn.Parameter((*panels, 2, 16), "float16")
+    quantization: str | None = None
+    """The form of all weights of layers; None: that of the file."""
+    activations: str = "int8"
+    """What rows become that meet weights of digits: "int8", or "float32", which is exact and slower."""
+    kv_dtype: str | None = None
+    """The dtype of keys and values in pages; None: float16, or float32 where weights or activations are."""
+
+    def __post_init__(self) -> None:
+        known = {
+            "quantization": (self.quantization, QUANTIZATIONS, ", or None"),
+            "activations": (self.activations, ACTIVATIONS, ""),
+            "kv_dtype": (self.kv_dtype, KV_DTYPES, ", or None"),
+        }
+        for name, (value, names, more) in known.items():
+            if value not in names and not (value is None and more):
+                raise InvalidValue(f"expected {name} of {', '.join(names)}{more}, found {value!r}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a layer's weight that have one form, and the tensors of the file that they are in, in this order."""
+
+    form: Form
+    rows: int
+    sources: Sequence[str]
+
+
+class Weight(nn.Module):
+    """A weight (rows, k) in a form. Its parameters are the arrays of the form."""
+
+    def __init__(self, part: Part, k: int, activations: str):
+        self.part, self.k = part, k
+        self.in_words = not isinstance(part.form, DigitForm) or activations == "float32"
+        of_bytes, form = not self.in_words, part.form
+        kinds = form.parameters(part.rows, k) if of_bytes else float_panels.word_parameters(form, part.rows, k)
+        for name, (shape, dtype) in kinds.items():
+            setattr(self, name, nn.Parameter(shape, dtype))
+        self.arrays = list(kinds)
+
+    @property
+    def part_of_sums(self) -> int | None:
+        """How many neighbours the sums of quantized rows are of; None where rows stay floats."""
+        form = self.part.form
+        return None if self.in_words or not isinstance(form, DigitForm) else form.group
+
+    def project(self, rows: Sequence[nn.Tensor]) -> nn.Tensor:
+        """rows @ weight.T, of rows as `rows_of` gives them."""
+        form, n = self.part.form, self.part.rows
+        arrays = [getattr(self, name) for name in self.arrays]
+        if self.in_words or not isinstance(form, DigitForm):
+            func = float_panels.product(form, n, self.k)
+        else:
+            func = group_quantized.product(form, n, self.k)
+        out = nn.Tensor.placeholder((rows[0].shape[0], n), "float32")
+        return op.tensor_ir_op(func, f"{form.name.lower()}_product", [*rows, *arrays], out)
+
+    def take(self, numbers: nn.Tensor) -> nn.Tensor:
+        """The rows of these numbers (m,), float32 (m, k)."""
+        func = float_panels.take_rows(self.part.form, self.part.rows, self.k, self.in_words)
+        out = nn.Tensor.placeholder((numbers.shape[0], self.k), "float32")
+        arrays = [getattr(self, name) for name in self.arrays]
+        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
+
+
+def rows_of(x: nn.Tensor, k: int, part: int | None) -> list[nn.Tensor]:
+    """Rows (m, k) as products take them: int8, with scales and sums of `part` neighbours, or as they are."""
+    if part is None:
+        return [x]
+    kinds = {(GROUP,): "int8", (): "float32"}
+    m, groups = x.shape[0], k // GROUP
+    out = [nn.Tensor.placeholder((m, groups, *shape), dtype) for shape, dtype in kinds.items()]
+    out.append(nn.Tensor.placeholder((m, k // part), "int32"))
+    return op.tensor_ir_op(group_quantized.quantize_rows(k, part), "quantize_rows", [x], out)
+
+
+class StoredLayer(nn.Module):
+    """A layer whose weight (n, k) has parts in forms, one below the other."""
+
+    def __init__(self, parts: Sequence[Part], k: int, activations: str, bias: nn.Parameter | None = None):
+        self.weights = nn.ModuleList([Weight(part, k, activations) for part in parts])
+        self.k, self.bias = k, bias
 
     def project(self, x: nn.Tensor) -> nn.Tensor:
-        """x @ weight.T"""
-        m, groups = x.shape[0], self.k // GROUP
-        rows = op.tensor_ir_op(
-            group_quantized.quantize_rows(self.k, ZERO),
-            "quantize_rows",
-            [x],
-            [
-                nn.Tensor.placeholder((m, groups, GROUP), "int8"),
-                nn.Tensor.placeholder((m, groups), "float32"),
-                nn.Tensor.placeholder((m, groups), "int32"),
-            ],
-        )
-        return op.tensor_ir_op(
-            group_quantized.product(self.n, self.k),
-            "q4_product",
-            [*rows, self.weight, self.scale],
-            nn.Tensor.placeholder((m, self.n), "float32"),
-        )
-
-
-class Q4Linear(Q4Weight):
-    """x @ weight.T + bias"""
-
-    def __init__(self, in_features: int, out_features: int, bias: bool):
-        super().__init__(out_features, in_features)
-        self.bias = nn.Parameter((out_features,), "float32") if bias else None
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        y = self.project(x)
+        """x @ weight.T + bias"""
+        weights = [weight for weight in self.weights if isinstance(weight, Weight)]
+        rows = {part: rows_of(x, self.k, part) for part in {weight.part_of_sums: None for weight in weights}}
+        products = [weight.project(rows[weight.part_of_sums]) for weight in weights]
+        y = products[0] if len(products) == 1 else op.concat(products, 1)
         return y if self.bias is None else y + self.bias
 
 
-class Q4Embedding(Q4Weight):
+class StoredLinear(StoredLayer):
+    """x @ weight.T + bias"""
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return self.project(x)
+
+
+class StoredEmbedding(StoredLayer):
     """A row of the weight for each index."""
 
     def forward(self, x: nn.Tensor) -> nn.Tensor:
-        out = nn.Tensor.placeholder((x.shape[0], self.k), "float32")
-        rows = group_quantized.take_rows(self.n, self.k, ZERO)
-        return op.tensor_ir_op(rows, "q4_take", [x, self.weight, self.scale], out)
+        weight = self.weights[0]
+        assert isinstance(weight, Weight)
+        return weight.take(x)
 
 
-class _Quantize(nn.Mutator):
+class _Store(nn.Mutator):
+    def __init__(self, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str):
+        self.parts_of, self.activations = parts_of, activations
+
     def visit_module(self, name: str, node: nn.Module) -> Any:
-        if isinstance(node, nn.Embedding) and node.dim % GROUP == 0 and node.num % PANEL == 0:
-            return Q4Embedding(node.num, node.dim)
-        if isinstance(node, nn.Linear) and node.in_features % GROUP == 0 and node.out_features % PANEL == 0:
-            return Q4Linear(node.in_features, node.out_features, node.bias is not None)
+        if isinstance(node, nn.Embedding):
+            parts = self.parts_of(name, node.num, node.dim)
+            return StoredEmbedding(parts, node.dim, self.activations) if len(parts) == 1 else node
+        if isinstance(node, nn.Linear):
+            parts = self.parts_of(name, node.out_features, node.in_features)
+            return StoredLinear(parts, node.in_features, self.activations, node.bias) if parts else node
         return super().visit_module(name, node)
 
 
-def quantized(model: _Model, quantization: str | None) -> _Model:
-    """The model with its linear layers changed, where their sizes are whole groups and panels; None changes nothing."""
-    if quantization is None:
-        return model
-    if quantization not in FORMATS:
-        raise InvalidValue(f"expected a quantization of {', '.join(FORMATS)}, or None, found {quantization!r}")
-    return _Quantize().visit("", model)
-
-
-def quantize_q4_0(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A weight (n, k) as digits from 0 to 15 (n, k) uint8 and scales (n, k // 32) float16, as GGML's reference does."""
-    n, k = weight.shape
-    groups = weight.reshape(n, k // GROUP, GROUP).astype(np.float32)
-    largest = np.take_along_axis(groups, np.abs(groups).argmax(-1, keepdims=True), -1)[..., 0]
-    scale = largest / np.float32(-8)
-    with np.errstate(divide="ignore"):
-        inverse = np.where(scale != 0, np.float32(1) / scale, np.float32(0))
-    digits = np.minimum((groups * inverse[..., None] + np.float32(8.5)).astype(np.int8), 15)
-    return digits.astype(np.uint8).reshape(n, k), scale.astype(np.float16)
-
-
-def pack_q4(digits: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The parameters `weight` and `scale` of a `Q4Weight`."""
-    return group_quantized.pack(digits), group_quantized.pack_scales(scales)
-
-
-def from_q4_0_blocks(blocks: np.ndarray, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Digits (n, k) and scales (n, k // 32) of GGML's Q4_0 blocks, uint8 [bytes].
-
-    Of 18 bytes, the first two are a float16, the others 16 pairs of digits, k and k + 16.
+def stored(model: _Model, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str) -> _Model:
+    """The model with linear layers and embeddings that keep their weights (n, k) in the parts `parts_of(name, n, k)`;
+    those without parts stay as they are.
     """
-    rows = blocks.reshape(n, k // GROUP, 18)
-    scales = np.ascontiguousarray(rows[..., :2]).view(np.float16)[..., 0]
-    pairs = rows[..., 2:]
-    return np.concatenate([pairs & 15, pairs >> 4], -1).reshape(n, k), scales
+    return _Store(parts_of, activations).visit("", model)

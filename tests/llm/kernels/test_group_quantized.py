@@ -1,39 +1,49 @@
-"""Products with weights of 4 bits: rows, products and rows of weights against NumPy; every number of rows and target."""
+"""Products of rows in int8 with weights of digits: against NumPy, in each form, for every number of rows and target."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from weight_forms import random_weight
 
 import oneir
 from oneir.dlight.cpu import IntegerDots
 from oneir.ir.expr import IntImm, const
 from oneir.ir.visitor import Mapper, Visitor
 from oneir.llm.kernels import group_quantized as gq
+from oneir.llm.kernels.forms import FORMS, DigitForm
 from oneir.runtime.error import ShapeMismatch
 from oneir.target import Target
 from oneir.target.cpu import enabled_features
 from oneir.testing import interpret
 from oneir.tir import Call, PrimFunc, decl_buffer
 
-N, K = 96, 160
+N, K = 96, 512
 RNG = np.random.default_rng(7)
+DIGITS = [name for name, form in FORMS.items() if isinstance(form, DigitForm)]
 
 
-def weights(n: int = N, k: int = K) -> tuple[np.ndarray, np.ndarray]:
-    return RNG.integers(0, 16, (n, k)).astype("uint8"), (RNG.random((n, k // 32)) * 0.1).astype("float16")
+def digit_form(name: str) -> DigitForm:
+    form = FORMS[name]
+    assert isinstance(form, DigitForm)
+    return form
 
 
-def rows(m: int, k: int = K) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    values = RNG.integers(-127, 128, (m, k // 32, 32)).astype("int8")
-    return values, RNG.random((m, k // 32)).astype("float32"), -8 * values.sum(-1, dtype="int32")
+class Case:
+    """Rows and a weight in a form: what a product is called with, and what it has to give."""
 
+    def __init__(self, name: str, m: int, n: int = N, k: int = K):
+        self.form = digit_form(name)
+        values = RNG.integers(-127, 128, (m, k // 32, 32)).astype("int8")
+        scales = RNG.random((m, k // 32)).astype("float32")
+        sums = values.reshape(m, -1, self.form.group).sum(-1, dtype="int32")
+        blocks, weight = random_weight(name, n, k)
+        packed = self.form.pack(blocks, n, k)
+        self.arguments = [values, scales, sums, *packed.values(), np.zeros((m, n), "float32")]
+        self.expected = (values * scales[..., None].astype("float64")).reshape(m, k) @ weight.T.astype("float64")
 
-def expected_product(quantized: tuple[np.ndarray, ...], digits: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    values, row_scales, _ = quantized
-    x = (values * row_scales[..., None].astype("float64")).reshape(len(values), -1)
-    w = ((digits.astype("float64") - 8).reshape(*scales.shape, 32) * scales[..., None]).reshape(digits.shape)
-    return x @ w.T
+    def check(self, found: np.ndarray) -> None:
+        assert np.abs(found - self.expected).max() <= 1e-6 * np.abs(self.expected).max()
 
 
 def with_rows(func: PrimFunc, m: int | None) -> PrimFunc:
@@ -50,11 +60,10 @@ def run(func: PrimFunc, target: Target, arguments: list[np.ndarray]) -> list[np.
     return [t.numpy() for t in tensors]
 
 
-class _Wider(Mapper):
-    """Digits of 8 bits in place of those of 4."""
-
-    def visit_IntImm(self, node: IntImm) -> IntImm:
-        return const(255, "uint8") if node.dtype == "uint8" and node.value == 15 else node
+def scheduled(func: PrimFunc, target: Target) -> PrimFunc:
+    found = IntegerDots().apply(func, target)
+    assert found is not None
+    return found.mod["main"]
 
 
 class _Calls(Visitor):
@@ -77,48 +86,58 @@ def instructions(func: PrimFunc) -> set[str]:
 @pytest.mark.parametrize("fixed", [None, 1, 2, 3, 4, 6])
 def test_products_of_any_number_of_rows(fixed: int | None) -> None:
     target = Target("llvm")
-    scheduled = IntegerDots().apply(with_rows(gq.product(N, K), fixed), target)
-    assert scheduled is not None
+    func = scheduled(with_rows(gq.product(digit_form("Q4_0"), N, K), fixed), target)
     for m in [fixed] if fixed else [1, 3, 4, 9]:
-        quantized, (digits, scales) = rows(m), weights()
-        arguments = [*quantized, gq.pack(digits), gq.pack_scales(scales), np.zeros((m, N), "float32")]
-        *_, found = run(scheduled.mod["main"], target, arguments)
-        expected = expected_product(quantized, digits, scales)
-        assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+        case = Case("Q4_0", m)
+        case.check(run(func, target, case.arguments)[-1])
 
 
+@pytest.mark.parametrize("name", DIGITS)
+def test_every_form_of_digits(name: str) -> None:
+    case, target = Case(name, 5), Target("llvm")
+    func = gq.product(case.form, N, K)
+    case.check(run(scheduled(func, target), target, case.arguments)[-1])
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q6_K"])
 @pytest.mark.parametrize(
-    ("processor", "needed", "name"),
+    ("processor", "needed", "instruction"),
     [
         ("-mcpu=haswell", "avx2", "llvm.x86.avx2.pmadd.ub.sw"),
         ("-mcpu=alderlake", "avxvnni", "llvm.x86.avx512.vpdpbusd.256"),
         ("-mcpu=znver4", "avx512vnni", "llvm.x86.avx512.vpdpbusd.512"),
     ],
 )
-def test_each_processor_gets_its_instructions(processor: str, needed: str, name: str) -> None:
+def test_each_processor_gets_its_instructions(name: str, processor: str, needed: str, instruction: str) -> None:
     target = Target(f"llvm -mtriple=x86_64-unknown-linux-gnu {processor}")
-    scheduled = IntegerDots().apply(gq.product(32, 64), target)
-    assert scheduled is not None and instructions(scheduled.mod["main"]) >= {name}
-    if not enabled_features(Target("llvm"), [needed]):
-        return
-    quantized, (digits, scales) = rows(3, 64), weights(32, 64)
-    arguments = [*quantized, gq.pack(digits), gq.pack_scales(scales), np.zeros((3, 32), "float32")]
-    *_, found = run(scheduled.mod["main"], target, arguments)
-    expected = expected_product(quantized, digits, scales)
-    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    case = Case(name, 3, 32, 256)
+    func = scheduled(gq.product(case.form, 32, 256), target)
+    assert instructions(func) >= {instruction}
+    if enabled_features(Target("llvm"), [needed]):
+        case.check(run(func, target, case.arguments)[-1])
 
 
-def test_processors_without_integer_dots_compute_the_plain_loops() -> None:
+def test_the_largest_bytes_do_not_saturate() -> None:
+    # Sums of two products of bytes have 17 bits, more than AVX2 adds them up in.
+    target = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+    if not enabled_features(Target("llvm"), ["avx2"]):
+        pytest.skip("the processor lacks AVX2")
+    case = Case("Q8_0", 1, 32, 64)
+    for array, extreme in zip(case.arguments, (-128, 1, -128 * 32, 255, 1), strict=False):
+        array[...] = extreme
+    *_, found = run(scheduled(gq.product(case.form, 32, 64), target), target, case.arguments)
+    np.testing.assert_array_equal(found, np.full((1, 32), 64 * 127 * -128, "float32"))
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q5_1"])
+def test_processors_without_integer_dots_compute_the_plain_loops(name: str) -> None:
     target = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64")
-    func = gq.product(32, 64)
+    case = Case(name, 2, 32, 64)
+    func = gq.product(case.form, 32, 64)
     assert IntegerDots().apply(func, target) is None
-    quantized, (digits, scales) = rows(2, 64), weights(32, 64)
-    arguments = [*quantized, gq.pack(digits), gq.pack_scales(scales), np.zeros((2, 32), "float32")]
-    interpret(func, *arguments)
-    expected = expected_product(quantized, digits, scales)
-    assert np.abs(arguments[-1] - expected).max() <= 1e-6 * np.abs(expected).max()
-    *_, found = run(func, target, [*arguments[:-1], np.zeros((2, 32), "float32")])
-    assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
+    case.check(run(func, target, case.arguments)[-1])
+    interpret(func, *case.arguments)
+    case.check(case.arguments[-1])
 
 
 def test_other_products_are_left_to_other_rules() -> None:
@@ -128,39 +147,46 @@ def test_other_products_are_left_to_other_rules() -> None:
     assert IntegerDots().apply(oneir.te.create_prim_func([a, b, product]), Target("llvm")) is None
 
 
-def test_rows_become_bytes_with_their_scales_and_starts() -> None:
+class _Wider(Mapper):
+    """Digits of 5 bits in place of those of 4."""
+
+    def visit_IntImm(self, node: IntImm) -> IntImm:
+        return const(31, "uint8") if node.dtype == "uint8" and node.value == 15 else node
+
+
+def test_digits_of_more_than_4_bits_are_multiplied_as_bytes() -> None:
+    target = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+    func = gq.product(digit_form("Q4_0"), 32, 64)
+    wider = func.replace(body=_Wider()(func.body))
+    # Bytes take a second sum of pairs.
+    counts = [scheduled(f, target).script().count("llvm.x86.avx2.pmadd.wd") for f in (func, wider)]
+    assert counts[1] == 2 * counts[0] > 0
+
+
+@pytest.mark.parametrize("part", [16, 32])
+def test_rows_become_bytes_with_their_scales_and_sums(part: int) -> None:
     x = RNG.standard_normal((5, K)).astype("float32")
     x[2, 32:64] = 0
     groups = x.reshape(5, -1, 32)
     scale = np.abs(groups).max(-1) / np.float32(127)
-    results = [np.zeros((5, K // 32, 32), "int8"), np.zeros((5, K // 32), "float32"), np.zeros((5, K // 32), "int32")]
-    func = gq.quantize_rows(K, 8)
-    _, values, scales, starts = run(func, Target("llvm"), [x, *results])
+    results = [np.zeros((5, K // 32, 32), "int8"), np.zeros((5, K // 32), "float32"), np.zeros((5, K // part), "int32")]
+    _, values, scales, sums = run(gq.quantize_rows(K, part), Target("llvm"), [x, *results])
     np.testing.assert_allclose(scales, scale, rtol=1e-6)
     # Half a step, and the rounding of the quotient.
     assert np.abs(values * scales[..., None] - groups).max() <= 0.5001 * scale.max()
     assert np.abs(values).max() == 127 and (values[2, 1] == 0).all()
-    np.testing.assert_array_equal(starts, -8 * values.sum(-1, dtype="int32"))
+    np.testing.assert_array_equal(sums, values.reshape(5, -1, part).sum(-1, dtype="int32"))
 
 
-def test_rows_of_weights() -> None:
-    digits, scales = weights()
-    numbers = np.array([0, 95, 17, 17], "int32")
-    packed = [gq.pack(digits), gq.pack_scales(scales)]
-    *_, found = run(gq.take_rows(N, K, 8), Target("llvm"), [numbers, *packed, np.zeros((4, K), "float32")])
-    whole = (digits.astype("float32") - 8).reshape(N, -1, 32) * scales.astype("float32")[..., None]
-    np.testing.assert_array_equal(found, whole.reshape(N, K)[numbers])
-
-
-def test_weights_of_8_bits_are_left_to_other_rules() -> None:
-    # 32 products of them would not fit into the 16 bits in which some processors add them up.
-    func = gq.product(32, 64)
-    wide = func.replace(body=_Wider()(func.body))
-    assert IntegerDots().apply(func, Target("llvm")) is not None
-    assert IntegerDots().apply(wide, Target("llvm")) is None
-
-
-@pytest.mark.parametrize(("n", "k", "message"), [(48, 64, "the outputs"), (64, 48, "the sum"), (32, 0, "the sum")])
-def test_parts_of_panels_and_groups_are_refused(n: int, k: int, message: str) -> None:
-    with pytest.raises(ShapeMismatch, match=f"{message}.* to be a multiple of 32"):
-        gq.product(n, k)
+@pytest.mark.parametrize(
+    ("name", "n", "k", "message"),
+    [
+        ("Q4_0", 48, 64, "the outputs .* multiple of 32"),
+        ("Q8_0", 64, 48, "the sum .* multiple of 32"),
+        ("Q4_0", 32, 0, "the sum .* multiple of 32"),
+        ("Q4_K", 32, 128, "the sum .* multiple of 256"),
+    ],
+)
+def test_parts_of_panels_and_groups_are_refused(name: str, n: int, k: int, message: str) -> None:
+    with pytest.raises(ShapeMismatch, match=message):
+        gq.product(digit_form(name), n, k)

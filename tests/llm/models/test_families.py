@@ -11,9 +11,11 @@ import pytest
 
 import oneir
 from oneir.llm.engine.runner import Piece
+from oneir.llm.files.blocks import dequantize, quantize
 from oneir.llm.models import model_of
-from oneir.llm.quantization import quantize_q4_0
+from oneir.llm.quantization import Precision
 from oneir.llm.runtime.loader import load_runner
+from oneir.llm.runtime.program import model_with_weights
 from oneir.llm.runtime.runner import ModelRunner
 from oneir.runtime.error import InvalidValue, UnsupportedError
 
@@ -160,16 +162,48 @@ def test_tokens_are_those_of_transformers(case: str, tmp_path: Path) -> None:
     assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
 
 
+def with_quantized_weights(model: Any, form: str) -> Any:
+    """The model with the weights that those of a form are."""
+    with torch.no_grad():
+        for value in model.parameters():
+            if value.ndim == 2:
+                values = dequantize(quantize(value.numpy(), form), form)
+                value.copy_(torch.from_numpy(values.reshape(tuple(value.shape))))
+    return model
+
+
+@pytest.mark.parametrize("form", ["Q4_0", "Q8_0"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_with_float_activations_tokens_are_those_of_dequantized_weights(form: str, tied: bool, tmp_path: Path) -> None:
+    model = saved(tmp_path, "LlamaConfig", {"tie_word_embeddings": tied})
+    runner, _, _ = load_runner(tmp_path, form.lower(), max_batch_size=4, activations="float32")
+    model = with_quantized_weights(model, form)
+    (prompt,) = prompts()[3:]
+    (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
+    expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
+    assert continued(runner, prompts(), TOKENS) == expected_tokens
+    assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_stay_as_they_are_stored(dtype: str, tmp_path: Path) -> None:
+    model = saved(tmp_path, "Qwen2Config", {"tie_word_embeddings": True})
+    model.to(getattr(torch, dtype)).save_pretrained(tmp_path)
+    runner, checkpoint, _ = load_runner(tmp_path, max_batch_size=4, kv_dtype="float32")
+    kept = model_with_weights(checkpoint, Precision())
+    names = {str(parameter.dtype) for name, parameter in kept.named_parameters() if "proj.weights" in name}
+    assert names == {dtype}
+    expected_tokens = [greedy(model.float(), prompt, TOKENS) for prompt in prompts()]
+    assert continued(runner, prompts(), TOKENS) == expected_tokens
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_4_bits(tied: bool, tmp_path: Path) -> None:
     model = saved(tmp_path, "LlamaConfig", {"tie_word_embeddings": tied})
     runner, _, _ = load_runner(tmp_path, "q4_0")
-    with torch.no_grad():
-        for value in model.parameters():
-            if value.ndim == 2:
-                digits, scales = quantize_q4_0(value.numpy())
-                groups = (digits.astype("float32") - 8).reshape(*scales.shape, 32) * scales.astype("float32")[..., None]
-                value.copy_(torch.from_numpy(groups.reshape(digits.shape)))
+    model = with_quantized_weights(model, "Q4_0")
     (prompt,) = prompts()[3:]
     (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
     expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
@@ -196,6 +230,19 @@ def test_unknown_families_and_incomplete_configurations() -> None:
         model_of({"model_type": "llama", "num_attention_heads": 4})
     with pytest.raises(UnsupportedError, match="has the type 'spiral'; there are default, linear"):
         model_of(BASE | {"model_type": "llama", "rope_parameters": {"rope_type": "spiral"}})
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"quantization": "q3_0"}, "expected quantization of q4_0, q8_0, f16, bf16, f32, or None, found 'q3_0'"),
+        ({"activations": "int4"}, "expected activations of int8, float32, found 'int4'"),
+        ({"kv_dtype": "int3"}, "expected kv_dtype of .*, or None, found 'int3'"),
+    ],
+)
+def test_precisions_that_are_not_known(option: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        load_runner(tmp_path, **option)
 
 
 def test_weights_that_do_not_fit(tmp_path: Path) -> None:

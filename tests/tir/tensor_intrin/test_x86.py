@@ -47,16 +47,20 @@ def test_four_products(instructions: str, largest: int) -> None:
     check((intrin.desc, intrin.impl), [a, b, c], c + b.astype("int32") @ a.astype("int32"), target)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("group", [16, 32])
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("instructions", NEEDED)
-def test_a_group_of_digits(instructions: str, extreme: bool) -> None:
+def test_a_group_of_digits(instructions: str, extreme: bool, group: int, bits: int) -> None:
     target, rng, size = skip_without(instructions), np.random.default_rng(5), VECTOR_BYTES[instructions]
     # Where all are as large as can be, 16 bits still hold the sum.
-    a = np.full(32, -128, "int8") if extreme else rng.integers(-128, 128, 32).astype("int8")
-    b = np.full((8, size), 15, "uint8") if extreme else rng.integers(0, 16, (8, size)).astype("uint8")
+    quads, largest = group // 4, (1 << bits) - 1
+    a = np.full(group, -128, "int8") if extreme else rng.integers(-128, 128, group).astype("int8")
+    b = np.full((quads, size), largest) if extreme else rng.integers(0, largest + 1, (quads, size))
     c = rng.integers(-1000, 1000, size // 4).astype("int32")
-    products = b.astype("int32").reshape(8, -1, 4) * a.astype("int32").reshape(8, 1, 4)
-    check(get_group_dot_intrin(instructions), [a, b, c], c + products.sum((0, 2)), target)
+    products = b.reshape(quads, -1, 4) * a.astype("int32").reshape(quads, 1, 4)
+    arrays = [a, b.astype("uint8"), c]
+    check(get_group_dot_intrin(instructions, bits, group), arrays, c + products.sum((0, 2)), target)
 
 
 @pytest.mark.parametrize("extreme", [(255, -128), (255, 127), None])
@@ -87,3 +91,5 @@ def test_other_instructions_are_not_known() -> None:
         get_group_dot_intrin("amx")
     with pytest.raises(InvalidValue, match=r'expected the instructions "vnni", .*found "dot"'):
         get_byte_dot_intrin("dot")
+    with pytest.raises(InvalidValue, match="digits of 4 or 8 bits in groups of 16 or 32, found 5 in groups of 32"):
+        get_group_dot_intrin("avx2", 5)

@@ -43,6 +43,7 @@ class LLVM(Backend):
         return [
             cpu.Attention(),
             cpu.IntegerDots(),
+            cpu.FloatPanels(),
             cpu.Depthwise(),
             cpu.DotProducts(),
             cpu.Contraction(),

@@ -6,6 +6,7 @@ from .choose_layouts import ChooseLayouts
 from .contraction import Contraction
 from .depthwise import Depthwise
 from .dot_products import DotProducts
+from .float_panels import FloatPanels
 from .gemv import GEMV
 from .integer_dots import IntegerDots
 from .reduction import Reduction

@@ -3,6 +3,8 @@
     dots[m, p, g, v, l] += digits[p, g, v, q, 4 * l + i] * X[m, g, 4 * q + i]            integers
     y[m, n(p, v, l)] += float(dots[m, p, g, v, l]) * (scale[p, g, v, l] * row_scale[m, g])
 
+Groups are of 16 or 32, digits have 4 or 8 bits, and what is added may be less an offset of the group.
+
 A panel `p` of outputs is a stream of weights. For each of its groups, digits are unpacked into registers, multiplied
 by the processor's dot products with a few rows, and the scaled sums stay in registers while the groups pass by.
 """
@@ -12,14 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.expr import Add, Cast, Mul
+from ...ir.expr import Add
 from ...target.cpu import cpu_info
 from ...target.target import Target
-from ...tir.expr import BufferLoad, IterVar
+from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BufferStore
-from ...tir.tensor_intrin.x86 import VECTOR_BYTES, group_dot_name
+from ...tir.stmt_functor import loads
+from ...tir.tensor_intrin.x86 import GROUPS, VECTOR_BYTES, group_dot_name
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
@@ -32,8 +35,8 @@ vectors of 64 bytes, 4 and 5 are fastest by a few percent; with vectors of 32 by
 there are, and take 1.5 times as long as 2 (AVX-VNNI) or as long (AVX2)."""
 
 
-LARGEST_DIGIT = 15
-"""With digits of 4 bits, the products of a group fit into the 16 bits in which some processors add them up."""
+LARGEST_DIGITS = {15: 4, 255: 8}
+"""The bits of digits, by the largest that the bound of an expression allows."""
 
 
 class IntegerDots(CPUScheduleRule):
@@ -70,6 +73,10 @@ class Product:
     dot: Leaf
     total: Leaf
     epilogue: list[Leaf]
+    bits: int
+    """Of a digit."""
+    group: int
+    """Weights of a group."""
 
 
 def product_of(found: list[Leaf]) -> Product | None:
@@ -84,34 +91,36 @@ def product_of(found: list[Leaf]) -> Product | None:
     sums = dot.block.writes[0].buffer
     axes = [iv.var for iv in dot.block.iter_vars]
     kinds = [iv.iter_type for iv in dot.block.iter_vars]
-    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2 or dot.extents[4:] != [16, 8, 4]:
+    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2:
         return None
+    shapes = {(16, size // 4, 4): size for size in GROUPS}
+    size = shapes.get(tuple(dot.extents[4:]))  # pyright: ignore[reportArgumentType]
     row, _, group, *_ = axes
     if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
         return None
     if digits.buffer is not unpack.block.writes[0].buffer or row in variables_of(digits):
         return None
     store = unpack.block.body
-    if not isinstance(store, BufferStore) or Analyzer().const_int_bound(store.value).max_value > LARGEST_DIGIT:
+    if size is None or len(unpack.extents) != 5 or not isinstance(store, BufferStore):
         return None
-    if not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
+    largest = Analyzer().const_int_bound(store.value).max_value
+    bits = next((bits for digit, bits in LARGEST_DIGITS.items() if largest <= digit), None)
+    if bits is None or not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
         return None
-    return Product(unpack, dot, total, epilogue) if _scales(total, sums) else None
+    return Product(unpack, dot, total, epilogue, bits, size) if _adds_up(total, sums) else None
 
 
-def _scales(total: Leaf, sums: object) -> bool:
-    """Whether a block adds up the integer sums, multiplied with something, over the groups."""
+def _adds_up(total: Leaf, sums: object) -> bool:
+    """Whether a block adds up what is made of the integer sums, each of its own group, over the groups."""
     store = total.block.body
     if not total.reduces or not isinstance(store, BufferStore) or not isinstance(store.value, Add):
         return False
     kinds = [iv.iter_type for iv in total.block.iter_vars]
-    if kinds != [IterVar.DataPar] * 4 + [IterVar.CommReduce] or not isinstance(store.value.b, Mul):
-        return False
-    dot = store.value.b.a
-    if not isinstance(dot, Cast) or not isinstance(dot.value, BufferLoad) or dot.value.buffer is not sums:
+    if kinds != [IterVar.DataPar] * 4 + [IterVar.CommReduce]:
         return False
     row, panel, vector, lane, group = (iv.var for iv in total.block.iter_vars)
-    return list(dot.value.indices) == [row, panel, group, vector, lane]
+    found = [load for load in loads(store.value.b) if load.buffer is sums]
+    return len(found) == 1 and list(found[0].indices) == [row, panel, group, vector, lane]
 
 
 def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: str) -> None:
@@ -129,9 +138,9 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
         sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
         columns = sch.get_loops(leaf.handle)[-1]
         sch.vectorize(columns)
-    _unroll_and_vectorize(sch, [row_inner, vector, lane])
+    unroll_and_vectorize(sch, [row_inner, vector, lane])
     sch.decompose_reduction(total, group)
-    _unroll_and_vectorize(sch, sch.get_loops(unpack)[-6:])
+    unroll_and_vectorize(sch, sch.get_loops(unpack)[-5:])
     row, panel, group, vector, lane, quad, four = sch.get_loops(dot)[-7:]
     # A vector of the instructions may be a part of the 16 outputs that lie together.
     part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
@@ -141,10 +150,11 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
     init = sch.decompose_reduction(dot, lane)
     for loop in sch.get_loops(init)[-6:]:
         sch.unroll(loop)
-    sch.tensorize(lane, group_dot_name(instructions))
+    sch.tensorize(lane, group_dot_name(instructions, product.bits, product.group))
 
 
-def _unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:
+def unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:
+    """Unrolls all loops but the innermost, which becomes vectors."""
     for loop in loops[:-1]:
         sch.unroll(loop)
     sch.vectorize(loops[-1])

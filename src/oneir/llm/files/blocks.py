@@ -19,13 +19,31 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import ShapeMismatch, UnsupportedError
 
 
+class Digits(NamedTuple):
+    """What is in blocks: weights are `(digits - zero) * scale + offset_sign * offset`, by groups of neighbours.
+
+    Scales and offsets are float16, or integers that are multiplied with a float16 of their block.
+    """
+
+    digits: np.ndarray
+    """uint8 `[n, items]`"""
+    zero: int
+    scale: np.ndarray
+    """float16, int8 or uint8 `[n, groups]`"""
+    block_scale: np.ndarray | None = None
+    """float16 `[n, 1]`"""
+    offset: np.ndarray | None = None
+    block_offset: np.ndarray | None = None
+    offset_sign: int = -1
+
+
 class BlockFormat(NamedTuple):
     """A number format: `items` weights in `size` bytes."""
 
     items: int
     size: int
-    decode: Callable[[np.ndarray], np.ndarray] | None = None
-    """Blocks, uint8 `[n, size]`, as float32 `[n, items]`; None of a plain dtype."""
+    digits: Callable[[np.ndarray], Digits] | None = None
+    """What is in blocks, uint8 `[n, size]`; None of a plain dtype."""
     encode: Callable[[np.ndarray], np.ndarray] | None = None
     """The reverse, of the formats that we write."""
     dtype: str | None = None
@@ -54,15 +72,22 @@ def dequantize(data: np.ndarray, name: str) -> np.ndarray:
     form = block_format(name)
     if len(data) % form.size:
         raise ShapeMismatch(f"expected whole blocks of {form.size} bytes of {name}, found {len(data)} bytes")
-    if form.decode is None:
+    if form.digits is None:
         return data.view(numpy_dtype(form.dtype or "")).astype(np.float32)
     blocks = data.reshape(-1, form.size)
     result = np.empty((len(blocks), form.items), np.float32)
     step = _CHUNK // form.items
     with np.errstate(all="ignore"):  # scales of a damaged file may be infinite
         for start in range(0, len(blocks), step):
-            result[start : start + step] = form.decode(blocks[start : start + step])
+            result[start : start + step] = _values(form.digits(blocks[start : start + step]))
     return result.reshape(-1)
+
+
+def digits_of(data: np.ndarray, name: str) -> Digits:
+    """What is in whole blocks, uint8 `[bytes]`, of a format that is no plain dtype."""
+    form = block_format(name)
+    assert form.digits is not None
+    return form.digits(data.reshape(-1, form.size))
 
 
 def quantize(weights: np.ndarray, name: str) -> np.ndarray:
@@ -103,11 +128,6 @@ def _names(wanted: Callable[[BlockFormat], object]) -> list[str]:
     return [name for name, form in FORMATS.items() if wanted(form)]
 
 
-def _half(blocks: np.ndarray, start: int) -> np.ndarray:
-    """A float16 of each block, as float32 `[n, 1]`."""
-    return np.ascontiguousarray(blocks[:, start : start + 2]).view(np.float16).astype(np.float32)
-
-
 def _fields(data: np.ndarray, bits: int, period: int) -> np.ndarray:
     """Small integers, uint8 `[n, bytes * 8 // bits]`: of each `period` bytes first the lowest bits, and so on."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
@@ -120,81 +140,87 @@ def _bits(data: np.ndarray) -> np.ndarray:
     return np.unpackbits(data, axis=1, bitorder="little")
 
 
-def _signed(fields: np.ndarray, zero: int) -> np.ndarray:
-    return (fields.view(np.int8) - np.int8(zero)).astype(np.float32)
+def _halves(blocks: np.ndarray, start: int) -> np.ndarray:
+    """A float16 of each block, `[n, 1]`."""
+    return np.ascontiguousarray(blocks[:, start : start + 2]).view(np.float16)
 
 
-def _decode_q4_0(blocks: np.ndarray) -> np.ndarray:
-    return _half(blocks, 0) * _signed(_fields(blocks[:, 2:], 4, 16), 8)
+def _values(parts: Digits) -> np.ndarray:
+    """The weights of blocks, float32 `[n, items]`."""
+    scale = _product(parts.scale, parts.block_scale)
+    # What is below the zero wraps around.
+    signed = (parts.digits - np.uint8(parts.zero)).view(np.int8).astype(np.float32)
+    groups = signed.reshape(*scale.shape, -1) * scale[..., None]
+    if parts.offset is not None:
+        offset = _product(parts.offset, parts.block_offset)[..., None]
+        groups = groups + offset if parts.offset_sign > 0 else groups - offset
+    return groups.reshape(len(signed), -1)
 
 
-def _decode_q4_1(blocks: np.ndarray) -> np.ndarray:
-    return _half(blocks, 0) * _fields(blocks[:, 4:], 4, 16).astype(np.float32) + _half(blocks, 2)
+def _product(numbers: np.ndarray, halves: np.ndarray | None) -> np.ndarray:
+    numbers = numbers.astype(np.float32)
+    return numbers if halves is None else halves.astype(np.float32) * numbers
 
 
-def _decode_q5_0(blocks: np.ndarray) -> np.ndarray:
-    fields = _fields(blocks[:, 6:], 4, 16) | _bits(blocks[:, 2:6]) << 4
-    return _half(blocks, 0) * _signed(fields, 16)
+def _q4_0(blocks: np.ndarray) -> Digits:
+    return Digits(_fields(blocks[:, 2:], 4, 16), 8, _halves(blocks, 0))
 
 
-def _decode_q5_1(blocks: np.ndarray) -> np.ndarray:
-    fields = _fields(blocks[:, 8:], 4, 16) | _bits(blocks[:, 4:8]) << 4
-    return _half(blocks, 0) * fields.astype(np.float32) + _half(blocks, 2)
+def _q4_1(blocks: np.ndarray) -> Digits:
+    return Digits(_fields(blocks[:, 4:], 4, 16), 0, _halves(blocks, 0), None, _halves(blocks, 2), offset_sign=1)
 
 
-def _decode_q8_0(blocks: np.ndarray) -> np.ndarray:
-    return _half(blocks, 0) * blocks[:, 2:].view(np.int8).astype(np.float32)
+def _q5_0(blocks: np.ndarray) -> Digits:
+    return Digits(_fields(blocks[:, 6:], 4, 16) | _bits(blocks[:, 2:6]) << 4, 16, _halves(blocks, 0))
 
 
-def _decode_q2_k(blocks: np.ndarray) -> np.ndarray:
-    scales, fields = blocks[:, :16], _fields(blocks[:, 16:80], 2, 32)
-    scale = _half(blocks, 80) * (scales & 15).astype(np.float32)
-    least = _half(blocks, 82) * (scales >> 4).astype(np.float32)
-    return _grouped(fields.astype(np.float32), scale, least)
+def _q5_1(blocks: np.ndarray) -> Digits:
+    digits = _fields(blocks[:, 8:], 4, 16) | _bits(blocks[:, 4:8]) << 4
+    return Digits(digits, 0, _halves(blocks, 0), None, _halves(blocks, 2), offset_sign=1)
 
 
-def _decode_q3_k(blocks: np.ndarray) -> np.ndarray:
+def _q8_0(blocks: np.ndarray) -> Digits:
+    return Digits(blocks[:, 2:] ^ np.uint8(128), 128, _halves(blocks, 0))
+
+
+def _q2_k(blocks: np.ndarray) -> Digits:
+    scales, digits = blocks[:, :16], _fields(blocks[:, 16:80], 2, 32)
+    return Digits(digits, 0, scales & 15, _halves(blocks, 80), scales >> 4, _halves(blocks, 82))
+
+
+def _q3_k(blocks: np.ndarray) -> Digits:
     low, packed = _fields(blocks[:, 32:96], 2, 32), blocks[:, 96:108]
     scales = _fields(packed[:, :8], 4, 8) | _fields(packed[:, 8:], 2, 4) << 4
     # A bit of the mask is the third bit of a number that is stored with 4 added to it.
     high = _fields(blocks[:, :32], 1, 32)
-    return _grouped(_signed(low | high << 2, 4), _half(blocks, 108) * _signed(scales, 32))
+    return Digits(low | high << 2, 4, scales.view(np.int8) - np.int8(32), _halves(blocks, 108))
 
 
-def _decode_q4_k(blocks: np.ndarray) -> np.ndarray:
-    scale, least = _scales_and_minima(blocks)
-    return _grouped(_fields(blocks[:, 16:], 4, 32).astype(np.float32), scale, least)
+def _q4_k(blocks: np.ndarray) -> Digits:
+    scales, minima = _scales_and_minima(blocks)
+    return Digits(_fields(blocks[:, 16:], 4, 32), 0, scales, _halves(blocks, 0), minima, _halves(blocks, 2))
 
 
-def _decode_q5_k(blocks: np.ndarray) -> np.ndarray:
-    scale, least = _scales_and_minima(blocks)
-    fields = _fields(blocks[:, 48:], 4, 32) | _fields(blocks[:, 16:48], 1, 32) << 4
-    return _grouped(fields.astype(np.float32), scale, least)
+def _q5_k(blocks: np.ndarray) -> Digits:
+    scales, minima = _scales_and_minima(blocks)
+    digits = _fields(blocks[:, 48:], 4, 32) | _fields(blocks[:, 16:48], 1, 32) << 4
+    return Digits(digits, 0, scales, _halves(blocks, 0), minima, _halves(blocks, 2))
 
 
-def _decode_q6_k(blocks: np.ndarray) -> np.ndarray:
-    fields = _fields(blocks[:, :128], 4, 64) | _fields(blocks[:, 128:192], 2, 32) << 4
-    scale = _half(blocks, 208) * blocks[:, 192:208].view(np.int8).astype(np.float32)
-    return _grouped(_signed(fields, 32), scale)
-
-
-def _grouped(values: np.ndarray, scale: np.ndarray, least: np.ndarray | None = None) -> np.ndarray:
-    """`values * scale - least`, where groups of neighbours share a scale and a minimum."""
-    groups = values.reshape(*scale.shape, -1) * scale[..., None]
-    if least is not None:
-        groups -= least[..., None]
-    return groups.reshape(len(values), -1)
+def _q6_k(blocks: np.ndarray) -> Digits:
+    digits = _fields(blocks[:, :128], 4, 64) | _fields(blocks[:, 128:192], 2, 32) << 4
+    return Digits(digits, 32, blocks[:, 192:208].view(np.int8), _halves(blocks, 208))
 
 
 def _scales_and_minima(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of Q4_K and Q5_K: 8 scales and 8 minima of 6 bits in 12 bytes, times the block's two float16.
+    """Of Q4_K and Q5_K: 8 scales and 8 minima of 6 bits in 12 bytes.
 
     Bytes 0-3 and 4-7 hold the first four scales and minima; their two upper bits, and bytes 8-11, the other four.
     """
     first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = np.concatenate([first & 63, third & 15 | (first >> 6) << 4], axis=1)
     minima = np.concatenate([second & 63, third >> 4 | (second >> 6) << 4], axis=1)
-    return _half(blocks, 0) * scales.astype(np.float32), _half(blocks, 2) * minima.astype(np.float32)
+    return scales, minima
 
 
 def _encode_q4_0(rows: np.ndarray) -> np.ndarray:
@@ -227,15 +253,15 @@ FORMATS = {
     "I16": BlockFormat(1, 2, dtype="int16"),
     "I32": BlockFormat(1, 4, dtype="int32"),
     "I64": BlockFormat(1, 8, dtype="int64"),
-    "Q4_0": BlockFormat(32, 18, _decode_q4_0, _encode_q4_0),
-    "Q4_1": BlockFormat(32, 20, _decode_q4_1),
-    "Q5_0": BlockFormat(32, 22, _decode_q5_0),
-    "Q5_1": BlockFormat(32, 24, _decode_q5_1),
-    "Q8_0": BlockFormat(32, 34, _decode_q8_0, _encode_q8_0),
-    "Q2_K": BlockFormat(256, 84, _decode_q2_k),
-    "Q3_K": BlockFormat(256, 110, _decode_q3_k),
-    "Q4_K": BlockFormat(256, 144, _decode_q4_k),
-    "Q5_K": BlockFormat(256, 176, _decode_q5_k),
-    "Q6_K": BlockFormat(256, 210, _decode_q6_k),
+    "Q4_0": BlockFormat(32, 18, _q4_0, _encode_q4_0),
+    "Q4_1": BlockFormat(32, 20, _q4_1),
+    "Q5_0": BlockFormat(32, 22, _q5_0),
+    "Q5_1": BlockFormat(32, 24, _q5_1),
+    "Q8_0": BlockFormat(32, 34, _q8_0, _encode_q8_0),
+    "Q2_K": BlockFormat(256, 84, _q2_k),
+    "Q3_K": BlockFormat(256, 110, _q3_k),
+    "Q4_K": BlockFormat(256, 144, _q4_k),
+    "Q5_K": BlockFormat(256, 176, _q5_k),
+    "Q6_K": BlockFormat(256, 210, _q6_k),
 }
 """The formats that are read, by ggml's names."""

@@ -32,6 +32,7 @@ class Weights(Protocol):
     def names(self) -> list[str]: ...
     def shape(self, name: str) -> tuple[int, ...]: ...
     def read(self, name: str) -> np.ndarray: ...
+    def format(self, name: str) -> str: ...
     def quantized(self, name: str) -> QuantizedTensor | None: ...
 
 
@@ -74,6 +75,14 @@ class Checkpoint:
         as float32. Raises `InvalidValue` for a name that is not there."""
         self._known(name)
         return self.weights.read(name)
+
+    def format(self, name: str) -> str:
+        """GGML's name of the format that a tensor is stored in, such as "Q4_0" or "BF16".
+
+        Raises `InvalidValue` for a name that is not there.
+        """
+        self._known(name)
+        return self.weights.format(name)
 
     def quantized(self, name: str) -> QuantizedTensor | None:
         """The blocks of a tensor of a GGUF file; None of one in a plain dtype, and in a folder.

@@ -135,6 +135,10 @@ class GGUFModel:
         values = values.reshape(shape)
         return values - values.dtype.type(1) if place.plus_one else values
 
+    def format(self, name: str) -> str:
+        """GGML's name of a tensor's format. `KeyError` for an unknown name."""
+        return self.file.tensors[self._places[name].tensor].format
+
     def quantized(self, name: str) -> QuantizedTensor | None:
         """The blocks of a tensor, or None of one that is stored in a plain dtype. `KeyError` for an unknown name."""
         form = self.file.tensors[self._places[name].tensor].format

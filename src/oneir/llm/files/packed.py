@@ -83,6 +83,11 @@ class PackedWeights:
         result = (values.astype(np.float32) - zeros.astype(np.float32)[group]) * scales[group]
         return np.ascontiguousarray(result.T)
 
+    def format(self, name: str) -> str:
+        """The format of a tensor as `read` gives it. `KeyError` for an unknown name."""
+        layer = name.removesuffix(".weight")
+        return self.stored.format(name) if layer not in self._layers or layer == name else "F32"
+
     def quantized(self, name: str) -> None:
         """None: the blocks of these formats are not GGUF's. `KeyError` for an unknown name."""
         self.shape(name)

@@ -62,6 +62,11 @@ class Safetensors:
         content, stored = self._tensors[name]
         return stored.view(content)
 
+    def format(self, name: str) -> str:
+        """GGML's name of a tensor's dtype, or else NumPy's. `KeyError` for an unknown name."""
+        dtype = str(self.read(name).dtype)
+        return {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}.get(dtype, dtype)
+
     def quantized(self, name: str) -> None:
         """None: these files hold no blocks. `KeyError` for an unknown name."""
         self.shape(name)

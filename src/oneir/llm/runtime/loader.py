@@ -7,9 +7,9 @@ from pathlib import Path
 from ...target.target import Target
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
-from ..models import model_of
 from ..models.decoder import DecoderConfig
-from .program import page_dtype, program_of, stored_quantization
+from ..quantization import Precision
+from .program import model_with_weights, page_dtype, program_of
 from .runner import ModelRunner
 
 MAX_TOKENS = 512
@@ -24,17 +24,20 @@ def load_runner(
     context: int | None = None,
     max_batch_size: int = 8,
     target: Target | str | None = None,
+    *,
+    activations: str = "int8",
+    kv_dtype: str | None = None,
 ) -> tuple[ModelRunner, Checkpoint, DecoderConfig]:
     """The model of a folder or a .gguf file, ready for steps of up to `max_batch_size` sequences of `context` tokens.
 
-    `quantization` "q4_0" gives it weights of 4 bits; None leaves them as they are stored. Pages of a
-    model with 4 bits are in half precision. Raises `InvalidValue` and
-    `UnsupportedError` for files that are no model, or one of an unknown family.
+    `quantization`, `activations` and `kv_dtype` are those of `Precision`. Raises `InvalidValue` and `UnsupportedError`
+    for files that are no model, or one of an unknown family, and `InvalidValue` for other names of these.
     """
+    precision = Precision(quantization, activations, kv_dtype)
     checkpoint = Checkpoint.open(path)
-    config = model_of(checkpoint.config).config
+    model = model_with_weights(checkpoint, precision)
+    config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
-    quantization = stored_quantization(checkpoint, quantization)
-    program = program_of(checkpoint, quantization, Target(target or "llvm"))
+    program = program_of(checkpoint, model, precision, Target(target or "llvm"))
     pages = max_batch_size * -(-positions // PAGE_SIZE)
-    return ModelRunner(program, config, pages, page_dtype(quantization), MAX_TOKENS), checkpoint, config
+    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS), checkpoint, config

@@ -5,8 +5,8 @@
     for i, k in T.grid(16, 4):
         C[i] += A[k] * B[i, k]
 
-`dot_{n}x32_u4_weights_*` adds those of a group of 32 to each of the `n` sums of a vector. Weights are digits of at most
-4 bits, and signed bytes are for all sums:
+`dot_{n}x32_u4_weights_*` adds those of a group of 32, or of 16, to each of the `n` sums of a vector. Weights are digits
+of at most 4 bits (`u4`), or bytes (`u8`), and signed bytes are for all sums:
 
     for i, q, k in T.grid(n, 8, 4):
         C[i] += B[q, 4 * i + k] * A[4 * q + k]
@@ -17,11 +17,13 @@
 - `avx512`, `avx2`: products are added up in pairs as 16-bit integers first, which saturate. So `dot_16x4` is as
   described for unsigned bytes up to 128 only; the 32 products of a group with digits fit, at most 8 * 2 * 15 * 128.
   `dot_{n}x4_bytes` widens bytes to 16 bits and adds up products of these in pairs, which 32 bits hold.
+  The upper and lower four bits of a byte are multiplied apart, and meet in 32 bits.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +42,9 @@ from .dot_product_common import as_words, dot_product
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 
-_PRODUCTS, _GROUP = 4, 32
+_PRODUCTS = 4
+GROUPS = (16, 32)
+"""Weights of a group along the sum."""
 VECTOR_BYTES = {"vnni": 64, "avx512": 64, "avx_vnni": 32, "avx2": 32}
 """The size of the vectors of each kind of instructions."""
 _PAIRS = {
@@ -66,27 +70,29 @@ def _pairs(unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
     return call_llvm_pure_intrin(f"int16x{size // 2}", _PAIRS[size][0], unsigned, signed)
 
 
-def _add_pairs(sums: PrimExpr, pairs: PrimExpr, size: int) -> PrimExpr:
-    ones = Broadcast(const(1, "int16"), size // 2)
-    return sums + call_llvm_pure_intrin(sums.dtype, _PAIRS[size][1], pairs, ones)
+def _add_pairs(sums: PrimExpr, pairs: PrimExpr, size: int, factor: int = 1) -> PrimExpr:
+    factors = Broadcast(const(factor, "int16"), size // 2)
+    return sums + call_llvm_pure_intrin(sums.dtype, _PAIRS[size][1], pairs, factors)
 
 
 def _multiply_and_add(sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
     return call_llvm_pure_intrin(sums.dtype, f"llvm.x86.avx512.vpdpbusd.{8 * size}", sums, unsigned, signed)
 
 
-def get_group_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
-    """What `dot_{n}x32_u4_weights` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
+def get_group_dot_intrin(instructions: str, bits: int = 4, group: int = 32) -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_{n}x{group}_u{bits}_weights` computes, and how: by "vnni", "avx_vnni", "avx512" or "avx2" instructions.
 
-    The operands are A (32,) int8, B (8, 4 * n) uint8 and C (n,) int32, B and C in the scope "local".
-    Raises `InvalidValue` for other instructions.
+    The operands are A (group,) int8, B (group // 4, 4 * n) uint8 and C (n,) int32, B and C in the scope "local".
+    Raises `InvalidValue` for other instructions, and for other digits than of 4 or 8 bits in groups of 16 or 32.
     """
     size = _size(instructions)
-    sums, quads = size // _PRODUCTS, _GROUP // _PRODUCTS
+    if bits not in (4, 8) or group not in GROUPS:
+        raise InvalidValue(f"expected digits of 4 or 8 bits in groups of 16 or 32, found {bits} in groups of {group}")
+    sums, quads = size // _PRODUCTS, group // _PRODUCTS
 
     def buffers() -> tuple[Buffer, Buffer, Buffer]:
         return (
-            decl_buffer((_GROUP,), "int8", "A", offset_factor=1),
+            decl_buffer((group,), "int8", "A", offset_factor=1),
             decl_buffer((quads, size), "uint8", "B", scope="local", strides=[Var("s", "int32"), 1], offset_factor=1),
             decl_buffer((sums,), "int32", "C", scope="local", offset_factor=1),
         )
@@ -108,18 +114,32 @@ def get_group_dot_intrin(instructions: str) -> tuple[PrimFunc, PrimFunc]:
     factors = [
         (b.vload([q, 0], f"uint8x{size}"), _for_all(a.vload([q * _PRODUCTS], "int8x4"), size)) for q in range(quads)
     ]
+
+    def added(value: PrimExpr, shift: int) -> PrimExpr:
+        """The products with the four bits of each digit from `shift` on, added to a value."""
+        pairs = (_pairs(_four_bits(x, shift, size) if bits > 4 else x, y, size) for x, y in factors)
+        return _add_pairs(value, functools.reduce(operator.add, pairs), size, 1 << shift)
+
     if instructions.endswith("vnni"):
         values = [_multiply_and_add(BufferLoad(c, place), x, y, size) for x, y in factors]
     else:
-        pairs = functools.reduce(operator.add, (_pairs(x, y, size) for x, y in factors))
-        values = [_add_pairs(BufferLoad(c, place), pairs, size)]
+        values = [added(BufferLoad(c, place), shift) for shift in range(0, bits, 4)]
     body = flat_seq([BufferStore(c, value, place) for value in values])
     return described, function_of((a, b, c), (c, b, a), c, body)
 
 
-def group_dot_name(instructions: str) -> str:
+def _four_bits(digits: PrimExpr, shift: int, size: int) -> PrimExpr:
+    """Four bits of each of a vector of bytes."""
+    if shift:
+        words = reinterpret(f"uint16x{size // 2}", digits)
+        shifted = ops.shift_right(words, Broadcast(const(shift, "uint16"), size // 2))
+        digits = reinterpret(f"uint8x{size}", shifted)
+    return ops.bitwise_and(digits, Broadcast(const(15, "uint8"), size))
+
+
+def group_dot_name(instructions: str, bits: int = 4, group: int = 32) -> str:
     """The name that the intrinsic for a group is registered under."""
-    return f"dot_{_size(instructions) // _PRODUCTS}x{_GROUP}_u4_weights_{instructions}"
+    return f"dot_{_size(instructions) // _PRODUCTS}x{group}_u{bits}_weights_{instructions}"
 
 
 def _multiply_widened(sums: PrimExpr, unsigned: PrimExpr, signed: PrimExpr, size: int) -> PrimExpr:
@@ -166,6 +186,7 @@ def _dot_16x4(add: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> tuple[
 
 TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
 TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
+for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
+    TensorIntrin.register(group_dot_name(*_kind), *get_group_dot_intrin(*_kind))
 for _name in VECTOR_BYTES:
-    TensorIntrin.register(group_dot_name(_name), *get_group_dot_intrin(_name))
     TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))

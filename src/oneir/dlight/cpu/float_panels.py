@@ -1,0 +1,103 @@
+"""Rows of floats by weights in panels, which are widened to floats in registers.
+
+    wide[p, k, v, l] = float(weight[p, k, v, l])         or integers with scales, or any other expression
+    y[m, n(p, v, l)] += x[m, k] * wide[p, k, v, l]
+
+A panel `p` of outputs is a stream of weights. Its weights meet a few rows at a time, whose sums stay in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...target.cpu import cpu_info
+from ...target.target import Target
+from ...tir.expr import IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import Schedule
+from ...tir.stmt import BufferStore
+from ..analysis.contraction import operands
+from ..analysis.leaves import Leaf, leaves
+from .base import CPUScheduleRule
+from .contraction import variables_of
+from .integer_dots import unroll_and_vectorize
+from .whole_tiles import computing_whole_tiles
+
+ROWS = {64: 8, 32: 3}
+"""Rows that share widened weights, by the bytes of a vector: with 32 outputs each, their sums take 16 registers of 32,
+or 12 of 16."""
+STEP = 16
+"""Weights along the sum for which code is laid out, so that what divides their index are constants."""
+
+
+class FloatPanels(CPUScheduleRule):
+    """Rows of floats by widened weights, with a panel's sums in registers."""
+
+    def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        sch = Schedule(func)
+        product = product_of(leaves(sch) or [])
+        if product is None:
+            return None
+        extent = product.total.extents[0]
+        most = ROWS.get(cpu_info(target).vector_bytes, 2)
+        rows = most if extent is None else min(extent, most)
+        if product.total.block.writes[0].buffer in func.buffer_map.values():
+            sch.cache_write(product.total.handle, 0, "global")
+        if extent is None or extent % rows:
+            name = product.total.block.name_hint
+            factors = {leaf.block.iter_vars[0].var: rows for leaf in leaves(sch) or () if leaf.block.name_hint == name}
+            sch = Schedule(computing_whole_tiles(sch.mod["main"], {name}, factors))
+        product = product_of(leaves(sch) or [])
+        assert product is not None
+        compute_by_panels(sch, product, rows)
+        return sch
+
+
+@dataclass(slots=True)
+class Product:
+    """The blocks of a product: widened weights, sums, and what follows."""
+
+    widen: Leaf
+    total: Leaf
+    epilogue: list[Leaf]
+
+
+def product_of(found: list[Leaf]) -> Product | None:
+    """The blocks of a function that computes a product with weights in panels; None for another function."""
+    if len(found) < 2:
+        return None
+    widen, total, *epilogue = found
+    pair, store = operands(total.block) if total.reduces else None, total.block.body
+    if pair is None or widen.reduces or any(leaf.reduces for leaf in epilogue) or not isinstance(store, BufferStore):
+        return None
+    kinds = [iv.iter_type for iv in total.block.iter_vars]
+    if kinds != [IterVar.DataPar] * 4 + [IterVar.CommReduce] or len(widen.extents) != 4:
+        return None
+    row, panel, vector, lane, depth = (iv.var for iv in total.block.iter_vars)
+    x, weight = pair
+    if weight.buffer is not widen.block.writes[0].buffer or list(weight.indices) != [panel, depth, vector, lane]:
+        return None
+    if not variables_of(x) >= {row, depth} or variables_of(x) & {panel, vector, lane} or total.extents[4] is None:
+        return None
+    if store.buffer.dtype != "float32":
+        return None
+    return Product(widen, total, epilogue) if total.extents[4] % STEP == 0 else None
+
+
+def compute_by_panels(sch: Schedule, product: Product, rows: int) -> None:
+    """A panel of outputs at a time, a few rows in it, some weights along the sum after the others."""
+    widen, total = product.widen.handle, product.total.handle
+    row, panel, vector, lane, depth = product.total.loops
+    row_outer, row_inner = sch.split(row, [None, rows])
+    outer, inner = sch.split(depth, [None, STEP])
+    sch.reorder(panel, row_outer, outer, inner, row_inner, vector, lane)
+    sch.parallel(panel)
+    for handle in (widen, total):
+        sch.set_scope(handle, 0, "local")
+    sch.compute_at(widen, inner, preserve_unit_loops=True)
+    for leaf in product.epilogue:
+        sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
+        sch.vectorize(sch.get_loops(leaf.handle)[-1])
+    unroll_and_vectorize(sch, [inner, row_inner, vector, lane])
+    unroll_and_vectorize(sch, sch.get_loops(widen)[-4:])
+    sch.decompose_reduction(total, outer)

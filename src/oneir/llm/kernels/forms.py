@@ -1,0 +1,171 @@
+"""The forms in which weights (n, k) are kept: panels of 32 outputs, in the order in which kernels read them.
+
+    form = FORMS["Q4_0"]
+    form.parameters(n, k)                       # shapes and dtypes by name
+    form.pack(blocks, n, k)                     # the blocks of a file as these arrays
+
+A form of digits has for each group of weights along the sum a scale, and maybe an offset, which are float16, or small
+integers times a float16 for 256 weights:
+
+    weight[n, k] = (digit[n, k] - zero) * scale[n, k // group] + offset_sign * offset[n, k // group]
+
+Digits of 8 bits lie as (n // 32, k // 32, 8, 2, 64) bytes: byte `4 * c + i` of the vector (q, v) is that of the output
+`16 * v + c` and of `k = 4 * q + i`. Of those of 4 bits, (n // 32, k // 32, 4, 2, 64), the low half of a byte of the
+vector (j, v) is that of `k = 4 * j + i`, the high half that of `k = 16 + 4 * j + i`. Scales and offsets are
+(n // 32, k // group, 2, 16). A form of floats is (n // 32, k, 2, 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ...runtime.dtype import numpy_dtype
+from ...runtime.error import ShapeMismatch
+from ...script.ir_builder import tir as T
+from ..files.blocks import Digits, digits_of
+
+PANEL, VECTORS, LANES = 32, 2, 16
+"""Outputs of a panel, which are so many vectors of so many lanes."""
+BLOCK, SUPERBLOCK = 32, 256
+"""Weights along the sum whose digits lie together, and those that share a float16 where scales are integers."""
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DigitForm:
+    """Integers without a sign, with scales by groups."""
+
+    name: str
+    """That of GGML's format which has the same numbers."""
+    bits: Literal[4, 8]
+    zero: int
+    group: Literal[16, 32] = 32
+    scale: Literal["float16", "int8", "uint8"] = "float16"
+    offset_sign: Literal[-1, 0, 1] = 0
+    """0 where there are no offsets; these have the dtype of the scales."""
+
+    @property
+    def two_levels(self) -> bool:
+        """Whether scales are integers, which are multiplied with a float16 of 256 weights."""
+        return self.scale != "float16"
+
+    def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
+        """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for sizes that are no whole panels."""
+        check_multiple(n, PANEL, "the outputs")
+        check_multiple(k, SUPERBLOCK if self.two_levels else BLOCK, "the sum")
+        panels = n // PANEL
+        found: dict[str, tuple[Shape, str]] = {
+            "weight": ((panels, k // BLOCK, self.bits, VECTORS, 4 * LANES), "uint8"),
+            "scale": ((panels, k // self.group, VECTORS, LANES), self.scale),
+        }
+        if self.two_levels:
+            found["block_scale"] = (panels, k // SUPERBLOCK, VECTORS, LANES), "float16"
+        if self.offset_sign:
+            found |= {name.replace("scale", "offset"): kind for name, kind in found.items() if "scale" in name}
+        return found
+
+    def digit(self, weight: Any, p: Any, k: Any, v: Any, c: Any) -> Any:
+        """The digit at `k` of an output, int32; `weight` may be of words of four bytes, too."""
+        shift = 16 if self.bits == 4 else 32
+        place = [p, k // BLOCK, k % shift // 4, v]
+        high = k % BLOCK // shift
+        if weight.dtype == "uint32":
+            word = weight[(*place, c)]
+            shifted = T.shift_right(word, T.Cast("uint32", (k % 4) * 8 + high * 4))
+        else:
+            shifted = T.shift_right(weight[(*place, c * 4 + k % 4)], T.Cast("uint8", high * 4))
+        return T.Cast("int32", T.bitwise_and(shifted, T.Cast(weight.dtype, (1 << self.bits) - 1)))
+
+    def scale_at(self, parts: Mapping[str, Any], name: Literal["scale", "offset"], p: Any, g: Any, v: Any, c: Any):
+        """The scale or the offset of the group `g` of an output, float32."""
+        value = T.Cast("float32", parts[name][p, g, v, c])
+        if not self.two_levels:
+            return value
+        return T.Cast("float32", parts[f"block_{name}"][p, g // (SUPERBLOCK // self.group), v, c]) * value
+
+    def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
+        """The weight at `k` of an output, float32."""
+        digit = self.digit(parts["weight"], p, k, v, c)
+        scale = self.scale_at(parts, "scale", p, k // self.group, v, c)
+        value = T.Cast("float32", digit - self.zero if self.zero else digit) * scale
+        if not self.offset_sign:
+            return value
+        offset = self.scale_at(parts, "offset", p, k // self.group, v, c)
+        return value + offset if self.offset_sign > 0 else value - offset
+
+    def pack(self, blocks: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
+        """The arrays of a weight, of the blocks that a file has, uint8 [bytes]."""
+        return self.pack_digits(digits_of(blocks, self.name), n, k)
+
+    def pack_digits(self, digits: Digits, n: int, k: int) -> dict[str, np.ndarray]:
+        """The arrays of a weight of these digits, which may be in blocks."""
+        kinds = self.parameters(n, k)
+        shift = 16 if self.bits == 4 else 32
+        shape = (n // PANEL, VECTORS, LANES, k // BLOCK, BLOCK // shift, shift // 4, 4)
+        parts = digits.digits.reshape(shape).transpose(4, 0, 3, 5, 1, 2, 6).reshape(-1, *kinds["weight"][0])
+        weight = parts[0] | parts[1] << 4 if self.bits == 4 else parts[0]
+        arrays = {"weight": np.ascontiguousarray(weight)}
+        for name, (_, dtype) in kinds.items():
+            if name != "weight":
+                numbers = getattr(digits, name).astype(numpy_dtype(dtype), copy=False)
+                arrays[name] = np.ascontiguousarray(
+                    numbers.reshape(n // PANEL, VECTORS, LANES, -1).transpose(0, 3, 1, 2)
+                )
+        return arrays
+
+
+@dataclass(frozen=True)
+class FloatForm:
+    """Floats of 16 bits."""
+
+    name: str
+    dtype: str
+
+    def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
+        """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for sizes that are no whole panels."""
+        check_multiple(n, PANEL, "the outputs")
+        check_multiple(k, LANES, "the sum")
+        return {"weight": ((n // PANEL, k, VECTORS, LANES), self.dtype)}
+
+    def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
+        """The weight at `k` of an output, float32."""
+        return T.Cast("float32", parts["weight"][p, k, v, c])
+
+    def pack(self, values: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
+        """The arrays of a weight, of its values (n, k)."""
+        panels = values.astype(numpy_dtype(self.dtype), copy=False).reshape(n // PANEL, PANEL, k).transpose(0, 2, 1)
+        return {"weight": np.ascontiguousarray(panels).reshape(n // PANEL, k, VECTORS, LANES)}
+
+
+Form = DigitForm | FloatForm
+
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (
+        DigitForm("Q4_0", 4, 8),
+        DigitForm("Q4_1", 4, 0, offset_sign=1),
+        DigitForm("Q5_0", 8, 16),
+        DigitForm("Q5_1", 8, 0, offset_sign=1),
+        DigitForm("Q8_0", 8, 128),
+        DigitForm("Q2_K", 4, 0, 16, "uint8", -1),
+        DigitForm("Q3_K", 4, 4, 16, "int8"),
+        DigitForm("Q4_K", 4, 0, 32, "uint8", -1),
+        DigitForm("Q5_K", 8, 0, 32, "uint8", -1),
+        DigitForm("Q6_K", 8, 32, 16, "int8"),
+        FloatForm("F16", "float16"),
+        FloatForm("BF16", "bfloat16"),
+    )
+}
+"""The forms that kernels multiply with, by GGML's names of the formats whose numbers they have, bit for bit. Digits of
+5 and 6 bits take 8."""
+
+
+def check_multiple(extent: int, of: int, name: str) -> None:
+    """Raises `ShapeMismatch` for an extent that is no multiple."""
+    if extent % of or extent <= 0:
+        what = f"{name} of a product with weights in panels"
+        raise ShapeMismatch(f"expected {what} to be a multiple of {of}, found {extent}")

@@ -1,0 +1,117 @@
+"""From the tensors of a model's files to the parameters of its layers, in the forms that these keep."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ...runtime.dtype import numpy_dtype
+from ...runtime.error import InvalidValue, ShapeMismatch
+from ..files.blocks import quantize
+from ..files.checkpoint import Checkpoint
+from ..kernels.forms import FORMS, DigitForm
+from ..models.decoder import Decoder
+from ..quantization import Part, Precision, Weight, stored
+
+
+def with_stored_weights(model: Decoder, checkpoint: Checkpoint, precision: Precision) -> Decoder:
+    """The model whose layers keep their weights as the file has them, or as is asked for.
+
+    A layer stays one of float32 where the file's format has no form, and where sizes are no whole panels.
+    """
+
+    def parts_of(layer: str, n: int, k: int) -> list[Part]:
+        sources = sources_of(model, checkpoint, f"{layer}.weight")
+        if precision.quantization is not None:
+            parts = [(precision.quantization.upper(), n, sources)]
+        else:
+            rows = {source: checkpoint.shape(source)[0] for source in sources} if len(sources) > 1 else {sources[0]: n}
+            _check_shape(checkpoint, f"{layer}.weight", [sum(rows.values()), k], [n, k])
+            runs = itertools.groupby(sources, checkpoint.format)
+            parts = [(name, sum(rows[s] for s in run), run) for name, run in ((name, [*run]) for name, run in runs)]
+        if not all(name in FORMS and _fits(name, rows, k) for name, rows, _ in parts):
+            return []
+        return [Part(FORMS[name], rows, run) for name, rows, run in parts]
+
+    return stored(model, parts_of, precision.activations)
+
+
+def _fits(name: str, n: int, k: int) -> bool:
+    try:
+        FORMS[name].parameters(n, k)
+    except ShapeMismatch:
+        return False
+    return True
+
+
+def parameters_of(model: Decoder, checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
+    """The values of a model's parameters by name."""
+    weights = dict(model.named_attributes(Weight))
+    for layer, weight in weights.items():
+        packed = _packed(model, checkpoint, layer, weight)
+        for name in weight.arrays:
+            yield f"{layer}.{name}", packed[name]
+    for name, parameter in model.named_parameters():
+        if name.rpartition(".")[0] in weights:
+            continue
+        if parameter.data is not None:
+            yield name, parameter.data.numpy()
+        else:
+            shape = [int(extent) for extent in parameter.shape]
+            value = _read(model, checkpoint, name, sources_of(model, checkpoint, name), shape)
+            yield name, value.astype(numpy_dtype(parameter.dtype), copy=False)
+
+
+def _packed(model: Decoder, checkpoint: Checkpoint, layer: str, weight: Weight) -> dict[str, np.ndarray]:
+    """The arrays of a weight: of the file's blocks, or else of its values."""
+    form, n, k = weight.part.form, weight.part.rows, weight.k
+    name = f"{layer.rpartition('.weights.')[0]}.weight"
+    blocks = [checkpoint.quantized(source) for source in weight.part.sources]
+    if isinstance(form, DigitForm):
+        if all(found is not None and found.format == form.name for found in blocks):
+            rows = [found.data.reshape(found.shape[0], -1) for found in blocks if found is not None]
+            # Rows are whole blocks, so they may be moved as they are.
+            data = model.as_here(name, rows[0] if len(rows) == 1 else np.concatenate(rows)).reshape(-1)
+            shapes = [found.shape for found in blocks if found is not None]
+            _check_shape(checkpoint, name, [sum(s[0] for s in shapes), *shapes[0][1:]], [n, k])
+        else:
+            values = _read(model, checkpoint, name, weight.part.sources, [n, k])
+            data = quantize(values.astype(np.float32, copy=False), form.name)
+    else:
+        data = _read(model, checkpoint, name, weight.part.sources, [n, k])
+    packed = form.pack(data, n, k)
+    if weight.in_words and packed["weight"].dtype == np.uint8:
+        packed["weight"] = packed["weight"].view(np.uint32)
+    return packed
+
+
+def _read(model: Decoder, checkpoint: Checkpoint, name: str, sources: Sequence[str], shape: list[int]) -> np.ndarray:
+    parts = [np.asarray(checkpoint.read(source)) for source in sources]
+    value = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(parts) > 1 and len(shape) == 3:
+        value = value.reshape(shape[0], -1, value.shape[-1])
+    value = model.as_here(name, value)
+    _check_shape(checkpoint, name, list(value.shape), shape)
+    return value
+
+
+def _check_shape(checkpoint: Checkpoint, name: str, found: list[int], expected: list[int]) -> None:
+    if found != expected:
+        raise ShapeMismatch(f"{checkpoint.path}: expected the shape {expected} of {name}, found {found}")
+
+
+def sources_of(model: Decoder, checkpoint: Checkpoint, name: str) -> list[str]:
+    """The tensors that a parameter is put together from: one, if the file has them as one.
+
+    Raises `InvalidValue` where the file has neither.
+    """
+    present = set(checkpoint.names())
+    if name in present:
+        return [name]
+    wanted = model.sources(name)
+    missing = [source for source in wanted if source not in present]
+    if missing:
+        raise InvalidValue(f"{checkpoint.path}: expected the tensor {missing[0]!r}, found none")
+    return wanted

@@ -1,0 +1,114 @@
+"""Weights that layers keep as a GGUF file has them: each tensor in its own format, in one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from weight_forms import RNG, random_weight
+
+from oneir.llm.engine.runner import Piece
+from oneir.llm.quantization import Precision, Weight
+from oneir.llm.runtime.loader import load_runner
+from oneir.llm.runtime.program import model_with_weights
+from oneir.runtime.error import ShapeMismatch
+
+HIDDEN, INNER, KV, VOCAB = 256, 512, 64, 96
+MIXED = {
+    "token_embd": "Q6_K",
+    "output": "Q8_0",
+    "attn_q": "Q4_K",
+    "attn_k": "Q4_K",
+    "attn_v": "Q6_K",
+    "attn_output": "Q4_0",
+    "ffn_gate": "Q5_K",
+    "ffn_up": "BF16",
+    "ffn_down": "Q4_1",
+}
+"""The formats of a file, as those of several kinds of 4 bits mix them."""
+
+
+def write_llama(path: Path, formats: dict[str, str], kv: int = KV) -> Path:
+    """A Llama of two layers with random weights in these formats; tied without the format of an output."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(128)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(8)
+    writer.add_head_count_kv(KV // 32)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(32)
+    writer.add_vocab_size(VOCAB)
+
+    def matrix(name: str, n: int, k: int) -> None:
+        form = formats[name.rpartition(".")[2]]
+        stored = random_weight(form, n, k, 1 if "embd" in name else 0.06)[0].view(np.uint8)
+        writer.add_tensor(f"{name}.weight", stored.reshape(n, -1), raw_dtype=gguf.GGMLQuantizationType[form])
+
+    shapes = {
+        "attn_q": (HIDDEN, HIDDEN),
+        "attn_k": (kv, HIDDEN),
+        "attn_v": (KV, HIDDEN),
+        "attn_output": (HIDDEN, HIDDEN),
+        "ffn_gate": (INNER, HIDDEN),
+        "ffn_up": (INNER, HIDDEN),
+        "ffn_down": (HIDDEN, INNER),
+    }
+    matrix("token_embd", VOCAB, HIDDEN)
+    for layer in range(2):
+        for name, shape in shapes.items():
+            matrix(f"blk.{layer}.{name}", *shape)
+        for name in ("attn_norm", "ffn_norm"):
+            writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(HIDDEN, np.float32))
+    writer.add_tensor("output_norm.weight", np.ones(HIDDEN, np.float32))
+    if "output" in formats:
+        matrix("output", VOCAB, HIDDEN)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def logits(path: Path, tokens: list[int], **options: Any) -> np.ndarray:
+    runner, _, _ = load_runner(path, max_batch_size=1, **options)
+    (together,) = runner.run([Piece(tokens, 0, range(4), all_logits=True)])
+    one_by_one = [runner.run([Piece([token], i, range(4))])[0][0] for i, token in enumerate(tokens)]
+    return np.stack([together, np.stack(one_by_one)])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_tensor_keeps_its_format(tied: bool, tmp_path: Path) -> None:
+    formats = {name: form for name, form in MIXED.items() if not (tied and name == "output")}
+    path = write_llama(tmp_path / "mixed.gguf", formats)
+    tokens = RNG.integers(0, VOCAB, 40).tolist()
+    expected = logits(path, tokens, quantization="f32")
+    exact = logits(path, tokens, activations="float32")
+    assert np.abs(exact - expected).max() <= 2e-5 * np.abs(expected).max()
+    # What is left is the error of activations in 8 bits, and of keys and values in half precision.
+    assert np.abs(logits(path, tokens) - expected).max() <= 0.05 * np.abs(expected).max()
+
+
+def test_parts_of_a_layer_with_one_format_are_one_weight(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "mixed.gguf", MIXED)
+    _, checkpoint, _ = load_runner(path, max_batch_size=1)
+    model = model_with_weights(checkpoint, Precision())
+    found = {name: (w.part.form.name, w.part.rows) for name, w in model.named_attributes(Weight) if "layers.1" in name}
+    assert found == {
+        "model.layers.1.self_attn.qkv_proj.weights.0": ("Q4_K", HIDDEN + KV),
+        "model.layers.1.self_attn.qkv_proj.weights.1": ("Q6_K", KV),
+        "model.layers.1.self_attn.o_proj.weights.0": ("Q4_0", HIDDEN),
+        "model.layers.1.mlp.gate_up_proj.weights.0": ("Q5_K", INNER),
+        "model.layers.1.mlp.gate_up_proj.weights.1": ("BF16", INNER),
+        "model.layers.1.mlp.down_proj.weights.0": ("Q4_1", HIDDEN),
+    }
+
+
+def test_blocks_of_another_shape_are_refused(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "wrong.gguf", dict.fromkeys(MIXED, "Q4_0"), kv=2 * KV)
+    with pytest.raises(ShapeMismatch, match=r"expected the shape \[384, 256\] of .*qkv_proj.*, found \[448, 256\]"):
+        load_runner(path, max_batch_size=1)
