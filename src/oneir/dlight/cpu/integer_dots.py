@@ -93,8 +93,7 @@ def product_of(found: list[Leaf]) -> Product | None:
     kinds = [iv.iter_type for iv in dot.block.iter_vars]
     if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2:
         return None
-    shapes = {(16, size // 4, 4): size for size in GROUPS}
-    size = shapes.get(tuple(dot.extents[4:]))  # pyright: ignore[reportArgumentType]
+    size = next((size for size in GROUPS if dot.extents[4:] == [16, size // 4, 4]), None)
     row, _, group, *_ = axes
     if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
         return None
