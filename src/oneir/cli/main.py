@@ -16,9 +16,9 @@ from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import bench, chat, compile_, doctor, import_, rpc_server, run, serve, show
+from . import bench, chat, compile_, doctor, export_web, import_, rpc_server, run, serve, show
 
-COMMANDS = (import_, show, compile_, run, bench, chat, serve, rpc_server, doctor)
+COMMANDS = (import_, show, compile_, export_web, run, bench, chat, serve, rpc_server, doctor)
 
 _EPILOG = """\
 examples:
@@ -26,6 +26,7 @@ examples:
   oneir import model.pt2                            what is in a model?
   oneir show model.onnx --diff imported fused       what does the compiler make of it?
   oneir compile model.pt2 -o model.so               machine code, program and weights in one file
+  oneir export-web model.onnx FOLDER                for browsers and npm: WebAssembly, a module with types, a page
   oneir run model.so --input x=x.npy --repeat 100   run it, and see how long it takes
   oneir chat FOLDER                                 talk to a language model
 

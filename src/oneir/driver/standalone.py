@@ -72,8 +72,11 @@ class Standalone:
         weights: Path | None,
         threads: bool,
         linker: library.Linker | None,
-    ) -> None:
-        """Writes the program, its header and, with `weights`, its weights; see `Executable.export_library`."""
+    ) -> Interface:
+        """Writes the program, its header and, with `weights`, its weights; see `Executable.export_library`.
+
+        Returns what C sees of it.
+        """
         shared = path.suffix in library.SHARED
         triple, name = self.check(executable, path, header, threads, shared and linker is None)
         items = constant_items(executable.program)
@@ -92,7 +95,7 @@ class Standalone:
             data = library.shared_library([data], linker)
         data, start = blob.fill(data)
         if path.suffix == _ARCHIVE:
-            data = _archive(data, f"{name}.o", _names(interface))
+            data = _archive(data, f"{name}.o", interface.symbols)
         if shared:
             place = Place(start, blob.size) if separate is None else Place(_PADDING, blob.size, separate)
             specs = {name: native.spec for name, native in executable.natives.items()}
@@ -102,6 +105,7 @@ class Standalone:
         if weights is not None:
             library.write_file(weights, blob.file())
         library.write_file(header, [c_header(interface).encode()])
+        return interface
 
     # -- what can be exported --
 
@@ -309,13 +313,6 @@ def _escaped(data: bytes) -> str:
 
 
 # -- static libraries --
-
-
-def _names(interface: Interface) -> list[str]:
-    """The functions of C that a program defines."""
-    names = [f"{interface.name}_init", f"{interface.name}_free"]
-    names += [f"{interface.name}_set_threads"] if interface.threads else []
-    return names + [f"{entry.prefix}_{what}" for entry in interface.entries for what in ("plan", "run")]
 
 
 def _archive(data: bytes, name: str, symbols: Sequence[str]) -> bytes:

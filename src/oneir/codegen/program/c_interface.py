@@ -131,6 +131,13 @@ class Interface:
     threads: bool = False
     """Whether loops may have threads."""
 
+    @property
+    def symbols(self) -> list[str]:
+        """The names of its functions."""
+        names = [f"{self.name}_init", f"{self.name}_free"]
+        names += [f"{self.name}_set_threads"] if self.threads else []
+        return names + [f"{entry.prefix}_{what}" for entry in self.entries for what in ("plan", "run")]
+
 
 def entry_point(
     prefix: str, spec: NativeSpec, compiled: Signature, graph: Signature, constants: Mapping[int, Param]

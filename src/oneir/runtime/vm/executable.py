@@ -73,8 +73,8 @@ class Exporter(Protocol):
         weights: Path | None,
         threads: bool,
         linker: Linker | None,
-    ) -> None:
-        """See `Executable.export_library`."""
+    ) -> object:
+        """See `Executable.export_library`; returns what C sees of the program."""
         ...
 
 
@@ -108,7 +108,8 @@ class Executable(Object):
         self.program = program
         self.library = library
         self.natives: Mapping[str, NativeFunction] = dict(natives or {})
-        self._exporter = exporter
+        self.exporter = exporter
+        """What writes programs that stand alone; None for an executable that was loaded from a file."""
         self.imports: list[ImportedModule] = []
         """Modules in which functions other than kernels are looked up, before the registry."""
         self.version = 0
@@ -274,13 +275,13 @@ class Executable(Object):
             )
         path = Path(file_name)
         if header is not None:
-            if self._exporter is None:
+            if self.exporter is None:
                 raise UnsupportedError(
                     "a program that stands alone is made of what an executable was compiled from, which one that was "
                     "loaded from a file has not; export it where it is compiled"
                 )
             linker = None if fcompile is None else partial(fcompile, **kwargs)
-            self._exporter(self, path, Path(header), None if weights is None else Path(weights), threads, linker)
+            self.exporter(self, path, Path(header), None if weights is None else Path(weights), threads, linker)
             return str(path)
         if weights is not None or threads:
             raise InvalidValue("`weights` and `threads` are for files that stand alone: give `header` as well")
