@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from oneir.llm.engine.pages import LEFT
 from oneir.llm.engine.runner import Piece
 from oneir.llm.engine.sampling import Sampler, SamplingParams
 from oneir.runtime.error import InvalidValue
+from oneir.runtime.vm.pages import LEFT
 
 BOS, EOS = 256, 257
 VOCAB_SIZE = 260

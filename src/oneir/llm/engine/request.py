@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...runtime.error import InvalidValue, OneIRError
+from ...runtime.vm.pages import PageTable
 from .constraint import Constraint
-from .pages import PageTable
 from .sampling import Sampler, SamplingParams, TokenLogprob
 from .speculation import PromptLookup
 from .text import DecodeStream, StopTexts

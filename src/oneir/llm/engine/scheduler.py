@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from .pages import Copy, Pages, PageTable
+from ...runtime.vm.pages import Copy, Pages, PageTable
 from .request import Request
 from .runner import Piece, Runner
 

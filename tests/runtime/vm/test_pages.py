@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from oneir.llm.engine.pages import LEFT, Copy, OutOfPages, Pages, PageTable
 from oneir.runtime.error import InvalidValue
+from oneir.runtime.vm.pages import LEFT, Copy, OutOfPages, Pages, PageTable
 
 OPERATIONS = 100_000 if os.environ.get("ONEIR_TEST_LONG") == "1" else 4_000
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...runtime.error import InvalidValue, OneIRError
+from ..error import InvalidValue, OneIRError
 
 LEFT = -1
 """Stands in a table for a page whose tokens the sliding window has left."""
