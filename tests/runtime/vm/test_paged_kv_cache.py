@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,23 +16,17 @@ from oneir.runtime.error import InvalidValue, ShapeMismatch, TypeMismatch, Unsup
 
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, PAGE, THETA, SCALE = 2, 2, 1, 8, 4, 100.0, 0.4
 call = oneir.get_global_func
-
-
-class NoScaling(dict[str, Any]):
-    """No scaling, which a cache of kernels can have as a key."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return 0
+NO_SCALING = ()
 
 
 @lru_cache
 def kernel(name: str, *args: Any) -> Any:
-    func = getattr(kernels, name)(*args)
+    func = getattr(kernels, name)(*({} if arg == NO_SCALING else arg for arg in args))
     return oneir.build(func.with_attr("global_symbol", "main"))["main"]
 
 
 def arguments(rope_mode: int, window: bool, capacity: int = 400, sequences: int = 8, kinds: Any = None) -> list[Any]:
-    shape, none = (KV_HEADS, HEADS, HEAD_DIM, "float32"), NoScaling()
+    shape, none = (KV_HEADS, HEADS, HEAD_DIM, "float32"), NO_SCALING
     return [
         (sequences, capacity, 60, PAGE, int(window)), (0, LAYERS), HEADS, KV_HEADS, HEAD_DIM, HEAD_DIM,
         kinds or (int(AttnKind.MHA),) * LAYERS, False, int(rope_mode), 1.0, THETA, None,
@@ -107,7 +102,7 @@ class Model:
     def step(self, numbers: list[int], lengths: list[int], trees: list[list[int]] | None = None) -> None:
         """A step in all layers, compared. `trees` are the whole trees; their last nodes are new."""
         rows = sum(lengths)
-        parents = None if trees is None else sum((t[-n:] for t, n in zip(trees, lengths, strict=True)), [])
+        parents = None if trees is None else [*chain(*(t[-n:] for t, n in zip(trees, lengths, strict=True)))]
         self.state("begin_forward", tuple(numbers), tuple(lengths), parents if parents is None else tuple(parents))
         new = self.rng.standard_normal((LAYERS, rows, HEADS + 2 * KV_HEADS, HEAD_DIM)).astype("float32")
         positions = self.cached("get_query_positions").numpy()
