@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.dtype import DTypeName
+from ..runtime.dtype import DTypeName, data_type, dlpack_dtype
 from ..runtime.error import OneIRError
 
 _FLOAT8 = {
@@ -60,6 +60,11 @@ class DataType(DTypeName):
 
     def __reduce__(self):
         return (DataType, (str(self),))
+
+    @property
+    def type_code(self) -> int:
+        """DLPack's type code."""
+        return dlpack_dtype(str(self))[0]
 
     @property
     def is_uint(self) -> bool:
@@ -170,3 +175,8 @@ FLOAT32 = DataType("float32")
 FLOAT64 = DataType("float64")
 HANDLE = DataType("handle")
 VOID = DataType("void")
+
+
+@data_type.provide
+def _data_type() -> type:
+    return DataType

@@ -55,6 +55,9 @@ class Id(Node, shared=True):
 graph_operator: Hook[..., Expr] = Hook("graph_operator", "oneir.relax.op")
 """The call of an operator, `graph_operator("add", x, y)`: Python's operators make calls of those of `relax.op`."""
 
+inspect_tensor: Hook[[Expr, str], Any] = Hook("inspect_tensor", "oneir.relax.op")
+"""What an attribute of a tensor is when the program runs: `inspect_tensor(x, "ndim")`."""
+
 bind_params: Hook[[Any, Mapping[Any, Any]], Function] = Hook("bind_params", "oneir.relax.transform.bind_params")
 bind_symbolic_vars: Hook[[Any, Mapping[Any, Any]], Function] = Hook(
     "bind_symbolic_vars", "oneir.relax.transform.bind_symbolic_vars"
@@ -124,6 +127,41 @@ class ExprWithOp(RelaxExpr):
     def astype(self, dtype: str) -> Expr:
         """The tensor converted to another dtype."""
         return graph_operator("astype", self, dtype)
+
+    def _inspected(self, name: str) -> Any:
+        if not isinstance(self.struct_info_, TensorStructInfo):
+            raise AttributeError(f"`{self}` is not known to be a tensor, so it has no {name}: {self.struct_info_}")
+        return inspect_tensor(self, name)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of a tensor when the program runs: `x.dtype.type_code`, `x.dtype.bits`, `x.dtype.lanes`."""
+        return self._inspected("dtype")
+
+    @property
+    def ndim(self) -> Expr:
+        """The number of dimensions of a tensor when the program runs."""
+        return self._inspected("ndim")
+
+    @property
+    def shape(self) -> Any:
+        """The extents of a tensor when the program runs: `x.shape[axis]`."""
+        return self._inspected("shape")
+
+    @property
+    def strides(self) -> Any:
+        """The strides of a tensor when the program runs, in elements: `x.strides[axis]`."""
+        return self._inspected("strides")
+
+    @property
+    def byte_offset(self) -> Expr:
+        """The bytes before the first element of a tensor when the program runs."""
+        return self._inspected("byte_offset")
+
+    @property
+    def elem_offset(self) -> Expr:
+        """The elements before the first element of a tensor when the program runs."""
+        return self._inspected("elem_offset")
 
     def __call__(self, *args: Any, attrs: Mapping[str, Any] | None = None) -> Call:
         """A call of a value that is a function."""

@@ -5,11 +5,14 @@ Nothing here knows of the compiler.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import cuda as cuda_driver  # registers the driver
 from . import opencl as opencl_driver
 from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
+from .dtype import DataTypeCode, data_type
 from .module import Executable, Module, enabled, load_module, load_static_library
 from .object import Object, ShapeTuple, String
 from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
@@ -30,6 +33,7 @@ from .vm import VirtualMachine, VMInstrumentReturnKind
 __all__ = [
     "AsRepr",
     "BenchmarkResult",
+    "DataTypeCode",
     "Device",
     "Executable",
     "LoadJSON",
@@ -76,3 +80,9 @@ __all__ = [
     "vulkan",
     "webgpu",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DataType":
+        return data_type()
+    raise AttributeError(f"module 'oneir.runtime' has no attribute {name!r}")

@@ -9,6 +9,7 @@ A dtype is a `str` everywhere in OneIR. A vector of lanes is written after an `x
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 from typing import Any
@@ -16,6 +17,22 @@ from typing import Any
 import numpy as np
 
 from .error import TypeMismatch
+from .hook import Hook
+
+data_type: Hook[[], type] = Hook("data_type", "oneir.ir.dtype")
+"""The class `DataType`, which programs know as one of the runtime's."""
+
+
+class DataTypeCode(enum.IntEnum):
+    """DLPack's type codes."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+    BOOL = 6
+
 
 _CODES = {"int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6}
 _SMALL_FLOATS = {

@@ -160,6 +160,11 @@ class Tensor(Object):
         return (self._record.data or 0) + self._record.byte_offset
 
     @property
+    def byte_offset(self) -> int:
+        """The bytes from the beginning of the memory to the first item."""
+        return self._record.byte_offset
+
+    @property
     def writable(self) -> bool:
         """Whether the memory may be written."""
         return not self._record.flags & READ_ONLY

@@ -4,8 +4,8 @@ from ...runtime.vm.builtins import render as render_object
 from ...runtime.vm.builtins import run_assert as relax_assert_op
 from ...runtime.vm.builtins import run_print as relax_print
 from ...runtime.vm.builtins import shape_to_tensor as relax_shape_to_tensor
-from ..expr import Expr, graph_operator
-from . import builtin, decomposition, grad, gradient_rules, image, memory, nn, vision, vm
+from ..expr import Expr, graph_operator, inspect_tensor
+from . import builtin, decomposition, grad, gradient_rules, image, inspect, memory, nn, vision, vm
 from .base import (
     assert_op,
     call_builtin_with_ctx,
@@ -138,3 +138,6 @@ from .unary import (
 @graph_operator.provide
 def _call_by_name(name: str, *args: object) -> Expr:
     return globals()[name](*args)
+
+
+inspect_tensor.provide(inspect.attribute)

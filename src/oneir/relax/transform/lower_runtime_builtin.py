@@ -17,7 +17,7 @@ from ...runtime.device import device as device_of
 from ..block_builder import BlockBuilder
 from ..expr import Call, DataTypeImm, Expr, ExternFunc, Function, PrimValue, ShapeExpr, StringImm, Tuple
 from ..expr_functor import PyExprMutator
-from ..op import call_builtin_with_ctx, vm
+from ..op import call_builtin_with_ctx, inspect, vm
 from ..operator_facts import CallRewrite, FLowerBuiltin
 from ..struct_info import ObjectStructInfo
 from .lower_alloc_tensor import bytes_of
@@ -104,6 +104,13 @@ for _operator, _function in {
     "relax.print": "relax.run.print",
 }.items():
     _lowers(_operator)(_by_name(_function))
+
+
+@_lowers(*(f"relax.inspect.tensor_{name}" for name in inspect.NAMES))
+def _inspect(builder: BlockBuilder, call: Call) -> Expr:
+    assert isinstance(call.op, Op)
+    function = call.op.name.replace("relax.inspect.", "vm.builtin.")
+    return inspect.known_number(call) or _packed(function, *call.args, like=call)
 
 
 @_lowers("relax.assert_op")

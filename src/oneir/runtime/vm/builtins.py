@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..device import Device
-from ..dtype import numpy_dtype
+from ..dtype import dlpack_dtype, numpy_dtype
 from ..error import (
     AssertionFailure,
     ExecutionError,
@@ -257,6 +257,40 @@ def reshape(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 def create_view(value: Tensor, shape: tuple[int, ...], dtype: str, relative_byte_offset: int) -> Tensor:
     """The same memory, from an offset on, with another shape and dtype."""
     return value._create_view(tuple(shape), str(dtype), relative_byte_offset)
+
+
+def _inspects(name: str, number: Callable[[Tensor], int]) -> None:
+    """Registers a function of a tensor that gives a number."""
+
+    def inspect(value: object) -> int:
+        if not isinstance(value, Tensor):
+            raise TypeMismatch(f"vm.builtin.tensor_{name} expects a Tensor, found {_noun(value)}")
+        return number(value)
+
+    register_func(f"vm.builtin.tensor_{name}", inspect)
+
+
+def _inspects_axis(name: str, numbers: Callable[[Tensor], Sequence[int]]) -> None:
+    """Registers a function of a tensor and an axis that gives a number."""
+
+    def inspect(value: object, axis: int) -> int:
+        if not isinstance(value, Tensor):
+            raise TypeMismatch(f"vm.builtin.tensor_{name} expects a Tensor, found {_noun(value)}")
+        if not 0 <= axis < value.ndim:
+            raise InvalidValue(f"vm.builtin.tensor_{name}: found axis {axis} of a tensor of {value.ndim} dimensions")
+        return numbers(value)[axis]
+
+    register_func(f"vm.builtin.tensor_{name}", inspect)
+
+
+_inspects("dtype_code", lambda value: dlpack_dtype(str(value.dtype))[0])
+_inspects("dtype_bits", lambda value: dlpack_dtype(str(value.dtype))[1])
+_inspects("dtype_lanes", lambda value: dlpack_dtype(str(value.dtype))[2])
+_inspects("ndim", lambda value: value.ndim)
+_inspects("byte_offset", lambda value: value.byte_offset)
+_inspects("elem_offset", lambda value: value.byte_offset // numpy_dtype(str(value.dtype)).itemsize)
+_inspects_axis("shape_i", lambda value: value.shape)
+_inspects_axis("stride_i", lambda value: value.strides)
 
 
 @register_func("vm.builtin.ensure_zero_offset")
