@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from ..ir.expr import Call, GlobalVar
 from ..ir.module import BaseFunc, IRModule
 from ..ir.visitor import Visitor
+from ..target.target import Target
 from ..tir.function import PrimFunc
+from ..tir.pipeline import driven
 from ..tir.stmt import Evaluate
 
 SHARED = "tir.is_shared"
@@ -33,6 +35,31 @@ def split(mod: IRModule) -> list[IRModule]:
     if any(DECLARED not in func.attrs for func in rest.values()):
         units.append(rest)
     return [mod.replace(functions=with_declarations(unit, mod)) for unit in units]
+
+
+def by_target(mod: IRModule, target: Target) -> list[tuple[Target, IRModule]]:
+    """The functions of a module by the target that they are for: their attribute `target`, or else `target`.
+
+    Each part declares the shared functions of others that it calls. Functions for one kind of target are one part.
+    """
+    targets = {var: func.attrs.get("target", target) for var, func in mod.functions.items()}
+    kinds = {own.kind.name: own for own in targets.values()}
+    if len(kinds) < 2:
+        return [(target if target.kind.name in kinds else own, mod) for own in kinds.values()]
+    # Callers of functions for another target must know which one that is.
+    for var, func in mod.functions.items():
+        targets[var] = driven(targets[var])
+        if func.attrs.get("tir.is_host_func"):
+            targets[var] = targets[var].host or targets[var]
+    functions = {var: func.with_attr("target", targets[var]) for var, func in mod.functions.items()}
+    mod = mod.replace(functions=functions)
+    kinds |= {target.kind.name: target}
+    parts: list[tuple[Target, IRModule]] = []
+    for kind, own in kinds.items():
+        part = {var: func for var, func in functions.items() if targets[var].kind.name == kind}
+        if part:
+            parts.append((own, mod.replace(functions=with_declarations(part, mod))))
+    return parts
 
 
 def with_declarations(unit: dict[GlobalVar, BaseFunc], mod: IRModule) -> dict[GlobalVar, BaseFunc]:

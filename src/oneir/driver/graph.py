@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ..codegen.backend import backend_of
 from ..codegen.program.bytecode import emit_bytecode
-from ..codegen.units import merged
+from ..codegen.units import by_target, merged
 from ..ir.module import BaseFunc, IRModule
 from ..ir.transform import Pass, PassContext
 from ..relax import transform
@@ -50,7 +50,7 @@ def build_graph(
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
         raise TypeMismatch(f"build expects an IRModule or a relax Function, found {type(mod).__name__}")
-    target = as_target(target)
+    target = as_target(_first_device(mod) if target is None else target)
     with no_collection:
         key = None
         if relax_pipeline == tir_pipeline == "default":
@@ -67,6 +67,12 @@ def build_graph(
         return executable
 
 
+def _first_device(mod: IRModule) -> Target | None:
+    """The target of the first device that a module declares, unless another one is entered."""
+    declared = mod.global_infos.get("vdevice", ())
+    return Target(declared[0].target) if declared and Target.current(allow_none=True) is None else None
+
+
 def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) -> Compiled:
     """The bytecode, the kernels and the host functions of a lowered module.
 
@@ -80,10 +86,23 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     if found is not None:
         mod, public_forms = found.module, found.public_forms
         as_module(merged([mod, public_forms]))
-        objects = compile_units(mod, target, pipeline, schedule_passes(target))
+        objects = _compiled_units(mod, target, pipeline)
         public = signatures_of(public_forms, target) if found.has_public_forms else {}
         code = KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms), reasons)
     return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
+
+
+def _compiled_units(mod: IRModule, target: Target, pipeline: str | Pass | None) -> list[bytes]:
+    """The object code of kernels, each scheduled and written by the back end of its own target."""
+    parts = by_target(mod, target)
+    return [data for own, part in parts for data in compile_units(part, own, pipeline, schedule_passes(own))]
+
+
+def _source(mod: IRModule, target: Target, pipeline: str | Pass | None, fmt: str) -> str:
+    """The text of the kernels that a format is for or, if it is not known or "", of those for `target`."""
+    parts = by_target(mod, target)
+    chosen = [p for p in parts if fmt in backend_of(p[0]).formats] or [p for p in parts if p[0] is target] or parts
+    return "\n".join(KernelSources(part, own, pipeline, schedule_passes(own))(fmt) for own, part in chosen)
 
 
 def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:
@@ -95,10 +114,10 @@ def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None)
 
     def public_forms() -> Sequence[bytes]:
         with PassContext(context.opt_level, context.required_pass, context.disabled_pass, config=context.config):
-            return compile_units(code.modules()[1], target, pipeline)
+            return _compiled_units(code.modules()[1], target, pipeline)
 
     def source(fmt: str) -> str:
-        return KernelSources(merged(code.modules()), target, pipeline, schedule_passes(target))(fmt)
+        return _source(merged(code.modules()), target, pipeline, fmt)
 
     deferred = DeferredFunctions(public_forms, code.public) if code.public else None
     library = backend_of(target).load(code.objects, code.signatures, source, deferred)

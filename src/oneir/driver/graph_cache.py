@@ -20,6 +20,7 @@ from enum import Enum
 from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
+from ..codegen.backend import backend_of
 from ..ir.json import load_json, save_json
 from ..ir.module import IRModule
 from ..ir.op import Op
@@ -66,9 +67,11 @@ class Compiled:
 
 def key_of(mod: IRModule, params: Mapping[Any, object], target: Target) -> str | None:
     """The key of a graph that goes through the default pipelines; None if something in it has no digest."""
-    facts, registered = cache_facts(target), _registered(target)
+    others = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
+    facts, registered = cache_facts(target), _registered(target, mod)
     if facts is None or registered is None:
         return None
+    facts += [fact for other in others for fact in [str(other), *backend_of(other).facts(other)]]
     digest = exact_digest([mod, dict(params)], _LARGEST)
     return None if digest is None else object_cache.cache_key("graph", digest, registered, *facts)
 
@@ -130,13 +133,13 @@ def _decode_code(data: bytes) -> KernelCode:
 # -- what is registered --
 
 
-def _registered(target: Target) -> str | None:
+def _registered(target: Target, mod: IRModule) -> str | None:
     """What passes depend on outside of the module: their options, and facts of operators.
 
     None if code of a user is registered, of which there is no digest.
     """
     parts: list[str] = []
-    for stage in stages(target):
+    for stage in stages(target, mod):
         key = pass_key(stage.passes)
         if key is None:
             return None

@@ -25,6 +25,7 @@ from ..ir.transform import Pass, Sequential
 from ..relax import transform
 from ..relax.analysis.well_formed import verify_well_formed
 from ..relax.expr import Function
+from ..relax.pipeline import graph_passes_of
 from ..runtime.error import NotRegistered, UnsupportedError
 from ..runtime.vm.program import as_text
 from ..target.target import Target
@@ -56,10 +57,10 @@ _GRAPH = {
 }
 
 
-def stages(target: Target) -> list[Stage]:
-    """All stages of a compilation for a target, in order."""
+def stages(target: Target, mod: IRModule | None = None) -> list[Stage]:
+    """All stages of a compilation for a target, in order; `mod` is what is compiled, if that is known."""
     backend = backend_of(target)
-    graph, exact = backend.graph_passes(target), backend.numeric_passes(target)
+    graph, exact = graph_passes_of(mod or IRModule(), target), backend.numeric_passes(target)
     lowering = backend.lowering_passes(target)
     return [
         Stage("imported", "import", "the model as it was imported or written: operators"),
@@ -97,7 +98,7 @@ class Stages:
     def __init__(self, module: IRModule, target: str | Target, step: Callable[[str], None] = lambda name: None):
         self.target, self.step = as_target(target), step
         self.is_graph = any(isinstance(f, Function) for f in module.functions.values())
-        self.stages = {stage.name: stage for stage in stages(self.target)}
+        self.stages = {stage.name: stage for stage in stages(self.target, module)}
         self.found = {"imported": module}
 
     def module(self, name: str) -> IRModule:

@@ -27,6 +27,7 @@ from ..ir.op import Op
 from ..ir.transform import Pass, PassContext
 from ..ir.visitor import Mapper, Visitor
 from ..runtime import library
+from ..runtime.device import Device
 from ..runtime.error import InvalidValue, LibraryError, UnsupportedError
 from ..runtime.llvm import link_ir
 from ..runtime.module import SYMBOL_PREFIX
@@ -115,6 +116,12 @@ class Standalone:
             raise UnsupportedError(
                 f"a program that stands alone runs on a processor; this one is compiled for {self.target.kind.name}: "
                 'compile it with target="llvm"'
+            )
+        if executable.program.devices:
+            places = ", ".join(str(Device(*place)) for place in executable.program.devices)
+            raise UnsupportedError(
+                f"a program that stands alone runs on a processor; this one has tensors on {places}: "
+                "compile it from a module without vdevices"
             )
         triple = resolve(self.target)[0]
         if path.suffix not in (*library.SHARED, *_OBJECTS, _ARCHIVE):

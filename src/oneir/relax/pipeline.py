@@ -41,6 +41,7 @@ def _fuse_kernels() -> list[Pass]:
         transform.FoldConstant(),
         transform.FuseOps(),
         transform.FuseTIR(),
+        transform.PlaceKernels(),
     ]
 
 
@@ -110,7 +111,7 @@ def static_shape_tuning_pipeline(
 def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
-        "dispatched": [],
+        "dispatched": [transform.RealizeVDevice()],
         "legalized": [*_to_kernels(), LiftWeights()],
         "fused": _fuse_kernels(),
         "layouts": [],
@@ -121,6 +122,21 @@ def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
 
 graph_passes: Hook[[Target | None], dict[str, list[Pass]]] = Hook("graph_passes", "oneir.codegen.backend")
 """The passes over graphs for a target, by stage: those of its back end."""
+
+
+def graph_passes_of(mod: IRModule, target: Target | None) -> dict[str, list[Pass]]:
+    """The passes over the graphs of a module, by stage.
+
+    Where the module has tensors on several kinds of devices, they are those that suit any target, and what each of the
+    kinds has libraries or kernels of its own for.
+    """
+    found = graph_passes(target)
+    declared = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
+    kinds = {other.kind.name: other for other in ([] if target is None else [target]) + declared}
+    if len(kinds) < 2:
+        return found
+    dispatched = {step.info.name: step for other in kinds.values() for step in graph_passes(other)["dispatched"]}
+    return {**generic_stages(target), "dispatched": list(dispatched.values())}
 
 
 def library_dispatch_passes(target: Target | None) -> list[Pass]:
@@ -155,7 +171,7 @@ class DefaultPipeline(ModulePass, name="default_pipeline"):
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
         target = self.target or Target.current(allow_none=True)
-        for stage, passes in graph_passes(target).items():
+        for stage, passes in graph_passes_of(mod, target).items():
             mod = Sequential(passes, name=stage)(mod)
         return mod
 

@@ -37,6 +37,8 @@ class Param:
     """In bytes."""
     device_type: int = 1
     """As DLPack numbers them; 1 is the CPU."""
+    device_id: int | None = None
+    """Which of the devices of that type; None: any."""
 
     def __str__(self) -> str:
         if self.kind != "tensor":
@@ -159,8 +161,9 @@ def _explain_tensor(param: Param, arg: object, known: dict[str, int]) -> OneIREr
         tensor = arg if isinstance(arg, Tensor) else from_dlpack(arg)
     except OneIRError as error:
         return error
-    if tensor.device.device_type != param.device_type:
-        wanted = Device(param.device_type).type
+    if tensor.device.device_type != param.device_type or param.device_id not in (None, tensor.device.device_id):
+        wanted = Device(param.device_type, param.device_id or 0)
+        wanted = wanted.type if param.device_id is None else wanted
         return DeviceError(
             f"expected a tensor on {wanted}, found one on {tensor.device}; copy it to the {wanted} first"
         )

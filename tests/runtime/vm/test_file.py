@@ -237,13 +237,14 @@ def test_flipped_bits(rich_file, tmp_path):
 def forge(tmp_path, change, data: bytes = b"\0" * 128) -> str:
     """A file with a right checksum whose program was changed."""
     program = {
-        "format": 2,
+        "format": 3,
         "functions": [
             ["vm", "main", ["x"], 2, [["call", 1, 1, [0], None], ["ret", 1]], None],
             ["packed", "vm.builtin.copy", None],
         ],
         "constants": [],
         "names": {},
+        "devices": [],
     }
     change(program)
     text = json.dumps(program).encode()
@@ -311,8 +312,8 @@ DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
         (set_function(5, ["main", []]), "its signature is of another number of parameters"),
         (set_function(5, ["main", [["x", "cow", None, None, None, False, 1, 1]]]), "expected a parameter"),
         (set_function(5, ["main", [["x", "tensor", "cow", None, None, False, 1, 1]]]), "'cow' is no dtype"),
-        (set_function(5, ["main", [["x", "tensor", None, ["-" * 9999], None, False, 1, 1]]]), "expected a text"),
-        (set_function(5, ["main", [["x", "tensor", None, None, None, False, 0, 1]]]), "expected a parameter"),
+        (set_function(5, ["main", [["x", "tensor", None, ["-" * 9999], None, False, 1, 1, None]]]), "expected a text"),
+        (set_function(5, ["main", [["x", "tensor", None, None, None, False, 0, 1, None]]]), "expected a parameter"),
         (set_function(1, "vm.builtin.copy"), "two functions of the program have the same name"),
         (set_constant(["tensor", "float32", [1 << 40], 0, DIGEST]), "lies outside of 128 bytes"),
         (set_constant(["tensor", "float32", [1], 128, DIGEST]), "lies outside of 128 bytes"),
@@ -327,9 +328,11 @@ DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
         (lambda program: program["names"].update(weight=0), "the name 'weight' is of constant 0; there are 0"),
         (lambda program: program["names"].update(weight="0"), "expected the places of named constants"),
         (
-            lambda program: program.update(format=3, oneir="9.9"),
-            rf"it has the format 3 of OneIR 9\.9; this release, {__version__}, reads the format 2: export it again",
+            lambda program: program.update(format=4, oneir="9.9"),
+            rf"it has the format 4 of OneIR 9\.9; this release, {__version__}, reads the format 3: export it again",
         ),
+        (lambda program: program.update(devices=[[4, "0"]]), "expected a device, found .4, '0'."),
+        (lambda program: program.update(devices=[[0, 0]]), "expected a device, found .0, 0."),
         (lambda program: program.update(format=1), "it has the format 1; this release"),
         (lambda program: program.pop("format"), "it has the format None; this release"),
         (set_place(-1, 1, None), "expected where the constants lie"),
@@ -338,7 +341,7 @@ DIGEST = hashlib.sha256(b"\0" * 4).hexdigest()
         (set_place(0, 1, "../weights"), "expected where the constants lie"),
         (set_place(0, 1, "/weights"), "expected where the constants lie"),
         (set_place(0, 1), "expected where the constants lie"),
-        (lambda program: program.pop("constants"), "expected functions, constants and names"),
+        (lambda program: program.pop("constants"), "expected functions, constants, names and devices"),
     ],
 )
 def test_hostile_programs(tmp_path, change, message):

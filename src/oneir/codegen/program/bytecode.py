@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.op import Op
+from ...relax.analysis.placement import placed_devices
 from ...relax.analysis.struct_info import callee_name
 from ...relax.expr import (
     OUTPUT_NAMES,
@@ -70,6 +71,7 @@ def emit_bytecode(mod: IRModule, device_type: int = 1) -> ProgramBuilder:
     Functions expect tensors on devices of `device_type`, as DLPack numbers them, unless their struct info says another.
     """
     builder = ProgramBuilder()
+    builder.devices = placed_devices(mod)
     for var, func in mod.functions_items():
         if isinstance(func, Function):
             builder.declare_function(symbol_of(var, func), VMFuncKind.VM_FUNC)
@@ -100,11 +102,11 @@ def cost_of(func: PrimFunc) -> Cost | None:
         return Cost(0, float(size))
 
 
-def signature_of_graph(name: str, func: Function, device_type: int = 1) -> Signature:
-    """The signature of a graph function; see `emit_bytecode`."""
+def signature_of_graph(name: str, func: Function, device_type: int = 1, is_placed: bool = False) -> Signature:
+    """The signature of a graph function; see `emit_bytecode`. `is_placed`: the number of a device matters, too."""
     infos = [param.struct_info for param in func.params]
     pairs = zip(names_of_params(func), infos, strict=True)
-    params = tuple(_param(n, info, device_type) for n, info in pairs)
+    params = tuple(_param(n, info, device_type, is_placed) for n, info in pairs)
     return Signature(name, params, tuple(map(str, func.attrs.get(OUTPUT_NAMES, ()))))
 
 
@@ -121,15 +123,16 @@ def names_of_params(func: Function) -> list[str]:
     return list(names)
 
 
-def _param(name: str, info: StructInfo, device_type: int) -> Param:
+def _param(name: str, info: StructInfo, device_type: int, is_placed: bool) -> Param:
     if isinstance(info, TensorStructInfo):
         shape = None if info.extents is None else tuple(_extent(e) for e in info.extents)
         if shape is None and info.ndim >= 0:
             shape = (None,) * info.ndim
         if info.vdevice is not None:
             device_type = info.vdevice.target.get_target_device_type()
+        number = info.vdevice.vdevice_id if is_placed and info.vdevice is not None else None
         dtype = None if info.dtype == "void" else str(info.dtype)
-        return Param(name, "tensor", dtype, shape, device_type=device_type)
+        return Param(name, "tensor", dtype, shape, device_type=device_type, device_id=number)
     if isinstance(info, PrimStructInfo):
         kind = "float" if info.dtype.is_float else "bool" if info.dtype.is_bool else "int"
         return Param(name, kind, str(info.dtype))
@@ -145,7 +148,7 @@ class _Emitter:
 
     def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function, device_type: int):
         self.builder, self.mod, self.name, self.func = builder, mod, name, func
-        self.signature = signature_of_graph(name, func, device_type)
+        self.signature = signature_of_graph(name, func, device_type, bool(builder.devices))
         self.registers: dict[Var, int] = {}
         self.count = 0
 

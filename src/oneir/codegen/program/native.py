@@ -8,9 +8,12 @@ arena; shapes are scalars; functions of the runtime are packed calls; branches a
 over the graph's arguments, its results, memory for everything between, and a table of the addresses of its constants.
 Where extents are symbolic, a second one, `main__plan(x, w, ..., plan)`, computes the extents of the results and the
 bytes of the arena first. The functions of a graph for a device run on the host: arguments, results, arena and constants
-are memory of the device, whose addresses they pass to kernels; only the table and the plan are the host's. A graph with
-objects (closures, tensors that runtime functions return) has no native form; the
-virtual machine executes its bytecode.
+are memory of the device, whose addresses they pass to kernels; only the table and the plan are the host's. A graph
+whose tensors are placed on several devices has an arena on each: those after the first are further results, which the
+caller does not get.
+
+A graph with objects (closures, tensors that runtime functions return) has no native form; the virtual machine executes
+its bytecode.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...relax.analysis import free_vars
+from ...relax.analysis.placement import place_index, placed_devices
 from ...relax.analysis.variables import used_vars
 from ...relax.expr import (
     Call,
@@ -48,16 +52,17 @@ from ...relax.expr import (
     Var,
 )
 from ...relax.struct_info import PrimStructInfo, TensorStructInfo
-from ...runtime.vm.builtins import MakeShapeCode, MatchShapeCode
+from ...runtime.vm.builtins import COPY_BYTES, MakeShapeCode, MatchShapeCode
 from ...runtime.vm.native import NativeSpec, Output
 from ...target.target import Target
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.op import handle_add_byte_offset, reinterpret, tvm_struct_get
+from ...tir.pipeline import driven
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 from ...tir.stmt_functor import renew_defs, substitute
-from ...tir.transform.make_packed_api import CPU, TENSORS_ON, written_buffers
+from ...tir.transform.make_packed_api import CPU, TENSORS_ON, on_device, written_buffers
 from ...tir.transform.packed_fields import Field
 from ..units import SHARED, with_declarations
 
@@ -75,6 +80,8 @@ class _Storage:
 
     size: PrimExpr
     """In bytes."""
+    device: int = 0
+    """Its place among the devices of the program."""
     base: PrimExpr | None = None
     """The offset in the arena, in bytes, once it is known."""
     result: Buffer | None = None
@@ -96,6 +103,7 @@ class _Tensor:
     buffer: Buffer | None = None
     constant: int | None = None
     param: int | None = None
+    device: int = 0
 
 
 @dataclass(slots=True)
@@ -205,40 +213,53 @@ class _Translator:
 
     def __init__(self, mod: IRModule, name: str, func: Function, constants: Callable[[Constant], int], target: Target):
         self.target, self.device_type = target, target.get_target_device_type()
+        self.places = placed_devices(mod)
+        self.devices = self.places or [(self.device_type, 0)]
         self.mod, self.name, self.func, self.constant_place = mod, name, func, constants
         self.analyzer = Analyzer()
         self.used = _used(func.body)
         self.binding: Var | None = None
         self.inputs: list[TirVar | Buffer] = []
+        self.input_devices: list[int] = []
         self.values: dict[Var, _Value] = {}
         self.slots: dict[int, PrimExpr] = {}
         self.storages: list[_Storage | tuple[list[Any], list[Any]]] = []
         self.steps: list[Callable[[], Stmt]] = []
         self.results: list[tuple[_Tensor, Buffer]] = []
-        self.constants: list[int] = []
+        self.constants: list[tuple[int, int]] = []
+        """The places of constants in the program, and of the devices that they are read on."""
         self.kernels: set[GlobalVar] = set()
         self.calls_runtime = False
-        self.arena = decl_buffer((TirVar("arena_size", "int64"),), "uint8", "arena", data_alignment=ALIGNMENT)
+        self.arenas = [_arena(f"arena_{i}" if i else "arena") for i in range(len(self.devices))]
         self.table = decl_buffer((TirVar("constant_count", "int64"),), "int64", "constants")
 
     def translate(self) -> Native:
         for position, param in enumerate(self.func.params):
             self.values[param] = self.parameter(param, position)
         result = self.result(self.sequence(self.func.body))
-        arena_size = self.place(self.storages, const(0, "int64"))
+        sizes = [self.place(self.storages, const(0, "int64"), i) for i in range(len(self.devices))]
         body = SeqStmt([step() for step in self.steps])
-        outputs = [buffer for _, buffer in self.results]
-        run = self.function(self.name, [*self.inputs, *outputs, self.arena], self.table, body)
+        further = [i for i, size in enumerate(sizes) if i and not _is_zero(size)]
+        outputs = [(buffer, tensor.device) for tensor, buffer in self.results]
+        outputs += [(self.arenas[i], i) for i in further]
+        where = [*self.input_devices, *(device for _, device in outputs), 0]
+        tensors = [*self.inputs, *(buffer for buffer, _ in outputs), self.arenas[0]]
+        run = self.function(self.name, tensors, where, self.table, body)
         functions, plan = {self.name: run}, _Plan()
-        shapes = [Output(str(b.dtype), tuple(plan.place(e) for e in b.shape)) for b in outputs]
-        size = plan.place(arena_size)
+        results = [(buffer, buffer.shape, tensor.device) for tensor, buffer in self.results]
+        results += [(self.arenas[i], (sizes[i],), i) for i in further]
+        shapes = [Output(str(b.dtype), tuple(plan.place(e) for e in shape), i) for b, shape, i in results]
+        size = plan.place(sizes[0])
         plan_name = f"{self.name}__plan" if plan.exprs else None
         if plan_name is not None:
             functions[plan_name] = self.plan_function(plan_name, plan.exprs)
-        spec = NativeSpec(
-            self.name, plan_name, self.device_type, len(self.inputs), shapes, size, self.constants, result
+        constants, count = [place for place, _ in self.constants], len(self.inputs)
+        spec = NativeSpec(self.name, plan_name, self.device_type, count, shapes, size, constants, result)
+        if self.places:
+            spec.devices, spec.constant_devices = self.places, [device for _, device in self.constants]
+        spec.only_launches = (
+            self.on_device and not self.places and not self.calls_runtime and not self.writes_arguments(run)
         )
-        spec.only_launches = self.on_device and not self.calls_runtime and not self.writes_arguments(run)
         return Native(functions, spec, self.kernels)
 
     def writes_arguments(self, run: PrimFunc) -> bool:
@@ -250,20 +271,31 @@ class _Translator:
     def on_device(self) -> bool:
         return self.device_type != CPU
 
-    def function(self, name: str, params: Sequence[TirVar | Buffer], last: Buffer, body: Stmt) -> PrimFunc:
-        """A host function, whose last argument is memory of the host whatever the device."""
-        if not self.on_device:
+    def device_of(self, tensor: _Tensor) -> tuple[int, int]:
+        """The type and the number of the device that a tensor is on."""
+        return self.devices[tensor.device]
+
+    def function(
+        self, name: str, params: Sequence[TirVar | Buffer], devices: Sequence[int], last: Buffer, body: Stmt
+    ) -> PrimFunc:
+        """A host function of parameters on devices; its last argument is memory of the host whatever these are."""
+        if not self.places and not self.on_device:
             return PrimFunc([*params, last], body, attrs={"global_symbol": name})
         tensor = TirVar(last.name, "handle")
         address = tvm_struct_get(tensor, 0, Field.TENSOR_DATA.code, "handle")
-        attrs = {"global_symbol": name, "tir.is_host_func": True, TENSORS_ON: self.device_type}
+        attrs: dict[str, Any] = {"global_symbol": name, "tir.is_host_func": True, TENSORS_ON: self.device_type}
+        if self.places:
+            host = self.target if self.device_type == CPU else driven(self.target).host
+            attrs["target"] = host
+            places = [*(self.devices[device] for device in devices), (CPU, 0)]
+            attrs[TENSORS_ON] = [number for place in places for number in place]
         return PrimFunc([*params, tensor], LetStmt(last.data, address, body), attrs=attrs)
 
     def plan_function(self, name: str, exprs: list[PrimExpr]) -> PrimFunc:
         """The PrimFunc that stores the expressions of the plan, as int64, into its last argument."""
         target = decl_buffer((len(exprs),), "int64", "plan")
         stores = [BufferStore(target, e.astype("int64"), [const(i, "int64")]) for i, e in enumerate(exprs)]
-        return renew_defs(self.function(name, self.inputs, target, SeqStmt(stores)))
+        return renew_defs(self.function(name, self.inputs, self.input_devices, target, SeqStmt(stores)))
 
     # -- parameters and results --
 
@@ -274,19 +306,22 @@ class _Translator:
             if info.value is not None and var is not info.value:
                 raise NotNative(f"the parameter `{param.name}` is an expression")
             self.inputs.append(var)
+            self.input_devices.append(0)
             return var
         if not isinstance(info, TensorStructInfo) or info.ndim < 0 or info.dtype == "void":
             raise NotNative(f"the parameter `{param.name}` is no tensor of known dtype and dimensions")
         place = info.vdevice
         other_kind = place is not None and place.target is not None and place.target.kind.name != self.target.kind.name
-        if other_kind or (self.on_device and place is not None and place.vdevice_id != 0):
+        if not self.places and (other_kind or (self.on_device and place is not None and place.vdevice_id != 0)):
             raise NotNative(f"the parameter `{param.name}` lies on another device")
         shape = info.extents
         if shape is None:
             shape = [TirVar(f"{param.name}_{axis}", "int64") for axis in range(info.ndim)]
         buffer = decl_buffer(shape, info.dtype, param.name)
+        device = place_index(self.mod, info) if self.places else 0
         self.inputs.append(buffer)
-        return _Tensor(buffer.shape, info.dtype, buffer=buffer, param=position)
+        self.input_devices.append(device)
+        return _Tensor(buffer.shape, info.dtype, buffer=buffer, param=position, device=device)
 
     def result(self, value: _Value) -> Any:
         """What a call returns, in the form of `NativeSpec.result`; memory of new tensors becomes the caller's."""
@@ -297,7 +332,7 @@ class _Translator:
         if value.param is not None and value.buffer is not None and value.shape is value.buffer.shape:
             return {"param": value.param}
         if value.constant is not None:
-            return {"constant": self.constants[value.constant]}
+            return {"constant": self.constants[value.constant][0]}
         for index, (known, _) in enumerate(self.results):
             if known.storage is value.storage and value.storage is not None:
                 if known.shape is not value.shape:
@@ -311,17 +346,17 @@ class _Translator:
         self.results.append((value, buffer))
         return len(self.results) - 1
 
-    def place(self, storages: Sequence[Any], start: PrimExpr) -> PrimExpr:
-        """Places storages in the arena, from byte `start` on; returns the byte behind the last one.
+    def place(self, storages: Sequence[Any], start: PrimExpr, device: int) -> PrimExpr:
+        """Places storages in the arena of a device, from byte `start` on; returns the byte behind the last one.
 
         Only one of two branches runs, so the storages of both begin at the same byte.
         """
         end = start
         for storage in storages:
             if isinstance(storage, tuple):
-                first, second = (self.place(branch, end) for branch in storage)
+                first, second = (self.place(branch, end, device) for branch in storage)
                 end = self.analyzer.simplify(ops.maximum(first, second))
-            elif storage.result is None and storage.merged_into is None:
+            elif storage.device == device and storage.result is None and storage.merged_into is None:
                 storage.base = end
                 rounded = ops.floordiv(storage.size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
                 end = self.analyzer.simplify(end + rounded)
@@ -339,7 +374,7 @@ class _Translator:
             if storage.result is not None:
                 return storage.result.data
             assert storage.base is not None
-            return handle_add_byte_offset(self.arena.data, storage.base + tensor.offset)
+            return handle_add_byte_offset(self.arenas[storage.device].data, storage.base + tensor.offset)
         assert tensor.buffer is not None
         return pointer_to(tensor.buffer, written)
 
@@ -377,12 +412,12 @@ class _Translator:
             return expr.value
         raise NotNative(f"a {type(expr).__name__} is a value")
 
-    def constant(self, expr: Constant) -> _Tensor:
-        place = self.constant_place(expr)
-        if place not in self.constants:
-            self.constants.append(place)
+    def constant(self, expr: Constant, device: int = 0) -> _Tensor:
+        key = self.constant_place(expr), device
+        if key not in self.constants:
+            self.constants.append(key)
         shape = [const(e, "int64") for e in expr.data.shape]
-        return _Tensor(shape, DataType(expr.data.dtype), constant=self.constants.index(place))
+        return _Tensor(shape, DataType(expr.data.dtype), constant=self.constants.index(key), device=device)
 
     def tensor(self, expr: Expr) -> _Tensor:
         value = self.value(expr)
@@ -395,7 +430,7 @@ class _Translator:
     def condition(self, expr: If) -> _Value:
         """The value of an `If`: both branches write it to the same memory."""
         chosen = self.value(expr.cond)
-        if self.on_device and isinstance(chosen, _Tensor):
+        if isinstance(chosen, _Tensor) and self.device_of(chosen)[0] != CPU:
             raise NotNative("a condition is in the memory of a device")
         steps, storages, slots = self.steps, self.storages, self.slots
         branches: list[_Branch] = []
@@ -426,9 +461,11 @@ class _Translator:
             raise NotNative("branches give something else than tensors")
         if one.dtype != other.dtype or not self.same_shape(one.shape, other.shape):
             raise NotNative("branches give tensors of different shapes or dtypes")
+        if one.device != other.device:
+            raise NotNative("branches give tensors on different devices")
         size = self.analyzer.simplify(_product(one.shape) * one.dtype.itemsize)
-        storage = _Storage(size, tensors=1)
-        merged_value = _Tensor(one.shape, one.dtype, storage)
+        storage = _Storage(size, one.device, tensors=1)
+        merged_value = _Tensor(one.shape, one.dtype, storage, device=one.device)
         for branch, tensor in ((first, one), (second, other)):
             own = tensor.storage
             if (
@@ -450,7 +487,7 @@ class _Translator:
 
     def copy(self, source: _Tensor, target: _Tensor) -> Stmt:
         """A loop that copies a compact tensor."""
-        if self.on_device:
+        if self.device_of(source)[0] != CPU:
             raise NotNative("a tensor is copied in the memory of a device")
         count = _product(source.shape)
         read, write = (decl_buffer((count,), source.dtype, name) for name in ("source", "target"))
@@ -506,9 +543,17 @@ class _Translator:
                     value = self.pointer(value, func.buffer_map[param].data in written)
                 values.append(value)
             values += [symbols[v].astype(v.dtype) if symbols[v].dtype != v.dtype else symbols[v] for v in extra]
-            return Evaluate(TirCall("void", GlobalVar(direct_name(callee)), values))
+            call = Evaluate(TirCall("void", GlobalVar(direct_name(callee)), values))
+            return self.on(next((v for v in args if isinstance(v, _Tensor)), None), call)
 
         self.steps.append(step)
+
+    def on(self, tensor: _Tensor | None, stmt: Stmt) -> Stmt:
+        """A statement on the device of a tensor; where the graph has one device, all statements are on it."""
+        if not self.places or tensor is None or self.device_of(tensor)[0] == CPU:
+            return stmt
+        kind, number = self.device_of(tensor)
+        return on_device(stmt, kind, const(number))
 
     def host_function(self, func: PrimFunc, args: list[_Value]) -> PrimExpr | None:
         """A function that computes symbolic extents from known ones.
@@ -536,11 +581,15 @@ class _Translator:
             if not isinstance(value, (_Tensor, PrimExpr, str)) or isinstance(value, DataType):
                 raise NotNative(f"`{name}` gets an argument that is neither a tensor nor a number nor a text")
 
+        tensors = [value for value in args if isinstance(value, _Tensor)]
+        if len({value.device for value in tensors}) > 1:
+            raise NotNative(f"`{name}` gets tensors on different devices")
         self.calls_runtime = True
 
         def step() -> Stmt:
             values = [self.packed_argument(v) for v in args]
-            return Evaluate(TirCall("int32", "tir.tvm_call_packed", [TirString(name), *values]))
+            call = Evaluate(TirCall("int32", "tir.tvm_call_packed", [TirString(name), *values]))
+            return self.on(tensors[0] if tensors else None, call)
 
         self.steps.append(step)
 
@@ -562,12 +611,15 @@ class _Translator:
         extents, dtype, scope = self.value(args[0]), self.value(args[2]), self.value(args[3])
         if not isinstance(extents, list) or scope != "global":
             raise NotNative("a storage is not plain memory")
-        if self.on_device and _int(self.value(args[1])) != 0:
-            raise NotNative("a storage is on another device")
+        device = _int(self.value(args[1]))
+        if not 0 <= device < len(self.devices):
+            if self.on_device:
+                raise NotNative("a storage is on another device")
+            device = 0
         size: PrimExpr = const(DataType(dtype).itemsize, "int64")
         for extent in extents:
             size = size * extent
-        storage = _Storage(self.analyzer.simplify(size))
+        storage = _Storage(self.analyzer.simplify(size), device)
         self.storages.append(storage)
         return storage
 
@@ -576,7 +628,28 @@ class _Translator:
         if not isinstance(storage, _Storage) or not isinstance(shape, list):
             raise NotNative("a tensor is allocated in an unknown storage")
         storage.tensors += 1
-        return _Tensor(shape, DataType(dtype), storage=storage, offset=offset)
+        return _Tensor(shape, DataType(dtype), storage=storage, offset=offset, device=storage.device)
+
+    def _copy_to(self, args: Sequence[Expr]) -> None:
+        """Copies a compact tensor to another, on whatever devices they are."""
+        source, target = map(self.tensor, args)
+        self.calls_runtime = True
+
+        def step() -> Stmt:
+            operands: list[PrimExpr] = []
+            for tensor, is_written in ((target, True), (source, False)):
+                operands += [self.pointer(tensor, is_written), *map(const, self.device_of(tensor))]
+            size = _product(source.shape) * source.dtype.itemsize
+            return Evaluate(TirCall("int32", "tir.tvm_call_packed", [TirString(COPY_BYTES), *operands, size]))
+
+        self.steps.append(step)
+
+    def _to_device(self, args: Sequence[Expr]) -> _Tensor:
+        """A constant on a device: the table has its address there, so nothing is copied in a call."""
+        wanted = _int(self.value(args[1])), _int(self.value(args[2]))
+        if not isinstance(args[0], Constant) or wanted not in self.devices or self.value(args[3]) != "global":
+            raise NotNative("a tensor of unknown shape is copied between devices")
+        return self.constant(args[0], self.devices.index(wanted))
 
     def _nothing(self, args: Sequence[Expr]) -> None:
         return None
@@ -592,7 +665,16 @@ class _Translator:
         before, after = _product(tensor.shape), _product(shape)
         if not self.analyzer.can_prove_equal(before, after):
             self.require(before.equal(after), f"ValueError: {self.name}: a reshape changes the number of elements")
-        return _Tensor(shape, tensor.dtype, tensor.storage, tensor.offset, tensor.buffer, tensor.constant, tensor.param)
+        return _Tensor(
+            shape,
+            tensor.dtype,
+            tensor.storage,
+            tensor.offset,
+            tensor.buffer,
+            tensor.constant,
+            tensor.param,
+            tensor.device,
+        )
 
     # -- shapes --
 
@@ -663,6 +745,8 @@ class _Translator:
         "vm.builtin.make_prim_value": _make_prim_value,
         "vm.builtin.shape_of": _shape_of,
         "vm.builtin.reshape": _reshape,
+        "vm.builtin.copy_to": _copy_to,
+        "vm.builtin.to_device": _to_device,
         "vm.builtin.check_tensor_info": _check_tensor,
         "vm.builtin.check_prim_value_info": _nothing,
         "vm.builtin.null_value": _nothing,
@@ -711,6 +795,10 @@ def _int(value: Any) -> int:
     if isinstance(value, IntImm):
         return value.value
     raise NotNative(f"`{value}` is no number")
+
+
+def _arena(name: str) -> Buffer:
+    return decl_buffer((TirVar(f"{name}_size", "int64"),), "uint8", name, data_alignment=ALIGNMENT)
 
 
 def _is_zero(expr: PrimExpr) -> bool:

@@ -50,6 +50,7 @@ from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .optimize_layout_transform import OptimizeLayoutTransform
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
+from .place_kernels import PlaceKernels
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_redundant_reshape import RemoveRedundantReshape

@@ -13,6 +13,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...runtime.error import InvalidValue
+from ..analysis.placement import place_index
 from ..analysis.struct_info import call_error
 from ..expr import Call, Expr, Function, ShapeExpr, Tuple, TupleGetItem
 from ..expr_functor import PyExprMutator
@@ -35,6 +36,10 @@ class CallTIRRewrite(FunctionPass):
 
 
 class _Rewriter(PyExprMutator):
+    def __init__(self, mod: IRModule):
+        super().__init__(mod)
+        self.mod = mod
+
     def visit_call_(self, op: Call) -> Expr:
         call = self.visit_expr_post_order(op)
         if not isinstance(call, Call) or call.op not in DESTINATION_PASSING:
@@ -73,4 +78,4 @@ class _Rewriter(PyExprMutator):
                 call, InvalidValue, f"the output of a destination-passing call needs a known shape, found {info}"
             )
         scope = info.vdevice.memory_scope if info.vdevice is not None else "global"
-        return alloc_tensor(info.shape, info.dtype, 0, scope)
+        return alloc_tensor(info.shape, info.dtype, place_index(self.mod, info), scope)

@@ -19,10 +19,10 @@ from ...ir.transform import ModulePass, PassContext
 from ...runtime.error import InvalidValue
 from ...target import Target
 from ..analysis import get_var2val
-from ..expr import Binding, Call, Expr, Function, Tuple, Var, VarBinding
+from ..expr import Binding, Call, Expr, Function, Tuple, TupleGetItem, Var, VarBinding
 from ..expr_functor import PyExprMutator, PyExprVisitor
 from ..op.base import hint_on_device, to_vdevice
-from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
 
 class RealizeVDevice(ModulePass):
@@ -32,20 +32,23 @@ class RealizeVDevice(ModulePass):
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        devices = _Devices(mod)
-        functions = [func for func in mod.functions.values() if isinstance(func, Function)]
-        hints = _Hints(devices)
-        together = _Together()
-        for func in functions:
-            hints.values = get_var2val(func)
+        return _Annotator(mod, devices_of_variables(mod), _Devices(mod)).transform_functions(mod)
+
+
+def devices_of_variables(mod: IRModule) -> dict[Var, VDevice]:
+    """The devices of variables, as far as annotations and hints tell. Raises what `RealizeVDevice` raises."""
+    hints, together = _Hints(_Devices(mod)), _Together()
+    for func in mod.functions.values():
+        if isinstance(func, Function):
+            hints.values = together.values = get_var2val(func)
             hints.visit_expr(func)
             together.visit_expr(func)
-        known: dict[Var, VDevice] = {}
-        for group in (hints.said, hints.hinted):
-            new = {var: device for var, device in group.items() if var not in known}
-            known.update(new)
-            _spread(known, new, together.neighbours)
-        return _Annotator(mod, known, devices).transform_functions(mod)
+    known: dict[Var, VDevice] = {}
+    for group in (hints.said, hints.hinted):
+        new = {var: device for var, device in group.items() if var not in known}
+        known.update(new)
+        _spread(known, new, together.neighbours)
+    return known
 
 
 def _spread(known: dict[Var, VDevice], start: Iterable[Var], neighbours: dict[Var, list[Var]]) -> None:
@@ -130,11 +133,15 @@ class _Hints(PyExprVisitor):
 
 
 class _Together(PyExprVisitor):
-    """Which variables lie on one device: a binding's and those that its value uses, unless that may copy."""
+    """Which variables lie on one device: a binding's and those that its value uses, unless that may copy.
+
+    Fields of a tuple that is only made may lie on different ones, and shapes and numbers are the host's.
+    """
 
     def __init__(self) -> None:
         self.neighbours: dict[Var, list[Var]] = {}
         self.bound: Var | None = None
+        self.values: dict[Var, Expr] = {}
 
     def visit_binding(self, binding: Binding) -> None:
         outer, self.bound = self.bound, binding.var
@@ -145,8 +152,16 @@ class _Together(PyExprVisitor):
         if op.op is not to_vdevice.op and op.op is not hint_on_device.op:
             super().visit_call_(op)
 
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        if not isinstance(binding.value, Tuple):
+            super().visit_var_binding_(binding)
+
+    def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
+        made = self.values.get(op.tuple_value) if isinstance(op.tuple_value, Var) else None
+        self.visit_expr(made.fields[op.index] if isinstance(made, Tuple) else op.tuple_value)
+
     def visit_var_(self, op: Var) -> None:
-        if self.bound is not None:
+        if self.bound is not None and not isinstance(op.struct_info_, (ShapeStructInfo, PrimStructInfo)):
             self.neighbours.setdefault(self.bound, []).append(op)
             self.neighbours.setdefault(op, []).append(self.bound)
 

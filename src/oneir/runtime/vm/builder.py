@@ -80,6 +80,8 @@ class ExecBuilder:
         self._constant_names: dict[str, int] = {}
         self._known: dict[Hashable, int] = {}
         self._current: _Open | None = None
+        self.devices: list[tuple[int, int]] = []
+        """`Program.devices`."""
 
     # -- arguments --
 
@@ -241,7 +243,7 @@ class ExecBuilder:
     def program(self) -> Program:
         """The program. Raises `InvalidValue` for functions without an end, and for reads of registers never written."""
         functions = [f if isinstance(f, PackedFunction) else _finish(f) for f in self._functions]
-        return Program(functions, list(self._constants), dict(self._constant_names))
+        return Program(functions, list(self._constants), dict(self._constant_names), list(self.devices))
 
     def get(self) -> Executable:
         """The program as an executable without kernels: what it calls are registered functions."""

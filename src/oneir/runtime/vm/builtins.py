@@ -319,6 +319,27 @@ def to_device(value: Tensor, device_type: int, device_id: int, mem_scope: str = 
     return value if value.device == where else value.copyto(where, mem_scope)
 
 
+@register_func("vm.builtin.copy_to")
+def copy_to(value: Tensor, target: Tensor) -> None:
+    """Copies a tensor to another of its shape and dtype, on whatever devices they are."""
+    value.copyto(target)
+
+
+COPY_BYTES = "vm.builtin.copy_bytes"
+"""The function that native graphs call to copy between devices: two addresses, each with its device, and a size."""
+
+
+@register_func(COPY_BYTES)
+def copy_bytes(
+    target: int, target_type: int, target_id: int, source: int, source_type: int, source_id: int, nbytes: int
+) -> None:
+    """Copies `nbytes` bytes from an address on one device to an address on another."""
+    if nbytes:
+        source_memory = Tensor(source or 0, (nbytes,), "uint8", owner=None, device=Device(source_type, source_id))
+        target_memory = Tensor(target or 0, (nbytes,), "uint8", owner=None, device=Device(target_type, target_id))
+        source_memory.copyto(target_memory)
+
+
 # Tuples and conditions -----------------------------------------------------------------------------------------------
 
 

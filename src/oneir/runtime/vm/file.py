@@ -46,7 +46,7 @@ from .program import (
     VMFunction,
 )
 
-_FORMAT = 2
+_FORMAT = 3
 _MAGIC = b"oneir-graph-1:::"
 _SIZES = struct.Struct("<QQQ")
 """The sizes of the library, of the program and of the constants."""
@@ -225,6 +225,7 @@ def _encode(program: Program, items: list[tuple[int, int, np.ndarray]]) -> dict[
         "functions": [_encode_function(function) for function in program.functions],
         "constants": _encode_constants(program.constants, items),
         "names": program.constant_names,
+        "devices": program.devices,
     }
 
 
@@ -285,13 +286,24 @@ class _Decoder:
         match value:
             case {**found} if found.get("format") != _FORMAT:
                 raise InvalidValue(f"it {other_format(found, _FORMAT)}")
-            case {"functions": [*functions], "constants": [*constants], "names": {**names}}:
+            case {"functions": [*functions], "constants": [*constants], "names": {**names}, "devices": [*devices]}:
                 pass
             case _:
-                raise InvalidValue("expected functions, constants and names")
+                raise InvalidValue("expected functions, constants, names and devices")
         if not all(type(index) is int for index in names.values()):
             raise InvalidValue("expected the places of named constants")
-        return Program([self.function(f) for f in functions], [self.constant(c) for c in constants], names)
+        return Program(
+            [self.function(f) for f in functions],
+            [self.constant(c) for c in constants],
+            names,
+            [self.device(d) for d in devices],
+        )
+
+    def device(self, value: object) -> tuple[int, int]:
+        match value:
+            case [int(kind), int(number)] if kind > 0 and number >= 0:
+                return kind, number
+        raise _unexpected("a device", value)
 
     def function(self, value: object) -> Function:
         match value:
@@ -343,10 +355,9 @@ class _Decoder:
         if dtype is not None:
             dlpack_dtype(_text(dtype))
         match rest:
-            case [bool(writable), int(alignment), int(device_type)] if alignment > 0:
-                return Param(
-                    name, kind, dtype, self.extents(shape), self.extents(strides), writable, alignment, device_type
-                )
+            case [bool(writable), int(alignment), int(device_type), int() | None as number] if alignment > 0:
+                extents = self.extents(shape), self.extents(strides)
+                return Param(name, kind, dtype, *extents, writable, alignment, device_type, number)
         raise _unexpected("a parameter", value)
 
     def extents(self, value: object) -> tuple[int | str | None, ...] | None:

@@ -76,6 +76,7 @@ class VirtualMachine(Object):
         self._allocators = [
             Allocator(device, pooled=_allocator_name(device, memory_cfg) == "pooled") for device in self.devices
         ]
+        self._placed = [self._allocators[self.place_of(*place)] for place in rt_mod.program.devices]
         self._interpret_always = profile
         self._instrument: Callable[..., Any] | None = None
         self._inputs: dict[str, list[object]] = {}
@@ -198,14 +199,33 @@ class VirtualMachine(Object):
         return get_global_func(function.name)
 
     def constant(self, index: int) -> Any:
-        """A constant, on the first device if it is a tensor."""
-        return _moved(self.executable.program.constants[index], self.devices[0])
+        """A constant, on the first device if it is a tensor: the first that the program names, if it names any."""
+        named = self._program_devices()
+        return _moved(self.executable.program.constants[index], named[0] if named else self.devices[0])
 
     def allocator(self, device_index: int) -> Allocator:
-        """The allocator of a device, by its index; -1 is the host."""
-        if not -1 <= device_index < len(self._allocators):
-            raise DeviceError(f"the machine has {len(self._allocators)} devices, and no device {device_index}")
-        return self._allocators[device_index]
+        """The allocator of a device, by its index; -1 is the host.
+
+        The index is a place among the devices that the program names or, if it names none, among the machine's.
+        """
+        allocators = self._placed if self._placed and device_index >= 0 else self._allocators
+        if not -1 <= device_index < len(allocators):
+            raise DeviceError(f"the machine has {len(allocators)} devices, and no device {device_index}")
+        return allocators[device_index]
+
+    def place_of(self, device_type: int, device_id: int) -> int:
+        """The place of a device among the machine's. Raises `DeviceError` if the machine has not got it."""
+        wanted = Device(device_type, device_id)
+        if wanted not in self.devices:
+            found, needed = (", ".join(map(str, d)) for d in (self.devices, self._program_devices()))
+            raise DeviceError(
+                f"the program has tensors on {wanted}, and the machine has only {found}; make it with the program's "
+                f"devices: VirtualMachine(executable, [{needed}])"
+            )
+        return self.devices.index(wanted)
+
+    def _program_devices(self) -> list[Device]:
+        return [Device(*place) for place in self.executable.program.devices]
 
     @property
     def host_allocator(self) -> Allocator:
@@ -249,13 +269,17 @@ class VirtualMachine(Object):
     def _bound(
         self, func_name: str, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> tuple[int, VMFunction, list[object]]:
-        """A function, and its arguments as values that stay as they are, on the first device."""
+        """A function, and its arguments as values that stay as they are, on the devices that it takes them on."""
         index = self.executable.place_of(func_name)
         function = self.executable.program.functions[index]
         assert isinstance(function, VMFunction)
         given = _named_arguments(function, args, kwargs)
         values = [_converted(function, place, arg, keep=True) for place, arg in enumerate(given)]
-        return index, function, [_moved(value, self.devices[0]) for value in values]
+        if not self._placed or function.signature is None:
+            return index, function, [_moved(value, self.devices[0]) for value in values]
+        params = function.signature.params
+        places = [Device(p.device_type, p.device_id) if p.device_id is not None else cpu() for p in params]
+        return index, function, [_moved(value, where) for value, where in zip(values, places, strict=True)]
 
     # -- looking at calls --
 

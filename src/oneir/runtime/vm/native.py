@@ -11,7 +11,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +49,8 @@ class Output:
 
     dtype: str
     shape: tuple[Number, ...]
+    device: int = 0
+    """Its place in `NativeSpec.devices`; 0 where there are none."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,11 @@ class NativeSpec:
     """Whether all that it does is to launch kernels of a device, which write nothing but results and the arena."""
     use_graphs: bool = False
     """Whether launches are to be captured where the device has graphs of them."""
+    devices: list[tuple[int, int]] = field(default_factory=list)
+    """`Program.devices`, of which the first has the arena; empty for tensors on the machine's first device of
+    `device_type`."""
+    constant_devices: list[int] = field(default_factory=list)
+    """The place of each constant's device in `devices`, if there are any."""
 
     def to_json(self) -> dict[str, object]:
         """The specification as JSON values."""
@@ -80,18 +87,20 @@ class NativeSpec:
             "plan": self.plan,
             "device_type": self.device_type,
             "params": self.params,
-            "outputs": [[o.dtype, list(o.shape)] for o in self.outputs],
+            "outputs": [[o.dtype, list(o.shape), o.device] for o in self.outputs],
             "arena": self.arena,
             "constants": self.constants,
             "result": self.result,
             "use_graphs": self.use_graphs,
+            "devices": self.devices,
+            "constant_devices": self.constant_devices,
         }
 
     @staticmethod
     def from_json(data: Any) -> NativeSpec:
         """The inverse of `to_json`. Raises `InvalidValue` for anything else."""
         try:
-            outputs = [Output(str(dtype), tuple(_number(e) for e in shape)) for dtype, shape in data["outputs"]]
+            outputs = [Output(str(d), tuple(_number(e) for e in shape), int(i)) for d, shape, i in data["outputs"]]
             spec = NativeSpec(
                 str(data["symbol"]),
                 None if data["plan"] is None else str(data["plan"]),
@@ -102,7 +111,14 @@ class NativeSpec:
                 [int(c) for c in data["constants"]],
                 data["result"],
                 use_graphs=bool(data.get("use_graphs", False)),
+                devices=[(int(kind), int(number)) for kind, number in data["devices"]],
+                constant_devices=[int(i) for i in data["constant_devices"]],
             )
+            count = max(len(spec.devices), 1)
+            if not all(0 <= i < count for i in [*spec.constant_devices, *(o.device for o in outputs)]):
+                raise ValueError("a tensor is on a device that it does not name")
+            if len(spec.constant_devices) != (len(spec.constants) if spec.devices else 0):
+                raise ValueError("constants without a device")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidValue(f"the description of a native function is damaged: {error}") from None
         spec._check_result(spec.result)
@@ -152,7 +168,7 @@ class NativeGraph:
     def __init__(self, spec: NativeSpec, library: Module):
         self.spec, self.library = spec, library
         self._lock = new_lock()
-        self._memories: dict[Device, _Memory] = {}
+        self._memories: dict[tuple[Device, ...], _Memory] = {}
         self._captures: weakref.WeakSet[GraphCalls] = weakref.WeakSet()
 
     def set_constant(self, index: int, value: Tensor) -> None:
@@ -164,11 +180,13 @@ class NativeGraph:
         for capture in captures:
             capture.forget()
 
-    def _device_of(self, machine: VirtualMachine) -> Device:
-        """The device of a machine that the graph runs on: the first of its kind."""
+    def _devices_of(self, machine: VirtualMachine) -> tuple[Device, ...]:
+        """The devices of a machine that the graph runs on: those that it names, else the first of its kind."""
+        if self.spec.devices:
+            return tuple(machine.devices[machine.place_of(*place)] for place in self.spec.devices)
         for device in machine.devices:
             if device.device_type == self.spec.device_type:
-                return device
+                return (device,)
         wanted, found = Device(self.spec.device_type, 0).type, ", ".join(map(str, machine.devices))
         raise DeviceError(f"`{self.spec.symbol}` is compiled for {wanted}; the machine has only {found}")
 
@@ -178,23 +196,26 @@ class NativeGraph:
         `make` gives, for a shape and a dtype, what makes a result of them; without it, results are our tensors.
         Raises `DeviceError` for a machine without a device of the kind that the graph is compiled for.
         """
-        spec, executable, device = self.spec, machine.executable, self._device_of(machine)
+        spec, executable, devices = self.spec, machine.executable, self._devices_of(machine)
+        device = devices[0]
         with self._lock:
-            memory = self._memories.setdefault(device, _Memory(device))
+            memory = self._memories.setdefault(devices, _Memory(device))
         table = memory.table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
-        signature, frames = function.signature, _Frames(spec, device, make)
+        signature, frames = function.signature, _Frames(spec, devices, make)
         last = (ctypes.py_object * 1)(ctypes.py_object(frames((0,) * frames.count)))
         plan = None if spec.plan is None else self.library[spec.plan]
 
-        def constant(index: int) -> Any:
+        def constant(index: int, place: int = 0) -> Any:
             value = executable.program.constants[index]
-            return value.copyto(device) if isinstance(value, Tensor) and spec.device_type != _CPU else value
+            where = devices[place]
+            return value.copyto(where) if isinstance(value, Tensor) and where.device_type != _CPU else value
 
         def make_table() -> Tensor:
+            places = spec.constant_devices or [0] * len(spec.constants)
             with self._lock:
-                table[0] = made = _addresses([constant(i) for i in spec.constants])
+                table[0] = made = _addresses(list(map(constant, spec.constants, places)))
             return made
 
         def make_frame(numbers: Tensor) -> Frame:
@@ -240,7 +261,7 @@ class NativeGraph:
             if plan is not None:
                 plan(*args, numbers)
             shapes = frames.shapes(tuple(numbers.numpy().tolist()))
-            *outputs, arena = [empty(shape, dtype, device) for shape, dtype in shapes]
+            *outputs, arena = [empty(shape, dtype, device) for shape, dtype, _ in shapes]
             constants = make_table() if table[0] is None else table[0]
             run = self.library[spec.symbol]
             return outputs, lambda given: run(*given, *outputs, arena, constants), (arena, constants)
@@ -274,10 +295,10 @@ class _Frames:
 
     LIMIT = 64
 
-    def __init__(self, spec: NativeSpec, device: Device, make: Maker | None):
+    def __init__(self, spec: NativeSpec, devices: Sequence[Device], make: Maker | None):
         places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
         self.count = max(places, default=-1) + 1
-        self._spec, self._device, self._make = spec, device, make
+        self._spec, self._devices, self._make = spec, devices, make
         self._known: dict[tuple[int, ...], Frame] = {}
 
     def __call__(self, numbers: tuple[int, ...]) -> Frame:
@@ -288,18 +309,19 @@ class _Frames:
             frame = self._known[numbers] = self._made(numbers)
         return frame
 
-    def shapes(self, numbers: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:
-        """The shapes and dtypes of the results, then of the arena."""
-        spec = self._spec
-        shapes = [(tuple(_known(e, numbers) for e in o.shape), o.dtype) for o in spec.outputs]
-        return [*shapes, ((_known(spec.arena, numbers),), "uint8")]
+    def shapes(self, numbers: tuple[int, ...]) -> list[tuple[tuple[int, ...], str, Device]]:
+        """The shapes, dtypes and devices of the results, then of the arena."""
+        spec, devices = self._spec, self._devices
+        shapes = [(tuple(_known(e, numbers) for e in o.shape), o.dtype, devices[o.device]) for o in spec.outputs]
+        return [*shapes, ((_known(spec.arena, numbers),), "uint8", devices[0])]
 
     def _made(self, numbers: tuple[int, ...]) -> Frame:
         *results, arena = self.shapes(numbers)
-        made = [
-            _model(*what, self._device) if self._make is None else Model(make=self._make(*what)) for what in results
-        ]
-        made.append(_model(*arena, self._device))
+        made: list[Model] = []
+        for shape, dtype, device in results:
+            make = self._make if device.device_type == _CPU else None
+            made.append(_model(shape, dtype, device) if make is None else Model(make=make(shape, dtype)))
+        made.append(_model(*arena))
         models = (Model * len(made))(*made)
         kept = (ctypes.c_int64 * len(numbers))(*numbers)
         frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))

@@ -153,6 +153,9 @@ class Program:
     functions: list[Function] = field(default_factory=list)
     constants: list[Constant] = field(default_factory=list)
     constant_names: dict[str, int] = field(default_factory=dict)
+    devices: list[tuple[int, int]] = field(default_factory=list)
+    """The types and numbers of the devices that the program says its tensors are on; their places are the device
+    indices of allocations. Empty for a program that runs on whatever device the machine has first."""
 
     def verify(self) -> None:
         """Raises `InvalidValue` unless the program is safe to execute, whatever its arguments are.

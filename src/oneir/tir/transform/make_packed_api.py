@@ -45,13 +45,21 @@ _Wrap = Callable[[Stmt], Stmt]
 CPU = 1
 """The type of the host's processor."""
 TENSORS_ON = "tir.tensors_on"
-"""The attribute of host functions whose tensors are on a device, which they do not access: the device's type."""
+"""The attribute of host functions whose tensors are on devices, which they do not access: the type of the device or,
+for several, the type and the number of the device of each parameter, one after the other."""
 
 
 def device_type_of(func: PrimFunc) -> int:
     """The type of the devices, as DLPack numbers them, on which a function expects its tensors."""
     target: Target | None = func.attrs.get("target")
-    return func.attrs.get(TENSORS_ON, CPU if target is None else target.get_target_device_type())
+    given = func.attrs.get(TENSORS_ON)
+    return given if isinstance(given, int) else CPU if target is None else target.get_target_device_type()
+
+
+def placed_on(func: PrimFunc, index: int) -> tuple[int, int] | None:
+    """The type and number of the device of one parameter; None where all are on one device of `device_type_of`."""
+    given = func.attrs.get(TENSORS_ON)
+    return None if given is None or isinstance(given, int) else (int(given[2 * index]), int(given[2 * index + 1]))
 
 
 def on_device(body: Stmt, device_type: int, device_id: PrimExpr) -> Stmt:
@@ -113,8 +121,14 @@ class _Checks:
                 return
         self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
 
-    def device(self, tensor: PrimExpr, place: str) -> None:
+    def device(self, tensor: PrimExpr, place: str, index: int) -> None:
         """Checks where a tensor is; the first one tells which of the devices of that type the function runs on."""
+        placed = placed_on(self.func, index)
+        if placed is not None:
+            found = _get(tensor, Field.TENSOR_DEVICE_TYPE), _get(tensor, Field.TENSOR_DEVICE_ID)
+            for one, wanted in zip(found, placed, strict=True):
+                self.check(ops.equal(one, wanted), f"{place}: expected a tensor on {Device(*placed)}")
+            return
         kind = Device(self.device_type).type
         actual = _get(tensor, Field.TENSOR_DEVICE_TYPE)
         self.check(ops.equal(actual, self.device_type), f"{place}: expected a tensor on the {kind}")
@@ -214,7 +228,7 @@ def _tensor(checks: _Checks, args: Var, i: int, tensor: PrimExpr, buffer: Buffer
     checks.check(
         ops.equal(_get(tensor, Field.TENSOR_DTYPE), dtype), f"{place}: expected dtype {buffer.dtype}", "TypeError"
     )
-    checks.device(tensor, place)
+    checks.device(tensor, place, i)
     if is_written:
         flags = _get(args, Field.VALUE_FLAGS, index=i)
         checks.check(ops.equal(ops.bitwise_and(flags, READ_ONLY), 0), f"{place}: is written to but is read-only")
@@ -387,8 +401,9 @@ def signature_of(func: PrimFunc) -> Signature:
     """What a function expects of its arguments, for the message of a call that fails its checks."""
     written, device_type = written_buffers(func), device_type_of(func)
     params: list[Param] = []
-    for var in func.params:
+    for index, var in enumerate(func.params):
         buffer = func.buffer_map.get(var)
+        placed = placed_on(func, index)
         if buffer is None:
             dtype = var.dtype
             kind = "handle" if dtype.is_handle else "float" if dtype.is_float else "bool" if dtype.is_bool else "int"
@@ -403,7 +418,8 @@ def signature_of(func: PrimFunc) -> Signature:
                 tuple(_extent(s) for s in buffer.strides) if buffer.strides else None,
                 buffer.data in written,
                 argument_alignment(buffer),
-                device_type,
+                device_type if placed is None else placed[0],
+                None if placed is None else placed[1],
             )
         )
     return Signature(func.attrs.get("global_symbol", "main"), tuple(params))
