@@ -16,9 +16,9 @@ from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import bench, chat, compile_, doctor, export_web, import_, rpc_server, run, serve, show
+from . import bench, chat, compile_, doctor, export_web, import_, quantize, rpc_server, run, serve, show
 
-COMMANDS = (import_, show, compile_, export_web, run, bench, chat, serve, rpc_server, doctor)
+COMMANDS = (import_, show, compile_, export_web, run, bench, quantize, chat, serve, rpc_server, doctor)
 
 _EPILOG = """\
 examples:

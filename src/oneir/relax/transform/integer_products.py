@@ -53,7 +53,7 @@ class IntegerProducts(ModulePass):
     """Computes convolutions and matrix products of dequantized activations by dequantized constants with integers.
 
     Activations have one scale and zero point, weights one each or one for each output; those are constants. Weights
-    less their zero points must be in int8. Convolutions in groups stay.
+    less their zero points must be in int8. Convolutions in groups of several channels stay.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -193,10 +193,11 @@ class _Rewriter(PyExprMutator):
         outputs, inputs = weights.value.shape[:2]
         if not plain or scale is None or not isinstance(info, TensorStructInfo) or info.extents is None:
             return None
-        if attrs["groups"] != 1 or math.prod(weights.value.shape[1:]) > _LONGEST:
+        alone = inputs == 1 and attrs["groups"] > 1
+        if (attrs["groups"] != 1 and not alone) or math.prod(weights.value.shape[1:]) > _LONGEST:
             return None
         value, padding = weights.value, list(attrs["padding"])
-        more = -inputs % _QUAD
+        more = 0 if alone else -inputs % _QUAD
         around = [*zip(padding[:dims], padding[dims:], strict=True)]
         if more or (data.zero and any(padding)):
             widths = [0, 0, 0, more, *(w for pair in around for w in pair)]
