@@ -111,7 +111,7 @@ def static_shape_tuning_pipeline(
 def generic_stages(target: Target | None) -> dict[str, list[Pass]]:
     """The passes that any target may have, by the stages of a graph; back ends change them (`codegen/backend.py`)."""
     return {
-        "dispatched": [transform.RealizeVDevice()],
+        "dispatched": [],
         "legalized": [*_to_kernels(), LiftWeights()],
         "fused": _fuse_kernels(),
         "layouts": [],
@@ -127,16 +127,17 @@ graph_passes: Hook[[Target | None], dict[str, list[Pass]]] = Hook("graph_passes"
 def graph_passes_of(mod: IRModule, target: Target | None) -> dict[str, list[Pass]]:
     """The passes over the graphs of a module, by stage.
 
-    Where the module has tensors on several kinds of devices, they are those that suit any target, and what each of the
-    kinds has libraries or kernels of its own for.
+    A module that declares devices says first which tensors are on which. Where these are of several kinds, the passes
+    are those that suit any target, and those for what each kind has libraries or kernels of its own.
     """
     found = graph_passes(target)
     declared = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
-    kinds = {other.kind.name: other for other in ([] if target is None else [target]) + declared}
-    if len(kinds) < 2:
+    if not declared:
         return found
+    kinds = {other.kind.name: other for other in ([] if target is None else [target]) + declared}
     dispatched = {step.info.name: step for other in kinds.values() for step in graph_passes(other)["dispatched"]}
-    return {**generic_stages(target), "dispatched": list(dispatched.values())}
+    stages = found if len(kinds) < 2 else generic_stages(target)
+    return {**stages, "dispatched": [transform.RealizeVDevice(), *dispatched.values()]}
 
 
 def library_dispatch_passes(target: Target | None) -> list[Pass]:

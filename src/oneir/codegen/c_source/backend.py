@@ -45,8 +45,7 @@ class SourceBackend(Backend):
     dialect: ClassVar[Dialect]
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
-        stages = generic_stages(target)
-        return {**stages, "dispatched": [*stages["dispatched"], DispatchSampling(), DispatchSortScan()]}
+        return {**generic_stages(target), "dispatched": [DispatchSampling(), DispatchSortScan()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
