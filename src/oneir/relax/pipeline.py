@@ -128,16 +128,20 @@ def graph_passes_of(mod: IRModule, target: Target | None) -> dict[str, list[Pass
     """The passes over the graphs of a module, by stage.
 
     A module that declares devices says first which tensors are on which. Where these are of several kinds, the passes
-    are those that suit any target, and those for what each kind has libraries or kernels of its own.
+    are those that suit any target, and the dispatchers of devices with threads, which look at where a tensor is.
     """
     found = graph_passes(target)
     declared = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
     if not declared:
         return found
     kinds = {other.kind.name: other for other in ([] if target is None else [target]) + declared}
-    dispatched = {step.info.name: step for other in kinds.values() for step in graph_passes(other)["dispatched"]}
-    stages = found if len(kinds) < 2 else generic_stages(target)
-    return {**stages, "dispatched": [transform.RealizeVDevice(), *dispatched.values()]}
+    if len(kinds) < 2:
+        return {**found, "dispatched": [transform.RealizeVDevice(), *found["dispatched"]]}
+    dispatchers: dict[str, Pass] = {}
+    for other in kinds.values():
+        if "gpu" in other.keys:
+            dispatchers |= {step.info.name: step for step in graph_passes(other)["dispatched"]}
+    return {**generic_stages(target), "dispatched": [transform.RealizeVDevice(), *dispatchers.values()]}
 
 
 def library_dispatch_passes(target: Target | None) -> list[Pass]:
