@@ -288,6 +288,9 @@ class If(ExprWithOp):
         self.struct_info_ = None
 
 
+_ANY_FUNCTION = FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False)
+
+
 class Tuple(ExprWithOp):
     """Several values as one."""
 
@@ -295,6 +298,9 @@ class Tuple(ExprWithOp):
 
     def _derive(self) -> None:
         infos: list[Any] = [getattr(f, "struct_info_", None) for f in self.fields]
+        # A function of the module is a value whatever is known of it.
+        functions = [isinstance(f, GlobalVar) for f in self.fields]
+        infos = [_ANY_FUNCTION if i is None and f else i for i, f in zip(infos, functions, strict=True)]
         self.struct_info_ = None if None in infos else TupleStructInfo(infos)
 
     def __len__(self) -> int:

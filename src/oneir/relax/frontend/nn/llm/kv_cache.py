@@ -314,7 +314,8 @@ class TIRPagedKVCache(PagedKVCache):
         builder = current_builder()
 
         def function(func: PrimFunc, hint: str) -> Expr:
-            return builder.add_func(func, hint)
+            # Named by the module, so that a model may have several caches.
+            return builder.add_func(func.without_attr("global_symbol"), hint)
 
         def backend(func: PrimFunc, hint: str) -> Expr:
             return Tuple([StringImm("tir"), function(func, hint)])
