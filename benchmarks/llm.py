@@ -1,9 +1,10 @@
 """Language models beside llama.cpp: `python -m benchmarks.llm`.
 
-A model of TinyLlama's shape with random weights of 4 bits (Q4_0) is written as a GGUF file, which both read. They take
-turns in one process, task by task: a token after 16 and after 2,000 positions, prompts of 128 and 512 tokens. Printed
-are tokens a second, as the best of the rounds, and their ratio. `llama_cpp` is the package llama-cpp-python, built for
-this machine (CMAKE_ARGS=-DGGML_NATIVE=ON pip install llama-cpp-python); without it our figures stand alone. The file is
+A model of TinyLlama's shape, or Qwen3-0.6B's, with random weights in one format is written as a GGUF file, which both
+read. They take turns in one process, task by task: a token after 16 and after 2,000 positions, prompts of 128 and 512
+tokens. Printed are tokens a second, as the best of the rounds, and their ratio. `llama_cpp` is the package
+llama-cpp-python, built for this machine (CMAKE_ARGS=-DGGML_NATIVE=ON pip install llama-cpp-python), or without AVX-512
+(-DGGML_NATIVE=OFF -DGGML_AVX512=OFF) to be compared with --no-avx512; without it our figures stand alone. The file is
 written by the package gguf.
 """
 
@@ -14,6 +15,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +26,56 @@ from benchmarks.measure import verdict
 from oneir.llm.engine.runner import Piece
 from oneir.llm.runtime.loader import load_runner
 
-TINYLLAMA = {"layers": 22, "hidden": 2048, "heads": 32, "kv_heads": 4, "head_dim": 64, "inner": 5632, "vocab": 32000}
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model, and llama.cpp's name of its architecture."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int
+    tied: bool
+
+
+MODELS = {
+    "tinyllama": Shape("llama", 22, 2048, 32, 4, 64, 5632, 32000, False),
+    "qwen3-0.6b": Shape("qwen3", 28, 1024, 16, 8, 128, 3072, 151936, True),
+}
+FORMATS = {"q4_0": 2, "q8_0": 7, "bf16": 32}
+"""The formats of weights, and llama.cpp's number of such files."""
 CONTEXT = 2560
-BARS = {"decode": 1.2, "prefill": 2.4}
+BARS = {("decode", 1): 1.6, ("decode", 2): 1.2, ("prefill", 1): 2.4, ("prefill", 2): 2.4}
+"""What ratio is wanted of a task on so many threads."""
+NO_AVX512 = "llvm -mcpu=znver3"
+"""Processors with AVX2 and nothing wider."""
 
 
-def write_gguf(path: Path, shape: Mapping[str, int]) -> None:
-    """A Llama of this shape with random weights, all matrices in Q4_0."""
+def write_gguf(path: Path, shape: Shape, form: str) -> None:
+    """A model of this shape with random weights, all matrices in one format."""
     import gguf
 
     rng = np.random.default_rng(0)
-    writer = gguf.GGUFWriter(path, "llama")
-    hidden, inner, vocab = shape["hidden"], shape["inner"], shape["vocab"]
-    own, shared = shape["heads"] * shape["head_dim"], shape["kv_heads"] * shape["head_dim"]
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    hidden, inner, vocab = shape.hidden, shape.inner, shape.vocab
+    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(hidden)
-    writer.add_block_count(shape["layers"])
+    writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(inner)
-    writer.add_head_count(shape["heads"])
-    writer.add_head_count_kv(shape["kv_heads"])
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(shape["head_dim"])
+    writer.add_rope_dimension_count(shape.head_dim)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
     writer.add_rope_freq_base(10000.0)
     writer.add_vocab_size(vocab)
-    writer.add_file_type(2)
+    writer.add_file_type(FORMATS[form])
     writer.add_tokenizer_model("llama")
     writer.add_token_list(["<unk>", "<s>", "</s>", *(f"t{i}" for i in range(3, vocab))])
     writer.add_token_scores([0.0] * vocab)
@@ -56,16 +84,23 @@ def write_gguf(path: Path, shape: Mapping[str, int]) -> None:
     writer.add_eos_token_id(2)
 
     def matrix(name: str, n: int, k: int) -> None:
-        blocks = rng.integers(0, 256, (n, k // 32, 18), dtype=np.uint8)
-        scales = (rng.random((n, k // 32)) * 0.02 / np.sqrt(k / 64)).astype(np.float16)
+        kind = gguf.GGMLQuantizationType[form.upper()]
+        size = 0.02 / np.sqrt(k / 64)
+        if form == "bf16":
+            # The upper half of a float32.
+            words = ((rng.random((n, k), np.float32) - 0.5) * 16 * size).view(np.uint32) >> 16
+            writer.add_tensor(name, words.astype(np.uint16).view(np.uint8), raw_dtype=kind)
+            return
+        blocks = rng.integers(0, 256, (n, k // 32, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+        scales = (rng.random((n, k // 32)) * size / (1 if form == "q4_0" else 16)).astype(np.float16)
         blocks[..., :2] = scales[..., None].view(np.uint8)
-        writer.add_tensor(name, blocks.reshape(n, -1), raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+        writer.add_tensor(name, blocks.reshape(n, -1), raw_dtype=kind)
 
-    def vector(name: str) -> None:
-        writer.add_tensor(name, np.ones(hidden, np.float32))
+    def vector(name: str, size: int = hidden) -> None:
+        writer.add_tensor(name, np.ones(size, np.float32))
 
     matrix("token_embd.weight", vocab, hidden)
-    for i in range(shape["layers"]):
+    for i in range(shape.layers):
         for name, n, k in (
             ("attn_q", own, hidden),
             ("attn_k", shared, hidden),
@@ -78,8 +113,12 @@ def write_gguf(path: Path, shape: Mapping[str, int]) -> None:
             matrix(f"blk.{i}.{name}.weight", n, k)
         vector(f"blk.{i}.attn_norm.weight")
         vector(f"blk.{i}.ffn_norm.weight")
+        if shape.architecture == "qwen3":
+            for name in ("attn_q_norm", "attn_k_norm"):
+                vector(f"blk.{i}.{name}.weight", shape.head_dim)
     vector("output_norm.weight")
-    matrix("output.weight", vocab, hidden)
+    if not shape.tied:
+        matrix("output.weight", vocab, hidden)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -89,9 +128,9 @@ def write_gguf(path: Path, shape: Mapping[str, int]) -> None:
 class Ours:
     """A model of ours, one sequence in its pages."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, target: str | None):
         start = time.perf_counter()
-        self.runner, _, _ = load_runner(path, context=CONTEXT, max_batch_size=1)
+        self.runner, _, _ = load_runner(path, context=CONTEXT, max_batch_size=1, target=target)
         self.pages = list(range(self.runner.num_pages))
         self.run([1], 0)
         self.first_token = time.perf_counter() - start
@@ -107,6 +146,7 @@ class LlamaCpp:
     def __init__(self, path: Path, threads: int):
         import llama_cpp
 
+        self.avx512 = b"AVX512 = 1" in llama_cpp.llama_print_system_info()
         self.model = llama_cpp.Llama(
             str(path),
             n_ctx=CONTEXT,
@@ -174,7 +214,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--layers", type=int, default=TINYLLAMA["layers"])
+    parser.add_argument("--model", choices=MODELS, default="tinyllama")
+    parser.add_argument("--format", choices=FORMATS, default="q4_0")
+    parser.add_argument("--layers", type=int, help="fewer layers than the model has")
+    parser.add_argument("--no-avx512", action="store_true", help="hold both to AVX2")
     parser.add_argument("--file", type=Path, help="where the model is written, and found again")
     parser.add_argument(
         "--processor-time", action="store_true", help="for one thread on a busy machine: time of this process only"
@@ -182,17 +225,23 @@ def main() -> None:
     options = parser.parse_args()
     oneir.runtime.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
-        path = options.file or Path(folder) / "tinyllama.gguf"
+        path = options.file or Path(folder) / f"{options.model}.gguf"
         if not path.exists():
-            write_gguf(path, {**TINYLLAMA, "layers": options.layers})
-        ours = Ours(path)
+            shape = MODELS[options.model]
+            write_gguf(path, replace(shape, layers=options.layers or shape.layers), options.format)
+        target = NO_AVX512 if options.no_avx512 else None
+        ours = Ours(path, target)
         print(f"first token after {ours.first_token:.1f} s", flush=True)
-        print(f"again after {Ours(path).first_token:.2f} s", flush=True)
+        print(f"again after {Ours(path, target).first_token:.2f} s", flush=True)
         used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(f"memory {used:.0f} MB at most; file {path.stat().st_size / 1e6:.0f} MB")
         models: dict[str, Any] = {"ours": ours}
         try:
-            models["llama.cpp"] = LlamaCpp(path, options.threads)
+            peer = LlamaCpp(path, options.threads)
+            if peer.avx512 and options.no_avx512:
+                print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
+            else:
+                models["llama.cpp"] = peer
         except ImportError:
             print("llama_cpp is not installed")
         clock = time.process_time if options.processor_time else time.perf_counter
@@ -202,7 +251,9 @@ def main() -> None:
         line = f"{task:>15}: {own:8.1f} token/s"
         if "llama.cpp" in best:
             peer = best["llama.cpp"][task]
-            line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x  {verdict(own / peer, BARS[task.split()[0]], True)}"
+            bar = BARS.get((task.split()[0], options.threads))
+            judged = "" if bar is None else f" of {bar} on {options.threads} threads: {verdict(own / peer, bar, True)}"
+            line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x{judged}"
         print(line)
 
 
