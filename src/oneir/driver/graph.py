@@ -18,7 +18,8 @@ from ..relax.analysis.well_formed import verify_well_formed
 from ..relax.expr import Function
 from ..relax.pipeline import get_default_pipeline, get_pipeline
 from ..runtime.error import InvalidValue, TypeMismatch
-from ..runtime.module import DeferredFunctions
+from ..runtime.module import DeferredFunctions, Module
+from ..runtime.vm.builder import ExecBuilder
 from ..runtime.vm.executable import Executable
 from ..runtime.vm.native import NativeGraph
 from ..target.target import Target
@@ -26,7 +27,7 @@ from . import graph_cache
 from .build import KernelSources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
 from .graph_cache import Compiled, KernelCode
-from .kernels import host_functions, kernels_and_hosts
+from .kernels import Kernels, host_functions, kernels_and_hosts
 from .stages import schedule_passes
 from .standalone import Standalone
 
@@ -44,8 +45,7 @@ def build_graph(
     Raises `InvalidValue` for another `exec_mode`, `TypeMismatch` for anything but an IRModule or a relax Function,
     `WellFormedError` for a module that breaks a rule, and `CompileError` for a kernel that cannot be compiled.
     """
-    if exec_mode not in ("bytecode", "compiled"):
-        raise InvalidValue(f'exec_mode is "bytecode" or "compiled", found {exec_mode!r}')
+    _check_mode(exec_mode)
     if isinstance(mod, Function):
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
@@ -73,6 +73,11 @@ def _first_device(mod: IRModule) -> Target | None:
     return Target(declared[0].target) if declared and Target.current(allow_none=True) is None else None
 
 
+def _check_mode(exec_mode: str) -> None:
+    if exec_mode not in ("bytecode", "compiled"):
+        raise InvalidValue(f'exec_mode is "bytecode" or "compiled", found {exec_mode!r}')
+
+
 def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) -> Compiled:
     """The bytecode, the kernels and the host functions of a lowered module.
 
@@ -82,14 +87,21 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     builder = emit_bytecode(lowered, target.get_target_device_type())
     reasons: dict[str, str] = {}
     hosts = host_functions(lowered, builder, target, reasons)
-    code, found = None, kernels_and_hosts(lowered, hosts)
-    if found is not None:
-        mod, public_forms = found.module, found.public_forms
-        as_module(merged([mod, public_forms]))
-        objects = _compiled_units(mod, target, pipeline)
-        public = signatures_of(public_forms, target) if found.has_public_forms else {}
-        code = KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms), reasons)
+    code = _kernel_code(kernels_and_hosts(lowered, hosts), target, pipeline, reasons)
     return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
+
+
+def _kernel_code(
+    found: Kernels | None, target: Target, pipeline: str | Pass | None, reasons: dict[str, str]
+) -> KernelCode | None:
+    """The code of kernels and host functions; None where there are none."""
+    if found is None:
+        return None
+    mod, public_forms = found.module, found.public_forms
+    as_module(merged([mod, public_forms]))
+    objects = _compiled_units(mod, target, pipeline)
+    public = signatures_of(public_forms, target) if found.has_public_forms else {}
+    return KernelCode(objects, signatures_of(mod, target), public, lambda: (mod, public_forms), reasons)
 
 
 def _compiled_units(mod: IRModule, target: Target, pipeline: str | Pass | None) -> list[bytes]:
@@ -103,6 +115,39 @@ def _source(mod: IRModule, target: Target, pipeline: str | Pass | None, fmt: str
     parts = by_target(mod, target)
     chosen = [p for p in parts if fmt in backend_of(p[0]).formats] or [p for p in parts if p[0] is target] or parts
     return "\n".join(KernelSources(part, own, pipeline, schedule_passes(own))(fmt) for own, part in chosen)
+
+
+def emit_graphs(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+    """Adds the graph functions of a lowered module to a program; see `oneir.relax.vm_build._vmcodegen`.
+
+    Raises `InvalidValue` for another `exec_mode`.
+    """
+    _check_mode(exec_mode)
+    target = Target.current(allow_none=True)
+    with no_collection:
+        emit_bytecode(mod, 1 if target is None else target.get_target_device_type(), builder, checked=False)
+    left = {var: func for var, func in mod.functions.items() if not isinstance(func, Function)}
+    return mod.replace(functions=left)
+
+
+def link_program(
+    builder: ExecBuilder,
+    target: str | Mapping[str, object] | Target | None,
+    tir_mod: IRModule | None,
+    tir_pipeline: str | Pass | None,
+    ext_libs: Sequence[Module],
+    params: Mapping[str, object],
+) -> Executable:
+    """The executable of a program and its kernels; see `oneir.relax.vm_build._vmlink`."""
+    target = as_target(target)
+    for name, value in params.items():
+        builder.convert_constant(value, name)
+    with no_collection:
+        code = None if tir_mod is None else _kernel_code(kernels_and_hosts(tir_mod, {}), target, tir_pipeline, {})
+        executable = _executable(Compiled(builder.program(), {}, code), target, tir_pipeline)
+    for module in (*(tir_mod.get_attr("external_mods", ()) if tir_mod else ()), *ext_libs):
+        executable.import_module(module)
+    return executable
 
 
 def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:

@@ -7,18 +7,24 @@ y = vm["main"](x)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.module import IRModule
 from ..ir.transform import Pass
 from ..runtime.hook import Hook
-from ..runtime.vm import Executable
+from ..runtime.module import Module
+from ..runtime.vm import ExecBuilder, Executable
 
 VMExecutable = Executable
 
 build_graph: Hook[..., Executable] = Hook("build_graph", "oneir.driver")
 """What `build` calls, with its arguments by position."""
+
+emit_graphs: Hook[[ExecBuilder, IRModule, str], IRModule] = Hook("emit_graphs", "oneir.driver")
+"""What `_vmcodegen` calls."""
+link_program: Hook[..., Executable] = Hook("link_program", "oneir.driver")
+"""What `_vmlink` calls, with its arguments by position."""
 
 
 def build(
@@ -42,3 +48,29 @@ def build(
     Raises `OneIRError` for a program that cannot be compiled, and says where; `NotRegistered` for an unknown pipeline.
     """
     return build_graph(mod, target, params, relax_pipeline, tir_pipeline, exec_mode)
+
+
+def _vmcodegen(builder: ExecBuilder, mod: IRModule, exec_mode: str = "bytecode") -> IRModule:
+    """Adds the graph functions of a lowered module to a program; returns the module of the functions that are left.
+
+    The first half of `build` after its pipeline, for tools that add functions of their own; `_vmlink` is the second.
+    The functions compare no arguments with their parameters but where they call what does.
+    """
+    return emit_graphs(builder, mod, exec_mode)
+
+
+def _vmlink(
+    builder: ExecBuilder,
+    target: Any = None,
+    tir_mod: IRModule | None = None,
+    tir_pipeline: str | Pass | None = "default",
+    ext_libs: Sequence[Module] | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    system_lib: bool | None = None,
+) -> Executable:
+    """The executable of a program, of the kernels in `tir_mod`, and of modules of other compilers.
+
+    `params` are further constants, by name. `system_lib` is accepted as by `build`.
+    """
+    return link_program(builder, target, tir_mod, tir_pipeline, ext_libs or (), params or {})

@@ -5,6 +5,7 @@ Every binding becomes an instruction or none; every variable is a register. `one
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...relax.analysis.placement import placed_devices
 from ...relax.analysis.struct_info import callee_name
+from ...relax.analysis.variables import post_order_visit
 from ...relax.expr import (
     OUTPUT_NAMES,
     Binding,
@@ -32,6 +34,7 @@ from ...relax.expr import (
     TupleGetItem,
     Var,
 )
+from ...relax.op.vm import kill_object
 from ...relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from ...runtime.dtype import DTypeName
 from ...runtime.error import CompileError, OneIRError
@@ -39,25 +42,29 @@ from ...runtime.object import ShapeTuple
 from ...runtime.signature import Extent, Param, Signature
 from ...runtime.tensor import compact
 from ...runtime.vm.builder import ExecBuilder
-from ...runtime.vm.program import Arg, Cost, Note, VMFuncKind
+from ...runtime.vm.program import Arg, Cost, Note, Program, VMFuncKind
 from ...tir.analysis import estimate_tir_bytes, estimate_tir_flops
 from ...tir.function import PrimFunc
 from ...tir.transform.make_packed_api import _extent as extent_text
 
 
-class ProgramBuilder(ExecBuilder):
-    """A builder of programs that maps constants of graphs to constants of the program."""
+class ProgramBuilder:
+    """A builder of a program of graphs, `builder`, and which of its constants are those of the graphs."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, builder: ExecBuilder | None = None):
+        self.builder = ExecBuilder() if builder is None else builder
         self._of_graph: dict[int, int] = {}
+
+    def program(self) -> Program:
+        """The program; see `ExecBuilder.program`."""
+        return self.builder.program()
 
     def constant(self, expr: Constant) -> int:
         """A graph's constant as an operand. It keeps its name, unless another tensor has that name already."""
         word = self._of_graph.get(id(expr.data))
         if word is None:
-            name = expr.name if expr.name not in self._constant_names else None
-            word = self._of_graph[id(expr.data)] = self.convert_constant(compact(expr.data), name or None)
+            name = None if self.builder.has_constant(expr.name) else expr.name
+            word = self._of_graph[id(expr.data)] = self.builder.convert_constant(compact(expr.data), name or None)
         return word
 
     def place_of_constant(self, expr: Constant) -> int:
@@ -65,23 +72,29 @@ class ProgramBuilder(ExecBuilder):
         return Arg.from_word(self.constant(expr)).value
 
 
-def emit_bytecode(mod: IRModule, device_type: int = 1) -> ProgramBuilder:
-    """A builder with all graph functions of a lowered module, which declares its kernels by their symbols.
+def emit_bytecode(
+    mod: IRModule, device_type: int = 1, builder: ExecBuilder | None = None, checked: bool = True
+) -> ProgramBuilder:
+    """A builder, by default a new one, with all graph functions of a lowered module and its kernels by their symbols.
 
     Functions expect tensors on devices of `device_type`, as DLPack numbers them, unless their struct info says another.
+    Arguments are compared with what is known of parameters, unless `checked` is False: then what the functions
+    themselves check is all.
     """
-    builder = ProgramBuilder()
-    builder.devices = placed_devices(mod)
+    made = ProgramBuilder(builder)
+    made.builder.devices = placed_devices(mod)
     for var, func in mod.functions_items():
         if isinstance(func, Function):
-            builder.declare_function(symbol_of(var, func), VMFuncKind.VM_FUNC)
+            made.builder.declare_function(symbol_of(var, func), VMFuncKind.VM_FUNC)
     for _, func in mod.functions_items():
         if isinstance(func, PrimFunc) and "global_symbol" in func.attrs:
-            builder.declare_function(func.attrs["global_symbol"], VMFuncKind.PACKED_FUNC, cost_of(func))
+            made.builder.declare_function(func.attrs["global_symbol"], VMFuncKind.PACKED_FUNC, cost_of(func))
     for var, func in mod.functions_items():
         if isinstance(func, Function):
-            _Emitter(builder, mod, symbol_of(var, func), func, device_type).emit()
-    return builder
+            name = symbol_of(var, func)
+            signature = signature_of_graph(name, func, device_type, bool(made.builder.devices)) if checked else None
+            _Emitter(made, mod, name, func, signature).emit()
+    return made
 
 
 def symbol_of(var: GlobalVar, func: Any) -> str:
@@ -146,9 +159,10 @@ def _extent(expr: PrimExpr) -> Extent:
 class _Emitter:
     """Emits one function."""
 
-    def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function, device_type: int):
-        self.builder, self.mod, self.name, self.func = builder, mod, name, func
-        self.signature = signature_of_graph(name, func, device_type, bool(builder.devices))
+    def __init__(self, builder: ProgramBuilder, mod: IRModule, name: str, func: Function, signature: Signature | None):
+        self.constants, self.builder = builder, builder.builder
+        self.mod, self.name, self.func = mod, name, func
+        self.signature = signature
         self.registers: dict[Var, int] = {}
         self.count = 0
 
@@ -158,6 +172,24 @@ class _Emitter:
             for param in params:
                 self.registers[param] = self.new()
             ib.emit_ret(ib.r(self.sequence(self.func.body)))
+
+    @functools.cached_property
+    def killed(self) -> set[Expr]:
+        """The variables whose registers the function gives back."""
+        found: set[Expr] = set()
+
+        def visit(expr: Expr) -> None:
+            if isinstance(expr, Call) and expr.op is kill_object.op:
+                found.add(expr.args[0])
+
+        post_order_visit(self.func, visit)
+        return found
+
+    def copied(self, value: Var) -> int:
+        """A register of its own for the value of a variable."""
+        dst = self.new()
+        self.builder.emit_call("vm.builtin.copy", [self.builder.r(self.registers[value])], dst)
+        return dst
 
     def new(self) -> int:
         self.count += 1
@@ -173,7 +205,9 @@ class _Emitter:
     def bind(self, binding: Binding) -> None:
         value, var = binding.value, binding.var
         if isinstance(value, Var):
-            self.registers[var] = self.registers[value]
+            # What gives back a register leaves the other names of its value alone.
+            killed = value in self.killed or var in self.killed
+            self.registers[var] = self.copied(value) if killed else self.registers[value]
         elif isinstance(value, If):
             self.registers[var] = self.condition(value)
         elif isinstance(value, Call):
@@ -202,7 +236,7 @@ class _Emitter:
         """An expression as an argument of an instruction."""
         ib = self.builder
         if isinstance(expr, Constant):
-            return ib.constant(expr)
+            return self.constants.constant(expr)
         if isinstance(expr, StringImm):
             return ib.convert_constant(expr.value)
         if isinstance(expr, DataTypeImm):

@@ -130,6 +130,10 @@ class ExecBuilder:
             raise InvalidValue(f"there is a constant named {name!r} already")
         return self.c(index)
 
+    def has_constant(self, name: str) -> bool:
+        """Whether a constant has that name."""
+        return name in self._constant_names
+
     # -- functions --
 
     def declare_function(

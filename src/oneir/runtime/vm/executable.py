@@ -135,6 +135,7 @@ class Executable(Object):
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """The kernel of that name, or with `query_imports` the function of an imported module.
 
+        "as_text", "as_python" and "stats" are the methods of these names, which callers of modules in general have.
         Raises `NotRegistered` if there is none, and for a function of the graph, which a `VirtualMachine` calls.
         """
         if name in self._places:
@@ -145,6 +146,8 @@ class Executable(Object):
             for module in self.imports:
                 if module.implements_function(name):
                     return module.get_function(name)
+        if name in ("as_text", "as_python", "stats") and not self.implements_function(name):
+            return getattr(self, name)
         if self.library is None:
             raise NotRegistered(f"the executable has no kernel {name!r}; it has none")
         return self.library.get_function(name)
