@@ -53,8 +53,10 @@ def operator_of(name: str) -> str:
 class _Call(torch.nn.Module):
     """A call whose tensors are inputs; everything else about it is known."""
 
-    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], of_result: Any) -> None:
         super().__init__()
+        self.of_result = of_result
+        """What PyTorch's own tests look at of a result: of a singular vector, say, not its sign."""
         leaves, self.spec = pytree.tree_flatten((args, kwargs))
         self.function = function
         self.rest = [None if isinstance(x, torch.Tensor) else x for x in leaves]
@@ -77,7 +79,7 @@ def _samples(info: Any, dtype: torch.dtype) -> Iterator[_Call]:
     chosen = sorted({round(i * (len(samples) - 1) / (SAMPLES - 1)) for i in range(SAMPLES)}) if samples else []
     for i in chosen:
         sample = samples[i]
-        call = _Call(info.op, (sample.input, *sample.args), sample.kwargs)
+        call = _Call(info.op, (sample.input, *sample.args), sample.kwargs, sample.output_process_fn_grad)
         if call.given and all(t.layout == torch.strided and not t.is_quantized for t in call.given):
             yield call
 
@@ -86,17 +88,17 @@ def _leaves(value: Any) -> list[Any]:
     return [x for x in pytree.tree_leaves(value) if x is not None]
 
 
-def _of_reference(call: _Call) -> list[Any] | None:
+def _of_reference(call: _Call) -> Any:
     """What PyTorch gives, or None where it gives something else each time."""
     found = []
     for seed in range(2):
         torch.manual_seed(seed)
         # PyTorch fills results that it does not initialize where algorithms are to be deterministic.
         torch.use_deterministic_algorithms(seed == 1, warn_only=True)
-        found.append(_leaves(call(*(t.clone() for t in call.given))))
+        found.append(call(*(t.clone() for t in call.given)))
     torch.use_deterministic_algorithms(False)
     for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+        for a, b in zip(_leaves(found[0]), _leaves(other), strict=True):
             same = torch.equal(a.nan_to_num(7), b.nan_to_num(7)) if isinstance(a, torch.Tensor) else a == b or a != a
             if not same:
                 return None
@@ -140,23 +142,40 @@ def run(name: str) -> Outcome:
     return Outcome(name, operator, PASSED, seconds=time.perf_counter() - began)
 
 
-def _check(exported: Any, call: _Call, expected: list[Any]) -> None:
+def _check(exported: Any, call: _Call, expected: Any) -> None:
     import oneir
     from oneir.relax.frontend.torch import from_exported_program
 
     compiled = oneir.compile(from_exported_program(exported))
-    given = [oneir.nd.array(t.detach().numpy()) for t in call.given]
+    given = [oneir.nd.array(_of_real(t.detach()).numpy()) for t in call.given]
     result = oneir.relax.VirtualMachine(compiled, oneir.cpu())["main"](*given)
-    found = [x.numpy() if hasattr(x, "numpy") else x for x in _flat(result)]
-    assert len(found) == len(expected), f"expected {len(expected)} outputs, found {len(found)}"
-    for a, b in zip(found, expected, strict=True):
-        if not isinstance(b, torch.Tensor):
-            b = torch.tensor(b)
-        if a.dtype.name == "bfloat16":  # Arrays of it cannot be handed to PyTorch.
-            assert b.dtype == torch.bfloat16, f"expected {b.dtype}, found bfloat16"
-            a, b = a.astype("float32"), b.float()
-        b = b.resolve_conj().resolve_neg()
-        torch.testing.assert_close(torch.from_numpy(a.copy()), b, rtol=RTOL, atol=ATOL, equal_nan=True)
+    found = [_of_torch(x) for x in _flat(result)]
+    leaves, form = pytree.tree_flatten(expected)
+    present = [i for i, x in enumerate(leaves) if x is not None]
+    assert len(found) == len(present), f"expected {len(present)} outputs, found {len(found)}"
+    for i, a in zip(present, found, strict=True):
+        if isinstance(leaves[i], torch.Tensor) and leaves[i].is_complex():
+            a = torch.view_as_complex(a)
+        b = torch.as_tensor(leaves[i])
+        assert a.dtype == b.dtype and a.shape == b.shape, f"expected {b.dtype} {b.shape}, found {a.dtype} {a.shape}"
+        leaves[i] = a
+    given_results = (call.of_result(expected), call.of_result(pytree.tree_unflatten(leaves, form)))
+    for b, a in zip(*map(_leaves, given_results), strict=True):
+        a, b = (_of_real(torch.as_tensor(v)) for v in (a, b))
+        torch.testing.assert_close(a, b, rtol=RTOL, atol=ATOL, equal_nan=True)
+
+
+def _of_real(x: torch.Tensor) -> torch.Tensor:
+    """A tensor, or the parts of a complex one, in memory of its own."""
+    x = x.resolve_conj().resolve_neg()
+    return torch.view_as_real(x) if x.is_complex() else x
+
+
+def _of_torch(value: Any) -> torch.Tensor:
+    array = value.numpy() if hasattr(value, "numpy") else value
+    if getattr(getattr(array, "dtype", None), "name", "") == "bfloat16":  # PyTorch does not take arrays of it.
+        return torch.from_numpy(array.astype("float32")).bfloat16()
+    return torch.from_numpy(array.copy(order="C")) if hasattr(array, "copy") else torch.tensor(array)
 
 
 def _flat(value: Any) -> list[Any]:
@@ -185,8 +204,9 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 PyTorch (version {torch.__version__}) tests each of its operators with samples (`op_db`). Here an operator with a dtype
 (float32, int64, bool) is a test: up to {SAMPLES} of its samples, the first, the last and some between, are exported by
-`torch.export`, imported, compiled for this machine, run, and compared with PyTorch by dtype, shape and numbers
-(relative tolerance {RTOL:g}, absolute {ATOL:g}). `python -m benchmarks.conformance torch --write-docs` makes this page.
+`torch.export`, imported, compiled for this machine, run, and compared with PyTorch by dtype, shape and numbers, complex
+ones by their parts (relative tolerance {RTOL:g}, absolute {ATOL:g}).
+`python -m benchmarks.conformance torch --write-docs` makes this page.
 
 {summary(outcomes)}
 

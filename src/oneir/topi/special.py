@@ -22,31 +22,35 @@ from . import tag
 _WIDE = "float64"
 
 
-def _number(value: float) -> PrimExpr:
+def number(value: float) -> PrimExpr:
+    """A constant of float64."""
     return const(value, _WIDE)
 
 
-def _let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+def let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
     """The body with a value that is computed once."""
     var = Var("value", _WIDE)
     return Let(var, value, body(var))
 
 
-def _choose(condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+def choose(condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+    """One of two values, of which only that one is computed."""
     return tir_op.if_then_else(condition, yes, no)
 
 
-def _polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
+def polynomial(x: PrimExpr, coefficients: Sequence[float]) -> PrimExpr:
     """By Horner; the constant term comes first."""
-    result = _number(coefficients[-1])
+    result = number(coefficients[-1])
     for c in reversed(coefficients[:-1]):
-        result = result * x + _number(c)
+        result = result * x + number(c)
     return result
 
 
-def _elementwise(x: Tensor, rule: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
+def elementwise(x: Tensor, rule: Callable[[PrimExpr], PrimExpr], name: str) -> Tensor:
+    """What a rule gives for each element in float64, rounded to the dtype of `x`."""
+
     def element(*ax: PrimExpr) -> PrimExpr:
-        return _let(x(*ax).astype(_WIDE), rule).astype(x.dtype)
+        return let(x(*ax).astype(_WIDE), rule).astype(x.dtype)
 
     return te.compute(x.shape, element, name=name, tag=tag.ELEMWISE)
 
@@ -68,14 +72,12 @@ _LANCZOS = (
 
 def _lgamma_above(x: PrimExpr) -> PrimExpr:
     """log Gamma(x), x at least 1/2."""
-    terms = _number(0.99999999999980993)
+    terms = number(0.99999999999980993)
     for i, c in enumerate(_LANCZOS):
-        terms = terms + _number(c) / (x + _number(float(i)))
-    shifted = x + _number(6.5)
-    found = (
-        (x - _number(0.5)) * tir_op.log(shifted) - shifted + tir_op.log(terms) + _number(0.5 * math.log(2 * math.pi))
-    )
-    return _choose(x > _number(1e300), _number(math.inf), found)
+        terms = terms + number(c) / (x + number(float(i)))
+    shifted = x + number(6.5)
+    found = (x - number(0.5)) * tir_op.log(shifted) - shifted + tir_op.log(terms) + number(0.5 * math.log(2 * math.pi))
+    return choose(x > number(1e300), number(math.inf), found)
 
 
 def lgamma(x: Tensor) -> Tensor:
@@ -84,14 +86,14 @@ def lgamma(x: Tensor) -> Tensor:
     def rule(v: PrimExpr) -> PrimExpr:
         def reflected(above: PrimExpr) -> PrimExpr:
             # sin(pi v) by the distance from the nearest integer, which is exact.
-            sine = tir_op.sin(_number(math.pi) * (v - tir_op.round(v)))
-            below = tir_op.log(_number(math.pi)) - tir_op.log(tir_op.abs(sine)) - above
-            return _choose(v < _number(0.5), below, above)
+            sine = tir_op.sin(number(math.pi) * (v - tir_op.round(v)))
+            below = tir_op.log(number(math.pi)) - tir_op.log(tir_op.abs(sine)) - above
+            return choose(v < number(0.5), below, above)
 
-        whole = _let(_choose(v < _number(0.5), _number(1) - v, v), lambda u: _let(_lgamma_above(u), reflected))
-        return _choose(tir_op.isinf(v), _number(math.inf), whole)
+        whole = let(choose(v < number(0.5), number(1) - v, v), lambda u: let(_lgamma_above(u), reflected))
+        return choose(tir_op.isinf(v), number(math.inf), whole)
 
-    return _elementwise(x, rule, "lgamma")
+    return elementwise(x, rule, "lgamma")
 
 
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12)
@@ -103,21 +105,21 @@ def digamma(x: Tensor) -> Tensor:
 
     def above(v: PrimExpr) -> PrimExpr:
         """For v at least 1/2: at v + 10 by its series, and back."""
-        steps = _number(0)
+        steps = number(0)
         for i in range(_STEPS):
-            steps = steps + _number(1) / (v + _number(float(i)))
-        far = v + _number(float(_STEPS))
-        series = _let(_number(1) / (far * far), lambda w: w * _polynomial(w, _DIGAMMA))
-        return tir_op.log(far) - _number(0.5) / far + series - steps
+            steps = steps + number(1) / (v + number(float(i)))
+        far = v + number(float(_STEPS))
+        series = let(number(1) / (far * far), lambda w: w * polynomial(w, _DIGAMMA))
+        return tir_op.log(far) - number(0.5) / far + series - steps
 
     def rule(v: PrimExpr) -> PrimExpr:
-        turned = above(_number(1) - v) - _number(math.pi) / tir_op.tan(_number(math.pi) * (v - tir_op.round(v)))
-        low = _choose(ops.equal(v, tir_op.floor(v)), _number(math.nan), turned)
-        at_zero = tir_op.copysign(_number(math.inf), v * _number(-1))
-        found = _choose(v < _number(0.5), _choose(ops.equal(v, _number(0)), at_zero, low), above(v))
-        return _choose(v > _number(1e300), v, found)
+        turned = above(number(1) - v) - number(math.pi) / tir_op.tan(number(math.pi) * (v - tir_op.round(v)))
+        low = choose(ops.equal(v, tir_op.floor(v)), number(math.nan), turned)
+        at_zero = tir_op.copysign(number(math.inf), v * number(-1))
+        found = choose(v < number(0.5), choose(ops.equal(v, number(0)), at_zero, low), above(v))
+        return choose(v > number(1e300), v, found)
 
-    return _elementwise(x, rule, "digamma")
+    return elementwise(x, rule, "digamma")
 
 
 # 1/2, then B_2j / (2j)!
@@ -130,7 +132,7 @@ def polygamma(x: Tensor, order: int) -> Tensor:
     power = order + 1
 
     def to_power(base: PrimExpr, exponent: int) -> PrimExpr:
-        result, square = _number(1), base
+        result, square = number(1), base
         while exponent:
             if exponent & 1:
                 result = result * square
@@ -138,27 +140,27 @@ def polygamma(x: Tensor, order: int) -> Tensor:
         return result
 
     def rule(v: PrimExpr) -> PrimExpr:
-        total = _number(0)
+        total = number(0)
         for k in range(_TERMS):
-            total = total + _let(_number(1) / (v + _number(float(k))), lambda w: to_power(w, power))
+            total = total + let(number(1) / (v + number(float(k))), lambda w: to_power(w, power))
 
         def rest(inverse: PrimExpr) -> PrimExpr:
             last = to_power(inverse, power - 1)
             terms, factor = [1 / (power - 1), 0.5], float(power)
-            series = _let(inverse * inverse, lambda w: _polynomial(w, coefficients))
-            return last * (_number(terms[0]) + inverse * _number(terms[1]) + inverse * inverse * series * factor)
+            series = let(inverse * inverse, lambda w: polynomial(w, coefficients))
+            return last * (number(terms[0]) + inverse * number(terms[1]) + inverse * inverse * series * factor)
 
         coefficients = []
         rising = 1.0
         for j, b in enumerate(_BERNOULLI):
             coefficients.append(b * rising)
             rising *= (power + 2 * j + 1) * (power + 2 * j + 2)
-        total = total + _let(_number(1) / (v + _number(float(_TERMS))), rest)
-        at_pole = tir_op.all(v <= _number(0), ops.equal(v, tir_op.floor(v)))
-        found = _choose(at_pole, _number(math.inf), total)
-        return _number((-1.0) ** power * math.factorial(order)) * found
+        total = total + let(number(1) / (v + number(float(_TERMS))), rest)
+        at_pole = tir_op.all(v <= number(0), ops.equal(v, tir_op.floor(v)))
+        found = choose(at_pole, number(math.inf), total)
+        return number((-1.0) ** power * math.factorial(order)) * found
 
-    return _elementwise(x, rule, "polygamma")
+    return elementwise(x, rule, "polygamma")
 
 
 # -- quantiles of the normal distribution, by Wichura's rational functions (AS 241, 1988) --
@@ -235,39 +237,39 @@ def _quantile(centred: PrimExpr, below: PrimExpr) -> PrimExpr:
     """The number that a normal number is under with probability 1/2 + centred; `below` is 1/2 - |centred|."""
 
     def ratio(r: PrimExpr, of: tuple[Sequence[float], Sequence[float]]) -> PrimExpr:
-        return _polynomial(r, of[0]) / _polynomial(r, of[1])
+        return polynomial(r, of[0]) / polynomial(r, of[1])
 
     def far(q: PrimExpr) -> PrimExpr:
-        tail = _let(q - _number(1.6), lambda r: ratio(r, _TAIL))
-        size = _choose(q <= _number(5), tail, _let(q - _number(5), lambda r: ratio(r, _END)))
+        tail = let(q - number(1.6), lambda r: ratio(r, _TAIL))
+        size = choose(q <= number(5), tail, let(q - number(5), lambda r: ratio(r, _END)))
         return tir_op.copysign(size, centred)
 
-    outside = _let(tir_op.sqrt(_number(0) - tir_op.log(below)), far)
-    near = _let(_number(0.180625) - centred * centred, lambda r: centred * ratio(r, _CENTRE))
-    found = _choose(tir_op.abs(centred) > _number(0.425), outside, near)
-    infinite = tir_op.copysign(_number(math.inf), centred)
-    known = _choose(ops.equal(below, _number(0)), infinite, found)
-    return _choose(below >= _number(0), known, _number(math.nan))
+    outside = let(tir_op.sqrt(number(0) - tir_op.log(below)), far)
+    near = let(number(0.180625) - centred * centred, lambda r: centred * ratio(r, _CENTRE))
+    found = choose(tir_op.abs(centred) > number(0.425), outside, near)
+    infinite = tir_op.copysign(number(math.inf), centred)
+    known = choose(ops.equal(below, number(0)), infinite, found)
+    return choose(below >= number(0), known, number(math.nan))
 
 
 def erfinv(x: Tensor) -> Tensor:
     """The number whose error function is x."""
 
     def rule(v: PrimExpr) -> PrimExpr:
-        found = _let(v * _number(0.5), lambda c: _let(_number(0.5) - tir_op.abs(c), lambda below: _quantile(c, below)))
-        return found * _number(math.sqrt(0.5))
+        found = let(v * number(0.5), lambda c: let(number(0.5) - tir_op.abs(c), lambda below: _quantile(c, below)))
+        return found * number(math.sqrt(0.5))
 
-    return _elementwise(x, rule, "erfinv")
+    return elementwise(x, rule, "erfinv")
 
 
 def ndtri(x: Tensor) -> Tensor:
     """The number that a normal number is under with probability x."""
 
     def rule(v: PrimExpr) -> PrimExpr:
-        below = _choose(v < _number(0.5), v, _number(1) - v)
-        return _let(v - _number(0.5), lambda c: _let(below, lambda b: _quantile(c, b)))
+        below = choose(v < number(0.5), v, number(1) - v)
+        return let(v - number(0.5), lambda c: let(below, lambda b: _quantile(c, b)))
 
-    return _elementwise(x, rule, "ndtri")
+    return elementwise(x, rule, "ndtri")
 
 
 # erfc(x) exp(x²) (1 + 2 x) for x from 0 as a polynomial in (x - 3.75) / (x + 3.75), from a Chebyshev series in 40
@@ -307,19 +309,19 @@ def erfcx(x: Tensor) -> Tensor:
         def parts(near: PrimExpr) -> PrimExpr:
             return tir_op.exp(near * near) * tir_op.exp((v - near) * (v + near))
 
-        return _let(tir_op.floor(v * _number(16)) * _number(1 / 16), parts)
+        return let(tir_op.floor(v * number(16)) * number(1 / 16), parts)
 
     def rule(v: PrimExpr) -> PrimExpr:
         def above(size: PrimExpr) -> PrimExpr:
-            t = _number(1) - _number(7.5) / (size + _number(3.75))
-            return _let(t, lambda t: _polynomial(t, _ERFCX)) / (_number(1) + _number(2) * size)
+            t = number(1) - number(7.5) / (size + number(3.75))
+            return let(t, lambda t: polynomial(t, _ERFCX)) / (number(1) + number(2) * size)
 
-        found = _let(tir_op.abs(v), above)
+        found = let(tir_op.abs(v), above)
         # exp(27²) is more than the largest number.
-        below = _choose(v < _number(-27), _number(math.inf), _number(2) * square_exp(v))
-        return _let(found, lambda a: _choose(v < _number(0), below - a, a))
+        below = choose(v < number(-27), number(math.inf), number(2) * square_exp(v))
+        return let(found, lambda a: choose(v < number(0), below - a, a))
 
-    return _elementwise(x, rule, "erfcx")
+    return elementwise(x, rule, "erfcx")
 
 
 # -- modified Bessel functions --
@@ -356,12 +358,71 @@ def bessel_i(x: Tensor, order: int, scaled: bool) -> Tensor:
 
     def rule(v: PrimExpr) -> PrimExpr:
         def of_size(size: PrimExpr) -> PrimExpr:
-            low = _polynomial(size * _number(0.25) - _number(1), near) * (size if order else _number(1))
-            high = _polynomial(_number(16) / size - _number(1 + 1e-3), beyond) / tir_op.sqrt(size)
-            found = _choose(size <= _number(8), low, high)
+            low = polynomial(size * number(0.25) - number(1), near) * (size if order else number(1))
+            high = polynomial(number(16) / size - number(1 + 1e-3), beyond) / tir_op.sqrt(size)
+            found = choose(size <= number(8), low, high)
             found = found if scaled else found * tir_op.exp(size)
-            return _choose(v < _number(0), _number(0) - found, found) if order == 1 else found
+            return choose(v < number(0), number(0) - found, found) if order == 1 else found
 
-        return _let(tir_op.abs(v), of_size)
+        return let(tir_op.abs(v), of_size)
 
-    return _elementwise(x, rule, f"i{order}{'e' if scaled else ''}")
+    return elementwise(x, rule, f"i{order}{'e' if scaled else ''}")
+
+
+# -- the parts of a number --
+
+
+def _bits(dtype: str) -> tuple[str, int, int]:
+    """The integers that hold floats, the bits of their mantissa, and the bias of their exponent."""
+    return {"float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}[dtype]
+
+
+def nextafter(x: Tensor, y: Tensor) -> Tensor:
+    """The number next to `x` (float32 or float64) in the direction of `y`, an operand of the same shape and dtype."""
+    dtype = str(x.dtype)
+    integer, _, _ = _bits(dtype)
+
+    def element(*ax: PrimExpr) -> PrimExpr:
+        a, b = x(*ax), y(*ax)
+        up, zero = a < b, const(0.0, dtype)
+        # Of negative numbers, those with more bits are below.
+        away = ops.equal(up, a > zero)
+        bits = tir_op.reinterpret(integer, a) + _choose_int(away, 1, -1, integer)
+        smallest = tir_op.copysign(tir_op.reinterpret(dtype, const(1, integer)), b)
+        found = choose(ops.equal(a, zero), smallest, tir_op.reinterpret(dtype, bits))
+        found = choose(ops.equal(a, b), b, found)
+        return choose(ops.logical_or(tir_op.isnan(a), tir_op.isnan(b)), a + b, found)
+
+    return te.compute(x.shape, element, name="nextafter", tag=tag.ELEMWISE)
+
+
+def _choose_int(condition: PrimExpr, yes: int, no: int, dtype: str) -> PrimExpr:
+    return choose(condition, const(yes, dtype), const(no, dtype))
+
+
+def _taken_apart(v: PrimExpr, dtype: str) -> tuple[PrimExpr, PrimExpr]:
+    """What `math.frexp` gives: a fraction and, as an integer, an exponent; 0 is that of 0, infinities and NaN."""
+    integer, mantissa, bias = _bits(dtype)
+    # Numbers below the smallest normal one have no exponent of their own.
+    low = tir_op.abs(v) < const(2.0 ** (1 - bias), dtype)
+    bits = tir_op.reinterpret(integer, choose(low, v * const(2.0 ** (mantissa + 1), dtype), v))
+    field = tir_op.bitwise_and(tir_op.shift_right(bits, const(mantissa, integer)), const(2 * bias + 1, integer))
+    exponent = field - _choose_int(low, bias + mantissa, bias - 1, integer)
+    kept = const(~((2 * bias + 1) << mantissa), integer)
+    half = tir_op.bitwise_or(tir_op.bitwise_and(bits, kept), const((bias - 1) << mantissa, integer))
+    plain = ops.logical_and(tir_op.isfinite(v), ops.not_equal(v, const(0.0, dtype)))
+    return choose(plain, tir_op.reinterpret(dtype, half), v), choose(plain, exponent, const(0, integer))
+
+
+def fraction(x: Tensor) -> Tensor:
+    """The fraction of each number (float32 or float64): x = fraction 2^exponent, its magnitude in [1/2, 1)."""
+    return te.compute(x.shape, lambda *ax: _taken_apart(x(*ax), str(x.dtype))[0], name="fraction", tag=tag.ELEMWISE)
+
+
+def exponent(x: Tensor) -> Tensor:
+    """The exponent of each number (float32 or float64) as int32; x = fraction 2^exponent."""
+
+    def element(*ax: PrimExpr) -> PrimExpr:
+        return _taken_apart(x(*ax), str(x.dtype))[1].astype("int32")
+
+    return te.compute(x.shape, element, name="exponent", tag=tag.ELEMWISE)

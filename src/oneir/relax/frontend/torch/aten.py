@@ -33,6 +33,12 @@ def is_example(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
+def is_complex(node: Any) -> bool:
+    """Whether a node is a complex tensor."""
+    example = node.meta.get("val")
+    return is_example(example) and example.is_complex()
+
+
 class AtenImporter(Importer):
     """Imports the nodes of a graph of ATen's operators."""
 
@@ -83,16 +89,13 @@ class AtenImporter(Importer):
         Raises `UnsupportedError` for complex tensors, and for floats and bools that vary from call to call.
         """
         example = node.meta.get("val")
-        if is_example(example) and example.is_complex():
+        if is_complex(node):
             raise UnsupportedError(
                 f"an input of {example.dtype}; pass torch.view_as_real of it, and view that as complex in the model"
             )
         if is_example(example):
             check_dense(example)
-            shape = [solved[str(e)][0] if str(e) in solved else self.symbols.expression(e) for e in example.shape]
-            var = Var(node.name, TensorStructInfo(shape, dtype_name(example.dtype)))
-            self.inputs.append(var)
-            return var
+            return self.tensor_input(node, example.shape, example.dtype, solved)
         if type(example).__name__ == "SymInt":
             symbol = self.symbols.expression(example)
             self.inputs.append(Var(node.name, ShapeStructInfo([symbol])))
@@ -100,6 +103,15 @@ class AtenImporter(Importer):
         if type(example).__name__ in ("SymFloat", "SymBool"):
             raise UnsupportedError("a number that varies from call to call; pass it as a tensor")
         return example
+
+    def tensor_input(
+        self, node: Any, shape: Sequence[Any], dtype: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]
+    ) -> Var:
+        """The parameter of the function for an input."""
+        extents = [solved[str(e)][0] if str(e) in solved else self.symbols.expression(e) for e in shape]
+        var = Var(node.name, TensorStructInfo(extents, dtype_name(dtype)))
+        self.inputs.append(var)
+        return var
 
     def assert_inputs(self, nodes: list[Any]) -> None:
         """Asserts by match_casts what PyTorch knows of shapes of inputs beyond the struct info of parameters."""

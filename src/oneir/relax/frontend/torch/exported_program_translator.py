@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ....ir.expr import PrimExpr
+from ....ir.expr import Var as PrimVar
 from ....ir.module import IRModule
 from ....runtime.error import TypeMismatch, UnsupportedError
 from ...expr import Tuple as GraphTuple
@@ -13,9 +15,10 @@ from ...expr import Var
 from ...struct_info import TensorStructInfo
 from ..common import attach_params
 from . import operators
-from .aten import AtenImporter
+from .aten import AtenImporter, is_complex
+from .converters.complex import view_as_complex, view_as_real
 from .dtypes import dtype_name
-from .importer import share
+from .importer import Pair, share
 
 _ADVICE = (
     "What to do: write the model with operators that can be imported, compute this part outside of the model, or give "
@@ -40,6 +43,8 @@ def from_exported_program(
     constants either way. The result is a tuple, as PyTorch's is; with `unwrap_unit_return_tuple`, a tuple of one value
     is that value, and with `no_bind_return_tuple` the values get variables and the tuple gets none.
     What the program writes into its inputs and buffers is not given back; for buffers, a warning says so.
+    Complex inputs and results are tensors of their real and imaginary parts, in a last dimension of 2, as
+    `torch.view_as_real` gives them.
     Symbolic extents have the names of their `torch.export.Dim`; files keep no names, so those of a program that was
     loaded are called by the input and the dimension that they are of, such as x_dim0.
 
@@ -95,6 +100,9 @@ class ExportedProgramImporter(AtenImporter):
         with self.block_builder.function("main", [*self.inputs, *(var for var, _ in self.weights)], attrs):
             output: Any = None
             with self.body():
+                for node in inputs:
+                    if is_complex(node):
+                        self.env[node] = view_as_complex(self, self.env[node])
                 self.assert_inputs(inputs)
                 for node in self.program.graph.nodes:
                     if node.op == "output":
@@ -126,6 +134,18 @@ class ExportedProgramImporter(AtenImporter):
                 self.symbols.name_by_place(extent, f"{node.name}_dim{i}")
         self.read_inputs(inputs)
         return inputs
+
+    def input(self, node: Any, solved: dict[str, tuple[PrimVar, PrimExpr]]) -> Any:
+        """The parameter of an input; that of a complex one has its parts in a last dimension."""
+        if not is_complex(node):
+            return super().input(node, solved)
+        example = node.meta["val"]
+        return self.tensor_input(node, [*example.shape, 2], example.dtype.to_real(), solved)
+
+    def results_of(self, node: Any) -> Any:
+        """The values that the program returns; complex ones as their parts."""
+        made = self.value(node.args[0])
+        return type(made)(view_as_real(self, v) if isinstance(v, Pair) else v for v in made)
 
     def warn_of_writes(self) -> None:
         """Says which buffers the program writes into, since a later call does not see that."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import operators
-from .aten import is_example
+from .aten import is_complex, is_example
 from .registry import find_converter
 
 Part = Callable[..., Any]
@@ -84,7 +84,7 @@ def with_companions(graph: Any, chosen: Iterable[Any]) -> set[Any]:
         before = len(eager)
         for node in graph.nodes:
             for source in node.all_input_nodes:
-                together = operators.is_getitem(node) or _is_complex(source)
+                together = operators.is_getitem(node) or is_complex(source)
                 if source in eager and node.op != "output" and (together or source.op == "placeholder"):
                     eager.add(node)
                 elif node in eager and together and source.op != "placeholder":
@@ -93,11 +93,6 @@ def with_companions(graph: Any, chosen: Iterable[Any]) -> set[Any]:
         if node.op == "call_function" and not eager.isdisjoint(node.users) and _needs_no_tensor(node):
             eager.add(node)
     return eager
-
-
-def _is_complex(node: Any) -> bool:
-    example = node.meta.get("val")
-    return is_example(example) and example.is_complex()
 
 
 def _needs_no_tensor(node: Any) -> bool:

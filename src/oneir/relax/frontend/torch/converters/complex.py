@@ -16,8 +16,8 @@ from ...fourier import matmul_along, real_from_half, waves
 from ..importer import Importer, Pair
 from ..registry import call_converter, converter, find_converter
 from .indexing import select
-from .shape import stack
-from .unary import convert_dtype
+from .shape import broadcast_shape, stack
+from .unary import as_float, convert_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,8 @@ def view_as_complex(g: Importer, x: Expr) -> Pair:
 @converter("complex")
 def complex_(g: Importer, real: Expr, imag: Expr) -> Pair:
     """The numbers with these parts."""
-    return Pair(real, imag)
+    shape = broadcast_shape([g.shape(real), g.shape(imag)])
+    return Pair(g.broadcast(real, shape), g.broadcast(imag, shape))
 
 
 @converter("polar")
@@ -229,6 +230,54 @@ def fft_of_complex(g: Importer, x: Pair, dim: Sequence[int], normalization: int,
         count = g.static(shape[axis], "the extent of a Fourier transform")
         x = _transformed(g, x, axis, -1.0 if forward else 1.0, _scale(normalization, count))
     return x
+
+
+def _fft(name: str, forward: bool, rank: int | None) -> None:
+    """A transform along several dimensions, of real or of complex numbers: the last `rank`, or all."""
+
+    def convert(
+        g: Importer, x: Any, s: Sequence[Any] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
+    ) -> Pair:
+        if not isinstance(x, Pair):
+            x = as_float(g, x)
+            x = Pair(x, g.emit(op.zeros_like(x)))
+        count = rank or (len(s) if s is not None else g.ndim(x.real))
+        axes = [g.axis(x.real, d) for d in (dim if dim is not None else range(-count, 0))]
+        if s is not None:
+            x = Pair(_of_extents(g, x.real, axes, s), _of_extents(g, x.imag, axes, s))
+        unscaled, whole = ("backward", "forward") if forward else ("forward", "backward")
+        normalization = {unscaled: 0, "ortho": 1, whole: 2}[norm or "backward"]
+        return fft_of_complex(g, x, axes, normalization, forward)
+
+    converter(name, f"{COMPLEX}{name}")(convert)
+
+
+def _of_extents(g: Importer, x: Expr, axes: Sequence[int], extents: Sequence[Any]) -> Expr:
+    """The tensor cut, or filled with zeros, to extents along some axes; -1 keeps one."""
+    for axis, wanted in zip(axes, extents, strict=True):
+        found, wanted = (g.static(v, "the extent of a Fourier transform") for v in (g.shape(x)[axis], wanted))
+        if wanted not in (-1, found):
+            x = _call(g, "pad", x, [0, 0] * (g.ndim(x) - 1 - axis) + [0, wanted - found])
+    return x
+
+
+def _fft_of_one(name: str, forward: bool) -> None:
+    """A transform along one dimension; that of real numbers PyTorch takes apart itself."""
+    several = find_converter(f"{COMPLEX}{name}n")
+    assert several is not None
+
+    def convert(g: Importer, x: Pair, n: Any = None, dim: int = -1, norm: str | None = None) -> Pair:
+        return several(g, x, None if n is None else [n], [dim], norm)
+
+    converter(f"{COMPLEX}{name}")(convert)
+
+
+_fft("fft_fft2", True, 2)
+_fft("fft_ifft2", False, 2)
+_fft("fft_fftn", True, None)
+_fft("fft_ifftn", False, None)
+_fft_of_one("fft_fft", True)
+_fft_of_one("fft_ifft", False)
 
 
 @converter(f"{COMPLEX}_fft_c2r")

@@ -103,12 +103,14 @@ def searchsorted(
     """The index at which each value would be inserted into a sorted sequence."""
     if sorter is not None:
         sorted_sequence = g.emit(op.gather_elements(sorted_sequence, sorter, axis=-1))
+    is_number = not is_tensor(values)
     values, sequence = unified(values, sorted_sequence)
     values, sequence = g.emit(values), g.emit(sequence)
     compare = op.less_equal if right or side == "right" else op.less
     before = compare(op.expand_dims(sequence, -2), op.expand_dims(values, -1))
     count = op.sum(op.astype(before, "int32"), -1)
-    return g.emit(count if out_int32 else op.astype(count, "int64"))
+    count = g.emit(count if out_int32 else op.astype(count, "int64"))
+    return g.reshaped(count, []) if is_number else count
 
 
 @converter("histc")
@@ -164,10 +166,35 @@ def median(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = False) 
 
 
 @converter("nonzero")
-@scalars_as_vectors
 def nonzero(g: Importer, x: Expr) -> Expr:
-    """The indices of the elements that are not zero, a row each."""
-    return g.emit(op.stack(nonzero_numpy(g, x), 1))
+    """The indices of the elements that are not zero, a row each; that of a tensor without dimensions has no index."""
+    if not g.is_scalar(x):
+        return g.emit(op.stack(nonzero_numpy(g, x), 1))
+    rows = op.stack(nonzero_numpy(g, g.reshaped(x, [1])), 1)
+    return g.emit(op.strided_slice(g.emit(rows), [1], [0], [0]))
+
+
+@converter("nonzero_static")
+def nonzero_static(g: Importer, x: Expr, *, size: int, fill_value: int = -1) -> Expr:
+    """The first indices of elements that are not zero, and a filling in the rows that are left."""
+    rank = g.ndim(x)
+    if not rank or not size:
+        return g.emit(op.full(as_shape([size, rank]), const(fill_value, "int64"), "int64"))
+    found = g.emit(op.astype(op.not_equal(x, op.zeros_like(x)), "int64"))
+    rank_of = g.emit(op.cumsum(g.reshaped(found, [-1]), 0))
+    if g.shape(rank_of) == [0]:
+        return g.emit(op.full(as_shape([size, rank]), const(fill_value, "int64"), "int64"))
+    # Row i is the first place up to which there are i + 1 such elements.
+    wanted = op.arange(1, size + 1, 1, "int64")
+    flat = searchsorted(g, rank_of, g.emit(wanted))
+    columns = []
+    for extent in reversed(g.shape(x)):
+        size_of = g.emit(op.shape_to_tensor(as_shape([extent])))
+        columns.insert(0, g.emit(op.floor_mod(flat, size_of)))
+        flat = g.emit(op.floor_divide(flat, size_of))
+    rows = op.stack(columns, 1)
+    missing = op.greater(wanted, op.sum(found))
+    return g.emit(op.where(op.expand_dims(missing, 1), const(fill_value, "int64"), rows))
 
 
 @converter("nonzero_numpy")
