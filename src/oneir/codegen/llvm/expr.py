@@ -110,8 +110,19 @@ class ExprEmitter:
     # -- arithmetic --
 
     def expr_BinaryOpExpr(self, node: Any) -> str:
+        if isinstance(node, e.Add) and node.dtype.element == "float32" and self.w.module.asks_for_fma:
+            product, addend = (node.b, node.a) if isinstance(node.b, e.Mul) else (node.a, node.b)
+            if isinstance(product, e.Mul):
+                return self._fused(node.dtype, product.a, product.b, addend)
         a, b = self.expr(node.a), self.expr(node.b)
         return self.binary(type(node), node.dtype, a, b)
+
+    def _fused(self, dtype: DataType, *operands: e.PrimExpr) -> str:
+        """a * b + c with one rounding."""
+        llvm_type = register_type(dtype)
+        function = self.w.module.declare(f"llvm.fma.{suffix(dtype)}", llvm_type, ", ".join([llvm_type] * 3))
+        values = ", ".join(f"{llvm_type} {self.expr(operand)}" for operand in operands)
+        return self.w.pure(f"call {llvm_type} {function}({values})")
 
     def binary(self, kind: type, dtype: DataType, a: str, b: str, fast_flags: str = "") -> str:
         """a + b, a - b or a * b; a / b and a % b of floats. `fast_flags` are fast-math flags, such as "reassoc "."""

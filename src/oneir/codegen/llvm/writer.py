@@ -60,6 +60,12 @@ class ModuleText:
         return cpu_info(self._target).has_fma
 
     @cached_property
+    def asks_for_fma(self) -> bool:
+        """Whether LLVM must be asked for fused products: for 32-bit Arm it makes none of its own, though it may."""
+        info = cpu_info(self._target)
+        return info.arch == "arm" and info.has_fma
+
+    @cached_property
     def attributes(self) -> str:
         """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
         scale = vector_scale(self._target)

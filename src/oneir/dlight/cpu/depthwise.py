@@ -196,11 +196,18 @@ def panel_of_group(group: int, lanes: int) -> int:
     return next(vector * count for count in (3, 2, 1) if group % (vector * count) == 0)
 
 
-def _columns_of(extent: int | None, vectors: int, info: CPUInfo) -> int:
-    """The neighbours along a row that make a tile: as many as have their sums in registers."""
+def _columns_of(extent: int | None, vectors: int, taps: int, info: CPUInfo) -> int:
+    """The neighbours along a row that make a tile: as many as have their sums in registers.
+
+    32-bit Arm multiplies nothing that lies in memory, and has few registers: beside the sums there, those of the taps
+    and of all that they multiply are wanted at once, or they were spilled.
+    """
     if extent is None:
         return 4
-    most = max(1, min(extent, MOST_COLUMNS, (info.vector_registers - 1 - vectors) // vectors))
+    most = (info.vector_registers - 1 - vectors) // vectors
+    if info.arch == "arm":
+        most = min(most, (info.vector_registers // vectors + 1 - 2 * taps) // 2)
+    most = max(1, min(extent, MOST_COLUMNS, most))
     return min(range(1, most + 1), key=lambda n: (-(-extent // n) * (n + 1), -n))
 
 
@@ -218,7 +225,8 @@ def _sum_in_registers(
         # A group's weights stay in the cache while its part of the image runs past them; a signal has channels only.
         outer, around = [vectors, *outer], []
     if axes.column is not None:
-        columns = _columns_of(main.extents[axes.column], width // min(width & -width, lanes), info)
+        written = math.prod(main.extents[i] or 1 for i in axes.column_taps) if _is_written_out(main, axes) else 1
+        columns = _columns_of(main.extents[axes.column], width // min(width & -width, lanes), written, info)
         tiles = loops[axes.column]
         if columns > 1:
             tiles, column = sch.split(tiles, [None, columns])
