@@ -127,9 +127,10 @@ define internal void @close_file(ptr %memory, i64 %bytes) {
 
 
 def system_of(triple: str) -> str:
-    """The operating system of a target triple, as `sys.platform` names it; "" for any but Linux and macOS."""
+    """The operating system of a target triple, as `sys.platform` names it; "" for any but Linux, macOS and Windows."""
     rest = triple.split("-", 1)[-1]
-    return "linux" if "linux" in rest else "darwin" if "darwin" in rest or "macos" in rest else ""
+    names = {"linux": "linux", "darwin": "darwin", "macos": "darwin", "windows": "win32", "mingw": "win32"}
+    return next((system for name, system in names.items() if name in rest), "")
 
 
 def runtime_ir(triple: str, architecture: str, pointer_bytes: int, threads: bool) -> list[str]:
@@ -141,9 +142,13 @@ def runtime_ir(triple: str, architecture: str, pointer_bytes: int, threads: bool
     with `OWN` here. Without `threads`, loops run in their caller.
     """
     system = system_of(triple)
-    files = _MAPPED if pointer_bytes == 8 and system else _READ.replace("SIZE.OF.BYTES", _SIZE_OF_BYTES[pointer_bytes])
+    files = (
+        _MAPPED
+        if pointer_bytes == 8 and system in ("linux", "darwin")
+        else _READ.replace("SIZE.OF.BYTES", _SIZE_OF_BYTES[pointer_bytes])
+    )
     own = Path(__file__).with_name("standalone.ll").read_text(encoding="utf-8")
-    memory = workspace_ir(pointer_bytes) + own + files.replace("SIZE", f"i{8 * pointer_bytes}")
+    memory = workspace_ir(pointer_bytes, system == "win32") + own + files.replace("SIZE", f"i{8 * pointer_bytes}")
     pool = pool_ir(system if threads else "", architecture)
     return [_own.sub(rf"@{OWN}\1", text) for text in (memory, pool, poll_ir(""))]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 
 from .llvm import LoadedObject, add_symbol
 from .once import once
@@ -20,8 +21,7 @@ _IR = """
 @kept = internal global i64 0
 @turn = internal global i64 0
 
-declare noalias ptr @aligned_alloc(SIZE, SIZE)
-declare void @free(ptr)
+DECLARE
 declare ptr @llvm.frameaddress.p0(i32)
 
 ; ptr allocate(int64_t alignment, int64_t bytes): return aligned_alloc(alignment, bytes);
@@ -53,7 +53,7 @@ define internal i64 @capacity(ptr %block) {
 define internal void @give_back(ptr %block) {
   %place = getelementptr i8, ptr %block, i64 -16
   %memory = load ptr, ptr %place
-  call void @free(ptr %memory)
+  call void @FREE(ptr %memory)
   ret void
 }
 
@@ -224,8 +224,12 @@ end:
 }
 """
 
+# Windows' C library has functions of its own for aligned memory, which take the two numbers the other way round.
+_FREE = {False: "free", True: "_aligned_free"}
+_NAMES = {False: ("aligned_alloc", "{step}, {size}"), True: ("_aligned_malloc", "{size}, {step}")}
+
 _ALLOCATE = {
-    8: """  %memory = call ptr @aligned_alloc(i64 %alignment, i64 %bytes)
+    8: """  %memory = call ptr @NAME(ARGUMENTS)
   ret ptr %memory""",
     4: """  %size = trunc i64 %bytes to i32
   %again = zext i32 %size to i64
@@ -233,22 +237,30 @@ _ALLOCATE = {
   br i1 %fits, label %take, label %refuse
 take:
   %step = trunc i64 %alignment to i32
-  %memory = call ptr @aligned_alloc(i32 %step, i32 %size)
+  %memory = call ptr @NAME(ARGUMENTS)
   ret ptr %memory
 refuse:
   ret ptr null""",
 }
 
 
-def workspace_ir(pointer_bytes: int) -> str:
-    """The two functions in LLVM IR, for machines whose pointers, and C's `size_t`, have 8 or 4 bytes."""
-    text = _IR.replace("ALLOCATE", _ALLOCATE[pointer_bytes])
+def workspace_ir(pointer_bytes: int, windows: bool = False) -> str:
+    """The two functions in LLVM IR, for machines whose pointers, and C's `size_t`, have 8 or 4 bytes.
+
+    `windows` says whether the C library is that of Windows.
+    """
+    name, arguments = _NAMES[windows]
+    step, size = ("i64 %alignment", "i64 %bytes") if pointer_bytes == 8 else ("i32 %step", "i32 %size")
+    call = _ALLOCATE[pointer_bytes].replace("NAME", name)
+    text = _IR.replace("ALLOCATE", call.replace("ARGUMENTS", arguments.format(step=step, size=size)))
+    declared = f"declare noalias ptr @{name}(SIZE, SIZE)\ndeclare void @{_FREE[windows]}(ptr)"
+    text = text.replace("DECLARE", declared).replace("@FREE(", f"@{_FREE[windows]}(")
     return text.replace("SIZE", f"i{8 * pointer_bytes}").replace("WORD", str(pointer_bytes))
 
 
 @once
 def _workspace() -> LoadedObject:
-    text = workspace_ir(ctypes.sizeof(ctypes.c_void_p))
+    text = workspace_ir(ctypes.sizeof(ctypes.c_void_p), sys.platform == "win32")
     return resident("the workspace allocator", lambda: text, text)
 
 
