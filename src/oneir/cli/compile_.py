@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.instrument import PassTimingInstrument
 from ..ir.transform import PassContext
-from ..runtime.error import InvalidValue
+from ..runtime.error import InvalidValue, UnsupportedError
 from ..runtime.module import Module
 from ..target.target import Target
 from .console import progress, size_text, writing
@@ -21,6 +21,8 @@ examples:
   oneir compile model.pt2                                    writes model.so
   oneir compile model.onnx -o model.so --shape x=1,3,224,224
   oneir compile model.json --target "llvm -mcpu=znver3"      for another processor
+  oneir compile model.pt2 -o m.o --header m.h --target raspberry-pi/4b-aarch64
+                                                             for C programs, without Python
   oneir compile model.pt2 --time-passes                      where the time goes
 """
 
@@ -37,6 +39,12 @@ def add(commands: Any) -> None:
     add_model_argument(parser)
     parser.add_argument("-o", "--output", type=Path, help="the file to write; the model's name with .so")
     add_target_argument(parser)
+    alone = parser.add_argument_group("programs that stand alone", "A file for C programs, which needs no Python.")
+    alone.add_argument(
+        "--header", type=Path, help="the C header to write; with it the output stands alone (.o, .a, .so)"
+    )
+    alone.add_argument("--weights", type=Path, help="a file of their own for the weights")
+    alone.add_argument("--threads", action="store_true", help="loops may have threads")
     parser.add_argument("--time-passes", action="store_true", help="show where the time goes; nothing is cached")
     parser.add_argument("--json", action="store_true", help="print what was written as one JSON object")
     parser.set_defaults(run=run)
@@ -61,17 +69,31 @@ def run(options: argparse.Namespace) -> None:
         step(f"writing {output}")
         start = time.perf_counter()
         with writing(output):
-            compiled.export_library(output)
+            alone = {"header": options.header, "weights": options.weights, "threads": options.threads}
+            if any(alone.values()) and isinstance(compiled, Module):
+                raise UnsupportedError(
+                    f"{options.model} holds loops alone; programs that stand alone are made of graphs that call them"
+                )
+            compiled.export_library(output, **(alone if any(alone.values()) else {}))
         timing.run_after_stage("public forms and linking", time.perf_counter() - start)
     names = compiled.names if isinstance(compiled, Module) else compiled.vm_functions
     size = output.stat().st_size
+    others = [path for path in (options.header, options.weights) if path is not None]
     if options.json:
-        found = {"output": str(output), "bytes": size, "functions": names, "seconds": seconds}
+        found = {
+            "output": str(output),
+            "others": list(map(str, others)),
+            "bytes": size,
+            "functions": names,
+            "seconds": seconds,
+        }
         print(json.dumps(found | ({"passes": timing.own_times()} if options.time_passes else {})))
         return
     if options.time_passes:
         print(time_table(timing, target))
     print(f"{output}: {size_text(size)}, functions {', '.join(names)}, compiled in {seconds:.2f} s")
+    for path in others:
+        print(f"{path}: {size_text(path.stat().st_size)}")
 
 
 _PHASES = ("graph", "schedules", "lowering", "code")

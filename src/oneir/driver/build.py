@@ -61,7 +61,7 @@ def compile_units(
     """
     units, backend = split(mod), backend_of(target)
     facts = cache_facts(target)
-    keys = [_cache_key(unit, target, pipeline, schedule, facts) for unit in units]
+    keys = [code_key(unit, target, pipeline, schedule, facts) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
     with ThreadPoolExecutor(1) as pool:
@@ -196,7 +196,7 @@ def cache_facts(target: Target) -> list[str] | None:
     return [str(target), *backend_of(target).facts(target), options, _fingerprint()]
 
 
-def _cache_key(
+def code_key(
     mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None, facts: list[str] | None
 ) -> str | None:
     """The key of this module's code in the cache; None if something that it depends on has no digest."""

@@ -26,7 +26,7 @@ from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.transform import Pass, PassContext
 from ..ir.visitor import Mapper, Visitor
-from ..runtime import library
+from ..runtime import library, object_cache
 from ..runtime.device import Device
 from ..runtime.error import InvalidValue, LibraryError, UnsupportedError
 from ..runtime.llvm import link_ir
@@ -44,7 +44,7 @@ from ..target.cpu import architecture, pointer_bytes, resolve
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.stmt import AssertStmt
-from .build import lower
+from .build import cache_facts, code_key, lower
 from .graph_cache import KernelCode
 from .stages import schedule_passes
 
@@ -182,32 +182,46 @@ class Standalone:
             config=self.context.config,
         ):
             module = merged([native, public]) if shared and code.public else native
-            lowered = lower(module, self.target, self.pipeline, schedule_passes(self.target))
+            signatures = {**code.signatures, **code.public}
+            machine = architecture(triple)
+            metadata = library.library_metadata(machine, signatures) if shared else ""
+            stub = library.stub_ir(metadata, {function: f"{OWN}{function}" for function in OWN_FUNCTIONS})
+            visible = [f"{SYMBOL_PREFIX}{name}" for name in signatures] if shared else []
+            visible += ["oneir_library_metadata", "oneir_library_table"] if shared else []
+            runtime = runtime_ir(triple, machine, pointer_bytes(self.target), interface.threads)
+            schedule = schedule_passes(self.target)
+            key = code_key(module, self.target, self.pipeline, schedule, cache_facts(self.target))
+            if key is not None:
+                fields = repr([_fields(entry) for entry in interface.entries])
+                key = object_cache.cache_key("standalone", key, entries, stub, *runtime, fields, repr(visible))
+            kept = None if key is None else object_cache.get(key)
+            if kept is not None:
+                return kept
+            lowered = lower(module, self.target, self.pipeline, schedule)
             _refuse_calls(lowered)
             text = backend.write(_with_messages(lowered, interface))
-        signatures = {**code.signatures, **code.public}
-        machine = architecture(triple)
-        metadata = library.library_metadata(machine, signatures) if shared else ""
-        stub = library.stub_ir(metadata, {function: f"{OWN}{function}" for function in OWN_FUNCTIONS})
-        visible = [f"{SYMBOL_PREFIX}{name}" for name in signatures] if shared else []
-        visible += ["oneir_library_metadata", "oneir_library_table"] if shared else []
-        runtime = runtime_ir(triple, machine, pointer_bytes(self.target), interface.threads)
-        program = link_ir(entries, [text, stub, *runtime], visible)
-        return backend.compile(program, self.target)
+        made = backend.compile(link_ir(entries, [text, stub, *runtime], visible), self.target)
+        if key is not None:
+            object_cache.put(key, made)
+        return made
 
 
 def _with_messages(lowered: IRModule, interface: Interface) -> IRModule:
     """The module whose checks of arguments speak of the fields of C's structures."""
     fields: dict[str, list[str]] = {}
     for entry in interface.entries:
-        names = [f"inputs->{a.name}" for a in entry.inputs] + [f"outputs->{a.name}" for a in entry.outputs]
         for symbol in filter(None, (entry.spec.symbol, entry.spec.plan)):
-            fields[f"{SYMBOL_PREFIX}{symbol}"] = names
+            fields[f"{SYMBOL_PREFIX}{symbol}"] = _fields(entry)
     functions = {
         var: _Messages(fields[func.attrs["global_symbol"]])(func) if func.attrs.get("global_symbol") in fields else func
         for var, func in lowered.functions.items()
     }
     return lowered.replace(functions=functions)
+
+
+def _fields(entry: EntryPoint) -> list[str]:
+    """What C calls the arguments of a function of the graph."""
+    return [f"inputs->{a.name}" for a in entry.inputs] + [f"outputs->{a.name}" for a in entry.outputs]
 
 
 class _Messages(Mapper):
