@@ -53,8 +53,8 @@ class LLM:
         max_batch_size: how many answers are generated at once; further ones wait.
         activations: what rows become that are multiplied with quantized weights: "int8", or "float32", which gives the
             tokens of the dequantized weights, and is slower.
-        kv_dtype: the dtype of keys and values in the cache, "float16" or "float32"; None: float16, or float32 where
-            all weights or activations are.
+        kv_dtype: the dtype of keys and values in the cache, "float32", "float16" or "int8"; None: float16, or float32
+            where all weights or activations are.
         draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
             changes by them.
 

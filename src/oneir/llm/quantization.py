@@ -21,7 +21,7 @@ from .kernels.group_quantized import GROUP
 
 QUANTIZATIONS = ("q4_0", "q8_0", "f16", "bf16", "f32")
 ACTIVATIONS = ("int8", "float32")
-KV_DTYPES = ("float32", "float16")
+KV_DTYPES = ("float32", "float16", "int8")
 _Model = TypeVar("_Model", bound=nn.Module)
 
 
@@ -34,7 +34,8 @@ class Precision:
     activations: str = "int8"
     """What rows become that meet weights of digits: "int8", or "float32", which is exact and slower."""
     kv_dtype: str | None = None
-    """The dtype of keys and values in pages; None: float16, or float32 where weights or activations are."""
+    """The dtype of keys and values in pages; None: float16, or float32 where weights or activations are. In int8, each
+    head of a position has a scale for its key and one for its value."""
 
     def __post_init__(self) -> None:
         known = {

@@ -18,9 +18,11 @@ class Pages:
     """Pages with noise in them, and sequences that own some, in an order of their own."""
 
     def __init__(self, kv_heads: int, head_dim: int, dtype: str, sequences: Sequence[tuple[int, int]]):
-        shape = (LAYERS, PAGES, kv_heads)
-        self.keys = oneir.nd.array(RNG.standard_normal((*shape, head_dim, PAGE)).astype(dtype))
-        self.values = oneir.nd.array(RNG.standard_normal((*shape, PAGE, head_dim)).astype(dtype))
+        shape, size = (LAYERS, PAGES, kv_heads), 40 if dtype == "int8" else 1
+        self.keys = oneir.nd.array((RNG.standard_normal((*shape, head_dim, PAGE)) * size).astype(dtype))
+        self.values = oneir.nd.array((RNG.standard_normal((*shape, PAGE, head_dim)) * size).astype(dtype))
+        scales = RNG.random((LAYERS, PAGES, 2, kv_heads, PAGE)).astype("float32") / size
+        self.scales = [oneir.nd.array(scales)] if dtype == "int8" else []
         free = RNG.permutation(PAGES).tolist()
         self.owned = [[free.pop() for _ in range(-(-(start + count) // PAGE))] for start, count in sequences]
         self.positions = np.concatenate([np.arange(start, start + count) for start, count in sequences]).astype("int32")
@@ -35,6 +37,9 @@ class Pages:
     def of(self, sequence: int, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values (positions, kv_heads, head_dim) of a sequence."""
         keys, values = self.keys.numpy()[layer, self.owned[sequence]], self.values.numpy()[layer, self.owned[sequence]]
+        for scales in self.scales:
+            of_keys, of_values = scales.numpy()[layer, self.owned[sequence]].swapaxes(0, 1)
+            keys, values = keys * of_keys[:, :, None], values * of_values[..., None]
         keys, values = keys.transpose(0, 3, 1, 2), values.transpose(0, 2, 1, 3)
         return keys.reshape(-1, *keys.shape[2:]).astype("float64"), values.reshape(-1, *values.shape[2:]).astype(
             "float64"
@@ -53,6 +58,8 @@ def compiled(func: oneir.tir.PrimFunc):
         (6, 2, 16, 20, "float32"),
         (5, 1, 128, None, "float16"),
         (1, 1, 24, 1, "float16"),
+        (8, 2, 64, None, "int8"),
+        (3, 1, 32, 20, "int8"),
     ],
 )
 def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None, dtype: str) -> None:
@@ -61,7 +68,7 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None,
     q = RNG.standard_normal((len(pages.positions), heads, head_dim)).astype("float32")
     out = oneir.nd.array(np.zeros_like(q))
     func = compiled(paged_attention(heads, kv_heads, head_dim, 0.3, window, dtype))
-    func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, out, 1)
+    func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, *pages.scales, out, 1)
     for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
         keys, values = pages.of(sequence, 1)
         seen = slice(max(0, position + 1 - (window or 1000)), position + 1)
@@ -74,7 +81,8 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None,
 
 
 @pytest.mark.parametrize(
-    ("rotary", "scale", "original", "dtype"), [(16, 1.0, None, "float32"), (8, 1.5, 20, "float16")]
+    ("rotary", "scale", "original", "dtype"),
+    [(16, 1.0, None, "float32"), (8, 1.5, 20, "float16"), (8, 1.5, None, "int8")],
 )
 def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int | None, dtype: str) -> None:
     heads, kv_heads, head_dim = 4, 2, 16
@@ -91,7 +99,7 @@ def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int 
         oneir.nd.array(pages.lengths),
         oneir.nd.array(frequencies),
     ]
-    func(*given, pages.keys, pages.values, turned, 0)
+    func(*given, pages.keys, pages.values, *pages.scales, turned, 0)
     written = np.zeros((LAYERS, PAGES, PAGE), bool)
     for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
         row = int(original is not None and pages.lengths[sequence] > original)
@@ -106,10 +114,15 @@ def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int 
         written[0, page, slot] = True
         tolerance = 1e-5 if dtype == "float32" else 1e-3
         np.testing.assert_allclose(turned.numpy()[t], rotated(q[t]), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(
-            pages.keys.numpy()[0, page, :, :, slot], rotated(k[t]), rtol=tolerance, atol=tolerance
-        )
-        np.testing.assert_allclose(pages.values.numpy()[0, page, :, slot], v[t], rtol=tolerance)
+        stored = [pages.keys.numpy()[0, page, :, :, slot], pages.values.numpy()[0, page, :, slot]]
+        for kind, (numbers, expected) in enumerate(zip(stored, (rotated(k[t]), v[t]), strict=True)):
+            if dtype != "int8":
+                np.testing.assert_allclose(numbers, expected, rtol=tolerance, atol=tolerance)
+                continue
+            scales = pages.scales[0].numpy()[0, page, kind, :, slot][:, None]
+            np.testing.assert_allclose(scales[:, 0], np.abs(expected).max(-1) / 127, rtol=1e-5)
+            # Half a step, and the rounding of the quotient.
+            assert (np.abs(numbers * scales - expected) <= 0.5001 * scales).all()
     after = [pages.keys.numpy(), pages.values.numpy()]
     np.testing.assert_array_equal(
         after[0].transpose(0, 1, 4, 2, 3)[~written], before[0].transpose(0, 1, 4, 2, 3)[~written]

@@ -2,7 +2,9 @@
 
 Pages are parts of two tensors: keys (layers, pages, kv_heads, head_dim, page_size), so that scores of neighbouring
 positions are a vector, and values (layers, pages, kv_heads, page_size, head_dim). Position `i` of sequence `s` is in
-the page `table[starts[s] + i // page_size]`. Their dtype is float32 or float16; sums are in float32.
+the page `table[starts[s] + i // page_size]`. Their dtype is float32 or float16; sums are in float32. Where it is int8,
+the scales of each position and head are a third tensor, (layers, pages, 2, kv_heads, page_size) float32: those of keys,
+and those of values.
 """
 
 from __future__ import annotations
@@ -16,6 +18,12 @@ PAGE_SIZE = 16
 """Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
 ROWS, LANES = 4, 64
 """Queries and elements of values whose sums are in registers at once."""
+
+
+def _with_scales_where_used(func: PrimFunc, dtype: str) -> PrimFunc:
+    """The function, without its parameter `scales` where pages have none."""
+    params = [p for p in func.params if p.name != "scales"]
+    return func if dtype == "int8" else func.replace(params=params)
 
 
 def _largest_divisor(extent: int, most: int) -> int:
@@ -37,12 +45,13 @@ def rotate_and_store(
     The parameters are queries (m, heads, head_dim), keys and values (m, kv_heads, head_dim), all float32, the positions
     of the m tokens and the numbers of their sequences, `starts` and `table` of the pages, `lengths` of the sequences,
     all int32, the frequencies float32, the tensors of pages, and the result, the turned queries; the layer is a
-    variable. The elements `d` and `d + rotary_dim // 2` of a head turn together, and those from `rotary_dim` on stay.
-    Cosines and sines are multiplied by `scale`. Frequencies are (1, rotary_dim // 2), or (2, rotary_dim // 2) with an
-    `original_context`: the second row is for sequences that are longer than that.
+    variable. In int8, the largest of a head is 127 or -127. The elements `d` and `d + rotary_dim // 2` of a head turn
+    together, and those from `rotary_dim` on stay. Cosines and sines are multiplied by `scale`. Frequencies are
+    (1, rotary_dim // 2), or (2, rotary_dim // 2) with an `original_context`: the second row is for sequences that are
+    longer than that.
     """
     H, KV, D, R, P = (T.int64(x) for x in (heads, kv_heads, head_dim, rotary_dim // 2, PAGE_SIZE))
-    kinds = T.int64(1 if original_context is None else 2)
+    kinds, quantized = T.int64(1 if original_context is None else 2), dtype == "int8"
     near = original_context or 0x7FFFFFFF
 
     @T.prim_func(private=True)
@@ -58,6 +67,7 @@ def rotate_and_store(
         frequencies: T.handle,
         key_pages: T.handle,
         value_pages: T.handle,
+        scales: T.handle,
         turned: T.handle,
         layer: T.int64,
     ):
@@ -74,6 +84,8 @@ def rotate_and_store(
         F = T.match_buffer(frequencies, (kinds, R), "float32")
         KP = T.match_buffer(key_pages, (layers, pages, KV, D, P), dtype)
         VP = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
+        if quantized:
+            S = T.match_buffer(scales, (layers, pages, 2, KV, P), "float32")
         out = T.match_buffer(turned, (m, H, D), "float32")
         for t in T.parallel(m):
             cos = T.decl_buffer((R,), "float32", scope="local")
@@ -93,15 +105,31 @@ def rotate_and_store(
                 for i in range(D - 2 * R):
                     out[t, h, 2 * R + i] = Q[t, h, 2 * R + i]
             for h in range(KV):
+                key = T.decl_buffer((D,), "float32", scope="local")
                 for i in range(R):
-                    KP[layer, page, h, i, slot] = T.Cast(dtype, K[t, h, i] * cos[i] - K[t, h, i + R] * sin[i])
-                    KP[layer, page, h, i + R, slot] = T.Cast(dtype, K[t, h, i + R] * cos[i] + K[t, h, i] * sin[i])
+                    key[i] = K[t, h, i] * cos[i] - K[t, h, i + R] * sin[i]
+                    key[i + R] = K[t, h, i + R] * cos[i] + K[t, h, i] * sin[i]
                 for i in range(D - 2 * R):
-                    KP[layer, page, h, 2 * R + i, slot] = T.Cast(dtype, K[t, h, 2 * R + i])
-                for i in range(D):
-                    VP[layer, page, h, slot, i] = T.Cast(dtype, V[t, h, i])
+                    key[2 * R + i] = K[t, h, 2 * R + i]
+                if quantized:
+                    top = T.decl_buffer((2,), "float32", scope="local")
+                    top[0] = T.float32(0)
+                    top[1] = T.float32(0)
+                    for i in range(D):
+                        top[0] = T.max(top[0], T.fabs(key[i]))
+                        top[1] = T.max(top[1], T.fabs(V[t, h, i]))
+                    for i in range(2):
+                        S[layer, page, i, h, slot] = top[i] * T.float32(1 / 127)
+                        top[i] = T.Select(top[i] > T.float32(0), T.float32(127) / top[i], T.float32(0))
+                    for i in range(D):
+                        KP[layer, page, h, i, slot] = T.Cast("int8", T.nearbyint(key[i] * top[0]))
+                        VP[layer, page, h, slot, i] = T.Cast("int8", T.nearbyint(V[t, h, i] * top[1]))
+                else:
+                    for i in range(D):
+                        KP[layer, page, h, i, slot] = T.Cast(dtype, key[i])
+                        VP[layer, page, h, slot, i] = T.Cast(dtype, V[t, h, i])
 
-    return rotate_and_store
+    return _with_scales_where_used(rotate_and_store, dtype)
 
 
 @functools.lru_cache(256)
@@ -117,8 +145,8 @@ def paged_attention(
     """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
 
     The parameters are queries (m, heads, head_dim) float32, positions and sequences (m,), `starts` and `table`, the
-    tensors of pages, and the result, like the queries; the layer is a variable. With a `window`, only so many positions
-    are attended to, the query's own among them; with a `cap`, scores are `cap * tanh(score / cap)`.
+    tensors of pages and scales, and the result, like the queries; the layer is a variable. With a `window`, only so
+    many positions are attended to, the query's own among them; with a `cap`, scores are `cap * tanh(score / cap)`.
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
@@ -126,7 +154,7 @@ def paged_attention(
     lanes = _largest_divisor(head_dim, LANES)
     SR, SG = T.int64(score_rows), T.int64(group // score_rows)
     VR, VG, VL, VD = (T.int64(x) for x in (sum_rows, group // sum_rows, lanes, head_dim // lanes))
-    reach = T.int64(window or 1 << 40)
+    reach, quantized = T.int64(window or 1 << 40), dtype == "int8"
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
 
     @T.prim_func(private=True)
@@ -138,6 +166,7 @@ def paged_attention(
         table: T.handle,
         key_pages: T.handle,
         value_pages: T.handle,
+        scales: T.handle,
         result: T.handle,
         layer: T.int64,
     ):
@@ -150,6 +179,8 @@ def paged_attention(
         page_of = T.match_buffer(table, (n,), "int32")
         K = T.match_buffer(key_pages, (layers, pages, KV, D, P), dtype)
         V = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
+        if quantized:
+            S = T.match_buffer(scales, (layers, pages, 2, KV, P), "float32")
         out = T.match_buffer(result, (m, H, D), "float32")
         for th in T.parallel(m * KV):
             t: T.int64 = th // KV
@@ -177,6 +208,10 @@ def paged_attention(
                                 part[g, p] = part[g, p] + Q[t, h * G + o * SR + g, d] * factor * T.Cast(
                                     "float32", K[layer, page, h, d, p]
                                 )
+                    if quantized:
+                        for g in T.unroll(SR):
+                            for p in T.vectorized(P):
+                                part[g, p] = part[g, p] * S[layer, page, 0, h, p]
                     if capped:
                         for g in T.unroll(SR):
                             for p in T.vectorized(P):
@@ -213,6 +248,10 @@ def paged_attention(
                     for p in T.vectorized(P):
                         scores[g, j * P + p] = weight[p]
                         row[p] = row[p] + weight[p]
+                    if quantized:
+                        page: T.int64 = T.Cast("int64", page_of[base + first + j])
+                        for p in T.vectorized(P):
+                            scores[g, j * P + p] = weight[p] * S[layer, page, 1, h, p]
                 for p in T.vectorized(8):
                     row[p] = row[p] + row[p + 8]
                 for p in T.vectorized(4):
@@ -237,4 +276,4 @@ def paged_attention(
                     for d in T.vectorized(VL):
                         out[t, h * G + o * VR + g, c * VL + d] = sums[g, d] / total[o * VR + g]
 
-    return paged_attention
+    return _with_scales_where_used(paged_attention, dtype)

@@ -134,7 +134,7 @@ class Cache:
     """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
 
     `positions` and `sequences` say of each token where it is, `starts` and `table` where the pages of a sequence are,
-    and `lengths` how long it is, the new tokens included.
+    and `lengths` how long it is, the new tokens included. Pages of int8 have `scales`.
     """
 
     def __init__(
@@ -146,8 +146,9 @@ class Cache:
         starts: nn.Tensor,
         table: nn.Tensor,
         lengths: nn.Tensor,
+        scales: nn.Tensor | None,
     ):
-        self.keys, self.values = keys, values
+        self.pages = [keys, values] if scales is None else [keys, values, scales]
         self.places, self.lengths = [positions, sequences, starts, table], lengths
 
     def attend(
@@ -171,20 +172,21 @@ class Cache:
             2 * rotary.weight.shape[1],
             rotary.scale,
             rotary.original_context,
-            self.keys.dtype,
+            self.pages[0].dtype,
         )
-        q, self.keys, self.values = op.tensor_ir_inplace_op(
+        given = [q, k, v, *self.places, self.lengths, rotary.weight]
+        q, *self.pages = op.tensor_ir_inplace_op(
             store,
             "rotate_and_store",
-            [q, k, v, *self.places, self.lengths, rotary.weight, self.keys, self.values, const(layer, "int64")],
-            [-1, 9, 10],
-            [q, self.keys, self.values],
+            [*given, *self.pages, const(layer, "int64")],
+            [-1, *range(len(given), len(given) + len(self.pages))],
+            [q, *self.pages],
         )
-        attention = paged_attention(heads, kv_heads, head_dim, scale, window, self.keys.dtype, cap)
+        attention = paged_attention(heads, kv_heads, head_dim, scale, window, self.pages[0].dtype, cap)
         return op.tensor_ir_op(
             attention,
             "paged_attention",
-            [q, *self.places, self.keys, self.values, const(layer, "int64")],
+            [q, *self.places, *self.pages, const(layer, "int64")],
             nn.Tensor.placeholder(q.shape, "float32"),
         )
 
@@ -305,9 +307,10 @@ class Decoder(nn.Module):
         wanted: nn.Tensor,
         keys: nn.Tensor,
         values: nn.Tensor,
+        scales: nn.Tensor | None = None,
     ) -> nn.Tensor:
-        """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,)."""
-        cache = Cache(keys, values, positions, sequences, starts, table, lengths)
+        """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,); `scales` belong to pages of int8."""
+        cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales)
         x = self.embed(tokens, positions)
         x = self.run_layers(x, cache)
         return self.logits(op.take(x, wanted, axis=0))

@@ -99,6 +99,7 @@ def _spec(model: Decoder, dtype: str, m: Any, b: Any, n: Any) -> dict[str, Any]:
         return nn.spec.Tensor([extent], "int32")
 
     pages = [c.layers, "pages", c.kv_heads]
+    scales = nn.spec.Tensor([c.layers, "pages", 2, c.kv_heads, PAGE_SIZE], "float32")
     return {
         "tokens": indices(m),
         "positions": indices(m),
@@ -109,5 +110,6 @@ def _spec(model: Decoder, dtype: str, m: Any, b: Any, n: Any) -> dict[str, Any]:
         "wanted": indices(n),
         "keys": nn.spec.Tensor([*pages, c.head_dim, PAGE_SIZE], dtype),
         "values": nn.spec.Tensor([*pages, PAGE_SIZE, c.head_dim], dtype),
+        **({"scales": scales} if dtype == "int8" else {}),
         "$": {"param_mode": "plain", "effect_mode": "none"},
     }

@@ -18,8 +18,8 @@ from ..models.decoder import DecoderConfig
 class ModelRunner:
     """A compiled model and its pages.
 
-    `num_pages` pages of keys and values take `2 * layers * kv_heads * head_dim` elements for each of their positions;
-    the system gives memory for those that are used.
+    `num_pages` pages of keys and values take `2 * layers * kv_heads * head_dim` elements for each of their positions,
+    and pages of int8 as many float32 as heads besides; the system gives memory for those that are used.
     """
 
     def __init__(self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int):
@@ -29,9 +29,13 @@ class ModelRunner:
         self._step = machine["step"]
         self._decode = machine["decode"] if program.implements_function("decode") else machine["step"]
         pages = (config.layers, num_pages, config.kv_heads)
-        self._keys = np.zeros((*pages, config.head_dim, PAGE_SIZE), dtype)
-        self._values = np.zeros((*pages, PAGE_SIZE, config.head_dim), dtype)
-        self._pages = [from_dlpack(self._keys), from_dlpack(self._values)]
+        self._arrays = [
+            np.zeros((*pages, config.head_dim, PAGE_SIZE), dtype),
+            np.zeros((*pages, PAGE_SIZE, config.head_dim), dtype),
+        ]
+        if dtype == "int8":
+            self._arrays.append(np.zeros((config.layers, num_pages, 2, config.kv_heads, PAGE_SIZE), np.float32))
+        self._pages = [from_dlpack(array) for array in self._arrays]
 
     def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """Computes the new tokens of some sequences, and keeps them in the pages; see `engine.runner.Runner`."""
@@ -60,5 +64,5 @@ class ModelRunner:
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies the keys and values of a page, in all layers."""
-        self._keys[:, target] = self._keys[:, source]
-        self._values[:, target] = self._values[:, source]
+        for array in self._arrays:
+            array[:, target] = array[:, source]
