@@ -29,6 +29,7 @@ from .fold_constant import FoldConstant
 from .fold_padding import FoldPadding
 from .fold_requantization import FoldRequantization
 from .fuse_attention import FuseAttention
+from .fuse_dequantize import FuseDequantizeMatmul, FuseDequantizeTake
 from .fuse_ops import FuseOps
 from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from .fuse_tir import FuseTIR

@@ -16,6 +16,7 @@ from . import op, spec
 from .core import Module, ModuleDict, ModuleList
 from .exporter import Exporter, add_extern
 from .extern import ExternModule, ObjectModule, SourceModule
+from .group_quantize import GroupQuantize, QuantizedEmbedding, QuantizedLinear
 from .modules import (
     GELU,
     Attention,
