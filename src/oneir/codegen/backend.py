@@ -72,6 +72,10 @@ class Backend(ABC):
     def show(self, text: str, target: Target, fmt: str) -> str:
         """The text of `write` in one of the `formats`; "" is the first. Raises `InvalidValue` for any other."""
 
+    def text_of(self, mod: IRModule, target: Target, fmt: str) -> str:
+        """The code of a lowered module in one of the `formats`. Raises `InvalidValue` for any other."""
+        return self.show(self.write(mod), target, fmt)
+
     def facts(self, target: Target) -> list[str]:
         """Further parts of cache keys: what code depends on besides its module, passes and the text of the target."""
         return []

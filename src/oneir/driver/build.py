@@ -176,8 +176,7 @@ class KernelSources:
 
     def __call__(self, fmt: str) -> str:
         mod, target, pipeline, schedule = self.arguments
-        backend = backend_of(target)
-        return backend.show(backend.write(lower(mod, target, pipeline, schedule)), target, fmt)
+        return backend_of(target).text_of(lower(mod, target, pipeline, schedule), target, fmt)
 
 
 # -- the cache --

@@ -58,7 +58,7 @@ class ProgramOnHost:
     """
 
     warp_size: ClassVar[int] = 32
-    options: ClassVar[tuple[str, ...]] = ()
+    options: tuple[str, ...] = ()
     """Further options of the compiler."""
     types: ClassVar[dict[str, Any]] = _TYPES
     """The types of numbers that kernels take, by the language's names."""

@@ -27,7 +27,7 @@ _THREADS = 2
 class MetalOnHost(ProgramOnHost):
     """A program of Metal kernels on the host."""
 
-    options: ClassVar[tuple[str, ...]] = ("-std=c++14", "-fsigned-char")
+    options: tuple[str, ...] = ("-std=c++14", "-fsigned-char")
     types: ClassVar[dict[str, Any]] = {
         "char": ctypes.c_int8,
         "uchar": ctypes.c_uint8,

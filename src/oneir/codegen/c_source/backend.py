@@ -12,6 +12,7 @@ from ...relax.backend import DispatchSampling, DispatchSortScan
 from ...relax.pipeline import generic_stages
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
+from ...runtime.llvm_worker import assembly_for
 from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
@@ -19,6 +20,7 @@ from ...tir.pipeline import default_gpu_passes
 from ...tir.transform import ExactExtremes, ExactMoments, LowerThreadAllreduce, MultiplyReciprocals, WideSums
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
+from ..llvm.device import AMDGCN, NVPTX, Machine, kernels_text
 from ..llvm.module import llvm_text
 from .cuda import CUDA
 from .dialect import Dialect
@@ -70,7 +72,7 @@ class SourceBackend(Backend):
         return llvm.compile_ir(text, **_host_options(target))
 
     def show(self, text: str, target: Target, fmt: str) -> str:
-        kernels, host = self.formats
+        kernels, host, *_ = self.formats
         if fmt in ("", kernels):
             return Program.source_in(text)
         if fmt == host:
@@ -127,7 +129,32 @@ class Rocm(SourceBackend):
 
     kind: ClassVar[str] = "rocm"
     dialect: ClassVar[Dialect] = HIP
-    formats: ClassVar[Mapping[str, str]] = {"hip": "HIP of the kernels", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {
+        "hip": "HIP of the kernels",
+        **_HOST,
+        "amdgcn": "machine code of the kernels, as LLVM makes it",
+    }
+
+    def text_of(self, mod: IRModule, target: Target, fmt: str) -> str:
+        if fmt != "amdgcn":
+            return super().text_of(mod, target, fmt)
+        return _assembly(_split(mod)[1], AMDGCN)
+
+
+class Nvptx(SourceBackend):
+    """GPUs of NVIDIA's by LLVM, without a compiler of NVIDIA's: kernels are PTX, which the driver takes."""
+
+    kind: ClassVar[str] = "nvptx"
+    formats: ClassVar[Mapping[str, str]] = {"ptx": "PTX of the kernels", **_HOST}
+
+    def source(self, mod: IRModule) -> str:
+        return _assembly(mod, NVPTX)
+
+
+def _assembly(mod: IRModule, machine: Machine) -> str:
+    """The assembly of a module of kernels, which are all for one processor."""
+    targets = [func.attrs["target"] for func in mod.functions.values()]
+    return assembly_for(kernels_text(mod, machine), machine.triple, machine.processor_of(targets[0])) if targets else ""
 
 
 class Metal(SourceBackend):
@@ -160,5 +187,6 @@ class WebGPU(SourceBackend):
 register_backend(OpenCL())
 register_backend(Cuda())
 register_backend(Rocm())
+register_backend(Nvptx())
 register_backend(Metal())
 register_backend(WebGPU())

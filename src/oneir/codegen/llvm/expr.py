@@ -71,7 +71,7 @@ class ExprEmitter:
                     break
             else:
                 raise CompileError(f"{kind.__name__} cannot be compiled: {node}{where(node)}")
-            ExprEmitter._handlers[kind] = handler
+            self._handlers[kind] = handler
         return handler(self, node)
 
     def index(self, node: Any) -> str:

@@ -68,7 +68,7 @@ class StmtEmitter(CallEmitter):
                     f"{type(node).__name__} must be lowered before code is generated; "
                     f"run the TensorIR pipeline first{where(node)}"
                 )
-            StmtEmitter._stmt_handlers[type(node)] = handler
+            self._stmt_handlers[type(node)] = handler
         handler(self, node)
 
     def parallel(self, node: For) -> None:

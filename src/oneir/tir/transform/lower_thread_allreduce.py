@@ -45,7 +45,7 @@ from .thread_sync import barrier
 _AXES = "xyz"
 
 
-_SHUFFLING = ("cuda",)
+_SHUFFLING = ("cuda", "nvptx")
 """The kinds of targets whose code generators write shuffles."""
 
 
