@@ -31,9 +31,10 @@ webgpu:
 # Compilers and emulators of other processors, on which tests/cross runs; without them its tests are skipped, and say so.
 CROSS := qemu-user lld clang wasi-libc gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \
 	libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
+CROSS_TOOLS := qemu-aarch64 wasm-ld clang aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc
 cross: $(STAMP)
-	@command -v qemu-aarch64 wasm-ld clang aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc \
-	>/dev/null && ls /usr/lib/wasm32-wasi >/dev/null 2>&1 || { echo "Installing $(CROSS)"; apt-get update -qq && \
+	@missing=; for tool in $(CROSS_TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	test -z "$$missing" && test -d /usr/lib/wasm32-wasi || { echo "Installing $(CROSS)"; apt-get update -qq && \
 	apt-get install -y -qq --no-install-recommends $(CROSS) >/dev/null; }
 
 test-long: $(STAMP)
