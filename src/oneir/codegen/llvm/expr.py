@@ -358,17 +358,22 @@ class ExprEmitter:
 
     def expr_Shuffle(self, node: Shuffle) -> str:
         lanes: list[tuple[str, DataType, int]] = []
-        for vector in node.vectors:
-            value = self.expr(vector)
+        values = [self.expr(vector) for vector in node.vectors]
+        for value, vector in zip(values, node.vectors, strict=True):
             lanes += [(value, vector.dtype, i) for i in range(vector.dtype.lanes)]
-        picked = []
+        picked: list[int] = []
         for index in node.indices:
             if not isinstance(index, e.IntImm) or not 0 <= index.value < len(lanes):
                 raise CompileError(
                     f"the indices of a shuffle must be constants below {len(lanes)}: {node}{where(node)}"
                 )
-            picked.append(self.lane(*lanes[index.value]))
-        return self.vector_of(node.dtype, picked)
+            picked.append(index.value)
+        dtype = node.vectors[0].dtype
+        if len(picked) > 1 and not dtype.is_scalar and [v.dtype for v in node.vectors[1:]] in ([], [dtype]):
+            vector, second = register_type(dtype), values[1] if len(values) > 1 else "poison"
+            mask = ", ".join(f"i32 {i}" for i in picked)
+            return self.w.pure(f"shufflevector {vector} {values[0]}, {vector} {second}, <{len(picked)} x i32> <{mask}>")
+        return self.vector_of(node.dtype, [self.lane(*lanes[i]) for i in picked])
 
     def lane(self, value: str, dtype: DataType, i: int) -> str:
         """One lane of a vector; of a scalar, the scalar."""

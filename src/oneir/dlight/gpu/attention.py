@@ -13,26 +13,22 @@ Several threads share a query: each has some of its scores, and some columns of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ...ir import operators as ops
-from ...ir.expr import Call, Div, Max, PrimExpr, Range, Sub, Var, as_int, const
-from ...ir.op import Op
+from ...ir.expr import Max, PrimExpr, Range, Var, as_int, const
 from ...target.target import Target
-from ...tir.analysis import get_block_read_write_region
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar, Select
 from ...tir.function import PrimFunc
 from ...tir.op import exp, if_then_else
 from ...tir.schedule import Schedule
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
-from ...tir.stmt_functor import loads
-from ..analysis.attention import chain_of, inline_elementwise_blocks
-from ..analysis.contraction import operands, without_cast
-from ..analysis.leaves import Leaf, extent_of, leaves, variables, with_plain_indices
+from ...tir.stmt import BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
+from ..analysis.attention import Parts, parts_of
+from ..analysis.leaves import leaves, with_plain_indices
+from ..analysis.values import root_block
 from ..base.sizes import max_threads_per_block
-from .base import GPUScheduleRule, Loaded, at_values, root_block
+from .base import GPUScheduleRule
 
 _TILES = ((32, 32), (16, 32), (16, 16), (8, 16), (8, 8))
 """The queries of a block of threads, and the keys of a tile; the first that fits into shared memory is taken."""
@@ -41,7 +37,8 @@ SHARED_BYTES = 48 << 10
 """Shared memory that any device has."""
 _DTYPES = ("float32", "float16", "bfloat16")
 """The dtypes of queries, keys and values; all is computed in float32."""
-_EXP = Op.get("tir.exp")
+_LONGEST = 256
+"""The longest head."""
 
 
 class Attention(GPUScheduleRule):
@@ -51,160 +48,28 @@ class Attention(GPUScheduleRule):
         sch = Schedule(with_plain_indices(func))
         if leaves(sch) is None:
             return None
-        inline_elementwise_blocks(sch)
-        parts = _parts_of(sch)
+        parts = parts_of(sch)
         if parts is None or max_threads_per_block(target) < THREADS:
+            return None
+        depth, width = as_int(parts.depth), as_int(parts.width)
+        if depth is None or width is None or max(depth, width) > _LONGEST:
+            return None
+        zero = const(0, parts.queries.dtype)
+        at = [zero] * len(parts.batch)
+        if any(part(at, zero, zero).dtype not in _DTYPES for part in (parts.query, parts.key, parts.value)):
             return None
         limit = int(target.attrs.get("max_shared_memory_per_block") or SHARED_BYTES)
         queries = as_int(parts.queries)
         for rows, keys in _TILES:
             while rows > 1 and queries is not None and queries <= rows // 2:
                 rows //= 2
-            if _shared_bytes(rows, keys, parts.depth, parts.width) <= limit:
-                return Schedule(func.replace(body=root_block(_Kernel(parts, rows, keys).body())))
+            if _shared_bytes(rows, keys, depth, width) <= limit:
+                return Schedule(func.replace(body=root_block(_Kernel(parts, depth, width, rows, keys).body())))
         return None
 
 
 def _shared_bytes(rows: int, keys: int, depth: int, width: int) -> int:
     return 4 * ((rows + keys) * (depth + 1) + keys * (width + 1) + 2 * rows * (keys + 1))
-
-
-# -- what is computed --
-
-
-@dataclass
-class _Parts:
-    """An attention as functions of indices. `at` are those of the batch."""
-
-    batch: list[PrimExpr]
-    queries: PrimExpr
-    keys: PrimExpr
-    depth: int
-    """The length of queries and keys."""
-    width: int
-    """The length of values and results."""
-    query: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr], PrimExpr]
-    key: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr], PrimExpr]
-    value: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr], PrimExpr]
-    score: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr, PrimExpr], PrimExpr]
-    """The argument of the softmax, from the product of a query and a key: scaled, masked."""
-    store: Callable[[Sequence[PrimExpr], PrimExpr, PrimExpr, PrimExpr], Stmt]
-    """Stores an element of the result."""
-
-
-def _parts_of(sch: Schedule) -> _Parts | None:
-    """The parts of an attention; None for other functions."""
-    found = leaves(sch) or []
-    chain = chain_of(found)
-    if chain is None:
-        return None
-    scores, _, exponentials, _, weights, result = (leaf.block for leaf in found[:6])
-    products, sums = operands(scores), operands(result)
-    depth, width = _known(scores.iter_vars[-1]), _known(result.iter_vars[-2])
-    argument = _argument(scores, exponentials, weights)
-    if products is None or sums is None or argument is None or depth is None or width is None:
-        return None
-    row, column = scores.iter_vars[-3].var, scores.iter_vars[-2].var
-    query, key = products if _uses(products[0], row) else products[::-1]
-    if _uses(query, column) or _uses(key, row) or not _uses(query, row):
-        return None
-    of_weights = _writes(weights)
-    values = [load for load in sums if load.buffer is not of_weights]
-    if len(values) != 1 or any(load.dtype not in _DTYPES for load in (query, key, values[0])):
-        return None
-    store = _store_of(sch, found)
-    if store is None:
-        return None
-    zero = const(0, row.dtype)
-    return _Parts(
-        [extent_of(iv) for iv in scores.iter_vars[:-3]],
-        extent_of(scores.iter_vars[-3]),
-        extent_of(scores.iter_vars[-2]),
-        depth,
-        width,
-        lambda at, i, k: at_values(scores, query, [*at, i, zero, k]),
-        lambda at, j, k: at_values(scores, key, [*at, zero, j, k]),
-        lambda at, j, d: at_values(result, values[0], [*at, zero, d, j]),
-        lambda at, i, j, product: at_values(exponentials, Loaded(_writes(scores), product)(argument), [*at, i, j]),
-        store,
-    )
-
-
-def _known(axis: IterVar) -> int | None:
-    value = as_int(extent_of(axis))
-    return value if value is not None and 0 < value <= 256 else None
-
-
-def _uses(load: BufferLoad, var: Var) -> bool:
-    return any(var in variables(index) for index in load.indices)
-
-
-def _writes(block: Block) -> Buffer:
-    assert isinstance(block.body, BufferStore)
-    return block.body.buffer
-
-
-def _argument(scores: Block, exponentials: Block, weights: Block) -> PrimExpr | None:
-    """What softmax is computed of, over the axes of the block of exponentials."""
-    exponential, weight = exponentials.body, weights.body
-    if not isinstance(exponential, BufferStore) or not isinstance(weight, BufferStore):
-        return None
-    if not isinstance(weight.value, Div):
-        return None
-    if not all(isinstance(without_cast(x), BufferLoad) for x in (weight.value.a, weight.value.b)):
-        return None
-    call, condition = exponential.value, None
-    if isinstance(call, Select) and getattr(call.false_value, "value", None) == 0:  # as causal masks are written
-        call, condition = call.true_value, call.condition
-    difference = call.args[0] if isinstance(call, Call) and call.op is _EXP else None
-    if not isinstance(difference, Sub):
-        return None
-    axes = [iv.var for iv in exponentials.iter_vars]
-    argument = difference.a
-    found = [load for load in loads(argument) if load.buffer is _writes(scores)]
-    plain = list(exponential.indices) == axes and all(list(load.indices) == axes for load in found)
-    if not found or not plain or not isinstance(without_cast(difference.b), BufferLoad):
-        return None
-    return argument if condition is None else Select(condition, argument, const(float("-inf"), argument.dtype))
-
-
-def _store_of(sch: Schedule, found: list[Leaf]) -> Callable[..., Stmt] | None:
-    """How an element of the result is stored: with what the last block does to it, if there is one after it."""
-    block = found[5].block
-    result = _writes(block)
-    axes = block.iter_vars[:-1]
-    if len(found) == 6:
-        return lambda at, i, d, value: BufferStore(result, ops.cast(result.dtype, value), [*at, i, d])
-    # The block that follows is inlined into one that copies from a parameter, which stands for the sums.
-    sums = decl_buffer(list(result.shape), result.dtype, "sums")
-    new = [Var(f"v{n}", iv.var.dtype) for n, iv in enumerate(axes)]
-    iter_vars = [iv.replace(var=var) for iv, var in zip(axes, new, strict=True)]
-    copy = BufferStore(result, BufferLoad(sums, new), new)
-    loops = [Var(f"i{n}", iv.var.dtype) for n, iv in enumerate(axes)]
-    plain = Block(iter_vars, [], [], "copy", copy)
-    reads, writes = get_block_read_write_region(plain, {buffer.data: buffer for buffer in (sums, result)})
-    body: Stmt = BlockRealize(loops, True, plain.replace(reads=reads, writes=writes))
-    for var, iv in reversed(list(zip(loops, axes, strict=True))):
-        body = For(var, const(0, var.dtype), extent_of(iv), ForKind.SERIAL, body)
-    func = sch.mod["main"]
-    handle = Var("sums", "handle")
-    last = sch.get(found[6].loops[0])
-    small = func.replace(
-        params=[*func.params, handle],
-        buffer_map={**func.buffer_map, handle: sums},
-        body=root_block(SeqStmt([body, last]), [result]),
-    )
-    inner = Schedule(small)
-    inner.reverse_compute_inline(inner.get_block(found[6].block.name_hint))
-    merged = inner.get(inner.get_block("copy"))
-    stored = merged.body
-    if not isinstance(stored, BufferStore):
-        return None
-
-    def store(at: Sequence[PrimExpr], i: PrimExpr, d: PrimExpr, value: PrimExpr) -> Stmt:
-        return at_values(merged, Loaded(sums, value)(stored), [*at, i, d])
-
-    return store
 
 
 # -- the kernel --
@@ -231,16 +96,17 @@ class _Tile:
 class _Kernel:
     """Writes the loops; `rows` queries are a block's, of which `group` threads share one, and `keys` a tile's."""
 
-    def __init__(self, parts: _Parts, rows: int, keys: int):
+    def __init__(self, parts: Parts, depth: int, width: int, rows: int, keys: int):
+        self.depth, self.width = depth, width
         self.parts, self.rows, self.keys, self.group = parts, rows, keys, THREADS // rows
         self.dtype = parts.queries.dtype
         self.buffers: list[Buffer] = []
-        self.query = self.shared("query", rows, parts.depth)
-        self.key = self.shared("key", keys, parts.depth)
-        self.value = self.shared("value", keys, parts.width)
+        self.query = self.shared("query", rows, self.depth)
+        self.key = self.shared("key", keys, self.depth)
+        self.value = self.shared("value", keys, self.width)
         self.score = self.shared("score", rows, keys)
         self.weight = self.shared("weight", rows, keys)
-        self.columns = -(-parts.width // self.group)
+        self.columns = -(-self.width // self.group)
         self.sums = self.local("sums", self.columns)
         self.product, self.top, self.new_top = self.local("product"), self.local("top"), self.local("new_top")
         self.total, self.scale = self.local("total"), self.local("scale")
@@ -259,7 +125,7 @@ class _Kernel:
         i = first + row
         body = SeqStmt(
             [
-                self.copied(self.query, self.rows, parts.depth, thread, first, parts.queries, partial(parts.query, at)),
+                self.copied(self.query, self.rows, self.depth, thread, first, parts.queries, partial(parts.query, at)),
                 self.set(self.top, const(float("-inf"), "float32")),
                 self.set(self.total, const(0.0, "float32")),
                 self.each(self.columns, lambda x: BufferStore(self.sums, const(0.0, "float32"), [x])),
@@ -295,8 +161,10 @@ class _Kernel:
             j = first + column
             argument = ops.cast("float32", parts.score(at, i, j, self.product[0]))
             inside = ops.logical_and(i < parts.queries, j < keys)
+            if parts.reach is not None:
+                inside = ops.logical_and(inside, j < parts.reach(at, i))
             depth = self.loop(
-                parts.depth,
+                self.depth,
                 lambda k: self.set(self.product, self.product[0] + self.query[row, k] * self.key[column, k]),
             )
             store = self.score.store(row, column, if_then_else(inside, argument, infinite))
@@ -315,14 +183,14 @@ class _Kernel:
             def add(x: PrimExpr) -> Stmt:
                 column = x * self.group + lane
                 value = self.sums[x] + weight * self.value[j, column]
-                return self.within(column, parts.width, self.group, BufferStore(self.sums, value, [x]))
+                return self.within(column, self.width, self.group, BufferStore(self.sums, value, [x]))
 
             return SeqStmt([self.set(self.total, total + weight), self.each(self.columns, add)])
 
         share = -(-self.keys // self.group)
         steps: list[Stmt] = [
-            self.copied(self.key, self.keys, parts.depth, thread, first, keys, partial(parts.key, at)),
-            self.copied(self.value, self.keys, parts.width, thread, first, keys, partial(parts.value, at)),
+            self.copied(self.key, self.keys, self.depth, thread, first, keys, partial(parts.key, at)),
+            self.copied(self.value, self.keys, self.width, thread, first, keys, partial(parts.value, at)),
             self.loop(share, scored),
             self.set(self.new_top, top),
             self.loop(self.keys, lambda j: self.set(self.new_top, Max(new_top, self.score[row, j]))),
@@ -364,8 +232,11 @@ class _Kernel:
     def stored(self, at: Sequence[PrimExpr], i: PrimExpr, lane: PrimExpr, x: PrimExpr) -> Stmt:
         """Stores an element of the result, if it is one."""
         column = x * self.group + lane
-        store = self.parts.store(at, i, column, self.sums[x] / self.total[0])
-        return IfThenElse(i < self.parts.queries, self.within(column, self.parts.width, self.group, store))
+        value: PrimExpr = self.sums[x] / self.total[0]
+        if self.parts.safe:
+            value = Select(self.total[0] > const(0.0, "float32"), value, const(0.0, "float32"))
+        store = self.parts.store(at, i, column, value)
+        return IfThenElse(i < self.parts.queries, self.within(column, self.width, self.group, store))
 
     def within(self, place: PrimExpr, extent: int, step: int, stmt: Stmt) -> Stmt:
         """A statement for places that there are, where threads have one of each `step`."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ...ir import operators as ops
-from ...ir.expr import IntImm, PrimExpr
-from ...ir.visitor import Mapper, post_order_visit
+from ...ir.expr import IntImm
+from ...ir.visitor import post_order_visit
 from ...runtime.error import ScheduleError, WellFormedError
 from ...target.target import Target
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
-from ...tir.stmt import Block, BlockRealize, For, ForKind, Stmt
-from ...tir.stmt_functor import substitute
+from ...tir.stmt import Block, BlockRealize, For, ForKind
 from ...tir.transform import LowerCrossThreadReduction
 from ..base.schedule_rule import ScheduleRule
 
@@ -54,29 +49,6 @@ def unroll_explicitly(sch: Schedule, loop: LoopRV, max_step: int) -> None:
     """Has the loops below a loop unrolled, up to so many steps."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", max_step)
     sch.annotate(loop, "pragma_unroll_explicit", 1)
-
-
-class Loaded(Mapper):
-    """Replaces the loads of a buffer by a value."""
-
-    def __init__(self, buffer: Buffer, value: PrimExpr):
-        super().__init__()
-        self.buffer, self.value = buffer, value
-
-    def visit_BufferLoad(self, load: BufferLoad) -> Any:
-        if load.buffer is self.buffer:
-            return ops.cast(load.dtype, self.value)
-        return self.generic_visit(load)
-
-
-def at_values(block: Block, node: Any, values: Sequence[PrimExpr]) -> Any:
-    """A part of a block for some values of its axes."""
-    return substitute(node, {iv.var: value for iv, value in zip(block.iter_vars, values, strict=True)})
-
-
-def root_block(body: Stmt, buffers: Sequence[Buffer] = ()) -> Stmt:
-    """The body of a function that allocates some buffers."""
-    return BlockRealize([], True, Block([], [], [], "root", body, alloc_buffers=list(buffers)))
 
 
 def has_empty_buffers(func: PrimFunc) -> bool:

@@ -58,7 +58,8 @@ from ...tir.stmt import (
     flat_seq,
 )
 from ..analysis.leaves import extent_of, leaves
-from .base import GPUScheduleRule, Loaded, at_values, root_block
+from ..analysis.values import Loaded, at_values, root_block
+from .base import GPUScheduleRule
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
 from .matmul_tensorization import MatmulInt8Tensorization, MatmulTensorization, architecture, tensor_core_product
 
