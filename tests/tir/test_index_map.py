@@ -30,6 +30,12 @@ PADDED: list[tuple[Callable[..., Any], list[int], list[int]]] = [
     (lambda i, j: [i // 4, j // 8, i % 4, j % 8], [7, 12], [2, 2, 4, 8]),
     (lambda i: [i // 8, i // 4 % 2, i % 4], [21], [3, 2, 4]),
     (lambda i: [i % 3 // 2, i // 3, i % 3 % 2], [9], [2, 3, 2]),
+    # Blocks are whole, also if there is not enough for one.
+    (lambda i: [i // 4, i % 4], [3], [1, 4]),
+    (lambda i, j: [i // 8, j, i % 8 // 4, i % 4], [3, 2], [1, 2, 2, 4]),
+    # Divisions that want another padding each are digits of one mark.
+    (lambda i: [(i + 7) // 24, (i + 7) // 3 % 8, (i + 7) % 3], [30], [2, 8, 3]),
+    (lambda i: [(i + 7) // 3 % 8, (i + 7) % 3, (i + 7) // 24], [30], [8, 3, 2]),
 ]
 
 

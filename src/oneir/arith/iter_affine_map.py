@@ -55,6 +55,7 @@ def detect(
     check_level: IterMapLevel | str,
     simplify_trivial_iterators: bool = True,
     may_pad: bool | None = None,
+    whole_digits: bool = False,
 ) -> tuple[IterMapRewriter, list[IterSumExpr]]:
     """The sums of the indices, and the rewriter that made them; raises `NoMatch` if they are no iteration map."""
     check_level = IterMapLevel.of(check_level)
@@ -67,6 +68,7 @@ def detect(
             input_iters,
             dtype,
             may_pad=check_level != IterMapLevel.Bijective if may_pad is None else may_pad,
+            whole_digits=whole_digits,
             keep_trivial=not simplify_trivial_iterators,
             digits_first=digits_first,
         )

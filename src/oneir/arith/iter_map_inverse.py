@@ -6,7 +6,7 @@ inverse_affine_iter_map(result.indices, [a, b])  # {i: a * 4 + b}
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir import expr as e
@@ -132,7 +132,7 @@ def inverse_index_map(index_map: Any, shape: Any) -> tuple[Any, PrimExpr]:
         raise InvalidValue(f"the index map takes {len(initial)} indices, found the shape {list(shape)}")
     domains = {var: Range(0, ops.cast(var.dtype, dim)) for var, dim in zip(initial, shape, strict=True)}
     try:
-        rewriter, sums = detect(final, domains, True, IterMapLevel.Bijective, may_pad=True)
+        rewriter, sums = detect(final, domains, True, IterMapLevel.Bijective, may_pad=True, whole_digits=True)
     except NoMatch as reason:
         raise InvalidValue(f"the index map has no inverse over the shape {list(shape)}: {reason}") from None
     sizes = rewriter.sizes
@@ -150,6 +150,15 @@ def inverse_index_map(index_map: Any, shape: Any) -> tuple[Any, PrimExpr]:
     # A dimension of extent 1 has no digits.
     back = [inverter.variables.get(var, e.const(0, var.dtype)) for var in initial]
     return type(index_map)(outputs, back), sizes.analyzer.simplify(padded, 10)
+
+
+def padded_extents(indices: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> list[PrimExpr] | None:
+    """The extents of a map's indices, each block whole; None if they are no digits of the iterators."""
+    try:
+        _, sums = detect(indices, domains, True, IterMapLevel.NoCheck, may_pad=True, whole_digits=True)
+    except NoMatch:
+        return None
+    return [_range_of(total, index.dtype).extent for total, index in zip(sums, indices, strict=True)]
 
 
 def _range_of(total: IterSumExpr, dtype: Any) -> Range:

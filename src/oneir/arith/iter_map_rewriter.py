@@ -49,7 +49,11 @@ class Padding:
 
 
 class IterMapRewriter:
-    """Holds the marks of one map. With `digits_first`, divisions are distributed over terms before terms are fused."""
+    """Holds the marks of one map. With `digits_first`, divisions are distributed over terms before terms are fused.
+
+    With `whole_digits`, a remainder takes all values below its divisor, by padding, also of what stays below it anyway:
+    that is what a layout of blocks means, the last of which may be the first.
+    """
 
     def __init__(
         self,
@@ -57,11 +61,12 @@ class IterMapRewriter:
         dtype: Any,
         *,
         may_pad: bool,
+        whole_digits: bool = False,
         keep_trivial: bool = False,
         digits_first: bool = True,
     ):
         self.sizes = Sizes(dtype)
-        self.may_pad, self.digits_first = may_pad, digits_first
+        self.may_pad, self.whole_digits, self.digits_first = may_pad, whole_digits, digits_first
         self.constraints: list[Constraint] = []
         self.padded: dict[int, Padding] = {}
         self.inputs: list[IterMark] = []
@@ -193,14 +198,14 @@ class IterMapRewriter:
         nothing = IterSumExpr((), self.sizes.zero)
         if is_number(divisor, 1):
             return total, nothing
-        if self._below(total, divisor):
+        if self._stays_below(total, divisor):
             return nothing, total
         if not self.digits_first:
             fused = self.fuse(total)
             if fused is not None and len(fused.args) == 1 and self.sizes.divides(fused.args[0].scale, divisor):
                 return self._divide_fused(fused, divisor)
         high, rest = self._separate(total, divisor)
-        if rest.args and not self._below(rest, divisor):
+        if rest.args and not self._stays_below(rest, divisor):
             quotient, rest = self._divide_rest(rest, divisor)
             high = self.add(high, quotient)
         elif not rest.args and not is_number(rest.base, 0):
@@ -208,6 +213,13 @@ class IterMapRewriter:
             high = self.add(high, self.sum((), ops.floordiv(base, divisor)))
             rest = self.sum((), ops.floormod(base, divisor))
         return high, rest
+
+    def _stays_below(self, total: IterSumExpr, divisor: PrimExpr) -> bool:
+        """Whether the sum is its own remainder."""
+        if not self._below(total, divisor):
+            return False
+        gap = self.whole_digits and total.args and self._below(total, self.sizes.minus(divisor, self.sizes.one))
+        return not gap
 
     def _below(self, total: IterSumExpr, limit: PrimExpr) -> bool:
         """Whether the sum is known to lie in [0, limit)."""
@@ -269,13 +281,28 @@ class IterMapRewriter:
         parts = None if offset is None else sizes.divided(offset, divisor)
         if parts is None or rest is None:
             raise NoMatch(f"the remainder of the offset {total.base} by {divisor} is not known")
-        high, low = self._divide_split(split, parts[1], divisor)
-        return IterSumExpr((high,), parts[0]), IterSumExpr((low.replace(scale=scale),), rest)
+        left = self._common_left(split, parts[1], divisor)
+        base = sizes.minus(parts[0], sizes.quotient(sizes.minus(left, parts[1]), divisor))
+        high, low = self._divide_split(split, left, divisor)
+        return IterSumExpr((high,), base), IterSumExpr((low.replace(scale=scale),), rest)
+
+    def _common_left(self, split: IterSplitExpr, left: PrimExpr, divisor: PrimExpr) -> PrimExpr:
+        """The padding before a mark that a larger divisor wants, if it leaves the same remainders as `left`.
+
+        So (i + 5) // 32 and (i + 5) % 4, which is (i + 1) % 4, are digits of one mark.
+        """
+        if not (isinstance(left, e.IntImm) and isinstance(divisor, e.IntImm)) or id(split.source) in self.padded:
+            return left
+        key = self._key(split.replace(scale=self.sizes.one))
+        wanted = [
+            p.left.value for p in self.padded.values() if isinstance(p.left, e.IntImm) and self._key(p.origin) == key
+        ]
+        return self.sizes.of(max([left.value, *(w for w in wanted if (w - left.value) % divisor.value == 0)]))
 
     def _divide_split(
         self, split: IterSplitExpr, offset: PrimExpr, divisor: PrimExpr
     ) -> tuple[IterSplitExpr, IterSplitExpr]:
-        """Quotient and remainder of a split, its scale left out, plus a constant offset in [0, divisor)."""
+        """Quotient and remainder of a split, its scale left out, plus a constant offset of at least 0."""
         sizes = self.sizes
         mark, lower = split.source, split.lower_factor
         if sizes.equal(sizes.times(lower, split.extent), mark.extent):

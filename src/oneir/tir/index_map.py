@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.container import Array, is_sequence
-from ..ir.expr import BinaryOpExpr, ConstExpr, PrimExpr, Var, as_expr
+from ..ir.expr import BinaryOpExpr, ConstExpr, IntImm, PrimExpr, Var, as_expr
 from ..ir.node import Node, as_array, attr, binder, child
 from ..ir.operators import cast, match_types
 from ..ir.visitor import Mapper
@@ -97,12 +97,13 @@ class IndexMap(Node):
         return Array(_simplify(_SubstituteIndices(values)(f), {}) for f in self.final_indices)
 
     def map_shape(self, shape: Any) -> Array[PrimExpr]:
-        """The shape of the final layout for a given initial shape.
+        """The shape of the final layout for a given initial shape. Blocks are whole: `[i // 4, i % 4]` of 3 is [1, 4].
 
         Raises `InvalidValue` where an index of the final layout has no bounds, as a product of two symbolic extents.
         """
         from ..arith import Analyzer
         from ..arith.int_set import is_infinite
+        from ..arith.iter_map_inverse import padded_extents
 
         shape = expr_array(shape)
         analyzer = Analyzer()
@@ -113,6 +114,10 @@ class IndexMap(Node):
             analyzer.bind(var, Range(dim))
         final = self.map_indices(fresh)
         dom_map = {var: Range(dim) for var, dim in zip(fresh, shape, strict=True)}
+        if all(isinstance(dim, IntImm) for dim in shape):
+            extents = padded_extents(final, dom_map)
+            if extents is not None:
+                return Array([analyzer.simplify(extent) for extent in extents])
         out: list[PrimExpr] = []
         for index in final:
             bounds: Any = analyzer.int_set(index, _intervals(dom_map))
