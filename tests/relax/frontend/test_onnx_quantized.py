@@ -157,3 +157,24 @@ def test_onnx_runtime_gives_the_same_bytes() -> None:
     values = compiled(model)(oneir.runtime.tensor(data)).numpy()
     steps = np.abs(values - expected) / 0.05
     assert steps.max() < 1.001 and (steps > 0.5).mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "attributes"),
+    [
+        ((2, 6, 20), (9, 6, 3), {"pads": [2, 0]}),
+        ((1, 5, 6, 6, 6), (7, 5, 2, 2, 2), {"pads": [1] * 6, "strides": [2, 1, 1]}),
+    ],
+)
+def test_convolutions_of_one_and_three_dimensions_and_of_no_image(shape: Any, weight: Any, attributes: Any) -> None:
+    m = Model()
+    y = m.node("Conv", m.quantized("x", 0.05, np.uint8(90)), m.weight(weight, 0), **attributes)
+    model = m.made(m.quantized(y, 0.02, np.uint8(128)), ["n", *shape[1:]])
+    check(model, shape, (0, *shape[1:]), step=0.02)
+
+
+def test_bytes_that_a_product_and_an_operator_of_floats_read() -> None:
+    m = Model()
+    x = m.quantized("x", 0.05, np.int8(-9))
+    y = m.node("Add", m.node("Conv", x, m.weight((8, 8, 1, 1), 0)), m.node("Sigmoid", x))
+    check(m.made(m.quantized(y, 0.02, np.uint8(128)), ["n", 8, 5, 5]), (2, 8, 5, 5), step=0.02)
