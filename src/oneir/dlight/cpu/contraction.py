@@ -431,10 +431,12 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         followers = [leaf.handle for leaf in epilogue]
     else:
         followers = [sch.cache_write(block, 0, "local")]
+    # Sums that are read in wider vectors than products write would be put together and taken apart in each step.
+    most = None if axes.quads is None or info.byte_dots is None else VECTOR_BYTES[info.byte_dots] // QUAD
     for follower in followers:
         if last is not None:
             sch.reverse_compute_at(follower, last)
-        in_vectors(sch, sch.get_loops(follower)[-len(inner) :], tile.vector)
+        in_vectors(sch, sch.get_loops(follower)[-len(inner) :], tile.vector, most)
     if axes.quads is None:
         sch.decompose_reduction(block, reduction[0])
     else:
@@ -457,10 +459,12 @@ def by_byte_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list
     sch.tensorize(lane, byte_dot_name(info.byte_dots))
 
 
-def in_vectors(sch: Schedule, tile: list[LoopRV], width: int) -> None:
-    """Unrolls the loops of a tile and makes the last one vectors, of a power of two elements: other types are slow."""
+def in_vectors(sch: Schedule, tile: list[LoopRV], width: int, most: int | None = None) -> None:
+    """Unrolls the loops of a tile and makes the last one vectors, of a power of two elements, at most `most`: other
+    types are slow.
+    """
     *rows, vector = tile
-    lanes = width & -width
+    lanes = min(width & -width, most or width)
     if lanes != width:
         vectors, vector = sch.split(vector, [None, lanes])
         rows.append(vectors)
