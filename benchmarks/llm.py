@@ -11,6 +11,7 @@ written by the package gguf.
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import tempfile
 import time
@@ -85,7 +86,7 @@ def write_gguf(path: Path, shape: Shape, form: str) -> None:
 
     def matrix(name: str, n: int, k: int) -> None:
         kind = gguf.GGMLQuantizationType[form.upper()]
-        size = 0.02 / np.sqrt(k / 64)
+        size = 0.02 / math.sqrt(k / 64)
         if form == "bf16":
             # The upper half of a float32.
             words = ((rng.random((n, k), np.float32) - 0.5) * 16 * size).view(np.uint32) >> 16
