@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..ir.expr import const
 from ..relax.frontend import nn
 from ..relax.frontend.nn import op
 from ..runtime.error import InvalidValue
+from ..tir import PrimFunc, decl_buffer
 from .kernels import float_panels, group_quantized
 from .kernels.forms import DigitForm, Form
 from .kernels.group_quantized import GROUP
@@ -83,8 +85,9 @@ class Weight(nn.Module):
             func = float_panels.product(form, n, self.k)
         else:
             func = group_quantized.product(form, n, self.k)
-        out = nn.Tensor.placeholder((rows[0].shape[0], n), "float32")
-        return op.tensor_ir_op(func, f"{form.name.lower()}_product", [*rows, *arrays], out)
+        m = rows[0].shape[0]
+        out = nn.Tensor.placeholder((m, n), "float32")
+        return op.tensor_ir_op(_for_rows(func, m), f"{form.name.lower()}_product", [*rows, *arrays], out)
 
     def take(self, numbers: nn.Tensor) -> nn.Tensor:
         """The rows of these numbers (m,), float32 (m, k)."""
@@ -92,6 +95,15 @@ class Weight(nn.Module):
         out = nn.Tensor.placeholder((numbers.shape[0], self.k), "float32")
         arrays = [getattr(self, name) for name in self.arrays]
         return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
+
+
+def _for_rows(func: PrimFunc, m: Any) -> PrimFunc:
+    """The function for `m` rows, if that is a number: that for any number computes whole tiles of rows."""
+    if not isinstance(m, int):
+        return func
+    rows = func.params[0]
+    buffer = func.buffer_map[rows]
+    return func.specialize({rows: decl_buffer([const(m, "int64"), *buffer.shape[1:]], buffer.dtype)})
 
 
 def rows_of(x: nn.Tensor, k: int, part: int | None) -> list[nn.Tensor]:
