@@ -108,6 +108,11 @@ class Module(Object):
         """The function that calling the module calls."""
         return self.get_function(self.entry_name)
 
+    @property
+    def main(self) -> Callable[..., Any]:
+        """The function that calling the module calls, by its other published name."""
+        return self.entry_func
+
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """The function of that name. `query_imports` has no effect, since modules import no others.
 

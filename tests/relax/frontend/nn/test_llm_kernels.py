@@ -334,3 +334,15 @@ def test_pages_of_any_size() -> None:
 def test_heads_that_do_not_divide_are_refused() -> None:
     with pytest.raises(InvalidValue, match="a multiple of that of key heads, found 5 and 2"):
         kv_cache._attention_decode_cpu(2, 5, 16, "float32", False, {})
+
+
+def test_kernels_are_built_under_the_default_name() -> None:
+    """As callers do it: the name in the module is not that in the function, and the module has one function."""
+    func = kv_cache._merge_state_inplace_cpu("float32")
+    mod = oneir.IRModule({"main": func})
+    built = oneir.build(mod["main"])
+    v, s = np.ones((1, 1, 4), "float32"), np.zeros((1, 1), "float32")
+    built.main(v, s, np.full_like(v, 3), np.zeros_like(s))
+    np.testing.assert_allclose(v, 2)
+    np.testing.assert_allclose(s, 1)
+    assert func.attrs["global_symbol"] == built.entry_name
