@@ -159,6 +159,14 @@ def test_lengths_that_turn_out_to_be_zero(batch: int, queries: int, keys: int) -
     np.testing.assert_array_equal(outcome(func, q.shape, q, k, v), np.zeros(q.shape))
 
 
+@pytest.mark.parametrize("queries", [1, 20])
+def test_a_processor_without_vectors_has_attention_as_well(queries: int) -> None:
+    target = Target("llvm -mtriple=riscv64-unknown-linux-gnu -mcpu=generic-rv64")
+    schedule = Attention().apply(kernel(op.nn.attention, (1, queries, 2, 32), *[(1, 40, 2, 32)] * 2), target)
+    assert schedule is not None
+    oneir.build(schedule.mod["main"], target=target)
+
+
 def test_memory_does_not_grow_with_the_lengths() -> None:
     def allocated(length: int) -> list[int]:
         sizes = []

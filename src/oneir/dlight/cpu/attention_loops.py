@@ -217,7 +217,7 @@ class _Block:
             return self.parts.key(self.at, ops.minimum(first + panel * sizes.panel + p, last), k)
 
         k = Var("k", own.dtype)
-        if own.depth % lanes or not lies_along(self.parts.key(self.at, first, k), k):
+        if lanes == 1 or own.depth % lanes or not lies_along(self.parts.key(self.at, first, k), k):
             return loop(
                 0, sizes.panel, lambda p: loop(0, own.depth, lambda k: store(own.key, [panel, k, p], source(p, k)))
             )
