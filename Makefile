@@ -50,6 +50,12 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/pyright
 
+# The site of docs/ and the API reference, in build/site. A warning, such as for a link to nothing, is an error.
+docs: $(STAMP)
+	@$(BIN)/python -c 'import material' 2>/dev/null || \
+	$(BIN)/python -m pip --disable-pip-version-check install -qq --editable '.[docs]'
+	PYTHONPATH=src NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import site_pages
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "oneir"
@@ -34,3 +35,34 @@ def test_headings_of_the_architecture_name_files():
     named = [path for heading in headings for path in re.findall(r"`([\w/]+(?:\.py|/))`", heading)]
     assert len(named) > 30
     assert [path for path in named if not (SOURCES / path).exists()] == []
+
+
+def test_every_public_name_has_a_section_of_its_own():
+    pages = site_pages.pages()
+    assert {"oneir.tir", "oneir.relax.op", "oneir.te", "oneir.llm"} <= set(site_pages.packages())
+    for package, names in site_pages.packages().items():
+        anchors = re.findall(r"^## .* \{ #([\w.]+) \}$", pages[f"api/{package}.md"], re.MULTILINE)
+        assert anchors == [f"{package}.{name}" for name in names], package
+        assert f"]({package}.md)" in pages["api/index.md"]
+
+
+def test_a_section_has_the_signature_the_file_and_the_docstring():
+    section = site_pages.entry("oneir.relax.op", "matmul")
+    assert "matmul(" in section and "*in `relax/op/" in section and "a column on the right" in section
+    methods = site_pages.entry("oneir.tir", "Schedule")
+    assert "- `#!python split(self, " in methods
+
+
+def test_docstrings_are_no_headings_links_or_html():
+    def documented():
+        """# a [b](c) <d> `x < y`"""
+
+    assert site_pages.text_of(documented) == "\\# a [b]\\(c) &lt;d&gt; `x < y`"
+
+
+def test_files_outside_of_docs_that_pages_link_to_are_pages():
+    made = site_pages.pages()
+    page = made["source/examples/deploy/classify.c.md"]
+    assert page.startswith("# examples/deploy/classify.c\n") and "#include" in page
+    with pytest.raises(FileNotFoundError):
+        site_pages.file_page("examples/none.c")

@@ -1,0 +1,158 @@
+"""Pages of the site that no file in docs/ holds: a hook of MkDocs, see mkdocs.yml.
+
+The API reference has a page for each public package, read off the imported modules, since operators and the names of
+TVMScript come to be when they are imported. Files outside of docs/ that pages link to become pages, so that such links
+lead somewhere in the site as well as in the sources.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import importlib
+import inspect
+import pkgutil
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+# What other programs start or speak to, and what only holds converters, has no names for users.
+NOT_PUBLIC = ("oneir.cli", "oneir.compat", "oneir.bench", "oneir.codegen", "oneir.topi.gpu")
+OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
+LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".rs": "rust", ".mjs": "javascript", ".md": "markdown"}
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What a package offers: its `__all__`, or else what it binds, without modules and private names."""
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [name for name in vars(module) if not name.startswith("_") and name != "annotations"]
+    return sorted(name for name in set(names) if not inspect.ismodule(getattr(module, name)))
+
+
+@functools.cache
+def packages() -> dict[str, list[str]]:
+    """The public packages that offer names, each with these."""
+    import oneir
+
+    found = {"oneir": public_names(oneir)}
+    for info in pkgutil.walk_packages(oneir.__path__, "oneir."):
+        if not info.ispkg or info.name.startswith(NOT_PUBLIC) or "._" in info.name:
+            continue
+        names = public_names(importlib.import_module(info.name))
+        if names:
+            found[info.name] = names
+    return found
+
+
+def signature_of(value: Any) -> str:
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def text_of(value: Any) -> str:
+    """A docstring as Markdown in which nothing is a heading, a link or HTML."""
+    text = html.escape(inspect.getdoc(value) or "", quote=False)
+    text = re.sub(r"`[^`\n]+`", lambda code: html.unescape(code[0]), text)
+    text = re.sub(r"^(#+ |---|===)", r"\\\1", text, flags=re.MULTILINE)
+    return re.sub(r"\]([(\[])", r"]\\\1", text)
+
+
+def source_of(value: Any) -> str:
+    """The file that defines a value, relative to the package's folder, or nothing."""
+    try:
+        path = Path(inspect.getsourcefile(inspect.unwrap(value)) or "")
+        return f" *in `{path.relative_to(ROOT / 'src' / 'oneir').as_posix()}`*"
+    except (TypeError, ValueError):
+        return ""
+
+
+def members_of(cls: type) -> list[str]:
+    """The methods and properties of a class, with those of bases that are not public: `Schedule`'s parts."""
+    public = {name for names in packages().values() for name in names}
+    parts = [base for base in cls.__mro__[1:] if base.__module__.startswith("oneir") and base.__name__ not in public]
+    members = {name: member for part in (*reversed(parts), cls) for name, member in vars(part).items()}
+    lines = []
+    for name, member in members.items():
+        if name.startswith("_"):
+            continue
+        value = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        if isinstance(value, property):
+            value, signature = value.fget, ""
+        elif inspect.isfunction(value):
+            signature = signature_of(value)
+        else:
+            continue
+        text = text_of(value).replace("\n", "\n    ")
+        lines.append(f"- `#!python {name}{signature}`\n\n    {text}\n" if text else f"- `#!python {name}{signature}`\n")
+    return lines
+
+
+def entry(package: str, name: str) -> str:
+    """The section of one name: signature, docstring, and the methods of a class."""
+    value = getattr(importlib.import_module(package), name)
+    described = callable(value) and getattr(value, "__module__", "").startswith("oneir")
+    lines = [f"## `{name}` {{ #{package}.{name} }}\n"]
+    if not described:
+        return "\n".join([*lines, f"A value of the type `{type(value).__name__}`.\n"])
+    lines.append(f"```python\n{name}{signature_of(value)}\n```\n{source_of(value)}\n")
+    lines.append(text_of(value) + "\n")
+    if inspect.isclass(value):
+        lines += members_of(value)
+    return "\n".join(lines)
+
+
+def package_page(package: str) -> str:
+    text = text_of(importlib.import_module(package))
+    return "\n".join([f"# {package}\n", text, "", *(entry(package, name) for name in packages()[package])])
+
+
+def index_page() -> str:
+    rows = [f"| [`{package}`]({package}.md) | {len(names)} |" for package, names in packages().items()]
+    what = "Every public name of every public package, read off the sources when this site was built."
+    return "\n".join(["# API reference\n", what, "", "| package | names |", "| --- | --- |", *rows, ""])
+
+
+def linked_files() -> set[str]:
+    """The files outside of docs/ that its pages link to, relative to the repository."""
+    pages = (ROOT / "docs").glob("*.md")
+    return {path for page in pages for _, path, _ in OUTSIDE.findall(page.read_text())}
+
+
+def file_page(path: str) -> str:
+    return f"# {path}\n\n`````{LANGUAGES.get(Path(path).suffix, 'text')}\n{(ROOT / path).read_text()}\n`````\n"
+
+
+def pages() -> dict[str, str]:
+    """All pages that this module writes, by their paths in the site's sources."""
+    made = {"api/index.md": index_page()}
+    made |= {f"api/{package}.md": package_page(package) for package in packages()}
+    return made | {f"source/{path}.md": file_page(path) for path in sorted(linked_files())}
+
+
+# The hooks that MkDocs calls.
+
+
+def on_config(config: Any) -> Any:
+    entries = [{package: f"api/{package}.md"} for package in packages()]
+    config.nav.append({"API reference": [{"Packages": "api/index.md"}, *entries]})
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    if page.file.src_uri.startswith(("api/", "source/")):
+        return markdown
+    return OUTSIDE.sub(r"](source/\2.md)", markdown)
