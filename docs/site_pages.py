@@ -60,7 +60,8 @@ def text_of(value: Any) -> str:
     text = html.escape(inspect.getdoc(value) or "", quote=False)
     text = re.sub(r"`[^`\n]+`", lambda code: html.unescape(code[0]), text)
     text = re.sub(r"^(#+ |---|===)", r"\\\1", text, flags=re.MULTILINE)
-    return re.sub(r"\]([(\[])", r"]\\\1", text)
+    text = re.sub(r"\]([(\[])", r"]\\\1", text)
+    return re.sub(r"(`[^`\n]+`)|\*", lambda found: found[1] or r"\*", text)
 
 
 def source_of(value: Any) -> str:
