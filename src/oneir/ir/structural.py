@@ -244,7 +244,9 @@ class _Digest:
             self.tokens.append(f"#{number}")
             return
         if node.is_variable and not (binding or self.map_free_vars):
-            self.tokens.append(f"free {node.name} {getattr(node, 'dtype', '')}")
+            # The dtype of a variable of a graph is a number of the running program.
+            dtype = "" if hasattr(node, "struct_info_") else getattr(node, "dtype", "")
+            self.tokens.append(f"free {node.name} {dtype}")
             return
         self.node(node, binding)
         self.numbers[id(node)] = len(self.numbers)

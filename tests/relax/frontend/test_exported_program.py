@@ -240,8 +240,8 @@ def test_what_pytorch_knows_of_symbolic_shapes_is_asserted():
 def test_all_that_cannot_be_imported_is_reported_at_once():
     class Outside(nn.Module):
         def forward(self, x):
-            y = torch.igamma(x, x)
-            z = torch.nextafter(x, x)
+            y = torch.geqrf(x)[0]
+            z = torch.ormqr(x, x[0], x)
             return torch.poisson(y), z
 
     with pytest.raises(UnsupportedError) as raised:
@@ -249,11 +249,11 @@ def test_all_that_cannot_be_imported_is_reported_at_once():
     text = str(raised.value)
     here = __file__.rsplit("/", 1)[-1]
     assert "nodes of the exported program cannot be imported:" in text
-    for operator in ("igamma.default", "nextafter.default", "poisson.default"):
+    for operator in ("geqrf.default", "ormqr.default", "poisson.default"):
         assert operator in text
     assert "poisson = poisson.default" in text and "random numbers" in text
     assert f"{here}:" in text
-    assert "part of igamma.default" in text and "custom_convert_map" in text
+    assert "custom_convert_map" in text
 
 
 def test_unknown_arguments_are_refused():
@@ -334,14 +334,14 @@ def test_nodes_of_parts_are_reported():
             self.part = Part()
 
         def forward(self, x):
-            return self.part(x) + torch.igamma(x.detach(), x).sum()
+            return self.part(x) + torch.ormqr(x, x[0], x).sum()
 
     with pytest.raises(UnsupportedError) as raised:
         from_exported_program(torch.export.export(Around(), (floats(2, 2).requires_grad_(),)))
     assert "2 nodes of the exported program" in str(raised.value)
     text, here = str(raised.value), __file__.rsplit("/", 1)[-1]
-    assert "geqrf.default, from" in text and "Part `part`" in text
-    assert re.search(rf"part of igamma.default, from .*{here}:\d+", text)
+    for operator in ("geqrf", "ormqr"):
+        assert re.search(rf"{operator}.default, from .*{here}:\d+", text)
 
 
 def test_something_else_than_a_program_is_refused():
@@ -352,10 +352,8 @@ def test_something_else_than_a_program_is_refused():
 
 
 def test_dtypes_without_a_counterpart_are_refused():
-    with pytest.raises(
-        UnsupportedError, match=r"user input, from .*\n.*an input of torch.complex64; pass torch.view_as_real of it"
-    ):
-        from_exported_program(export(lambda x: x * 2, floats(3).to(torch.complex64)))
+    with pytest.raises(UnsupportedError, match=r"tensors of dtype torch.float8_e8m0fnu cannot be imported"):
+        from_exported_program(export(lambda x: x.view(torch.uint8), floats(3).to(torch.float8_e8m0fnu)))
 
 
 def test_custom_converters():

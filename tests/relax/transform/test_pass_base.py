@@ -182,6 +182,7 @@ NEEDS_OPTIONS: dict[str, tuple[tuple[Any, ...], str | None]] = {
     "BindSymbolicVars": (({"n": 1},), "its options are mappings"),
     "ConvertLayout": ((LAYOUTS,), "its options are mappings"),
     "FuseOpsByPattern": (([],), None),
+    "Gradient": (("main",), None),
     "SplitCallTIRByPattern": (([], no_library), "its options are functions"),
     "UpdateParamStructInfo": ((keep,), "its options are functions"),
     "UpdateVDevice": ((VDevice("llvm"), 0), "its options are objects"),
@@ -253,6 +254,7 @@ PUBLISHED = {
     "FuseOps": "fuse_opt_level=-1",
     "FuseOpsByPattern": "patterns, bind_constants=True, annotate_codegen=False, entry_functions=None",
     "FuseTransposeMatmul": "max_rows=None",
+    "Gradient": "func_name, require_grads=None, target_index=0",
     "LazyTransformParams": "fget_item='get_item', fset_item='set_item', extra_get_item_params=None, "
     "extra_set_item_params=None",
     "LegalizeOps": "customize_legalize_map=None, enable_warning=False",

@@ -109,7 +109,7 @@ def many_rows(parts: Parts, group: int, depth: int, width: int, info: CPUInfo) -
     keys, rows = as_int(parts.keys), as_int(parts.queries)
     vectors = _vectors(-(-(keys or 4 * lanes) // lanes), 4 if info.vector_registers >= 32 else 2)
     panel = vectors * lanes
-    of_values = _vectors(-(-width // lanes), 4 if info.vector_registers >= 32 else 3)
+    of_values = _vectors(-(-width // lanes), 4 if info.vector_registers >= 32 else 2)
     tiles = [_rows_of_tile(count, info.vector_registers) for count in (vectors, of_values)]
     multiple = max(tiles)
     sizes = Sizes(
@@ -153,8 +153,12 @@ def _parallel(parts: Parts, depth: int, width: int) -> bool:
 
 
 def _vectors(needed: int, most: int) -> int:
-    """The vectors of a tile: several, unless many of the last tile were padding."""
-    slower = {5: 1.0, 4: 1.0, 3: 1.02, 2: 1.05, 1: 1.3}
+    """The vectors of a tile: several, unless many of the last tile were padding.
+
+    A power of two, since a tile's row is one value in LLVM, which rounds the lengths of such up: three vectors take the
+    registers of four, and sums that no longer fit are spilled (8 GFLOP/s instead of 85 with 257 keys on Zen 4).
+    """
+    slower = {4: 1.0, 2: 1.05, 1: 1.3}
     counts = [count for count in slower if count <= most]
     return min(counts, key=lambda count: -(-needed // count) * count * slower[count])
 
