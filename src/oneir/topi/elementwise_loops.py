@@ -50,13 +50,6 @@ def _set(variable: Buffer, value: Any) -> Stmt:
     return store(variable, (0,), value)
 
 
-def _all(*conditions: PrimExpr) -> PrimExpr:
-    found = conditions[0]
-    for c in conditions[1:]:
-        found = ops.logical_and(found, c)
-    return found
-
-
 def gcd(x: Tensor, y: Tensor) -> Tensor:
     """The greatest common divisor of integers, by Euclid's algorithm; it is not negative."""
 
@@ -119,7 +112,7 @@ def orthogonal_polynomial(x: Tensor, degree: Tensor, family: str) -> Tensor:
             "following", following(v, k[0], q[0], p[0]), lambda r: flat_seq([_set(p, q[0]), _set(q, r), _count(k)])
         )
         # What has become infinite stays so.
-        going = _all(k[0] < n, tir_op.isfinite(q[0]))
+        going = tir_op.all(k[0] < n, tir_op.isfinite(q[0]))
         start = [_set(p, 1.0), _set(q, first(v)), _set(k, 1.0)]
         found = choose(n < number(1), choose(n < number(0), number(0), number(1)), q[0])
         return [*start, While(going, step)], found
@@ -143,7 +136,7 @@ def gamma_p(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     def rule(*values: Any) -> tuple[Sequence[Stmt], PrimExpr]:
         total, term, n, c, d, av, xv, log_gamma = values
         small = xv < av + number(1)
-        valid = _all(av > number(0), xv > number(0), tir_op.isfinite(av), tir_op.isfinite(xv))
+        valid = tir_op.all(av > number(0), xv > number(0), tir_op.isfinite(av), tir_op.isfinite(xv))
         series = let(
             "ratio",
             xv / (av + n[0]),
@@ -172,9 +165,9 @@ def gamma_p(a: Tensor, x: Tensor, upper: bool) -> Tensor:
             _set(term, choose(small, number(1) / av, number(0))),
         ]
         loops = [
-            While(_all(valid, small, term[0] > total[0] * number(_EPSILON)), series),
+            While(tir_op.all(valid, small, term[0] > total[0] * number(_EPSILON)), series),
             While(
-                _all(
+                tir_op.all(
                     valid,
                     ops.logical_not(small),
                     tir_op.abs(term[0] - number(1)) > number(4 * _EPSILON),
@@ -213,10 +206,10 @@ def zeta(x: Tensor, q: Tensor) -> Tensor:
     def rule(*values: Any) -> tuple[Sequence[Stmt], PrimExpr]:
         total, n, xv, qv = values
         power = tir_op.power(qv + n[0], number(0) - xv)
-        pole = _all(qv <= number(0), ops.equal(qv, tir_op.floor(qv)))
+        pole = tir_op.all(qv <= number(0), ops.equal(qv, tir_op.floor(qv)))
         whole = ops.logical_or(qv > number(0), ops.equal(xv, tir_op.floor(xv)))
-        valid = _all(xv > number(1), whole, ops.logical_not(pole), tir_op.isfinite(qv), tir_op.isfinite(xv))
-        going = _all(valid, ops.logical_or(n[0] < number(_TERMS), qv + n[0] < number(_TERMS)))
+        valid = tir_op.all(xv > number(1), whole, ops.logical_not(pole), tir_op.isfinite(qv), tir_op.isfinite(xv))
+        going = tir_op.all(valid, ops.logical_or(n[0] < number(_TERMS), qv + n[0] < number(_TERMS)))
         loop = While(going, flat_seq([_set(total, total[0] + power), _count(n)]))
         # Beyond: the integral, half of the next term, and its derivatives.
         a = qv + n[0]
@@ -228,9 +221,9 @@ def zeta(x: Tensor, q: Tensor) -> Tensor:
         # Powers of large exponents vanish before their products with polynomials of the exponent are formed.
         tail = choose(power > number(0), tail, number(0))
         outside = choose(ops.equal(xv, number(1)), number(math.inf), number(math.nan))
-        outside = choose(_all(pole, xv > number(1)), number(math.inf), outside)
-        outside = choose(_all(tir_op.isinf(qv), qv > number(0), xv > number(1)), number(0), outside)
-        outside = choose(_all(tir_op.isinf(xv), xv > number(0), qv > number(0)), _far(qv), outside)
+        outside = choose(tir_op.all(pole, xv > number(1)), number(math.inf), outside)
+        outside = choose(tir_op.all(tir_op.isinf(qv), qv > number(0), xv > number(1)), number(0), outside)
+        outside = choose(tir_op.all(tir_op.isinf(xv), xv > number(0), qv > number(0)), _far(qv), outside)
         return [_set(total, 0.0), _set(n, 0.0), loop], choose(valid, total[0] + tail, outside)
 
     def _far(qv: PrimExpr) -> PrimExpr:

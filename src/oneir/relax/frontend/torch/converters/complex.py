@@ -238,16 +238,20 @@ def _fft(name: str, forward: bool, rank: int | None) -> None:
     def convert(
         g: Importer, x: Any, s: Sequence[Any] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
     ) -> Pair:
-        if not isinstance(x, Pair):
-            x = as_float(g, x)
-            x = Pair(x, g.emit(op.zeros_like(x)))
-        count = rank or (len(s) if s is not None else g.ndim(x.real))
-        axes = [g.axis(x.real, d) for d in (dim if dim is not None else range(-count, 0))]
+        x = x if isinstance(x, Pair) else as_float(g, x)
+        sample = x.real if isinstance(x, Pair) else x
+        count = rank or (len(s) if s is not None else g.ndim(sample))
+        axes = [g.axis(sample, d) for d in (dim if dim is not None else range(-count, 0))]
         if s is not None:
-            x = Pair(_of_extents(g, x.real, axes, s), _of_extents(g, x.imag, axes, s))
+            real, *imag = (_of_extents(g, v, axes, s) for v in ((x.real, x.imag) if isinstance(x, Pair) else (x,)))
+            x = Pair(real, *imag) if imag else real
         unscaled, whole = ("backward", "forward") if forward else ("forward", "backward")
         normalization = {unscaled: 0, "ortho": 1, whole: 2}[norm or "backward"]
-        return fft_of_complex(g, x, axes, normalization, forward)
+        if isinstance(x, Pair):
+            return fft_of_complex(g, x, axes, normalization, forward)
+        # The inverse transform of real numbers is the conjugate of the transform.
+        found = fft_of_real(g, x, axes, normalization, onesided=False)
+        return found if forward else conj(g, found)
 
     converter(name, f"{COMPLEX}{name}")(convert)
 
