@@ -149,8 +149,19 @@ def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     with pytest.raises(error.UnsupportedError, match="functions of loops, which write into their arguments"):
         oneir.load(tmp_path / "double.so")
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
-    with builder.function("other", [x]):
-        builder.emit_func_output(x)
-    with pytest.raises(error.InvalidValue, match="through its function `main`; the program has other"):
+    for name in ("one", "other"):
+        x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
+        with builder.function(name, [x]):
+            builder.emit_func_output(x)
+    with pytest.raises(error.InvalidValue, match="`main`, or its only one; the program has one, other"):
         oneir.load(builder.get())
+
+
+def test_the_only_function_of_a_model_need_not_be_main():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((2,), "float32"))
+    with builder.function("forward", [x]):
+        builder.emit_func_output(builder.emit(relax.op.negative(x)))
+    model = oneir.load(builder.get())
+    assert model.entry == "forward" and len(model.outputs) == 1
+    np.testing.assert_array_equal(model(x=np.array([1, -2], "float32"))[0].numpy(), [-1, 2])

@@ -56,19 +56,29 @@ class Results(tuple[Any, ...]):
 
 
 class Model:
-    """A compiled model. A call takes arrays of any library, by position or by name, and gives `Results`."""
+    """A compiled model. A call takes arrays of any library, by position or by name, and gives `Results`.
+
+    `entry` is the function that is called: `main`, or the program's only one.
+    """
 
     def __init__(self, executable: Executable, device: Device):
-        if "main" not in executable.vm_functions:
-            found = ", ".join(executable.vm_functions) or "no function of a graph"
-            raise InvalidValue(f"a model is called through its function `main`; the program has {found}")
-        function = executable.program.functions[executable.place_of("main")]
+        names = list(executable.vm_functions)
+        if "main" not in names and len(names) != 1:
+            found = ", ".join(names) or "no function of a graph"
+            raise InvalidValue(
+                f"a model is called through its function `main`, or its only one; the program has {found}. "
+                "Call one of several functions by `oneir.relax.VirtualMachine(executable, device)[name]`"
+            )
+        self.entry = "main" if "main" in names else names[0]
+        function = executable.program.functions[executable.place_of(self.entry)]
         assert isinstance(function, VMFunction)
         if function.signature is None:
-            raise InvalidValue("nothing is known of the parameters of `main`: it was built without struct info")
+            raise InvalidValue(
+                f"nothing is known of the parameters of `{self.entry}`: it was built without struct info"
+            )
         self.executable = executable
         self._signature = function.signature
-        self._call = VirtualMachine(executable, device)["main"]
+        self._call = VirtualMachine(executable, device)[self.entry]
         self._copied: set[str] = set()
 
     @property
@@ -81,7 +91,7 @@ class Model:
         """The names of the results, in their order: the model's, else `output_0` and so on. Of a program that stays
         bytecode, only those of the model are known before a call.
         """
-        native = self.executable.natives.get("main")
+        native = self.executable.natives.get(self.entry)
         if native is None:
             return self._signature.results
         made = native.spec.result

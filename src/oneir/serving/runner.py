@@ -286,7 +286,7 @@ def _check_batch(model: Model) -> None:
 
 def _outputs(model: Model) -> list[Output]:
     """What is known of the results before a run: nothing, of a program that stays bytecode."""
-    native = model.executable.natives.get("main")
+    native = model.executable.natives.get(model.entry)
     if native is None:
         return []
     spec = native.spec
