@@ -10,7 +10,7 @@ import site_pages
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "oneir"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 ENTRIES = re.findall(r"^- \*\*(.+?)\*\*: (.+)$", GLOSSARY, re.MULTILINE)
 
