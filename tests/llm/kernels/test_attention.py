@@ -81,24 +81,31 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None,
 
 
 @pytest.mark.parametrize(
-    ("rotary", "scale", "original", "dtype"),
-    [(16, 1.0, None, "float32"), (8, 1.5, 20, "float16"), (8, 1.5, None, "int8")],
+    ("rotary", "scale", "original", "dtype", "norm_eps"),
+    [
+        (16, 1.0, None, "float32", None),
+        (8, 1.5, 20, "float16", None),
+        (8, 1.5, None, "int8", None),
+        (16, 1.0, None, "float32", 0.5),
+        (8, 1.0, None, "int8", 1e-6),
+    ],
 )
-def test_keys_and_values_go_into_pages(rotary: int, scale: float, original: int | None, dtype: str) -> None:
-    heads, kv_heads, head_dim = 4, 2, 16
+def test_keys_and_values_go_into_pages(
+    rotary: int, scale: float, original: int | None, dtype: str, norm_eps: float | None
+) -> None:
+    heads, kv_heads, head_dim = 4, 2, 24
     pages = Pages(kv_heads, head_dim, dtype, [(0, 2), (30, 3)])
     before = [pages.keys.numpy().copy(), pages.values.numpy().copy()]
     m = len(pages.positions)
     q, k, v = (RNG.standard_normal((m, h, head_dim)).astype("float32") for h in (heads, kv_heads, kv_heads))
     frequencies = RNG.random((1 if original is None else 2, rotary // 2)).astype("float32")
     turned = oneir.nd.array(np.zeros_like(q))
-    func = compiled(rotate_and_store(heads, kv_heads, head_dim, rotary, scale, original, dtype))
-    given = [
-        *map(oneir.nd.array, (q, k, v)),
-        *pages.places(),
-        oneir.nd.array(pages.lengths),
-        oneir.nd.array(frequencies),
-    ]
+    func = compiled(rotate_and_store(heads, kv_heads, head_dim, rotary, scale, original, dtype, norm_eps))
+    weights = RNG.random((0 if norm_eps is None else 2, head_dim)).astype("float32")
+    given = [np.concatenate([q, k, v], 1), *pages.places(), pages.lengths, frequencies, *weights]
+    given = [oneir.nd.array(x) if isinstance(x, np.ndarray) else x for x in given]
+    for x, weight in zip((q, k), weights, strict=False):
+        x *= weight / np.sqrt((x.astype("float64") ** 2).mean(-1, keepdims=True) + norm_eps)
     func(*given, pages.keys, pages.values, *pages.scales, turned, 0)
     written = np.zeros((LAYERS, PAGES, PAGE), bool)
     for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):

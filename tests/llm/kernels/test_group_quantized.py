@@ -163,17 +163,27 @@ def test_digits_of_more_than_4_bits_are_multiplied_as_bytes() -> None:
     assert counts[1] == 2 * counts[0] > 0
 
 
+@pytest.mark.parametrize("before", ["", "norm", "gate"])
 @pytest.mark.parametrize("part", [16, 32])
-def test_rows_become_bytes_with_their_scales_and_sums(part: int) -> None:
+def test_rows_become_bytes_with_their_scales_and_sums(part: int, before: str) -> None:
     x = RNG.standard_normal((5, K)).astype("float32")
     x[2, 32:64] = 0
-    groups = x.reshape(5, -1, 32)
-    scale = np.abs(groups).max(-1) / np.float32(127)
+    given, rows = [x], x.astype("float64")
+    if before == "norm":
+        given.append(RNG.random(K).astype("float32"))
+        rows = rows / np.sqrt((rows**2).mean(-1, keepdims=True) + 0.5) * given[1]
+    elif before == "gate":
+        gate = RNG.standard_normal((5, K)).astype("float32") * 50
+        given = [np.concatenate([gate, x], 1)]
+        rows = rows * gate * np.exp(-np.logaddexp(0, -gate.astype("float64")))
+    groups = rows.reshape(5, -1, 32)
+    scale = np.abs(groups).max(-1) / 127
+    func = gq.quantize_rows(K, part, 0.5 if before == "norm" else None, before == "gate")
     results = [np.zeros((5, K // 32, 32), "int8"), np.zeros((5, K // 32), "float32"), np.zeros((5, K // part), "int32")]
-    _, values, scales, sums = run(gq.quantize_rows(K, part), Target("llvm"), [x, *results])
-    np.testing.assert_allclose(scales, scale, rtol=1e-6)
-    # Half a step, and the rounding of the quotient.
-    assert np.abs(values * scales[..., None] - groups).max() <= 0.5001 * scale.max()
+    *_, values, scales, sums = run(func, Target("llvm"), [*given, *results])
+    np.testing.assert_allclose(scales, scale, rtol=2e-6)
+    # Half a step, and the rounding of what is quantized.
+    assert (np.abs(values * scales[..., None] - groups) <= 0.501 * scale[..., None]).all()
     assert np.abs(values).max() == 127 and (values[2, 1] == 0).all()
     np.testing.assert_array_equal(sums, values.reshape(5, -1, part).sum(-1, dtype="int32"))
 

@@ -10,6 +10,7 @@ and those of values.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from ...script import tir as T
 from ...tir import PrimFunc
@@ -20,10 +21,9 @@ ROWS, LANES = 4, 64
 """Queries and elements of values whose sums are in registers at once."""
 
 
-def _with_scales_where_used(func: PrimFunc, dtype: str) -> PrimFunc:
-    """The function, without its parameter `scales` where pages have none."""
-    params = [p for p in func.params if p.name != "scales"]
-    return func if dtype == "int8" else func.replace(params=params)
+def _without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
+    """The function without the parameters of these names, which it has no use for."""
+    return func.replace(params=[p for p in func.params if p.name not in unused]) if unused else func
 
 
 def _largest_divisor(extent: int, most: int) -> int:
@@ -39,32 +39,35 @@ def rotate_and_store(
     scale: float = 1.0,
     original_context: int | None = None,
     dtype: str = "float32",
+    norm_eps: float | None = None,
 ) -> PrimFunc:
     """Turns queries and keys by their positions, and stores keys and values in pages.
 
-    The parameters are queries (m, heads, head_dim), keys and values (m, kv_heads, head_dim), all float32, the positions
-    of the m tokens and the numbers of their sequences, `starts` and `table` of the pages, `lengths` of the sequences,
-    all int32, the frequencies float32, the tensors of pages, and the result, the turned queries; the layer is a
-    variable. In int8, the largest of a head is 127 or -127. The elements `d` and `d + rotary_dim // 2` of a head turn
-    together, and those from `rotary_dim` on stay. Cosines and sines are multiplied by `scale`. Frequencies are
-    (1, rotary_dim // 2), or (2, rotary_dim // 2) with an `original_context`: the second row is for sequences that are
-    longer than that.
+    The parameters are queries, keys and values (m, heads + 2 * kv_heads, head_dim) float32, the positions of the m
+    tokens and the numbers of their sequences, `starts` and `table` of the pages, `lengths` of the sequences, all int32,
+    the frequencies float32, with a `norm_eps` the weights (head_dim,) of the normalizations of each query and of each
+    key, the tensors of pages, and the result, the turned queries (m, heads, head_dim); the layer is a variable. In
+    int8, the largest of a head is 127 or -127. The elements `d` and `d + rotary_dim // 2` of a head turn together, and
+    those from `rotary_dim` on stay. Cosines and sines are multiplied by `scale`. Frequencies are (1, rotary_dim // 2),
+    or (2, rotary_dim // 2) with an `original_context`: the second row is for sequences that are longer than that.
     """
     H, KV, D, R, P = (T.int64(x) for x in (heads, kv_heads, head_dim, rotary_dim // 2, PAGE_SIZE))
     kinds, quantized = T.int64(1 if original_context is None else 2), dtype == "int8"
-    near = original_context or 0x7FFFFFFF
+    near, normed, epsilon = original_context or 0x7FFFFFFF, norm_eps is not None, norm_eps or 0.0
+    lanes = _largest_divisor(head_dim, PAGE_SIZE)
+    L, parts = T.int64(lanes), T.int64(head_dim // lanes)
 
     @T.prim_func(private=True)
     def rotate_and_store(
-        queries: T.handle,
-        keys: T.handle,
-        values: T.handle,
+        rows: T.handle,
         positions: T.handle,
         sequences: T.handle,
         starts: T.handle,
         table: T.handle,
         lengths: T.handle,
         frequencies: T.handle,
+        query_norm: T.handle,
+        key_norm: T.handle,
         key_pages: T.handle,
         value_pages: T.handle,
         scales: T.handle,
@@ -73,15 +76,16 @@ def rotate_and_store(
     ):
         T.func_attr({"tir.noalias": True, "tir.is_scheduled": True})
         m, pages, layers, b, n = T.int64(), T.int64(), T.int64(), T.int64(), T.int64()
-        Q = T.match_buffer(queries, (m, H, D), "float32")
-        K = T.match_buffer(keys, (m, KV, D), "float32")
-        V = T.match_buffer(values, (m, KV, D), "float32")
+        X = T.match_buffer(rows, (m, H + 2 * KV, D), "float32")
         position = T.match_buffer(positions, (m,), "int32")
         sequence = T.match_buffer(sequences, (m,), "int32")
         start = T.match_buffer(starts, (b,), "int32")
         page_of = T.match_buffer(table, (n,), "int32")
         length = T.match_buffer(lengths, (b,), "int32")
         F = T.match_buffer(frequencies, (kinds, R), "float32")
+        if normed:
+            WQ = T.match_buffer(query_norm, (D,), "float32")
+            WK = T.match_buffer(key_norm, (D,), "float32")
         KP = T.match_buffer(key_pages, (layers, pages, KV, D, P), dtype)
         VP = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
         if quantized:
@@ -90,6 +94,8 @@ def rotate_and_store(
         for t in T.parallel(m):
             cos = T.decl_buffer((R,), "float32", scope="local")
             sin = T.decl_buffer((R,), "float32", scope="local")
+            head = T.decl_buffer((D,), "float32", scope="local")
+            key = T.decl_buffer((D,), "float32", scope="local")
             page: T.int64 = T.Cast(
                 "int64", page_of[T.Cast("int64", start[sequence[t]]) + T.Cast("int64", position[t]) // P]
             )
@@ -98,38 +104,56 @@ def rotate_and_store(
             for i in range(R):
                 cos[i] = T.cos(T.Cast("float32", position[t]) * F[kind, i]) * T.float32(scale)
                 sin[i] = T.sin(T.Cast("float32", position[t]) * F[kind, i]) * T.float32(scale)
-            for h in range(H):
-                for i in range(R):
-                    out[t, h, i] = Q[t, h, i] * cos[i] - Q[t, h, i + R] * sin[i]
-                    out[t, h, i + R] = Q[t, h, i + R] * cos[i] + Q[t, h, i] * sin[i]
-                for i in range(D - 2 * R):
-                    out[t, h, 2 * R + i] = Q[t, h, 2 * R + i]
-            for h in range(KV):
-                key = T.decl_buffer((D,), "float32", scope="local")
-                for i in range(R):
-                    key[i] = K[t, h, i] * cos[i] - K[t, h, i + R] * sin[i]
-                    key[i + R] = K[t, h, i + R] * cos[i] + K[t, h, i] * sin[i]
-                for i in range(D - 2 * R):
-                    key[2 * R + i] = K[t, h, 2 * R + i]
-                if quantized:
-                    top = T.decl_buffer((2,), "float32", scope="local")
-                    top[0] = T.float32(0)
-                    top[1] = T.float32(0)
+            for h in range(H + KV):
+                if normed:
+                    squares = T.decl_buffer((L,), "float32", scope="local")
+                    total = T.decl_buffer((1,), "float32", scope="local")
+                    for c in T.vectorized(L):
+                        squares[c] = T.float32(0)
+                    for j in range(parts):
+                        for c in T.vectorized(L):
+                            squares[c] = squares[c] + X[t, h, j * L + c] * X[t, h, j * L + c]
+                    total[0] = T.float32(0)
+                    for c in range(L):
+                        total[0] = total[0] + squares[c]
+                    inverse: T.float32 = T.rsqrt(total[0] * T.float32(1 / head_dim) + T.float32(epsilon))
                     for i in range(D):
-                        top[0] = T.max(top[0], T.fabs(key[i]))
-                        top[1] = T.max(top[1], T.fabs(V[t, h, i]))
-                    for i in range(2):
-                        S[layer, page, i, h, slot] = top[i] * T.float32(1 / 127)
-                        top[i] = T.Select(top[i] > T.float32(0), T.float32(127) / top[i], T.float32(0))
-                    for i in range(D):
-                        KP[layer, page, h, i, slot] = T.Cast("int8", T.nearbyint(key[i] * top[0]))
-                        VP[layer, page, h, slot, i] = T.Cast("int8", T.nearbyint(V[t, h, i] * top[1]))
+                        head[i] = X[t, h, i] * inverse * T.if_then_else(h < H, WQ[i], WK[i])
                 else:
                     for i in range(D):
-                        KP[layer, page, h, i, slot] = T.Cast(dtype, key[i])
-                        VP[layer, page, h, slot, i] = T.Cast(dtype, V[t, h, i])
+                        head[i] = X[t, h, i]
+                if h < H:
+                    for i in range(R):
+                        out[t, h, i] = head[i] * cos[i] - head[i + R] * sin[i]
+                        out[t, h, i + R] = head[i + R] * cos[i] + head[i] * sin[i]
+                    for i in range(D - 2 * R):
+                        out[t, h, 2 * R + i] = head[2 * R + i]
+                else:
+                    for i in range(R):
+                        key[i] = head[i] * cos[i] - head[i + R] * sin[i]
+                        key[i + R] = head[i + R] * cos[i] + head[i] * sin[i]
+                    for i in range(D - 2 * R):
+                        key[2 * R + i] = head[2 * R + i]
+                    if quantized:
+                        top = T.decl_buffer((2,), "float32", scope="local")
+                        top[0] = T.float32(0)
+                        top[1] = T.float32(0)
+                        for i in range(D):
+                            top[0] = T.max(top[0], T.fabs(key[i]))
+                            top[1] = T.max(top[1], T.fabs(X[t, h + KV, i]))
+                        for i in range(2):
+                            S[layer, page, i, h - H, slot] = top[i] * T.float32(1 / 127)
+                            top[i] = T.Select(top[i] > T.float32(0), T.float32(127) / top[i], T.float32(0))
+                        for i in range(D):
+                            KP[layer, page, h - H, i, slot] = T.Cast("int8", T.nearbyint(key[i] * top[0]))
+                            VP[layer, page, h - H, slot, i] = T.Cast("int8", T.nearbyint(X[t, h + KV, i] * top[1]))
+                    else:
+                        for i in range(D):
+                            KP[layer, page, h - H, i, slot] = T.Cast(dtype, key[i])
+                            VP[layer, page, h - H, slot, i] = T.Cast(dtype, X[t, h + KV, i])
 
-    return _with_scales_where_used(rotate_and_store, dtype)
+    unused = ["scales"] * (not quantized) + ["query_norm", "key_norm"] * (not normed)
+    return _without(rotate_and_store, unused)
 
 
 @functools.lru_cache(256)
@@ -276,4 +300,4 @@ def paged_attention(
                     for d in T.vectorized(VL):
                         out[t, h * G + o * VR + g, c * VL + d] = sums[g, d] / total[o * VR + g]
 
-    return _with_scales_where_used(paged_attention, dtype)
+    return _without(paged_attention, [] if quantized else ["scales"])

@@ -20,55 +20,94 @@ from .forms import BLOCK, LANES, PANEL, VECTORS, DigitForm, check_multiple
 
 GROUP = 32
 """Activations that share a scale."""
+ROWS_OF = "llm.quantize_rows"
+"""An attribute of `quantize_rows`: its `k` and `part`."""
 
 
 @functools.lru_cache(256)
-def quantize_rows(k: int, part: int = GROUP) -> PrimFunc:
+def quantize_rows(k: int, part: int = GROUP, norm_eps: float | None = None, gated: bool = False) -> PrimFunc:
     """Rows to int8 in groups of 32, with the largest of each group at 127 or -127.
 
     The parameters are the rows (m, k) and the results values (m, k // 32, 32) int8, scales (m, k // 32) float32, and
-    sums (m, k // part) int32 of the values of each `part` neighbours, 16 or 32.
+    sums (m, k // part) int32 of the values of each `part` neighbours, 16 or 32. With a `norm_eps`, rows are divided by
+    the root of their mean square first, and multiplied by weights (k,), the second parameter. If they are `gated`, the
+    parameter is (m, 2 * k), and rows are the second half times SiLU of the first.
     """
     check_multiple(k, GROUP, "the sum")
-    groups, group, halves, size = ST.int64(k // GROUP), ST.int64(GROUP), ST.int64(GROUP // part), ST.int64(part)
+    K, groups, group, parts = (ST.int64(x) for x in (k, k // GROUP, GROUP, GROUP // part))
+    width, epsilon, normed = ST.int64(2 * k if gated else k), norm_eps or 0.0, norm_eps is not None
+    V, L, half = ST.int64(VECTORS), ST.int64(LANES), part == LANES
 
     @ST.prim_func(private=True)
-    def quantize_rows(rows: ST.handle, values: ST.handle, scales: ST.handle, sums: ST.handle):
-        ST.func_attr({"tir.noalias": True})
+    def quantize_rows(rows: ST.handle, weights: ST.handle, values: ST.handle, scales: ST.handle, sums: ST.handle):
+        ST.func_attr({"tir.noalias": True, "tir.is_scheduled": True})
         m = ST.int64()
-        X = ST.match_buffer(rows, (m, groups * group), "float32")
+        X = ST.match_buffer(rows, (m, width), "float32")
+        if normed:
+            W = ST.match_buffer(weights, (K,), "float32")
         Q = ST.match_buffer(values, (m, groups, group), "int8")
         D = ST.match_buffer(scales, (m, groups), "float32")
-        S = ST.match_buffer(sums, (m, groups * halves), "int32")
-        top = ST.alloc_buffer((m, groups), "float32")
-        for i, g, k in ST.grid(m, groups, group):
-            with ST.block("top"):
-                i, g, k = ST.axis.remap("SSR", [i, g, k])
-                with ST.init():
-                    top[i, g] = ST.float32(0)
-                top[i, g] = ST.max(top[i, g], ST.fabs(X[i, g * group + k]))
-        for i, g in ST.grid(m, groups):
-            with ST.block("scale"):
-                i, g = ST.axis.remap("SS", [i, g])
-                D[i, g] = top[i, g] * ST.float32(1 / 127)
-        for i, g, k in ST.grid(m, groups, group):
-            with ST.block("value"):
-                i, g, k = ST.axis.remap("SSS", [i, g, k])
-                Q[i, g, k] = ST.Cast(
-                    "int8",
-                    ST.nearbyint(
-                        X[i, g * group + k]
-                        * ST.Select(top[i, g] > ST.float32(0), ST.float32(127) / top[i, g], ST.float32(0))
-                    ),
-                )
-        for i, g, k in ST.grid(m, groups * halves, size):
-            with ST.block("sum"):
-                i, g, k = ST.axis.remap("SSR", [i, g, k])
-                with ST.init():
-                    S[i, g] = 0
-                S[i, g] = S[i, g] + ST.Cast("int32", Q[i, g // halves, g % halves * size + k])
+        S = ST.match_buffer(sums, (m, groups * parts), "int32")
+        for i in ST.parallel(m):
+            inverse = ST.decl_buffer((1,), "float32", scope="local")
+            if normed:
+                squares = ST.decl_buffer((V, L), "float32", scope="local")
+                for v, c in ST.grid(V, L):
+                    squares[v, c] = ST.float32(0)
+                for g in range(groups):
+                    for v in ST.unroll(V):
+                        for c in ST.vectorized(L):
+                            squares[v, c] = squares[v, c] + X[i, g * group + v * L + c] * X[i, g * group + v * L + c]
+                inverse[0] = ST.float32(0)
+                for v, c in ST.grid(V, L):
+                    inverse[0] = inverse[0] + squares[v, c]
+                inverse[0] = ST.rsqrt(inverse[0] * ST.float32(1 / k) + ST.float32(epsilon))
+            for g in range(groups):
+                row = ST.decl_buffer((V, L), "float32", scope="local")
+                top = ST.decl_buffer((L,), "float32", scope="local")
+                for v in ST.unroll(V):
+                    for c in ST.vectorized(L):
+                        if gated:
+                            row[v, c] = (
+                                X[i, g * group + v * L + c]
+                                / (ST.float32(1) + ST.exp(ST.float32(0) - X[i, g * group + v * L + c]))
+                                * X[i, K + g * group + v * L + c]
+                            )
+                        elif normed:
+                            row[v, c] = X[i, g * group + v * L + c] * inverse[0] * W[g * group + v * L + c]
+                        else:
+                            row[v, c] = X[i, g * group + v * L + c]
+                for c in ST.vectorized(L):
+                    top[c] = ST.max(ST.fabs(row[0, c]), ST.fabs(row[1, c]))
+                for c in ST.vectorized(8):
+                    top[c] = ST.max(top[c], top[c + 8])
+                for c in ST.vectorized(4):
+                    top[c] = ST.max(top[c], top[c + 4])
+                for c in ST.vectorized(2):
+                    top[c] = ST.max(top[c], top[c + 2])
+                largest: ST.float32 = ST.max(top[0], top[1])
+                factor: ST.float32 = ST.Select(largest > ST.float32(0), ST.float32(127) / largest, ST.float32(0))
+                D[i, g] = largest * ST.float32(1 / 127)
+                for v in ST.unroll(V):
+                    for c in ST.vectorized(L):
+                        row[v, c] = ST.nearbyint(row[v, c] * factor)
+                    for c in ST.vectorized(L):
+                        Q[i, g, v * L + c] = ST.Cast("int8", row[v, c])
+                # Sums of so few bytes are exact in float32.
+                if not half:
+                    for c in ST.vectorized(L):
+                        row[0, c] = row[0, c] + row[1, c]
+                for v in ST.unroll(parts):
+                    for c in ST.vectorized(8):
+                        row[v, c] = row[v, c] + row[v, c + 8]
+                    for c in ST.vectorized(4):
+                        row[v, c] = row[v, c] + row[v, c + 4]
+                    for c in ST.vectorized(2):
+                        row[v, c] = row[v, c] + row[v, c + 2]
+                    S[i, g * parts + v] = ST.Cast("int32", row[v, 0] + row[v, 1])
 
-    return quantize_rows
+    params = [p for p in quantize_rows.params if normed or p.name != "weights"]
+    return quantize_rows.replace(params=params).with_attr(ROWS_OF, [k, part])
 
 
 @functools.lru_cache(256)

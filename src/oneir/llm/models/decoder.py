@@ -130,6 +130,21 @@ class Rotary(nn.Module):
         self.weight.data = frequencies
 
 
+class Norm(nn.RMSNorm):
+    """The normalization of a decoder, over the last dimension of `size` elements."""
+
+    def __init__(self, config: DecoderConfig, size: int):
+        super().__init__(size, -1, config.norm_eps, bias=False)
+        self.offset = config.norm_offset
+
+    def scale(self) -> nn.Tensor:
+        """What normalized elements are multiplied by."""
+        return self.weight + self.offset if self.offset else self.weight
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        return op.rms_norm(x, self.scale(), -1, self.epsilon)
+
+
 class Cache:
     """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
 
@@ -154,17 +169,21 @@ class Cache:
     def attend(
         self,
         layer: int,
-        q: nn.Tensor,
-        k: nn.Tensor,
-        v: nn.Tensor,
+        qkv: nn.Tensor,
+        heads: int,
         rotary: Rotary,
         scale: float,
-        window: int | None,
-        cap: float | None,
+        window: int | None = None,
+        cap: float | None = None,
+        norms: Sequence[Norm] = (),
     ) -> nn.Tensor:
-        """Stores keys and values (m, kv_heads, head_dim); what queries (m, heads, head_dim) attend to, like them."""
-        _, heads, head_dim = q.shape
-        kv_heads = k.shape[1]
+        """Stores keys and values; what queries (m, heads, head_dim) attend to, like them.
+
+        `qkv` (m, heads + 2 * kv_heads, head_dim) are queries, keys and values. `norms` are those of each query and of
+        each key.
+        """
+        m, width, head_dim = qkv.shape
+        kv_heads = (width - heads) // 2
         store = rotate_and_store(
             heads,
             kv_heads,
@@ -173,34 +192,25 @@ class Cache:
             rotary.scale,
             rotary.original_context,
             self.pages[0].dtype,
+            norms[0].epsilon if norms else None,
         )
-        given = [q, k, v, *self.places, self.lengths, rotary.weight]
+        weights = [rotary.weight, *(norm.scale() for norm in norms)]
+        given = [qkv, *self.places, self.lengths, *weights]
+        queries = nn.Tensor.placeholder((m, heads, head_dim), "float32")
         q, *self.pages = op.tensor_ir_inplace_op(
             store,
             "rotate_and_store",
             [*given, *self.pages, const(layer, "int64")],
             [-1, *range(len(given), len(given) + len(self.pages))],
-            [q, *self.pages],
+            [queries, *self.pages],
         )
         attention = paged_attention(heads, kv_heads, head_dim, scale, window, self.pages[0].dtype, cap)
         return op.tensor_ir_op(
             attention,
             "paged_attention",
             [q, *self.places, *self.pages, const(layer, "int64")],
-            nn.Tensor.placeholder(q.shape, "float32"),
+            queries,
         )
-
-
-class Norm(nn.RMSNorm):
-    """The normalization of a decoder, over the last dimension of `size` elements."""
-
-    def __init__(self, config: DecoderConfig, size: int):
-        super().__init__(size, -1, config.norm_eps, bias=False)
-        self.offset = config.norm_offset
-
-    def forward(self, x: nn.Tensor) -> nn.Tensor:
-        weight = self.weight + self.offset if self.offset else self.weight
-        return op.rms_norm(x, weight, -1, self.epsilon)
 
 
 class Attention(nn.Module):
@@ -219,16 +229,14 @@ class Attention(nn.Module):
 
     def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
         c, m = self.config, x.shape[0]
-        ends = [c.heads * c.head_dim, (c.heads + c.kv_heads) * c.head_dim]
-        q, k, v = op.split(self.qkv_proj(x), ends, axis=1)
+        qkv, norms = self.qkv_proj(x), [self.q_norm, self.k_norm] if c.qk_norm else []
         if c.qk_norm == "row":
-            q, k = self.q_norm(q), self.k_norm(k)
-        parts = zip((q, k, v), (c.heads, c.kv_heads, c.kv_heads), strict=True)
-        q, k, v = (op.reshape(part, (m, heads, c.head_dim)) for part, heads in parts)
-        if c.qk_norm == "head":
-            q, k = self.q_norm(q), self.k_norm(k)
+            ends = [c.heads * c.head_dim, (c.heads + c.kv_heads) * c.head_dim]
+            q, k, v = op.split(qkv, ends, axis=1)
+            qkv, norms = op.concat([self.q_norm(q), self.k_norm(k), v], 1), []
+        qkv = op.reshape(qkv, (m, c.heads + 2 * c.kv_heads, c.head_dim))
         scale = c.head_dim**-0.5 if c.score_scale is None else c.score_scale
-        out = cache.attend(self.layer, q, k, v, rotary, scale, c.window(self.layer), c.score_cap)
+        out = cache.attend(self.layer, qkv, c.heads, rotary, scale, c.window(self.layer), c.score_cap, norms)
         return self.o_proj(op.reshape(out, (m, c.heads * c.head_dim)))
 
 

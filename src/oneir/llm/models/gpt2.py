@@ -22,8 +22,8 @@ class GPT2Attention(nn.Module):
 
     def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
         c, m = self.config, x.shape[0]
-        q, k, v = (op.reshape(part, (m, c.heads, c.head_dim)) for part in op.split(self.c_attn(x), 3, axis=1))
-        out = cache.attend(self.layer, q, k, v, rotary, c.head_dim**-0.5, None, None)
+        qkv = op.reshape(self.c_attn(x), (m, 3 * c.heads, c.head_dim))
+        out = cache.attend(self.layer, qkv, c.heads, rotary, c.head_dim**-0.5)
         return self.c_proj(op.reshape(out, (m, c.hidden_size)))
 
 

@@ -24,8 +24,8 @@ class NeoXAttention(nn.Module):
 
     def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
         c, m = self.config, x.shape[0]
-        q, k, v = (op.reshape(part, (m, c.heads, c.head_dim)) for part in op.split(self.query_key_value(x), 3, axis=1))
-        out = cache.attend(self.layer, q, k, v, rotary, c.head_dim**-0.5, None, None)
+        qkv = op.reshape(self.query_key_value(x), (m, 3 * c.heads, c.head_dim))
+        out = cache.attend(self.layer, qkv, c.heads, rotary, c.head_dim**-0.5)
         return self.dense(op.reshape(out, (m, c.hidden_size)))
 
 

@@ -17,6 +17,7 @@ from ...runtime.tensor import from_dlpack
 from ...target.target import Target
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
+from ..kernels.fuse_quantize_rows import FuseQuantizeRows
 from ..models import model_of
 from ..models.decoder import Decoder
 from ..quantization import Precision, Weight
@@ -81,7 +82,7 @@ def _program(checkpoint: Checkpoint, model: Decoder, precision: Precision) -> An
     if _keeps_forms(model):
         # Weights lie in the same order for any number of rows, so a program for one row shares them.
         steps["decode"] = _spec(model, dtype, 1, 1, 1)
-    mod = model.export_tvm(steps)[0]
+    mod = FuseQuantizeRows()(model.export_tvm(steps)[0])
     weights = {name: from_dlpack(np.ascontiguousarray(value)) for name, value in parameters_of(model, checkpoint)}
     for name in steps:
         mod = relax.transform.BindParams(name, weights)(mod)
