@@ -17,7 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import reference_pages
+
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 # What other programs start or speak to, and what only holds converters, has no names for users.
 NOT_PUBLIC = ("oneir.cli", "oneir.compat", "oneir.bench", "oneir.codegen", "oneir.topi.gpu")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w./-]+)((?:#[\w-]+)?)\)")
@@ -119,10 +122,16 @@ def index_page() -> str:
     return "\n".join(["# API reference\n", what, "", "| package | names |", "| --- | --- |", *rows, ""])
 
 
+def outside(page: Path, link: re.Match[str]) -> str | None:
+    """The file outside of docs/ that a link in a page leads to, relative to the repository; None for one of docs/."""
+    path = (page.parent / (link[1] + link[2])).resolve()
+    return None if path.is_relative_to(DOCS) else path.relative_to(ROOT).as_posix()
+
+
 def linked_files() -> set[str]:
     """The files outside of docs/ that its pages link to, relative to the repository."""
-    pages = (ROOT / "docs").glob("*.md")
-    return {path for page in pages for _, path, _ in OUTSIDE.findall(page.read_text())}
+    found = (outside(page, link) for page in DOCS.rglob("*.md") for link in OUTSIDE.finditer(page.read_text()))
+    return {path for path in found if path is not None}
 
 
 def file_page(path: str) -> str:
@@ -133,6 +142,7 @@ def pages() -> dict[str, str]:
     """All pages that this module writes, by their paths in the site's sources."""
     made = {"api/index.md": index_page()}
     made |= {f"api/{package}.md": package_page(package) for package in packages()}
+    made |= reference_pages.pages()
     return made | {f"source/{path}.md": file_page(path) for path in sorted(linked_files())}
 
 
@@ -156,4 +166,10 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri.startswith(("api/", "source/")):
         return markdown
-    return OUTSIDE.sub(r"](source/\2.md)", markdown)
+
+    def of_site(link: re.Match[str]) -> str:
+        path = outside(DOCS / page.file.src_uri, link)
+        up = "../" * page.file.src_uri.count("/")
+        return link[0] if path is None else f"]({up}source/{path}.md{link[3]})"
+
+    return OUTSIDE.sub(of_site, markdown)

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import site_pages
 
+from oneir.runtime import error
+from oneir.runtime.error import OneIRError
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src" / "oneir"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,3 +69,32 @@ def test_files_outside_of_docs_that_pages_link_to_are_pages():
     assert page.startswith("# examples/deploy/classify.c\n") and "#include" in page
     with pytest.raises(FileNotFoundError):
         site_pages.file_page("examples/none.c")
+
+
+def test_each_class_of_errors_has_a_section():
+    sections = re.findall(r"^## (\w+)\n\n\*Also an? `(\w+)`", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    classes = [cls for cls in vars(error).values() if isinstance(cls, type) and issubclass(cls, OneIRError)]
+    assert set(sections) == {(cls.__name__, cls.__bases__[1].__name__) for cls in classes if cls is not OneIRError}
+
+
+def test_each_variable_that_is_read_is_in_the_table():
+    read = {
+        name
+        for path in SOURCES.rglob("*.py")
+        for name in re.findall(r"os\.environ(?:\.get\(|\[)\"(\w+)\"", path.read_text())
+    }
+    named = set(re.findall(r"`([A-Z_]+)`", (ROOT / "docs" / "environment.md").read_text()))
+    assert read - {"PYTHONPATH"} <= named and len(read) > 8
+
+
+def test_the_grammar_has_nodes_with_their_fields_and_marks_what_defines_variables():
+    page = site_pages.pages()["reference/grammar.md"]
+    assert "- `#!python For(loop_var!: Var, min: PrimExpr, extent: PrimExpr, kind: ForKind, body: Stmt, " in page
+    assert "Base of arithmetic" not in page and page.count("- `#!python ") > 80
+
+
+def test_the_page_of_options_has_those_that_are_declared():
+    page = site_pages.pages()["reference/options.md"]
+    assert "| `tir.disable_vectorize` | bool |" in page
+    assert "| `FPurity` | `bool` | Whether a call has no side effect. | `relax/operator_facts.py` |" in page
+    assert re.search(r"^\| `llvm` \| .*`mcpu`: str", page, re.MULTILINE)
