@@ -45,6 +45,8 @@ class CPUInfo:
     byte_dots: str | None = None
     """Its fastest instructions for sums of products of bytes: `vnni`, `avx_vnni`, `avx2` (`tir/tensor_intrin/x86.py`),
     or None."""
+    has_bfloat16_dots: bool = False
+    """Whether an instruction adds products of pairs of bfloat16 to float32, in vectors of `vector_bytes`."""
 
 
 # First-, second- and third-level data cache in KiB, by the processor's name. The last line is a guess for all others.
@@ -227,6 +229,7 @@ def cpu_info(target: Target) -> CPUInfo:
         l2_bytes=l2,
         l3_bytes=l3,
         byte_dots=_byte_dots(target, arch, vector_bytes),
+        has_bfloat16_dots=arch == "x86_64" and vector_bytes >= 64 and bool(enabled_features(target, ("avx512bf16",))),
     )
 
 

@@ -8,12 +8,15 @@ from weight_forms import random_weight
 
 import oneir
 from oneir.dlight.cpu import FloatPanels
+from oneir.ir.expr import const
 from oneir.llm.kernels import float_panels
 from oneir.llm.kernels.forms import FORMS
+from oneir.runtime.dtype import numpy_dtype
 from oneir.runtime.error import ShapeMismatch
 from oneir.target import Target
+from oneir.target.cpu import enabled_features
 from oneir.testing import interpret
-from oneir.tir import PrimFunc
+from oneir.tir import PrimFunc, decl_buffer
 
 N, K = 96, 256
 RNG = np.random.default_rng(9)
@@ -60,10 +63,34 @@ def test_processors_with_shorter_vectors(processor: str) -> None:
         assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
-def test_the_loops_interpreted() -> None:
-    (weight, scale), values = packed("Q8_0", True, 32, 64)
-    x, found = RNG.standard_normal((2, 64)).astype("float32"), np.zeros((2, 32), "float32")
-    interpret(float_panels.product(FORMS["Q8_0"], 32, 64), x, weight, scale, found)
+@pytest.mark.parametrize(
+    ("processor", "with_dots"),
+    [("-mcpu=znver4", True), ("-mcpu=haswell", False), ("-mcpu=znver4 -vector-width=256", False)],
+)
+@pytest.mark.parametrize("m", [None, 1])
+def test_rows_of_bfloat16(processor: str, with_dots: bool, m: int | None) -> None:
+    target = Target(f"llvm -mtriple=x86_64-unknown-linux-gnu {processor}")
+    arrays, values = packed("BF16", True)
+    func = float_panels.product(FORMS["BF16"], N, K, "bfloat16")
+    if m is not None:
+        func = func.specialize({func.params[0]: decl_buffer([const(m, "int64"), const(K, "int64")], "bfloat16")})
+    schedule = FloatPanels().apply(func, target)
+    assert schedule is not None
+    assert ("dpbf16ps" in schedule.mod["main"].script()) == with_dots
+    if with_dots and not enabled_features(Target("llvm"), ["avx512bf16"]):
+        pytest.skip("the processor lacks AVX-512 BF16")
+    for rows in [1, 19] if m is None else [m]:
+        x = RNG.standard_normal((rows, K)).astype(numpy_dtype("bfloat16"))
+        found = run(schedule.mod["main"], target, [x, *arrays, np.zeros((rows, N), "float32")])
+        expected = x.astype("float64") @ values.T.astype("float64")
+        assert np.abs(found - expected).max() <= 2e-6 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("Q8_0", "float32"), ("BF16", "bfloat16")])
+def test_the_loops_interpreted(name: str, dtype: str) -> None:
+    arrays, values = packed(name, True, 32, 64)
+    x, found = RNG.standard_normal((2, 64)).astype(numpy_dtype(dtype)), np.zeros((2, 32), "float32")
+    interpret(float_panels.product(FORMS[name], 32, 64, dtype), x, *arrays, found)
     expected = x.astype("float64") @ values.T.astype("float64")
     assert np.abs(found - expected).max() <= 1e-6 * np.abs(expected).max()
 

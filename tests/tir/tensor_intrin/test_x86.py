@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 import oneir
+from oneir.runtime.dtype import numpy_dtype
 from oneir.runtime.error import InvalidValue
 from oneir.target import Target
 from oneir.target.cpu import architecture, enabled_features, resolve
 from oneir.testing import interpret
 from oneir.tir import PrimFunc, TensorIntrin
-from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_byte_dot_intrin, get_group_dot_intrin
+from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_bfloat16_dot_intrin, get_byte_dot_intrin, get_group_dot_intrin
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
 
 
-def skip_without(instructions: str) -> Target:
-    """The machine's target; skips the test where it lacks the instructions."""
+def skip_without(*needed: str) -> Target:
+    """The machine's target; skips the test where it lacks these features."""
     target = Target("llvm")
     if architecture(resolve(target)[0]) != "x86_64":
         pytest.skip("the machine is no x86_64")
-    if not enabled_features(target, NEEDED[instructions]).issuperset(NEEDED[instructions]):
-        pytest.skip(f"the processor lacks {NEEDED[instructions]}")
+    if not enabled_features(target, needed).issuperset(needed):
+        pytest.skip(f"the processor lacks {needed}")
     return target
 
 
@@ -38,7 +39,7 @@ def check(pair: tuple[PrimFunc, PrimFunc], arrays: list[np.ndarray], by_hand: np
 
 @pytest.mark.parametrize(("instructions", "largest"), [("vnni", 255), ("avx512", 128)])
 def test_four_products(instructions: str, largest: int) -> None:
-    target, rng = skip_without(instructions), np.random.default_rng(5)
+    target, rng = skip_without(*NEEDED[instructions]), np.random.default_rng(5)
     a = rng.integers(0, largest + 1, 4).astype("uint8")
     b = rng.integers(-128, 128, (16, 4)).astype("int8")
     c = rng.integers(-1000, 1000, 16).astype("int32")
@@ -52,7 +53,7 @@ def test_four_products(instructions: str, largest: int) -> None:
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("instructions", NEEDED)
 def test_a_group_of_digits(instructions: str, extreme: bool, group: int, bits: int) -> None:
-    target, rng, size = skip_without(instructions), np.random.default_rng(5), VECTOR_BYTES[instructions]
+    target, rng, size = skip_without(*NEEDED[instructions]), np.random.default_rng(5), VECTOR_BYTES[instructions]
     # Where all are as large as can be, 16 bits still hold the sum.
     quads, largest = group // 4, (1 << bits) - 1
     a = np.full(group, -128, "int8") if extreme else rng.integers(-128, 128, group).astype("int8")
@@ -66,13 +67,33 @@ def test_a_group_of_digits(instructions: str, extreme: bool, group: int, bits: i
 @pytest.mark.parametrize("extreme", [(255, -128), (255, 127), None])
 @pytest.mark.parametrize("instructions", NEEDED)
 def test_four_bytes_are_multiplied_exactly(instructions: str, extreme: tuple[int, int] | None) -> None:
-    target, rng, lanes = skip_without(instructions), np.random.default_rng(5), VECTOR_BYTES[instructions] // 4
+    target, rng, lanes = skip_without(*NEEDED[instructions]), np.random.default_rng(5), VECTOR_BYTES[instructions] // 4
     a, b = rng.integers(0, 256, 4).astype("uint8"), rng.integers(-128, 128, (lanes, 4)).astype("int8")
     if extreme is not None:
         # Sums of two such products exceed 16 bits.
         a[:], b[:] = extreme
     c = rng.integers(-1000, 1000, lanes).astype("int32")
     check(get_byte_dot_intrin(instructions), [a, b, c], c + b.astype("int32") @ a.astype("int32"), target)
+
+
+def test_pairs_of_bfloat16() -> None:
+    target, rng = skip_without("avx512bf16"), np.random.default_rng(5)
+    # Integers and halves of few bits, whose sums are exact in any order.
+    a, b = ((rng.integers(-64, 64, shape) / 2).astype(numpy_dtype("bfloat16")) for shape in (2, (16, 2)))
+    c = rng.integers(-1000, 1000, 16).astype("float32")
+    by_hand = c + b.astype("float32") @ a.astype("float32")
+    check(get_bfloat16_dot_intrin(), [a, b.view("uint32").reshape(16), c], by_hand, target)
+
+
+def test_subnormal_bfloat16_are_zeros_to_the_instruction() -> None:
+    target, smallest = skip_without("avx512bf16"), np.float32(2.0**-130)
+    a = np.array([smallest, 0], numpy_dtype("bfloat16"))
+    b = np.full((16, 2), 2.0**100).astype(numpy_dtype("bfloat16")).view("uint32").reshape(16)
+    described, implemented = get_bfloat16_dot_intrin()
+    sums, tensors = np.zeros(16, "float32"), [oneir.nd.array(x) for x in (a, b, np.zeros(16, "float32"))]
+    oneir.build(implemented.with_attr("global_symbol", "f"), target)["f"](*tensors)
+    interpret(described, a, b, sums)
+    assert (sums == 2.0**-30).all() and (tensors[2].numpy() == 0).all()
 
 
 def test_names_are_registered() -> None:
@@ -82,6 +103,7 @@ def test_names_are_registered() -> None:
         "dot_8x32_u4_weights_avx2",
         "dot_16x32_u4_weights_vnni",
         "dot_8x4_bytes_avx2",
+        "dot_16x2_bfloat16",
     ):
         assert TensorIntrin.get(name) is not None
 

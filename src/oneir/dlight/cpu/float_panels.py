@@ -16,6 +16,8 @@ from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore
+from ...tir.stmt_functor import loads
+from ...tir.tensor_intrin.x86 import BFLOAT16_DOT_16x2_INTRIN
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
@@ -49,7 +51,10 @@ class FloatPanels(CPUScheduleRule):
             sch = Schedule(computing_whole_tiles(sch.mod["main"], {name}, factors))
         product = product_of(leaves(sch) or [])
         assert product is not None
-        compute_by_panels(sch, product, rows)
+        if product.in_pairs and cpu_info(target).has_bfloat16_dots:
+            compute_by_pairs(sch, product, rows)
+        else:
+            compute_by_panels(sch, product, rows)
         return sch
 
 
@@ -60,6 +65,8 @@ class Product:
     widen: Leaf
     total: Leaf
     epilogue: list[Leaf]
+    in_pairs: bool
+    """Whether rows are bfloat16, and weights words of two of these, neighbours along the sum."""
 
 
 def product_of(found: list[Leaf]) -> Product | None:
@@ -81,7 +88,28 @@ def product_of(found: list[Leaf]) -> Product | None:
         return None
     if store.buffer.dtype != "float32":
         return None
-    return Product(widen, total, epilogue) if total.extents[4] % STEP == 0 else None
+    sources = [load.buffer for load in loads(widen.block.body)]
+    in_pairs = x.buffer.dtype == "bfloat16" and [source.dtype for source in sources] == ["uint32"]
+    return Product(widen, total, epilogue, in_pairs) if total.extents[4] % STEP == 0 else None
+
+
+def compute_by_pairs(sch: Schedule, product: Product, rows: int) -> None:
+    """A panel of outputs at a time, a few rows in it, pair after pair of weights, by the processor's dot products."""
+    total = product.total.handle
+    sch.compute_inline(product.widen.handle)
+    row, panel, vector, lane, depth = sch.get_loops(total)
+    row_outer, row_inner = sch.split(row, [None, rows])
+    pair, half = sch.split(depth, [None, 2])
+    sch.reorder(panel, row_outer, pair, row_inner, vector, lane, half)
+    sch.parallel(panel)
+    sch.set_scope(total, 0, "local")
+    for leaf in product.epilogue:
+        sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
+        sch.vectorize(sch.get_loops(leaf.handle)[-1])
+    init = sch.decompose_reduction(total, pair)
+    for loop in (row_inner, vector, *sch.get_loops(init)[-3:]):
+        sch.unroll(loop)
+    sch.tensorize(lane, BFLOAT16_DOT_16x2_INTRIN)
 
 
 def compute_by_panels(sch: Schedule, product: Product, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Products of float32 rows with weights in any form, widened to float32 in registers, and rows of such weights."""
+"""Products of float rows with weights in any form, widened to float32 in registers, and rows of such weights."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def word_parameters(form: Form, n: int, k: int) -> dict[str, tuple[Shape, str]]:
 
 
 @functools.lru_cache(256)
-def product(form: Form, n: int, k: int) -> PrimFunc:
-    """x @ weight.T: the parameters are rows (m, k) float32, the arrays of the weight as `word_parameters` says, and the
-    result (m, n) float32.
+def product(form: Form, n: int, k: int, dtype: str = "float32") -> PrimFunc:
+    """x @ weight.T: the parameters are rows (m, k) of float32 or bfloat16, the arrays of the weight as
+    `word_parameters` says, and the result (m, n) float32. Sums are of float32.
     """
     panels, depth, vectors, lanes = (ST.int64(x) for x in (n // PANEL, k, VECTORS, LANES))
     with IRBuilder() as builder, T.prim_func(is_private=True):
@@ -34,7 +34,7 @@ def product(form: Form, n: int, k: int) -> PrimFunc:
         rows = T.arg("rows", T.handle())
         parts = {name: T.arg(name, T.Buffer(*kind)) for name, kind in word_parameters(form, n, k).items()}
         result = T.arg("result", T.handle())
-        X = builder.name("X", T.match_buffer(rows, (m, depth), "float32"))
+        X = builder.name("X", T.match_buffer(rows, (m, depth), dtype))
         Y = builder.name("Y", T.match_buffer(result, (m, panels * vectors * lanes), "float32"))
         wide = builder.name("wide", T.alloc_buffer((panels, depth, vectors, lanes), "float32"))
         with T.grid(panels, depth, vectors, lanes) as loops, T.block("widen"):
@@ -45,7 +45,8 @@ def product(form: Form, n: int, k: int) -> PrimFunc:
             place = [r, p * (vectors * lanes) + v * lanes + c]
             with T.init():
                 T.buffer_store(Y, T.float32(0), place)
-            T.buffer_store(Y, Y[(*place,)] + X[r, j] * wide[p, j, v, c], place)
+            x = X[r, j] if dtype == "float32" else T.Cast("float32", X[r, j])
+            T.buffer_store(Y, Y[(*place,)] + x * wide[p, j, v, c], place)
     return builder.get()
 
 

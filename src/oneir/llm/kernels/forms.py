@@ -12,7 +12,8 @@ integers times a float16 for 256 weights:
 Digits of 8 bits lie as (n // 32, k // 32, 8, 2, 64) bytes: byte `4 * c + i` of the vector (q, v) is that of the output
 `16 * v + c` and of `k = 4 * q + i`. Of those of 4 bits, (n // 32, k // 32, 4, 2, 64), the low half of a byte of the
 vector (j, v) is that of `k = 4 * j + i`, the high half that of `k = 16 + 4 * j + i`. Scales and offsets are
-(n // 32, k // group, 2, 16). A form of floats is (n // 32, k, 2, 16).
+(n // 32, k // group, 2, 16). Float16 are (n // 32, k, 2, 16). Bfloat16 are words of two, (n // 32, k // 2, 2, 16),
+whose low half is that of the even `k`: processors add up products of such pairs, and a shift makes float32 of them.
 """
 
 from __future__ import annotations
@@ -123,22 +124,35 @@ class FloatForm:
     """Floats of 16 bits."""
 
     name: str
-    dtype: str
+    dtype: Literal["float16", "bfloat16"]
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether neighbours along the sum are one word."""
+        return self.dtype == "bfloat16"
 
     def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
         """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for sizes that are no whole panels."""
         check_multiple(n, PANEL, "the outputs")
         check_multiple(k, LANES, "the sum")
+        if self.in_pairs:
+            return {"weight": ((n // PANEL, k // 2, VECTORS, LANES), "uint32")}
         return {"weight": ((n // PANEL, k, VECTORS, LANES), self.dtype)}
 
     def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
         """The weight at `k` of an output, float32."""
-        return T.Cast("float32", parts["weight"][p, k, v, c])
+        if not self.in_pairs:
+            return T.Cast("float32", parts["weight"][p, k, v, c])
+        half = T.shift_right(parts["weight"][p, k // 2, v, c], T.Cast("uint32", k % 2 * 16))
+        return T.reinterpret("float32", T.shift_left(half, T.uint32(16)))
 
     def pack(self, values: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
         """The arrays of a weight, of its values (n, k)."""
-        panels = values.astype(numpy_dtype(self.dtype), copy=False).reshape(n // PANEL, PANEL, k).transpose(0, 2, 1)
-        return {"weight": np.ascontiguousarray(panels).reshape(n // PANEL, k, VECTORS, LANES)}
+        step = 2 if self.in_pairs else 1
+        panels = values.astype(numpy_dtype(self.dtype), copy=False).reshape(n // PANEL, PANEL, k // step, step)
+        panels = np.ascontiguousarray(panels.transpose(0, 2, 1, 3))
+        packed = panels.view(np.uint32) if self.in_pairs else panels
+        return {"weight": packed.reshape(n // PANEL, k // step, VECTORS, LANES)}
 
 
 Form = DigitForm | FloatForm

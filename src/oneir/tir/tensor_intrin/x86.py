@@ -1,4 +1,4 @@
-"""Integer dot products of x86 processors, which multiply unsigned bytes with signed ones.
+"""Dot products of x86 processors: of unsigned bytes with signed ones, and of bfloat16.
 
 `dot_16x4_*` adds four products to each of 16 sums, with four unsigned bytes for all sums and four signed ones for each:
 
@@ -12,6 +12,15 @@ of at most 4 bits (`u4`), or bytes (`u8`), and signed bytes are for all sums:
         C[i] += B[q, 4 * i + k] * A[4 * q + k]
 
 `dot_{n}x4_bytes_*` is `dot_16x4` for the sums of one vector, exact for all bytes, with C in the scope "local".
+
+`dot_16x2_bfloat16` adds products of pairs of bfloat16 to 16 sums of float32. The pairs of B are words, the first of
+each in the lower half:
+
+    for i, k in T.grid(16, 2):
+        C[i] += float32(A[k]) * reinterpret("float32", B[i] >> 16 * k << 16)
+
+The instruction (AVX-512 BF16) rounds each sum to the nearest, and takes subnormal numbers for zeros, in what it reads
+and in what it gives. The product of the odd place is added first.
 
 - `vnni`: AVX-512 VNNI, one instruction for four products. `avx_vnni`: the same with vectors of 32 bytes.
 - `avx512`, `avx2`: products are added up in pairs as 16-bit integers first, which saturate. So `dot_16x4` is as
@@ -41,6 +50,7 @@ from .dot_product_common import as_words, dot_product
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
+BFLOAT16_DOT_16x2_INTRIN = "dot_16x2_bfloat16"
 
 _PRODUCTS = 4
 GROUPS = (16, 32)
@@ -184,9 +194,40 @@ def _dot_16x4(add: Callable[[PrimExpr, PrimExpr, PrimExpr], PrimExpr]) -> tuple[
     return dot_product(16, _PRODUCTS, ("uint8", "int8", "int32"), product)
 
 
+def get_bfloat16_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_16x2_bfloat16` computes, and how. The operands are A (2,) bfloat16, B (16,) uint32, and C (16,) float32
+    in the scope "local".
+    """
+
+    def buffers() -> tuple[Buffer, Buffer, Buffer]:
+        return (
+            decl_buffer((2,), "bfloat16", "A", offset_factor=1),
+            decl_buffer((16,), "uint32", "B", offset_factor=1),
+            decl_buffer((16,), "float32", "C", scope="local", offset_factor=1),
+        )
+
+    a, b, c = buffers()
+
+    def update(i: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [BufferLoad(c, [i]), BufferLoad(a, [k]), BufferLoad(b, [i])]
+        half = ops.shift_right(loads[2], ops.cast("uint32", k * 16))
+        weight = reinterpret("float32", ops.shift_left(half, const(16, "uint32")))
+        return BufferStore(c, loads[0] + ops.cast("float32", loads[1]) * weight, [i]), loads
+
+    described = function_of((a, b, c), (c, a, b), c, loops_around("update", "SR", (16, 2), update))
+    a, b, c = buffers()
+    place = [Ramp(0, 1, 16)]
+    # LLVM takes words for pairs of bfloat16; vectors of bfloat16 would be computed with as float32.
+    pairs = Broadcast(reinterpret("int32", a.vload([0], "bfloat16x2")), 16)
+    weights = reinterpret("int32x16", BufferLoad(b, place))
+    sums = call_llvm_pure_intrin("float32x16", "llvm.x86.avx512bf16.dpbf16ps.512", BufferLoad(c, place), pairs, weights)
+    return described, function_of((a, b, c), (c, a, b), c, BufferStore(c, sums, place))
+
+
 TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
 TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
 for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
     TensorIntrin.register(group_dot_name(*_kind), *get_group_dot_intrin(*_kind))
 for _name in VECTOR_BYTES:
     TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))
+TensorIntrin.register(BFLOAT16_DOT_16x2_INTRIN, *get_bfloat16_dot_intrin())
