@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import drawing
 import reference_pages
 
 ROOT = Path(__file__).parents[1]
@@ -172,4 +173,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         up = "../" * page.file.src_uri.count("/")
         return link[0] if path is None else f"]({up}source/{path}.md{link[3]})"
 
-    return OUTSIDE.sub(of_site, markdown)
+    return drawing.drawn(OUTSIDE.sub(of_site, markdown))
+
+
+def without_foreign_scripts(output: str, **_: Any) -> str:
+    """A page with our own worker for searching files, in place of the theme's, which is fetched from elsewhere."""
+    fetched = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
+    return output.replace(fetched, f"<script>{(DOCS / 'frame_worker.js').read_text()}</script>")
+
+
+on_post_page = without_foreign_scripts
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    return without_foreign_scripts(output_content)

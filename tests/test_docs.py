@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import drawing
 import pytest
 import site_pages
 
@@ -98,3 +99,10 @@ def test_the_page_of_options_has_those_that_are_declared():
     assert "| `tir.disable_vectorize` | bool |" in page
     assert "| `FPurity` | `bool` | Whether a call has no side effect. | `relax/operator_facts.py` |" in page
     assert re.search(r"^\| `llvm` \| .*`mcpu`: str", page, re.MULTILINE)
+
+
+def test_the_drawing_of_packages_is_a_picture_with_what_leads_lower_below():
+    edges = [("cli", "tir"), ("cli", "ir"), ("tir", "ir"), ("te", "tir")]
+    assert drawing.layers(edges) == [["cli", "te"], ["tir"], ["ir"]]
+    picture = drawing.drawn("# Packages\n\n```mermaid\ngraph TD\n    cli --> tir\n    tir --> ir\n```\n")
+    assert picture.startswith("# Packages\n\n<svg") and picture.count("<rect") == 3 and picture.count("<path") == 2
