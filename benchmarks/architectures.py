@@ -29,6 +29,7 @@ from benchmarks.conformance.outcome import (
     ROOT,
     UNSUPPORTED,
     Outcome,
+    add_options,
     failure,
     refusal,
     run_all,
@@ -260,18 +261,14 @@ element. `python -m benchmarks.architectures --write-docs` makes this page.
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
-    parser.add_argument("patterns", nargs="*", help="regular expressions for model types; all of them without one")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/architectures.md; runs all model types")
+    add_options(parser)
     options = parser.parse_args()
-    if options.write_docs and options.patterns:
-        parser.error("--write-docs needs all model types: leave out the patterns")
-    kinds = [n for n in names() if not options.patterns or any(re.search(p, n) for p in options.patterns)]
-    outcomes = run_all(kinds, run, lambda kind: kind, "architectures" if not options.patterns else "architectures_part")
+    outcomes, kept = run_all(names(), run, lambda kind: kind, "architectures", options)
     for outcome in outcomes:
         print(f"{outcome.status:12} {outcome.test:30} {outcome.seconds:5.1f} s {outcome.reason}")
     print(summary(outcomes))
     if options.write_docs:
-        PAGE.write_text(page(outcomes), encoding="utf-8")
+        PAGE.write_text(page(kept), encoding="utf-8")
 
 
 if __name__ == "__main__":

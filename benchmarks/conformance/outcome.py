@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import multiprocessing
+import re
 import sys
 import time
+from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
+LONGEST = 900
+"""Seconds that a test may take."""
 PASSED, CONSTANT, FAILED, UNSUPPORTED = "passed", "passed with constants", "failed", "unsupported"
 EXCLUDED = "excluded"
 """The test says nothing: it cannot be exported, or the reference itself gives other results each time."""
@@ -30,25 +36,48 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run_all(names: Sequence[str], run: Callable[[str], Outcome], row: Callable[[str], str], kept: str) -> list[Outcome]:
-    """Runs tests one after the other in another process, which is replaced if it dies.
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that runs tests: which, for how long, and whether it writes their page in docs/."""
+    parser.add_argument("patterns", nargs="*", help="regular expressions for names of tests; all tests without one")
+    parser.add_argument("--missing", action="store_true", help="leave out tests that an earlier run did")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no test after these minutes")
+    parser.add_argument("--write-docs", action="store_true", help="write the page in docs/; needs all outcomes")
 
-    `row(name)` is the table's row of a test whose process died. Outcomes are written to build/`kept`.json as they come.
+
+def run_all(
+    names: Sequence[str], run: Callable[[str], Outcome], row: Callable[[str], str], kept: str, options: Namespace
+) -> tuple[list[Outcome], list[Outcome]]:
+    """Runs tests one after the other in another process, which is replaced if it dies or takes too long.
+
+    `options` are those of `add_options`. `row(name)` is the table's row of a test whose process died. Outcomes are kept
+    in build/`kept`.json as they come, in place of those of an earlier run. Returns the outcomes of the tests that were
+    asked for, and all that are kept; both in the order of `names`.
     """
-    outcomes: list[Outcome] = []
-    pool = _one_worker()
-    began = time.perf_counter()
-    for name in names:
+    path = ROOT / "build" / f"{kept}.json"
+    known = {x["test"]: Outcome(**x) for x in json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
+    asked = [n for n in names if not options.patterns or any(re.search(p, n) for p in options.patterns)]
+    left = [n for n in asked if not (options.missing and n in known)]
+    pool, began = _one_worker(), time.perf_counter()
+    for i, name in enumerate(left):
+        if time.perf_counter() - began > 60 * options.minutes:
+            break
         try:
-            outcomes.append(pool.submit(run, name).result())
-        except BrokenProcessPool:
-            outcomes.append(Outcome(name, row(name), FAILED, "the process died"))
+            known[name] = pool.submit(run, name).result(LONGEST)
+        except (BrokenProcessPool, TimeoutError) as error:
+            died = isinstance(error, BrokenProcessPool)
+            why = "the process died" if died else f"it took more than {LONGEST} s"
+            known[name] = Outcome(name, row(name), FAILED, why)
+            for process in multiprocessing.active_children():
+                process.kill()
             pool = _one_worker()
-        if len(outcomes) % 10 == 0 or len(outcomes) == len(names):
-            _save(outcomes, ROOT / "build" / f"{kept}.json")
-            print(f"{len(outcomes)} of {len(names)}, {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        _save([known[n] for n in names if n in known], path)
+        if (i + 1) % 10 == 0 or i + 1 == len(left):
+            print(f"{i + 1} of {len(left)}, {time.perf_counter() - began:.0f} s", file=sys.stderr)
     pool.shutdown()
-    return outcomes
+    absent = [n for n in names if n not in known]
+    if options.write_docs and absent:
+        raise SystemExit(f"--write-docs: {len(absent)} tests have no outcome yet; run the command with --missing")
+    return [known[n] for n in asked if n in known], [known[n] for n in names if n in known]
 
 
 def _one_worker() -> ProcessPoolExecutor:
