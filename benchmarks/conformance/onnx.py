@@ -12,7 +12,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -49,9 +49,12 @@ def operator_of(name: str) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: Any) -> Any:
+    """The array of a tensor; lists of them for sequences, None for nothing."""
     import onnx
 
+    if value is None or isinstance(value, list):
+        return value and list(map(_array, value))
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
@@ -95,23 +98,29 @@ def run(name: str) -> Outcome:
     except OneIRError as error:
         return Outcome(name, operator, UNSUPPORTED, refusal(str(error)))
     try:
-        found = execute(mod, [_array(x) for x in inputs])
-        # A sequence is a tuple, as several outputs are.
-        values = [x for value in expected for x in (value if isinstance(value, list) else [value])]
-        compare(found, [_array(x) for x in values], case.rtol, case.atol)
+        found = execute(mod, list(map(_array, inputs)))
+        compare(found, list(_flat(list(map(_array, expected)))), case.rtol, case.atol)
     except Exception as error:  # Whatever happens to a test must not end the others.
         return Outcome(name, operator, FAILED, failure(error))
     return Outcome(name, operator, status, seconds=time.perf_counter() - began)
 
 
-def execute(mod: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def execute(mod: Any, inputs: Sequence[Any]) -> list[np.ndarray]:
     """What the compiled module computes."""
     import oneir
     from oneir import relax
 
     machine = relax.VirtualMachine(oneir.compile(mod, "llvm"), oneir.cpu())
-    result = machine["main"](*[oneir.nd.array(x) for x in inputs])
-    return [r.numpy() for r in ([result] if hasattr(result, "numpy") else result)]
+    return list(_flat(machine["main"](*inputs)))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    """The tensors of a result as arrays; sequences are tuples, as several outputs are, and nothing is nothing."""
+    if isinstance(value, (list, tuple)):
+        for field in value:
+            yield from _flat(field)
+    elif value is not None:
+        yield value.numpy() if hasattr(value, "numpy") else value
 
 
 def compare(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: float, atol: float) -> None:
@@ -120,7 +129,7 @@ def compare(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], rtol: f
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype, f"expected dtype {b.dtype}, found {a.dtype}"
         assert a.shape == b.shape, f"expected shape {b.shape}, found {a.shape}"
-        if b.dtype.kind in "biu":
+        if b.dtype.kind in "biuO":
             np.testing.assert_array_equal(a, b)
             continue
         tolerance = max(rtol, 2**-6) if b.dtype.name == "bfloat16" else rtol

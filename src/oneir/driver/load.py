@@ -106,7 +106,9 @@ class Model:
         given = in_order(self._signature, args, named) if named else args
         values = [self._dense(p, arg) for p, arg in zip(self.inputs, given, strict=False)]
         made = self._call(*values, *given[len(values) :])
-        made = made if isinstance(made, tuple) and not isinstance(made, ShapeTuple) else (made,)
+        # A tuple is several results, but for a sequence that is the only one.
+        several = isinstance(made, tuple) and not isinstance(made, ShapeTuple) and len(self._signature.results) != 1
+        made = made if several else (made,)
         return Results(made, tuple(map(self._signature.result_name, range(len(made)))))
 
     def _dense(self, param: Param, arg: Any) -> Any:

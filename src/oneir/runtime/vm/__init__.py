@@ -9,7 +9,18 @@ VirtualMachine(ib.get(), cpu())["main"](x)
 
 from __future__ import annotations
 
-from . import builtins, cuda_graph, kv_cache, kv_state, linalg, paged_kv_functions, rnn_state, sampling
+from . import (
+    builtins,
+    cuda_graph,
+    kv_cache,
+    kv_state,
+    linalg,
+    paged_kv_functions,
+    rnn_state,
+    sampling,
+    sequence,
+    strings,
+)
 from .builder import ExecBuilder, VMFuncScope
 from .executable import Executable, NativeFunction, VMExecutable
 from .footprint import Footprint, footprint

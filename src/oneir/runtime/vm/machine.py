@@ -419,6 +419,8 @@ def _value(arg: object, param: Param | None, keep: bool) -> Any:
     match arg:
         case ShapeTuple() | Object() | None | str() | Device():
             return arg
+        case np.ndarray() if arg.dtype.kind in "OU" and (param is None or param.kind == "handle"):
+            return arg.astype(object)  # a tensor of strings
         case np.ndarray():
             return tensor(arg) if keep else wrap_or_share(arg)
         case np.generic() | int() | float():

@@ -38,6 +38,7 @@ from ...struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleS
 from ...transform.fold_constant import as_constant
 from ..importer import ModelImporter
 from .dtypes import Symbols
+from .objects import Kind
 
 LARGEST_FOLDED = 1 << 16
 """The most elements that are computed while importing. More are left to FoldConstant, so that importing stays quick."""
@@ -59,6 +60,8 @@ class Context(ModelImporter):
         self.parameters: dict[Var, np.ndarray] = {}
         """Weights that are parameters, and their values."""
         self.used_as_constants: set[Var] = set()
+        self.objects: dict[Expr, Kind] = {}
+        """What is known of values that are no tensors of numbers."""
 
     # -- expressions --
 
@@ -96,6 +99,12 @@ class Context(ModelImporter):
         return const(np.asarray(values), dtype)
 
     # -- what is known of tensors --
+
+    def info(self, x: Any) -> TensorStructInfo:
+        """The struct info of a tensor of numbers. Raises `UnsupportedError` for anything else."""
+        if isinstance(x, Expr) and x in self.objects:
+            raise UnsupportedError(f"expected a tensor of numbers, found {self.objects[x]}")
+        return super().info(x)
 
     def axis(self, axis: int, ndim: int) -> int:
         """An axis counted from the front. Raises `UnsupportedError` if it is out of range."""

@@ -49,6 +49,9 @@ def dtype_name(code: int) -> str:
     return _NAMES[code]
 
 
+STRING = 8
+"""ONNX's element type of strings."""
+
 FLOAT4 = "float4_e2m1fn"
 """The dtype of constants only, which are cast to other floats while compiling."""
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....ir.expr import IntImm
-from ...expr import Expr
-from ...struct_info import TensorStructInfo
-from .dtypes import element_type
+from .objects import Kind, type_of
 
 if TYPE_CHECKING:
     import onnx
@@ -25,8 +22,10 @@ def schema_of(node: onnx.NodeProto, opset: int) -> Any:
         return None
 
 
-def body_of(schema: Any, node: onnx.NodeProto, attributes: Sequence[Any], opset: int, inputs: Sequence[Any]) -> Any:
-    """The function that defines a node's operator, with these attributes; None if no others define it."""
+def body_of(
+    schema: Any, node: onnx.NodeProto, attributes: Sequence[Any], opset: int, kinds: Sequence[Kind | None]
+) -> Any:
+    """The function that defines a node's operator, with these attributes and kinds of inputs; None if none does."""
     import onnx
 
     versions = _newest(schema.function_opset_versions, opset)
@@ -39,7 +38,7 @@ def body_of(schema: Any, node: onnx.NodeProto, attributes: Sequence[Any], opset:
     complete.CopyFrom(node)
     del complete.attribute[:]
     complete.attribute.extend([*attributes, *defaults(schema, {a.name for a in attributes})])
-    types = [_type_of(x).SerializeToString() for x in inputs]
+    types = [type_of(k).SerializeToString() for k in kinds]
     body = schema.get_context_dependent_function_with_opset_version(versions, complete.SerializeToString(), types)
     return onnx.FunctionProto.FromString(body)
 
@@ -52,20 +51,3 @@ def defaults(schema: Any, given: Collection[str]) -> list[Any]:
 def _newest(versions: Sequence[int], opset: int) -> int | None:
     """The newest version that is not newer than an opset, or the oldest: operators are older than their bodies."""
     return max((v for v in versions if v <= opset), default=min(versions, default=None))
-
-
-def _type_of(x: Any) -> Any:
-    """What ONNX calls the type of a tensor; an empty one of anything else."""
-    import onnx
-
-    result = onnx.TypeProto()
-    info = x.struct_info if isinstance(x, Expr) else None
-    if isinstance(info, TensorStructInfo):
-        result.tensor_type.elem_type = element_type(info.dtype)
-        for extent in info.extents or ():
-            dim = result.tensor_type.shape.dim.add()
-            if isinstance(extent, IntImm):
-                dim.dim_value = extent.value
-            else:
-                dim.dim_param = str(extent)
-    return result

@@ -21,9 +21,10 @@ from ..common import PARAMS
 from ..importer import call_converter, without_unused
 from . import shape_values
 from .context import Context
-from .dtypes import FLOAT4, dtype_name, extents_of
+from .dtypes import FLOAT4, STRING, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
 from .model import read_model, with_rest
+from .objects import as_object, constant_of, declared_kind, kind_of, object_var
 from .registry import MISSING, NeedsControlFlow, RanksDiffer, find_converter
 from .tensors import array_of
 
@@ -186,20 +187,19 @@ class Importer(Context):
         return inputs
 
     def read_input(self, value: Any, sanitize: bool) -> Var:
-        value_type = value.type
-        if value_type.HasField("optional_type"):
-            value_type = value_type.optional_type.elem_type  # a parameter is always given
-        kind = value_type.WhichOneof("value")
+        name = self.parameter_name(value.name, "input_", sanitize)
         info = TensorStructInfo((), "float32")
-        if kind not in ("tensor_type", None):
-            error = UnsupportedError(f"it is no tensor but a {kind.removesuffix('_type')}")
-            self.add_unsupported(value.name, "input", error)
-        else:
-            with self.reporting(value.name, "input"):
-                info = self.input_info(value.name, value_type.tensor_type)
+        with self.reporting(value.name, "input"):
+            tensor = value.type.WhichOneof("value") in ("tensor_type", None)
+            if not tensor or value.type.tensor_type.elem_type == STRING:
+                kind = declared_kind(self, value.type)
+                assert kind is not None
+                self.env[value.name] = object_var(self, name, kind)
+                return self.env[value.name]
+            info = self.input_info(value.name, value.type.tensor_type)
         self.input_infos[value.name] = info
         self.input_symbols.update(v for e in info.extents or () for v in undefined_vars(e))
-        var = Var(self.parameter_name(value.name, "input_", sanitize), info)
+        var = Var(name, info)
         self.env[value.name] = var
         return var
 
@@ -232,7 +232,7 @@ class Importer(Context):
                 self.env[tensor.name] = MISSING
                 continue
             if not keep:
-                self.env[tensor.name] = self.constant(array)
+                self.env[tensor.name] = constant_of(self, array)
                 continue
             # Exporters put a prefix before the names of weights.
             name = self.parameter_name(tensor.name.removeprefix("onnx::"), "param_", sanitize)
@@ -346,7 +346,8 @@ class Importer(Context):
         schema = schema_of(node, opset)
         if function is None:
             own = self.resolved_attributes(node)
-            body = None if schema is None else body_of(schema, node, own, opset, inputs)
+            kinds = [None if x is None else kind_of(self, x) for x in inputs]
+            body = None if schema is None else body_of(schema, node, own, opset, kinds)
             if body is None:
                 raise _no_converter(opset)
             return self.call(node, body, inputs, {a.name: a for a in defaults(schema, {a.name for a in own})})
@@ -430,7 +431,7 @@ class Importer(Context):
         """Imports a subgraph in place; it may use the values of the enclosing graphs."""
         with self.scope(ChainMap({}, self.env)), self.inside(f"the subgraph `{graph.name}`"):
             for tensor in graph.initializer:
-                self.env[tensor.name] = self.constant(array_of(tensor, self.folder))
+                self.env[tensor.name] = constant_of(self, array_of(tensor, self.folder))
             for value, x in zip(graph.input, inputs, strict=True):
                 self.env[value.name] = x
             before = len(self.unsupported)
@@ -503,16 +504,7 @@ class Importer(Context):
     def output(self, name: str) -> Expr:
         """The value of an output of the model."""
         value = self.value(name)
-        if isinstance(value, list):
-            return Tuple([self.tensor_of(v) for v in value])
-        return self.tensor_of(value)
-
-    def tensor_of(self, value: Any) -> Expr:
-        if not isinstance(value, Expr):
-            raise UnsupportedError(
-                "an output of the model is no tensor; an optional value that is empty cannot be given"
-            )
-        return value
+        return Tuple([as_object(self, v) for v in value]) if isinstance(value, list) else as_object(self, value)
 
     def describe(self, node: onnx.NodeProto, operator: str) -> str:
         """The name of a node, input or weight, what it is part of, and its operator."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....runtime.error import InvalidValue, UnsupportedError
-from .dtypes import dtype_name
+from .dtypes import STRING, dtype_name
 
 if TYPE_CHECKING:
     import onnx
@@ -21,7 +21,8 @@ def array_of(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     """
     import onnx
 
-    dtype_name(tensor.data_type)
+    if tensor.data_type != STRING:
+        dtype_name(tensor.data_type)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, folder)
     try:

@@ -15,7 +15,9 @@ from . import (
     quantization,
     recurrent,
     reduction,
+    sequence,
     shape,
     signal,
+    strings,
     training,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .... import op
 from ....expr import Expr, If, SeqExpr, Tuple, const
 from ....struct_info import TensorStructInfo, TupleStructInfo
 from ..dtypes import dtype_name, extents_of
+from ..objects import Kind, as_object, joined, kind_of
 from ..registry import MISSING, NeedsControlFlow, RanksDiffer, converter
 from .repetition import repeated
 
@@ -34,7 +36,9 @@ def if_(g: Importer, condition: Expr, *, then_branch: onnx.GraphProto, else_bran
     if g.block_builder.current_block_is_dataflow():
         raise NeedsControlFlow
     before = len(g.unsupported)
-    branches = [_branch(g, graph) for graph in (then_branch, else_branch)]
+    found = [_branch(g, graph) for graph in (then_branch, else_branch)]
+    branches = [None if b is None else b[0] for b in found]
+    kinds = [b[1] for b in found if b is not None]
     imported = next((b for b in branches if b is not None), None)
     if imported is not None and all(isinstance(u.error, (InvalidValue, ShapeMismatch)) for u in g.unsupported[before:]):
         # Models may choose a branch by the shapes of inputs; the other one is then not valid for these shapes.
@@ -46,7 +50,11 @@ def if_(g: Importer, condition: Expr, *, then_branch: onnx.GraphProto, else_bran
     if _ranks(branches[0]) != _ranks(branches[1]):
         raise RanksDiffer
     both = g.block_builder.emit(If(g.reshaped(condition, []), *branches))
-    return tuple(g.block_builder.emit(both[i]) for i in range(len(then_branch.output)))
+    results = [g.block_builder.emit(both[i]) for i in range(len(then_branch.output))]
+    for i, result in enumerate(results):
+        if not isinstance(result.struct_info, TensorStructInfo) and (kind := reduce(joined, [k[i] for k in kinds])):
+            g.objects[result] = kind
+    return tuple(results)
 
 
 def _ranks(branch: SeqExpr | None) -> list[int]:
@@ -56,23 +64,23 @@ def _ranks(branch: SeqExpr | None) -> list[int]:
     return [field.ndim if isinstance(field, TensorStructInfo) else -1 for field in info.fields]
 
 
-def _branch(g: Importer, graph: onnx.GraphProto) -> SeqExpr | None:
-    """A branch of the program, whose value is the tuple of a graph's outputs; None if it cannot be imported."""
+def _branch(g: Importer, graph: onnx.GraphProto) -> tuple[SeqExpr, list[Kind]] | None:
+    """A branch of the program, whose value is the tuple of a graph's outputs, and what is known of them.
+
+    None if it cannot be imported.
+    """
     with g.branch():
         g.block_builder.begin_scope()
         g.block_builder.begin_binding_block()
         try:
             values = g.subgraph(graph, [])
             imported = all(v is not MISSING for v in values)
-            if imported and not all(isinstance(v, Expr) for v in values):
-                raise UnsupportedError(
-                    "a sequence, or nothing, as the result of a branch that is chosen when the model runs"
-                )
-            result = g.block_builder.emit(Tuple(values)) if imported else None
+            kinds = [kind_of(g, v) for v in values] if imported else []
+            result = g.block_builder.emit(Tuple([as_object(g, v) for v in values])) if imported else None
         finally:
             blocks = g.block_builder.end_blocks()
             g.block_builder.end_scope()
-    return None if result is None else SeqExpr(blocks, result)
+    return None if result is None else (SeqExpr(blocks, result), kinds)
 
 
 def _failing(g: Importer, like: SeqExpr, reasons: str) -> SeqExpr:
@@ -86,7 +94,8 @@ def _failing(g: Importer, like: SeqExpr, reasons: str) -> SeqExpr:
     g.block_builder.emit(op.assert_op(const(False, "bool"), format=text.replace("{", "(").replace("}", ")")))
     values = []
     for field in info.fields:
-        assert isinstance(field, TensorStructInfo) and field.extents is not None
+        if not isinstance(field, TensorStructInfo) or field.extents is None:
+            raise UnsupportedError("a branch that does not work for inputs of the given shapes, beside one that does")
         values.append(g.emit(op.zeros(list(field.extents), field.dtype)))
     result = g.block_builder.emit(Tuple(values))
     blocks = g.block_builder.end_blocks()
@@ -280,114 +289,3 @@ def _slice(g: Importer, x: Expr, axis: int, index: int) -> Expr:
     shape = g.shape(x)
     one = g.emit(op.strided_slice(x, [axis], [index], [index + 1], assume_inbound=True))
     return g.reshaped(one, [*shape[:axis], *shape[axis + 1 :]])
-
-
-# -- sequences, whose length is known while importing: lists --
-
-
-def _items(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise UnsupportedError("expected a sequence whose elements are known while compiling")
-    return value
-
-
-def _place(g: Importer, position: Expr | None, length: int, default: int) -> int:
-    if position is None:
-        return default
-    index = g.constant_ints(position, "the position in a sequence")[0]
-    if not -length <= index <= length:
-        raise UnsupportedError(f"position {index} in a sequence of {length} elements")
-    return index + length if index < 0 else index
-
-
-@converter("SequenceEmpty")
-def sequence_empty(g: Importer, *, dtype: int = 1) -> list[Any]:
-    """A sequence of no elements."""
-    return []
-
-
-@converter("SequenceConstruct")
-def sequence_construct(g: Importer, *items: Expr) -> list[Any]:
-    """A sequence of tensors."""
-    return list(items)
-
-
-@converter("SequenceInsert")
-def sequence_insert(g: Importer, items: Any, item: Expr, position: Expr | None = None) -> list[Any]:
-    """A sequence with one more element."""
-    place = _place(g, position, len(_items(items)), len(items))
-    return [*items[:place], item, *items[place:]]
-
-
-@converter("SequenceErase")
-def sequence_erase(g: Importer, items: Any, position: Expr | None = None) -> list[Any]:
-    """A sequence without an element."""
-    place = _place(g, position, len(_items(items)), len(items) - 1)
-    return [*items[:place], *items[place + 1 :]]
-
-
-@converter("SequenceAt")
-def sequence_at(g: Importer, items: Any, position: Expr) -> Expr:
-    """An element of a sequence."""
-    place = _place(g, position, len(_items(items)), 0)
-    if place >= len(items):
-        raise UnsupportedError(f"position {place} in a sequence of {len(items)} elements")
-    return items[place]
-
-
-@converter("SequenceLength")
-def sequence_length(g: Importer, items: Any) -> Expr:
-    """The number of elements of a sequence."""
-    return const(len(_items(items)), "int64")
-
-
-@converter("ConcatFromSequence")
-def concat_from_sequence(g: Importer, items: Any, *, axis: int, new_axis: int = 0) -> Expr:
-    """The elements of a sequence, one after the other or along a new axis."""
-    if not _items(items):
-        raise UnsupportedError("the elements of an empty sequence cannot be joined")
-    return g.emit(op.stack(items, axis) if new_axis else op.concat(items, axis))
-
-
-@converter("SplitToSequence")
-def split_to_sequence(
-    g: Importer, x: Expr, split: Expr | None = None, *, axis: int = 0, keepdims: int = 1
-) -> list[Any]:
-    """Pieces of a tensor as a sequence."""
-    place = g.axis(axis, g.ndim(x))
-    extent = g.static(g.shape(x)[place], "the extent that is split into a sequence")
-    sizes = [1] * extent
-    if split is not None:
-        sizes = g.constant_ints(split, "the sizes of SplitToSequence")
-        if g.ndim(split) == 0:
-            sizes = [min(sizes[0], extent - i) for i in range(0, extent, sizes[0])]
-    elif not keepdims:
-        return [_slice(g, x, place, i) for i in range(extent)]
-    begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-    return [
-        g.emit(op.strided_slice(x, [place], [b], [b + s], assume_inbound=True))
-        for b, s in zip(begins, sizes, strict=False)
-    ]
-
-
-# -- optional values --
-
-
-@converter("Optional")
-def optional(g: Importer, value: Any = None, *, type: Any = None) -> Any:
-    """A value that may be missing."""
-    return value
-
-
-@converter("OptionalHasElement")
-def optional_has_element(g: Importer, value: Any = None) -> Expr:
-    """Whether a value is there."""
-    return const(value is not None, "bool")
-
-
-@converter("OptionalGetElement")
-def optional_get_element(g: Importer, value: Any = None) -> Any:
-    """A value that is there."""
-    if value is None:
-        raise UnsupportedError("the value of an optional that is empty")
-    return value

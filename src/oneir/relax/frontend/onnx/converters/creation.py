@@ -14,6 +14,7 @@ from .... import op
 from ....expr import Expr, ShapeExpr, const
 from ..context import Context
 from ..dtypes import dtype_name
+from ..objects import constant_of, constant_strings
 from ..registry import converter
 
 
@@ -32,13 +33,16 @@ def constant(
 ) -> Expr:
     """A constant of the model."""
     if value is not None:
-        return g.constant(value)
+        return constant_of(g, value)
     for number, dtype in ((value_float, "float32"), (value_floats, "float32"), (value_int, "int64")):
         if number is not None:
             return g.constant(number, dtype)
     if value_ints is not None:
         return g.constant(value_ints, "int64")
-    raise UnsupportedError("a constant of texts or sparse values; tensors have numbers, all stored")
+    texts = value_string if value_strings is None else list(value_strings)
+    if texts is not None:
+        return constant_strings(g, np.array(texts, object))
+    raise UnsupportedError("a constant of sparse values; tensors have all their elements stored")
 
 
 @converter("ConstantOfShape")

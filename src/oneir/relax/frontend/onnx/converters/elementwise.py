@@ -20,7 +20,9 @@ from .... import op
 from ....expr import Expr, const
 from ..context import Context
 from ..dtypes import FLOAT4, dtype_name, is_float
+from ..objects import is_object
 from ..registry import converter
+from .strings import strings_equal
 
 
 def _unary(name: str, function: Callable[[Expr], Expr]) -> None:
@@ -175,7 +177,6 @@ for _name, _operator in (
     ("BitwiseOr", op.bitwise_or),
     ("BitwiseXor", op.bitwise_xor),
     ("Div", op.divide),
-    ("Equal", op.equal),
     ("Greater", op.greater),
     ("GreaterOrEqual", op.greater_equal),
     ("Less", op.less),
@@ -186,6 +187,12 @@ for _name, _operator in (
     ("Xor", op.logical_xor),
 ):
     _binary(_name, _operator)
+
+
+@converter("Equal")
+def equal(g: Context, a: Expr, b: Expr) -> Expr:
+    """Where elements, numbers or strings, are equal."""
+    return strings_equal(g, a, b) if is_object(g, a) else g.emit(op.equal(*g.broadcastable(a, b)))
 
 
 @converter("Pow")

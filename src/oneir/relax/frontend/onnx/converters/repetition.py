@@ -20,8 +20,9 @@ from .... import op
 from ....analysis import free_symbolic_vars, free_vars
 from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var, const
-from ....struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ....struct_info import ObjectStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ..dtypes import extents_of
+from ..objects import Kind, as_object, joined, kind_of, object_var
 from ..registry import MISSING, NeedsControlFlow
 
 if TYPE_CHECKING:
@@ -40,17 +41,15 @@ def repeated(
     """The last states, and what the steps gave, along a new first axis."""
     if g.block_builder.current_block_is_dataflow():
         raise NeedsControlFlow
-    if not all(isinstance(s, Expr) for s in states):
-        raise UnsupportedError(
-            "a Loop that carries a sequence, and whose number of steps is known only when the model runs"
-        )
-    return _Repetition(g, states, body).run(count, condition)
+    kinds = [kind_of(g, s) for s in states]
+    return _Repetition(g, [as_object(g, s) for s in states], kinds, body).run(count, condition)
 
 
 class _Repetition:
-    def __init__(self, g: Importer, states: Sequence[Expr], body: onnx.GraphProto):
+    def __init__(self, g: Importer, states: Sequence[Expr], kinds: Sequence[Kind], body: onnx.GraphProto):
         self.g, self.states, self.body = g, list(states), body
-        self.infos = [g.info(s) for s in states]
+        self.kinds: list[Kind] = list(kinds)
+        """What is known of states: struct info of tensors, and what sequences and other objects are."""
         self.free: set[Any] = set()
         """The extents of states that steps may change."""
         self.rows: list[TensorStructInfo] | None = None
@@ -61,14 +60,14 @@ class _Repetition:
     def run(self, count: Expr | None, condition: Expr | None) -> list[Any]:
         builder = self.g.block_builder
         for _ in range(_MOST_TRIALS):
-            before = (self.infos, self.captured, self.symbols, self.rows is None)
+            before = (self.kinds, self.captured, self.symbols, self.rows is None)
             callee = builder.add_func(self.outline(), "loop")
             function = self.imported(callee)
             if function is None:
                 return [MISSING] * (len(self.body.output) - 1)
             if any(getattr(builder.well_defined(row), "extents", None) is None for row in self.rows or []):
                 raise UnsupportedError("the shape of what each step of a Loop gives must be known while compiling")
-            if before == (self.infos, self.captured, self.symbols, False):
+            if before == (self.kinds, self.captured, self.symbols, False):
                 builder.update_func(callee, function)
                 return self.called(callee, count, condition)
         raise UnsupportedError("the shapes of what a Loop carries change in ways that no symbolic shape describes")
@@ -76,7 +75,10 @@ class _Repetition:
     def params(self) -> list[Var]:
         """Number of the step, condition, limit, states, rows so far."""
         first = [Var("i", _SCALAR), Var("go", _FLAG), Var("limit", _SCALAR)]
-        states = [Var(f"state{k}", info) for k, info in enumerate(self.infos)]
+        states = [
+            Var(f"state{k}", kind) if isinstance(kind, TensorStructInfo) else object_var(self.g, f"state{k}", kind)
+            for k, kind in enumerate(self.kinds)
+        ]
         rows = [
             Var(f"rows{k}", TensorStructInfo([self.g.symbols.fresh_extent(), *(r.extents or ())], r.dtype))
             for k, r in enumerate(self.rows or [])
@@ -89,12 +91,14 @@ class _Repetition:
     def result(self) -> TupleStructInfo:
         """What a call gives: shapes where they are numbers."""
 
-        def known(info: TensorStructInfo) -> TensorStructInfo:
+        def known(info: Kind) -> StructInfo:
+            if not isinstance(info, TensorStructInfo):
+                return ObjectStructInfo()
             static = all(isinstance(e, IntImm) for e in info.extents or ())
             return info if static else TensorStructInfo(dtype=info.dtype, ndim=info.ndim)
 
         rows = [TensorStructInfo(dtype=r.dtype, ndim=r.ndim + 1) for r in self.rows or []]
-        return TupleStructInfo([*map(known, self.infos), *rows])
+        return TupleStructInfo([*map(known, self.kinds), *rows])
 
     def outline(self) -> Function:
         """A function with the parameters and result of the loop, so that the body can call it."""
@@ -152,30 +156,44 @@ class _Repetition:
             new, made = results[: len(states)], results[len(states) :]
             if self.rows is None:
                 # A first look: what the steps give, and how states change.
-                self.infos = [self.joined(a, g.info(b)) for a, b in zip(self.infos, new, strict=True)]
+                self.kinds = [self.joined(a, kind_of(g, b)) for a, b in zip(self.kinds, new, strict=True)]
                 self.rows = [g.info(v) for v in made]
                 return g.block_builder.emit(Tuple([*states]))
-            self.infos = [self.joined(a, g.info(b)) for a, b in zip(self.infos, new, strict=True)]
+            self.kinds = [self.joined(a, kind_of(g, b)) for a, b in zip(self.kinds, new, strict=True)]
             longer = [
                 g.emit(op.concat([old, g.reshaped(row, [1, *g.shape(row)])], 0))
                 for old, row in zip(rows, made, strict=True)
             ]
             following = g.emit(op.add(index, const(1, "int64")))
-            args = [following, g.reshaped(go, []), limit, *new, *longer, *self.captured, ShapeExpr(self.symbols)]
+            args = [
+                following,
+                g.reshaped(go, []),
+                limit,
+                *(as_object(g, s) for s in new),
+                *longer,
+                *self.captured,
+                ShapeExpr(self.symbols),
+            ]
             return g.block_builder.emit(Call(callee, args))
 
         return self.branch(emit)
 
-    def declared(self, row: Expr, output: Any) -> Expr:
+    def declared(self, row: Any, output: Any) -> Any:
         """The result of a step, with the extents that the model declares as numbers."""
+        if not isinstance(row, Expr) or row in self.g.objects:
+            return row
         declared = extents_of(output.type.tensor_type, self.g.symbols)
         own = self.g.shape(row)
         if declared is None or len(declared) != len(own):
             return row
         return self.g.asserted(row, [t if isinstance(t, int) else e for t, e in zip(declared, own, strict=True)])
 
-    def joined(self, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
+    def joined(self, old: Kind, new: Kind) -> Kind:
         """What is known of a state before and after a step; the old info if it holds after it too."""
+        if not isinstance(old, TensorStructInfo) or not isinstance(new, TensorStructInfo):
+            both = joined(old, new)
+            assert both is not None
+            return both
         if old.dtype != new.dtype or old.extents is None or new.extents is None or old.ndim != new.ndim:
             raise UnsupportedError(f"a Loop carries {old} into a step, and {new} out of it")
         changed = [e not in self.free and not self.g.same(e, n) for e, n in zip(old.extents, new.extents, strict=True)]
@@ -197,6 +215,9 @@ class _Repetition:
         args = [const(0, "int64"), go, limit, *self.states, *none, *self.captured, ShapeExpr(self.symbols)]
         found = g.fields(g.block_builder.emit(Call(callee, args)))
         count_states = len(self.states)
+        for state, kind in zip(found[:count_states], self.kinds, strict=True):
+            if not isinstance(kind, TensorStructInfo):
+                self.g.objects[state] = kind
         return [*found[:count_states], *map(self.stacked, found[count_states:], self.rows or [])]
 
     def stacked(self, found: Expr, row: TensorStructInfo) -> Expr:
