@@ -1,14 +1,15 @@
 """Recurrent layers: a loop over time around products of the hidden state, any number of steps in one function.
 
-    for d, tile in T.parallel(directions, batch // ROWS):
-        for t in range(steps):
-            for block in range(units // lanes):
-                sums[row, gate, lane] += weights[d, block, k, gate, lane] * hidden[row, k]
-                hidden'[row, lane], ... = cell(sums, gates[t, row, d, block], hidden[row, lane], ...)
+    for d, tile in T.parallel(directions, batch // ROWS):    for t in range(steps):
+        for t in range(steps):                                   for d, block in T.parallel(directions, blocks):
+            for block in range(units // lanes):                      for tile in range(batch // ROWS):
+                        sums[row, gate, lane] += weights[d, block, k, gate, lane] * hidden[row, k]
+                        hidden'[row, lane], ... = cell(sums, gates[t, row, d, block], hidden[row, lane], ...)
 
-Sequences of a batch do not depend on each other, so each tile of them runs through time alone. All gates of some
-neighbouring units are computed together: their sums stay in registers, and weights are read in the order in which they
-lie. `lanes_of` and the shapes below say how.
+Sequences of a batch do not depend on each other, so where a core keeps all weights (left), each tile of sequences runs
+through time alone. Where it does not (right), threads share the units of a step, so that each reads only its part of
+the weights, once for the whole batch. All gates of some neighbouring units are computed together: their sums stay in
+registers, and weights are read in the order in which they lie. `lanes_of` and the shapes below say how.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from ..loops import allocate, loop, store
 
 ROWS = 4
 """Sequences of a batch that are computed together; fewer are as fast one by one."""
+MOST_KEPT = 512 << 10
+"""Bytes of weights that a core keeps: half of a second-level cache. Threads meet in about the time in which one reads
+half of them."""
 _REGISTER = 16
 """Floats of the widest vector register."""
 
@@ -129,6 +133,16 @@ class _Buffers:
     last: list[Buffer]
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """Some sequences in one direction: the first of them, and where vectors have their elements."""
+
+    direction: PrimExpr
+    first: PrimExpr
+    held_direction: PrimExpr
+    held_first: PrimExpr
+
+
 class _Layer:
     """The statements of a layer, so many sequences of the batch at a time."""
 
@@ -139,89 +153,114 @@ class _Layer:
         self.units = own.initial[0].shape[2]
         self.dtype = own.gates.dtype
         self.rows = rows
-        padded = self.blocks * self.lanes
+        self.tiles = (self.batch + (rows - 1)) // rows
+        units = as_int(self.units) or 0
+        self.apart = units * units * cell.gates * self.dtype.itemsize <= MOST_KEPT
+        held = (1, rows) if self.apart else (len(backward), self.tiles * rows)
         self.vectors = [
             # What a product reads must not change while it runs.
-            decl_buffer((2 if i == 0 else 1, self.rows, padded), self.dtype, f"vector{i}")
+            decl_buffer((2 if i == 0 else 1, *held, self.blocks * self.lanes), self.dtype, f"vector{i}")
             for i in range(cell.vectors)
         ]
 
     def body(self) -> Stmt:
-        tiles = (self.batch + (self.rows - 1)) // self.rows
-        count = len(self.backward)
+        return self.tile_by_tile() if self.apart else self.step_by_step()
+
+    def tile_by_tile(self) -> Stmt:
+        """All steps of some sequences, and of others beside them."""
 
         def whole(index: Var) -> Stmt:
-            return self.tile(index // tiles, index % tiles)
+            zero = const(0, index.dtype)
+            tile = _Tile(index // self.tiles, index % self.tiles * self.rows, zero, zero)
 
-        return loop(0, tiles * count, whole, "tile", ForKind.PARALLEL)
+            def units(number: int, t: Var) -> Stmt:
+                return loop(0, self.blocks, lambda b: self.block(number, t, tile, b), "block")
 
-    def tile(self, direction: PrimExpr, tile: PrimExpr) -> Stmt:
-        """All steps of some sequences in one direction."""
+            def step(t: Var) -> Stmt:
+                return flat_seq([units(number, t) for number in range(len(self.cell.products))])
 
-        def row(r: PrimExpr) -> PrimExpr:
-            return ops.minimum(tile * self.rows + r, self.batch - 1)
+            return allocate(self.vectors, self.begin(tile), loop(0, self.steps, step, "t"), self.end(tile))
 
-        def begin(i: int) -> Stmt:
+        return loop(0, self.tiles * len(self.backward), whole, "tile", ForKind.PARALLEL)
+
+    def step_by_step(self) -> Stmt:
+        """All sequences of one step after the other, some units beside others."""
+
+        def tiles(direction: PrimExpr, body: Callable[[_Tile], Stmt]) -> Stmt:
+            def of_tile(i: Var) -> Stmt:
+                first = i * self.rows
+                return body(_Tile(direction, first, direction, first))
+
+            return loop(0, self.tiles, of_tile, "tile")
+
+        def directions(body: Callable[[_Tile], Stmt]) -> Stmt:
+            return loop(0, len(self.backward), lambda d: tiles(d, body), "direction")
+
+        def units(number: int, t: Var) -> Stmt:
+            def some(index: Var) -> Stmt:
+                block = index % self.blocks
+                return tiles(index // self.blocks, lambda tile: self.block(number, t, tile, block))
+
+            return loop(0, len(self.backward) * self.blocks, some, "units", ForKind.PARALLEL)
+
+        def step(t: Var) -> Stmt:
+            return flat_seq([units(number, t) for number in range(len(self.cell.products))])
+
+        return allocate(self.vectors, directions(self.begin), loop(0, self.steps, step, "t"), directions(self.end))
+
+    def begin(self, tile: _Tile) -> Stmt:
+        """The first states, with zeros past the last unit."""
+
+        def of_state(i: int) -> Stmt:
             def element(r: Var, u: Var) -> Stmt:
-                inside = self.own.initial[i][direction, row(r), ops.minimum(u, self.units - 1)]
-                return store(self.vectors[i], [0, r, u], Select(u < self.units, inside, const(0, self.dtype)))
+                inside = self.own.initial[i][tile.direction, self.row(tile, r), ops.minimum(u, self.units - 1)]
+                value = Select(u < self.units, inside, const(0, self.dtype))
+                return store(self.vectors[i], self.place(tile, 0, r, u), value)
 
             return self.for_rows(self.blocks * self.lanes, element)
 
-        def end(i: int) -> Stmt:
+        return flat_seq([of_state(i) for i in range(self.cell.states)])
+
+    def end(self, tile: _Tile) -> Stmt:
+        """The last states."""
+
+        def of_state(i: int) -> Stmt:
             slot = ops.truncmod(self.steps, 2) if i == 0 else 0
-            return self.for_rows(
-                self.units,
-                lambda r, u: store(self.own.last[i], [direction, row(r), u], self.vectors[i][slot, r, u]),
-            )
 
-        states = range(self.cell.states)
-        time = loop(0, self.steps, lambda t: self.step(t, direction, row), "t")
-        return allocate(self.vectors, *map(begin, states), time, *map(end, states))
+            def element(r: Var, u: Var) -> Stmt:
+                value = self.vectors[i][tuple(self.place(tile, slot, r, u))]
+                return store(self.own.last[i], [tile.direction, self.row(tile, r), u], value)
 
-    def step(self, t: Var, direction: PrimExpr, row: Callable[[Any], PrimExpr]) -> Stmt:
-        """One step of some sequences."""
+            return self.for_rows(self.units, element)
 
-        def place(r: PrimExpr) -> PrimExpr:
-            """Where a row is in time."""
-            last = self.steps - 1
-            if self.own.lengths is not None:
-                last = ops.cast(self.steps.dtype, self.own.lengths[row(r)]) - 1
-            if not any(self.backward):
-                return t
-            # A sequence that has ended is at the place of the step: its output is 0.
-            turned = Select(t <= last, last - t, t)
-            return turned if all(self.backward) else Select(self.turns(direction), turned, t)
+        return flat_seq([of_state(i) for i in range(self.cell.states)])
 
-        def running(r: PrimExpr) -> PrimExpr | None:
-            lengths = self.own.lengths
-            return None if lengths is None else t < ops.cast(t.dtype, lengths[row(r)])
+    def row(self, tile: _Tile, r: PrimExpr) -> PrimExpr:
+        """The sequence of a row: past the last one, that one again."""
+        return ops.minimum(tile.first + r, self.batch - 1)
 
-        def shown(r: Var, u: Var) -> Stmt:
-            value, holds = self.vectors[0][(t + 1) % 2, r, u], running(r)
-            if holds is not None:
-                value = Select(holds, value, const(0, self.dtype))
-            return store(self.own.outputs, [place(r), direction, row(r), u], value)
+    def place(self, tile: _Tile, slot: Any, r: PrimExpr, unit: PrimExpr) -> list[Any]:
+        """Where vectors have the element of a row and a unit."""
+        return [slot, tile.held_direction, tile.held_first + r, unit]
 
-        products = [
-            self.product(product, weights, t, direction, lambda r: (place(r), row(r), running(r)))
-            for product, weights in zip(self.cell.products, self.own.weights, strict=True)
-        ]
-        return flat_seq([*products, self.for_rows(self.units, shown)])
+    def time(self, t: Var, tile: _Tile, row: PrimExpr) -> tuple[PrimExpr, PrimExpr | None]:
+        """Where a sequence is in time at step `t`, and whether it has not ended, where lengths are given."""
+        last, running = self.steps - 1, None
+        if self.own.lengths is not None:
+            length = ops.cast(self.steps.dtype, self.own.lengths[row])
+            last, running = length - 1, t < ops.cast(t.dtype, length)
+        if not any(self.backward):
+            return t, running
+        # A sequence that has ended is at the place of the step: its output is 0.
+        turned = Select(t <= last, last - t, t)
+        if not all(self.backward):
+            # Of two directions, the second runs backwards.
+            turned = Select(ops.equal(tile.direction, const(1, tile.direction.dtype)), turned, t)
+        return turned, running
 
-    def turns(self, direction: PrimExpr) -> PrimExpr:
-        """Whether a direction runs backwards; the first of two does not."""
-        return ops.equal(direction, const(1, direction.dtype))
-
-    def product(
-        self,
-        product: Product,
-        weights: Buffer,
-        t: Var,
-        direction: PrimExpr,
-        of_row: Callable[[Any], tuple[PrimExpr, PrimExpr, PrimExpr | None]],
-    ) -> Stmt:
-        """Some gates of all units, and what follows from them."""
+    def block(self, number: int, t: Var, tile: _Tile, block: PrimExpr) -> Stmt:
+        """A product, and what follows from it, for the units of a block; the last one gives the step's outputs."""
+        product, weights = self.cell.products[number], self.own.weights[number]
         count = product.last - product.first
         shape = (self.rows, count, self.lanes)
         # Registers have numbers: an array that is indexed by a variable lies in memory.
@@ -236,48 +275,43 @@ class _Layer:
 
             return loop(0, self.rows, of_gate, "r", ForKind.UNROLLED)
 
-        def block(b: Var) -> Stmt:
-            def added(k: Var) -> Stmt:
-                return elements(
-                    lambda r, g, v: store(
-                        registers,
-                        [r, g, v],
-                        registers[r, g, v] + weights[direction, b, k, g, v] * source[slot, r, k],
-                    )
-                )
+        def added(k: Var) -> Stmt:
+            def element(r: Any, g: Any, v: Any) -> Stmt:
+                factor = source[tuple(self.place(tile, slot, r, k))]
+                value = registers[r, g, v] + weights[tile.direction, block, k, g, v] * factor
+                return store(registers, [r, g, v], value)
 
-            return allocate(
-                [registers, sums],
-                elements(lambda r, g, v: store(registers, [r, g, v], 0)),
-                loop(0, self.units, added, "k"),
-                elements(lambda r, g, v: store(sums, [r, g, v], registers[r, g, v])),
-                loop(0, self.rows, lambda r: self.followed(product, sums, b, r, t, direction, *of_row(r)), "r"),
-            )
+            return elements(element)
 
-        return loop(0, self.blocks, block, "block")
+        def follow(r: Var) -> Stmt:
+            made = self.followed(product, sums, t, tile, block, r)
+            return flat_seq([made, self.shown(t, tile, block, r)]) if number + 1 == len(self.cell.products) else made
 
-    def followed(
-        self,
-        product: Product,
-        sums: Buffer,
-        block: Var,
-        row: Var,
-        t: Var,
-        direction: PrimExpr,
-        place: PrimExpr,
-        batch: PrimExpr,
-        running: PrimExpr | None,
-    ) -> Stmt:
+        return allocate(
+            [registers, sums],
+            elements(lambda r, g, v: store(registers, [r, g, v], 0)),
+            loop(0, self.units, added, "k"),
+            elements(lambda r, g, v: store(sums, [r, g, v], registers[r, g, v])),
+            loop(0, self.rows, follow, "r"),
+        )
+
+    def followed(self, product: Product, sums: Buffer, t: Var, tile: _Tile, block: PrimExpr, r: Var) -> Stmt:
         """The new elements of vectors for the units of a block."""
+        row = self.row(tile, r)
+        place, running = self.time(t, tile, row)
 
         def lane(v: Any) -> Stmt:
             unit = block * self.lanes + v
-            places = [[t % 2 if i == 0 else 0, row, unit] for i in range(len(self.vectors))]
-            old = [vector[tuple(p)] for vector, p in zip(self.vectors, places, strict=True)]
-            given = [self.own.gates[place, batch, direction, block, g, v] for g in range(product.first, product.last)]
+            old = [
+                vector[tuple(self.place(tile, t % 2 if i == 0 else 0, r, unit))]
+                for i, vector in enumerate(self.vectors)
+            ]
+            gates = range(product.first, product.last)
+            given = [self.own.gates[place, row, tile.direction, block, g, v] for g in gates]
             more = self.own.parameters
-            own = [] if more is None else [more[direction, block, p, v] for p in range(as_int(more.shape[2]) or 0)]
-            made = product.follow([sums[row, g, v] for g in range(len(given))], given, old, own)
+            count = 0 if more is None else as_int(more.shape[2]) or 0
+            own = [] if more is None else [more[tile.direction, block, p, v] for p in range(count)]
+            made = product.follow([sums[r, g, v] for g in range(len(given))], given, old, own)
 
             def kept(i: int, value: PrimExpr) -> PrimExpr:
                 return value if running is None or i >= self.cell.states else Select(running, value, old[i])
@@ -285,7 +319,7 @@ class _Layer:
             def stores(values: list[Var]) -> Stmt:
                 return flat_seq(
                     [
-                        store(self.vectors[i], [(t + 1) % 2 if i == 0 else 0, row, unit], kept(i, value))
+                        store(self.vectors[i], self.place(tile, (t + 1) % 2 if i == 0 else 0, r, unit), kept(i, value))
                         for i, value in zip(made, values, strict=True)
                     ]
                 )
@@ -293,6 +327,22 @@ class _Layer:
             return named(list(made.values()), stores)
 
         return self.over_lanes(lane)
+
+    def shown(self, t: Var, tile: _Tile, block: PrimExpr, r: Var) -> Stmt:
+        """The outputs of a step for the units of a block."""
+        row = self.row(tile, r)
+        place, running = self.time(t, tile, row)
+
+        def lane(v: Any) -> Stmt:
+            unit = block * self.lanes + v
+            value = self.vectors[0][tuple(self.place(tile, (t + 1) % 2, r, unit))]
+            if running is not None:
+                value = Select(running, value, const(0, self.dtype))
+            return store(self.own.outputs, [place, tile.direction, row, unit], value)
+
+        if (as_int(self.units) or 1) % self.lanes == 0:
+            return self.over_lanes(lane)
+        return loop(0, ops.minimum(self.units - block * self.lanes, self.lanes), lane, "v")
 
     def over_lanes(self, body: Callable[[Any], Stmt]) -> Stmt:
         return loop(0, self.lanes, body, "v", ForKind.VECTORIZED)

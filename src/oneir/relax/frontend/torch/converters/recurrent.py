@@ -1,4 +1,4 @@
-"""Recurrent layers: few steps one after the other in the graph, many or any number of steps as one loop over time.
+"""Recurrent layers: one loop over time, or, where the hidden state is projected, one step after the other in the graph.
 
 Weights come as one list, for each layer and direction: input weights, hidden weights, biases if there are any, and
 what projects the hidden state of an LSTM, if that is projected.
@@ -17,14 +17,10 @@ from .....topi.nn import recurrent as loops
 from .... import op
 from ....expr import Expr, const
 from ...recurrent import gru_cell, lstm_cell, recurrent_layer, rnn_cell
-from ..importer import Importer, as_shape, fields_of, is_symbolic
+from ..importer import Importer, as_shape, fields_of
 from ..registry import converter
 
 State = tuple[Expr, ...]
-
-MOST_UNROLLED = 16
-"""More steps are a loop: the time that a graph takes to compile grows with its steps."""
-
 
 class Hidden(NamedTuple):
     """The weights of the hidden state of a layer in one direction."""
@@ -147,8 +143,8 @@ def _recurrent(
     each = len(params) // (num_layers * directions)
     initial = [_slices(g, g.emit(s), num_layers * directions) for s in states]
     last: list[State] = []
-    steps = g.shape(x)[0]
-    make = _looped if (is_symbolic(steps) or steps > MOST_UNROLLED) and not each % 2 else _unrolled
+    # Weights, biases if there are any, and a projection: a number of tensors that is odd with it.
+    make = _unrolled if each % 2 else _looped
     for layer in range(num_layers):
         places = range(layer * directions, (layer + 1) * directions)
         weights = [params[place * each : (place + 1) * each] for place in places]
