@@ -326,7 +326,8 @@ vectors of 64 bytes, loads from the second-level cache included, so its ratios a
 """
 
 L2_CYCLES, WAITING_CYCLES, L3_CYCLES = 1.0, 2.0, 4.0
-"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and from further away.
+"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and for 64 bytes from further
+away.
 
 Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix. One core
 of Zen 4 reads a vector of 64 bytes in 2.0 cycles from its second-level cache, in 2.4 from the third, in 8 from memory;
@@ -351,7 +352,9 @@ def step_time(rows: int, vectors: int, panel: int, info: CPUInfo) -> float:
     """
     products, loads = rows * vectors / FMAS_PER_CYCLE, (rows + vectors) / LOADS_PER_CYCLE
     too_early = max(products, FMA_LATENCY) < vectors * L2_CYCLES
-    cycles = L3_CYCLES if 2 * panel > info.l2_bytes else WAITING_CYCLES if too_early else L2_CYCLES
+    cycles = WAITING_CYCLES if too_early else L2_CYCLES
+    if 2 * panel > info.l2_bytes:
+        cycles = max(cycles, L3_CYCLES * info.vector_bytes / 64)
     reading = cycles * vectors
     return max(products, loads, reading, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * reading
 
