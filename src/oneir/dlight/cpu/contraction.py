@@ -27,6 +27,7 @@ from ...tir.tensor_intrin.x86 import VECTOR_BYTES, byte_dot_name
 from ..analysis.contraction import QUAD, is_contraction, operands, panel_width, summed_in_quads
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
+from .fewer_rows import mark_tile, with_fewer_rows
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
@@ -74,7 +75,7 @@ class Contraction(CPUScheduleRule):
                 moved |= tile_by_tile(sch, leaf)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf)
-        return sch
+        return Schedule(with_fewer_rows(sch.mod["main"]))
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
@@ -406,10 +407,14 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     block, loops = main.handle, main.loops
     outer_loops: dict[str, LoopRV] = {}
     inner: list[LoopRV] = []
+    rows_place: int | None = None
+    """The place among the inner loops of that over rows, if their number is unknown."""
     for name in ("columns", "rows", "vector"):
         position, factor = getattr(axes, name), getattr(tile, name)
         if position is None:
             continue
+        if name == "rows" and factor > 1 and main.extents[position] is None:
+            rows_place = len(inner)
         if main.extents[position] == factor:
             inner.append(loops[position])
         elif factor == 1 and name != "vector":  # the last loop of a tile is the vector, even of one element
@@ -436,14 +441,21 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         followers = [sch.cache_write(block, 0, "local")]
     # Sums that are read in wider vectors than products write would be put together and taken apart in each step.
     most = None if axes.quads is None or info.byte_dots is None else VECTOR_BYTES[info.byte_dots] // QUAD
+    rows_loops = [] if rows_place is None else [inner[rows_place]]
     for follower in followers:
         if last is not None:
             sch.reverse_compute_at(follower, last)
-        in_vectors(sch, sch.get_loops(follower)[-len(inner) :], tile.vector, most)
-    if axes.quads is None:
-        sch.decompose_reduction(block, reduction[0])
-    else:
+        within = sch.get_loops(follower)[-len(inner) :]
+        rows_loops += [] if rows_place is None else [within[rows_place]]
+        in_vectors(sch, within, tile.vector, most)
+    if axes.quads is not None:
         by_byte_dots(sch, main, inner, reduction, info)
+        return
+    init = sch.decompose_reduction(block, reduction[0])
+    if rows_place is not None and last is not None:
+        zeroed = sch.get_loops(init)
+        depth = [sch.get(loop) for loop in zeroed].index(sch.get(last)) + 1
+        mark_tile(sch, last, [*rows_loops, zeroed[depth + rows_place]])
 
 
 def by_byte_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list[LoopRV], info: CPUInfo) -> None:
