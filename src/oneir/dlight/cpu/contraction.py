@@ -327,8 +327,8 @@ vectors of 64 bytes, loads from the second-level cache included, so its ratios a
 """
 
 L2_CYCLES, WAITING_CYCLES, L3_CYCLES = 1.0, 2.0, 4.0
-"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and for 64 bytes from further
-away.
+"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and for 64 bytes from
+further away.
 
 Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix. One core
 of Zen 4 reads a vector of 64 bytes in 2.0 cycles from its second-level cache, in 2.4 from the third, in 8 from memory;

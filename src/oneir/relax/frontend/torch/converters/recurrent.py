@@ -22,6 +22,7 @@ from ..registry import converter
 
 State = tuple[Expr, ...]
 
+
 class Hidden(NamedTuple):
     """The weights of the hidden state of a layer in one direction."""
 
