@@ -134,3 +134,30 @@ def test_another_tvm_ffi_is_not_taken_over(tmp_path):
     script = "import tvm_ffi, oneir.compat\noneir.compat.install()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "CompatError: `tvm_ffi` is imported already, from" in done.stderr
+
+
+def test_processes_know_the_names(tmp_path):
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
+        import multiprocessing
+        import subprocess
+        import sys
+        import tvm
+
+
+        def name_of(value):
+            import tvm_ffi
+            from tvm.script import tir as T
+
+            return value + 1, tvm.__name__, tvm_ffi.__name__, T.__name__
+
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(*pool.apply(name_of, [1]))
+            lines = "import tvm, oneir, tvm.tir; from tvm_ffi import Array; print(tvm is oneir)"
+            print(subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True).stdout)
+        """)
+    )
+    done = run("script.py", cwd=tmp_path)
+    assert done.stdout.split() == ["2", "oneir", "oneir.compat.ffi", "oneir.script.tir", "True"], done.stderr

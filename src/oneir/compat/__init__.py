@@ -17,6 +17,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 from ..runtime.error import OneIRError
@@ -86,13 +87,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 def install() -> None:
     """Makes `tvm` mean `oneir`, and `tvm_ffi` `oneir.compat.ffi`, in this process; does nothing when they do already.
 
-    Raises `CompatError` when another `tvm` or `tvm_ffi` is imported.
+    Raises `CompatError` when another `tvm` or `tvm_ffi` is imported (those in the folder `names` call this function).
     """
     ours = {name: importlib.import_module(_own_name(name)) for name in _NAMES}
     for name, module in ours.items():
         existing = sys.modules.get(name)
-        if existing is not None and existing is not module:
-            where = getattr(existing, "__file__", None) or "an unknown place"
+        where = getattr(existing, "__file__", None) or "an unknown place"
+        if existing not in (None, module) and Path(__file__).parent / "names" not in Path(where).parents:
             raise CompatError(
                 f"`{name}` is imported already, from {where}; call oneir.compat.install() before that import"
             )

@@ -1,7 +1,11 @@
-"""`python -m oneir.compat script.py [arguments]`: runs a script for which `tvm` means `oneir`."""
+"""`python -m oneir.compat script.py [arguments]`: runs a script for which `tvm` means `oneir`.
+
+It does so in the Python processes that the script starts, too: they find the folder `names` in PYTHONPATH.
+"""
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -16,6 +20,8 @@ def main() -> None:
         print("usage: python -m oneir.compat (script.py | -m module) [arguments]")
         raise SystemExit(0 if arguments else 2)
     install()
+    names = str(Path(__file__).parent / "names")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [names, os.environ.get("PYTHONPATH")]))
     if arguments[0] == "-m":
         if len(arguments) < 2:
             raise SystemExit("python -m oneir.compat: -m needs the name of a module")

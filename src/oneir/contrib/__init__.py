@@ -6,6 +6,7 @@ from . import cc as cc
 from . import emcc as emcc  # which links WebAssembly
 from . import ndk as ndk  # which links for Android
 from . import nvcc as nvcc  # which compiles for CUDA devices
+from . import popen_pool as popen_pool
 from . import tar as tar
 from . import utils as utils
 from . import xcode as xcode  # which links for Apple's systems

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..arith import Analyzer
+from ..arith import Analyzer, IntConstraintsTransform
 from ..ir.expr import IntImm, PrimExpr, Range, Var, as_expr, as_int
 from ..runtime.error import AssertionFailure, InvalidValue
+from ..tir.op import all as tir_all
 from ..tir.stmt_functor import substitute
 
 
@@ -42,3 +43,25 @@ def check_bool_expr_is_true(
         if not (isinstance(found, IntImm) and found.value):
             where = ", ".join(f"{var.name} = {value}" for var, value in zip(vranges, values, strict=True))
             raise AssertionFailure(f"`{bool_expr}` is {found} for {where}")
+
+
+def check_int_constraints_trans_consistency(
+    constraints_trans: IntConstraintsTransform, vranges: Mapping[Var, Range] | None = None
+) -> None:
+    """Raises `AssertionFailure` unless a transformation of integer constraints maps solutions to solutions, both ways.
+
+    All values are tried out: ranges are constant, `vranges` are those of variables that only the conditions have.
+    """
+    ahead = (constraints_trans.src, constraints_trans.dst, constraints_trans.src_to_dst, constraints_trans.dst_to_src)
+    back = (constraints_trans.dst, constraints_trans.src, constraints_trans.dst_to_src, constraints_trans.src_to_dst)
+    for before, after, new_of_old, old_of_new in (ahead, back):
+        conditions = [var == substitute(new_of_old[var], old_of_new) for var in before.variables if var in new_of_old]
+        conditions += [substitute(relation, old_of_new) for relation in after.relations]
+        for var in after.variables:
+            if var in after.ranges:
+                r = after.ranges[var]
+                inside = tir_all(var >= r.min, var < r.min + r.extent)
+                conditions.append(substitute(inside, old_of_new))
+        held = tir_all(*before.relations) if len(before.relations) else None
+        if conditions:
+            check_bool_expr_is_true(tir_all(*conditions), {**dict(vranges or {}), **dict(before.ranges.items())}, held)
