@@ -1,6 +1,7 @@
 """`python -m oneir.compat script.py [arguments]`: runs a script for which `tvm` means `oneir`.
 
-It does so in the Python processes that the script starts, too: they find the folder `names` in PYTHONPATH.
+It does so in the Python processes that the script starts, too: they find the folder `names` in PYTHONPATH,
+or in the path that `multiprocessing` hands on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ def main() -> None:
         raise SystemExit(0 if arguments else 2)
     install()
     names = str(Path(__file__).parent / "names")
+    sys.path.append(names)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [names, os.environ.get("PYTHONPATH")]))
     if arguments[0] == "-m":
         if len(arguments) < 2:
