@@ -1,18 +1,26 @@
 """Language models beside llama.cpp: `python -m benchmarks.llm`.
 
 A model of TinyLlama's shape, or Qwen3-0.6B's, with random weights in one format is written as a GGUF file, which both
-read. They take turns in one process, task by task: a token after 16 and after 2,000 positions, prompts of 128 and 512
-tokens. Printed are tokens a second, as the best of the rounds, and their ratio. `llama_cpp` is the package
+read. They take turns in one process, task by task: a token after 16 and after 2,048 positions, prompts of 128 and 512
+tokens. Printed are tokens a second, as the best of the rounds, and their ratio; of a token, too, how fast its weights,
+keys and values are read, and what reading alone reaches in the same minutes. `llama_cpp` is the package
 llama-cpp-python, built for this machine (CMAKE_ARGS=-DGGML_NATIVE=ON pip install llama-cpp-python), or without AVX-512
 (-DGGML_NATIVE=OFF -DGGML_AVX512=OFF) to be compared with --no-avx512; without it our figures stand alone. The file is
 written by the package gguf.
+
+With --start, the model starts twice instead, each time in a process of its own: with nothing in the cache, and from it.
+A run is one model, format and number of threads. Runs that name the same --results add up to one table there, which
+`--table` prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-import resource
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +32,7 @@ import numpy as np
 
 import oneir
 from benchmarks.measure import verdict
+from oneir.bench.roofline import machine_speed
 from oneir.llm.engine.runner import Piece
 from oneir.llm.runtime.loader import load_runner
 
@@ -49,7 +58,8 @@ MODELS = {
 }
 FORMATS = {"q4_0": 2, "q8_0": 7, "bf16": 32}
 """The formats of weights, and llama.cpp's number of such files."""
-CONTEXT = 2560
+CONTEXT, LONG = 2560, 2048
+"""What there are pages for, and the longer of the two contexts of a token."""
 BARS = {("decode", 1): 1.6, ("decode", 2): 1.2, ("prefill", 1): 2.4, ("prefill", 2): 2.4}
 """What ratio is wanted of a task on so many threads."""
 NO_AVX512 = "llvm -mcpu=znver3"
@@ -173,25 +183,41 @@ def tasks() -> dict[str, tuple[list[int], int]]:
 
     return {
         "decode at 16": (tokens(1), 16),
-        "decode at 2000": (tokens(1), 2000),
+        f"decode at {LONG}": (tokens(1), LONG),
         "prefill 128": (tokens(128), 0),
         "prefill 512": (tokens(512), 0),
     }
 
 
-def measure(models: Mapping[str, Any], rounds: int, clock: Callable[[], float]) -> dict[str, dict[str, float]]:
-    """Tokens a second of each model for each task, the best of the rounds, in which they take turns."""
-    filler = np.random.default_rng(2).integers(3, 32000, 2000).tolist()
+def bytes_of_token(path: Path, shape: Shape, form: str, positions: int) -> float:
+    """What a token at this position reads: all weights but the table of tokens, and the keys and values before it."""
+    import gguf
+
+    items, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[form.upper()]]
+    table = 0 if shape.tied else shape.vocab * shape.hidden // items * size
+    return path.stat().st_size - table + 4.0 * shape.layers * shape.kv_heads * shape.head_dim * positions
+
+
+def measure(
+    models: Mapping[str, Any], rounds: int, clock: Callable[[], float]
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Tokens a second of each model for each task, the best of the rounds, in which they take turns, and the bytes a
+    second that reading alone reaches between those of tokens.
+    """
+    filler = np.random.default_rng(2).integers(3, 32000, LONG).tolist()
     best: dict[str, dict[str, float]] = {name: {} for name in models}
+    bandwidth: dict[str, float] = {}
     for model in models.values():
-        for start in range(0, len(filler), 500):
-            model.run(filler[start : start + 500], start)
+        for start in range(0, LONG, 512):
+            model.run(filler[start : start + 512], start)
     # llama.cpp forgets what is behind the last token, so the longest come first.
     for task, (tokens, start) in sorted(tasks().items(), key=lambda item: -item[1][1] - len(item[1][0])):
         one = len(tokens) == 1
-        for _ in range(rounds if one else max(2, rounds // 4)):
+        for _ in range(rounds if one else max(3, rounds // 4)):
             _turns(models, best, task, tokens, start, 8 if one else 1, clock)
-    return best
+            if one:
+                bandwidth[task] = max(bandwidth.get(task, 0.0), machine_speed(0.05).bandwidth)
+    return best, bandwidth
 
 
 def _turns(
@@ -211,6 +237,77 @@ def _turns(
             best[name][task] = max(best[name].get(task, 0.0), len(tokens) / seconds)
 
 
+def starts(path: Path, target: str | None, threads: int) -> list[dict[str, float]]:
+    """The seconds to the first token and the most megabytes of memory of two processes: without a cache, and with what
+    the first one left there.
+    """
+    code = (
+        "import resource, sys, oneir; from pathlib import Path; from benchmarks.llm import Ours\n"
+        "path, target, threads = sys.argv[1:]; oneir.runtime.set_num_threads(int(threads))\n"
+        "ours = Ours(Path(path), target or None)\n"
+        "print(ours.first_token, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)"
+    )
+    found: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as cache:
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-c", code, str(path), target or "", str(threads)],
+                env={**os.environ, "ONEIR_CACHE_DIR": cache},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            seconds, memory = map(float, done.stdout.split())
+            found.append({"seconds": seconds, "memory": memory})
+    return found
+
+
+def compare(path: Path, shape: Shape, options: argparse.Namespace, target: str | None) -> dict[str, Any]:
+    """The speeds of both models, printed task by task."""
+    models: dict[str, Any] = {"ours": Ours(path, target)}
+    try:
+        peer = LlamaCpp(path, options.threads)
+        if peer.avx512 and options.no_avx512:
+            print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
+        else:
+            models["llama.cpp"] = peer
+    except ImportError:
+        print("llama_cpp is not installed")
+    clock = time.process_time if options.processor_time else time.perf_counter
+    best, bandwidth = measure(models, options.rounds, clock)
+    for task, (_, start) in tasks().items():
+        own, kind = best["ours"][task], task.split()[0]
+        line = f"{task:>15}: {own:8.1f} token/s"
+        if "llama.cpp" in best:
+            peer = best["llama.cpp"][task]
+            bar = BARS.get((kind, options.threads)) if options.format == "q4_0" else None
+            judged = "" if bar is None else f" of {bar} on {options.threads} threads: {verdict(own / peer, bar, True)}"
+            line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x{judged}"
+        if task in bandwidth:
+            reached = own * bytes_of_token(path, shape, options.format, start)
+            line += f"; reads {reached / 1e9:.1f} of {bandwidth[task] / 1e9:.1f} GB/s, {reached / bandwidth[task]:.2f}"
+        print(line, flush=True)
+    return {"speed": best, "bandwidth": bandwidth}
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """What runs left in a file of results, as tables in Markdown: token/s of both, and their ratio."""
+    speeds = {name: run for name, run in results.items() if "speed" in run}
+    lines = ["| | " + " | ".join(tasks()) + " |", "| --- |" + " --- |" * len(tasks())]
+    for name, run in speeds.items():
+        cells: list[str] = []
+        for task in tasks():
+            own, peer = (run["speed"].get(who, {}).get(task) for who in ("ours", "llama.cpp"))
+            cells.append(f"{own:.1f}" if peer is None else f"{own:.1f} / {peer:.1f} = {own / peer:.2f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    lines += ["", "| | first start | memory | from the cache | memory | file |", "| --- |" + " --- |" * 5]
+    for name, run in results.items():
+        if "starts" in run:
+            cells = [cell for s in run["starts"] for cell in (f"{s['seconds']:.2f} s", f"{s['memory']:.0f} MB")]
+            lines.append(f"| {name} | " + " | ".join(cells) + f" | {run['file']:.0f} MB |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
@@ -220,42 +317,38 @@ def main() -> None:
     parser.add_argument("--layers", type=int, help="fewer layers than the model has")
     parser.add_argument("--no-avx512", action="store_true", help="hold both to AVX2")
     parser.add_argument("--file", type=Path, help="where the model is written, and found again")
+    parser.add_argument("--start", action="store_true", help="measure how it starts")
+    parser.add_argument("--results", type=Path, help="a JSON file that the figures are added to")
+    parser.add_argument("--table", action="store_true", help="print what is in --results, and measure nothing")
     parser.add_argument(
         "--processor-time", action="store_true", help="for one thread on a busy machine: time of this process only"
     )
     options = parser.parse_args()
+    results = json.loads(options.results.read_text()) if options.results and options.results.exists() else {}
+    if options.table:
+        print(table(results))
+        return
     oneir.runtime.set_num_threads(options.threads)
+    shape = MODELS[options.model]
+    shape = replace(shape, layers=options.layers or shape.layers)
     with tempfile.TemporaryDirectory() as folder:
         path = options.file or Path(folder) / f"{options.model}.gguf"
         if not path.exists():
-            shape = MODELS[options.model]
-            write_gguf(path, replace(shape, layers=options.layers or shape.layers), options.format)
+            write_gguf(path, shape, options.format)
         target = NO_AVX512 if options.no_avx512 else None
-        ours = Ours(path, target)
-        print(f"first token after {ours.first_token:.1f} s", flush=True)
-        print(f"again after {Ours(path, target).first_token:.2f} s", flush=True)
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-        print(f"memory {used:.0f} MB at most; file {path.stat().st_size / 1e6:.0f} MB")
-        models: dict[str, Any] = {"ours": ours}
-        try:
-            peer = LlamaCpp(path, options.threads)
-            if peer.avx512 and options.no_avx512:
-                print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
-            else:
-                models["llama.cpp"] = peer
-        except ImportError:
-            print("llama_cpp is not installed")
-        clock = time.process_time if options.processor_time else time.perf_counter
-        best = measure(models, options.rounds, clock)
-    for task in tasks():
-        own = best["ours"][task]
-        line = f"{task:>15}: {own:8.1f} token/s"
-        if "llama.cpp" in best:
-            peer = best["llama.cpp"][task]
-            bar = BARS.get((task.split()[0], options.threads))
-            judged = "" if bar is None else f" of {bar} on {options.threads} threads: {verdict(own / peer, bar, True)}"
-            line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x{judged}"
-        print(line)
+        if options.start:
+            run: dict[str, Any] = {"starts": starts(path, target, options.threads)}
+            for name, start in zip(("first start", "from the cache"), run["starts"], strict=True):
+                print(f"{name}: first token after {start['seconds']:.2f} s, memory {start['memory']:.0f} MB at most")
+        else:
+            run = compare(path, shape, options, target)
+        run["file"] = path.stat().st_size / 1e6
+    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
+    layers = f", {options.layers} layers" if options.layers else ""
+    name = f"{options.model}{layers}, {options.format}, {threads}" + ", no AVX-512" * options.no_avx512
+    if options.results:
+        results[name] = {**results.get(name, {}), **run}
+        options.results.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -132,7 +132,8 @@ class StoredLayer(nn.Module):
     def project(self, x: nn.Tensor) -> nn.Tensor:
         """x @ weight.T + bias"""
         weights = [weight for weight in self.weights if isinstance(weight, Weight)]
-        rows = {kind: rows_of(x, self.k, kind) for kind in {weight.activations: None for weight in weights}}
+        kinds: dict[Rows, None] = {weight.activations: None for weight in weights}
+        rows = {kind: rows_of(x, self.k, kind) for kind in kinds}
         products = [weight.project(rows[weight.activations]) for weight in weights]
         y = products[0] if len(products) == 1 else op.concat(products, 1)
         return y if self.bias is None else y + self.bias
