@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ...script import tir as T
 from ...tir import PrimFunc
@@ -18,7 +19,7 @@ from ...tir import PrimFunc
 PAGE_SIZE = 16
 """Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
 ROWS, LANES = 4, 64
-"""Queries and elements of values whose sums are in registers at once."""
+"""Queries and elements of values whose sums are in registers at once; of scores, twice as many queries."""
 
 
 def _without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
@@ -28,6 +29,23 @@ def _without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
 
 def _largest_divisor(extent: int, most: int) -> int:
     return max(d for d in range(1, min(extent, most) + 1) if extent % d == 0)
+
+
+class _Tiles(NamedTuple):
+    """The numbers of queries whose sums are in registers at once, and how often there are so many."""
+
+    score_rows: Any
+    score_tiles: Any
+    steps: Any
+    """Elements of a head whose products are added up apart, so that few queries do not wait for their own sums."""
+    value_rows: Any
+    value_tiles: Any
+
+
+def _tiles(rows: int, head_dim: int) -> _Tiles:
+    of_scores, of_values = (_largest_divisor(rows, most) for most in (2 * ROWS, ROWS))
+    steps = _largest_divisor(head_dim, 2 * ROWS // of_scores)
+    return _Tiles(*map(T.int64, (of_scores, rows // of_scores, steps, of_values, rows // of_values)))
 
 
 @functools.lru_cache(256)
@@ -174,12 +192,13 @@ def paged_attention(
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
-    score_rows, sum_rows = (_largest_divisor(group, most) for most in (2 * ROWS, ROWS))
     lanes = _largest_divisor(head_dim, LANES)
-    SR, SG = T.int64(score_rows), T.int64(group // score_rows)
-    VR, VG, VL, VD = (T.int64(x) for x in (sum_rows, group // sum_rows, lanes, head_dim // lanes))
+    VL, VD = (T.int64(x) for x in (lanes, head_dim // lanes))
     reach, quantized = T.int64(window or 1 << 40), dtype == "int8"
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
+    block = max(1, 2 * ROWS // group)
+    TB, in_blocks = T.int64(block), block > 1
+    of_one, of_block = (_tiles(tokens * group, head_dim) for tokens in (1, block))
 
     @T.prim_func(private=True)
     def paged_attention(
@@ -206,53 +225,63 @@ def paged_attention(
         if quantized:
             S = T.match_buffer(scales, (layers, pages, 2, KV, P), "float32")
         out = T.match_buffer(result, (m, H, D), "float32")
-        for th in T.parallel(m * KV):
-            t: T.int64 = th // KV
-            h: T.int64 = th % KV
-            own: T.int64 = T.Cast("int64", position[t])
+
+        @T.inline
+        def attend(t, h, tokens, tiles):
+            # The queries of a few tokens of one sequence, one after the other, for one head of keys and values.
             base: T.int64 = T.Cast("int64", start[sequence[t]])
-            first: T.int64 = T.max(own - reach + 1, 0) // P
-            count: T.int64 = own // P + 1 - first
-            scores = T.decl_buffer((G, count * P), "float32")
-            top = T.decl_buffer((G, P), "float32", scope="local")
-            total = T.decl_buffer((G,), "float32", scope="local")
-            for g in range(G):
+            first: T.int64 = T.max(T.Cast("int64", position[t]) - reach + 1, 0) // P
+            count: T.int64 = T.Cast("int64", position[t + tokens - 1]) // P + 1 - first
+            scores = T.decl_buffer((tokens * G, count * P), "float32")
+            top = T.decl_buffer((tokens * G, P), "float32", scope="local")
+            total = T.decl_buffer((tokens * G,), "float32", scope="local")
+            for g in range(tokens * G):
                 for p in T.vectorized(P):
                     top[g, p] = T.float32("-inf")
             for j in range(count):
                 page: T.int64 = T.Cast("int64", page_of[base + first + j])
-                for o in range(SG):
-                    part = T.decl_buffer((SR, P), "float32", scope="local")
-                    for g in T.unroll(SR):
+                for o in range(tiles.score_tiles):
+                    part = T.decl_buffer((tiles.steps, tiles.score_rows, P), "float32", scope="local")
+                    for u, g in T.grid(tiles.steps, tiles.score_rows):
                         for p in T.vectorized(P):
-                            part[g, p] = T.float32(0)
-                    for d in range(D):
-                        for g in T.unroll(SR):
+                            part[u, g, p] = T.float32(0)
+                    for d in range(D // tiles.steps):
+                        for u in T.unroll(tiles.steps):
+                            for g in T.unroll(tiles.score_rows):
+                                for p in T.vectorized(P):
+                                    part[u, g, p] = part[u, g, p] + Q[
+                                        t + (o * tiles.score_rows + g) // G,
+                                        h * G + (o * tiles.score_rows + g) % G,
+                                        d * tiles.steps + u,
+                                    ] * T.Cast("float32", K[layer, page, h, d * tiles.steps + u, p])
+                    for u in T.unroll(tiles.steps - 1):
+                        for g in T.unroll(tiles.score_rows):
                             for p in T.vectorized(P):
-                                part[g, p] = part[g, p] + Q[t, h * G + o * SR + g, d] * factor * T.Cast(
-                                    "float32", K[layer, page, h, d, p]
-                                )
+                                part[0, g, p] = part[0, g, p] + part[u + 1, g, p]
+                    for g in T.unroll(tiles.score_rows):
+                        for p in T.vectorized(P):
+                            part[0, g, p] = part[0, g, p] * factor
                     if quantized:
-                        for g in T.unroll(SR):
+                        for g in T.unroll(tiles.score_rows):
                             for p in T.vectorized(P):
-                                part[g, p] = part[g, p] * S[layer, page, 0, h, p]
+                                part[0, g, p] = part[0, g, p] * S[layer, page, 0, h, p]
                     if capped:
-                        for g in T.unroll(SR):
+                        for g in T.unroll(tiles.score_rows):
                             for p in T.vectorized(P):
-                                part[g, p] = T.tanh(part[g, p] * T.float32(1 / limit)) * T.float32(limit)
-                    for g in T.unroll(SR):
+                                part[0, g, p] = T.tanh(part[0, g, p] * T.float32(1 / limit)) * T.float32(limit)
+                    for g in T.unroll(tiles.score_rows):
+                        row: T.int64 = o * tiles.score_rows + g
+                        own: T.int64 = T.Cast("int64", position[t + row // G])
                         for p in T.vectorized(P):
-                            scores[o * SR + g, j * P + p] = T.Select(
+                            scores[row, j * P + p] = T.Select(
                                 T.And((first + j) * P + p <= own, (first + j) * P + p > own - reach),
-                                part[g, p],
+                                part[0, g, p],
                                 T.float32("-inf"),
                             )
-                            top[o * SR + g, p] = T.Select(
-                                top[o * SR + g, p] > scores[o * SR + g, j * P + p],
-                                top[o * SR + g, p],
-                                scores[o * SR + g, j * P + p],
+                            top[row, p] = T.Select(
+                                top[row, p] > scores[row, j * P + p], top[row, p], scores[row, j * P + p]
                             )
-            for g in range(G):
+            for g in range(tokens * G):
                 row = T.decl_buffer((P,), "float32", scope="local")
                 weight = T.decl_buffer((P,), "float32", scope="local")
                 for p in T.vectorized(P):
@@ -283,21 +312,37 @@ def paged_attention(
                 for p in T.vectorized(2):
                     row[p] = row[p] + row[p + 2]
                 total[g] = row[0] + row[1]
-            for o, c in T.grid(VG, VD):
-                sums = T.decl_buffer((VR, VL), "float32", scope="local")
-                for g in T.unroll(VR):
+            for o, c in T.grid(tiles.value_tiles, VD):
+                sums = T.decl_buffer((tiles.value_rows, VL), "float32", scope="local")
+                for g in T.unroll(tiles.value_rows):
                     for d in T.vectorized(VL):
                         sums[g, d] = T.float32(0)
                 for j in range(count):
                     page: T.int64 = T.Cast("int64", page_of[base + first + j])
                     for p in range(P):
-                        for g in T.unroll(VR):
+                        for g in T.unroll(tiles.value_rows):
                             for d in T.vectorized(VL):
-                                sums[g, d] = sums[g, d] + scores[o * VR + g, j * P + p] * T.Cast(
+                                sums[g, d] = sums[g, d] + scores[o * tiles.value_rows + g, j * P + p] * T.Cast(
                                     "float32", V[layer, page, h, p, c * VL + d]
                                 )
-                for g in T.unroll(VR):
+                for g in T.unroll(tiles.value_rows):
                     for d in T.vectorized(VL):
-                        out[t, h * G + o * VR + g, c * VL + d] = sums[g, d] / total[o * VR + g]
+                        out[t + (o * tiles.value_rows + g) // G, h * G + (o * tiles.value_rows + g) % G, c * VL + d] = (
+                            sums[g, d] / total[o * tiles.value_rows + g]
+                        )
+
+        if in_blocks:
+            for th in T.parallel((m + TB - 1) // TB * KV):
+                low: T.int64 = th // KV * TB
+                last: T.int64 = T.min(low + TB, m) - 1
+                # Tokens of one sequence come one after the other.
+                if last - low == TB - 1 and sequence[low] == sequence[last]:
+                    attend(low, th % KV, TB, of_block)
+                else:
+                    for i in range(last - low + 1):
+                        attend(low + i, th % KV, T.int64(1), of_one)
+        else:
+            for th in T.parallel(m * KV):
+                attend(th // KV, th % KV, T.int64(1), of_one)
 
     return _without(paged_attention, [] if quantized else ["scales"])
