@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,6 +150,29 @@ class Ours:
     def run(self, tokens: list[int], start: int) -> None:
         """Computes tokens at positions from `start` on."""
         self.runner.run([Piece(tokens, start, self.pages)])
+
+    def profile(self, rounds: int) -> str:
+        """How a token after 16 spends its time: kernels, of many calls one by one, and what is not kernels."""
+        piece = Piece([5], 16, self.pages)
+        steps: list[float] = []
+        for _ in range(20 * rounds):
+            begin = time.perf_counter()
+            self.runner.run([piece])
+            steps.append(time.perf_counter() - begin)
+        reports = [self.runner.profile([piece]) for _ in range(rounds)]
+        inside: dict[str, list[float]] = {}
+        for report in reports:
+            seconds = Counter[str]()
+            for call in report.calls:
+                seconds[call.name] += call.duration
+            for name, value in seconds.items():
+                inside.setdefault(name, []).append(value)
+        kernels = {name: min(seconds) for name, seconds in inside.items()}
+        lines = [f"{1e6 * x:9.1f} us  {name}" for name, x in sorted(kernels.items(), key=lambda item: -item[1])]
+        step, all_kernels = min(steps), sum(kernels.values())
+        count = len(reports[0].calls)
+        lines.append(f"{1e6 * step:9.1f} us a step, {count} kernels {1e6 * all_kernels:.1f} us one by one")
+        return "\n".join(lines)
 
 
 class LlamaCpp:
@@ -318,6 +342,7 @@ def main() -> None:
     parser.add_argument("--no-avx512", action="store_true", help="hold both to AVX2")
     parser.add_argument("--file", type=Path, help="where the model is written, and found again")
     parser.add_argument("--start", action="store_true", help="measure how it starts")
+    parser.add_argument("--profile", action="store_true", help="print how a token spends its time")
     parser.add_argument("--results", type=Path, help="a JSON file that the figures are added to")
     parser.add_argument("--table", action="store_true", help="print what is in --results, and measure nothing")
     parser.add_argument(
@@ -336,6 +361,9 @@ def main() -> None:
         if not path.exists():
             write_gguf(path, shape, options.format)
         target = NO_AVX512 if options.no_avx512 else None
+        if options.profile:
+            print(Ours(path, target).profile(options.rounds))
+            return
         if options.start:
             run: dict[str, Any] = {"starts": starts(path, target, options.threads)}
             for name, start in zip(("first start", "from the cache"), run["starts"], strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,12 @@ MIXED = {
 """The formats of a file, as those of several kinds of 4 bits mix them."""
 
 
-def write_llama(path: Path, formats: dict[str, str], kv: int = KV) -> Path:
-    """A Llama of two layers with random weights in these formats; tied without the format of an output."""
+def write_llama(path: Path, formats: dict[str, str], kv: int = KV, layers: int = 2) -> Path:
+    """A Llama with random weights in these formats; tied without the format of an output."""
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(2)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(INNER)
     writer.add_head_count(8)
     writer.add_head_count_kv(KV // 32)
@@ -59,7 +60,7 @@ def write_llama(path: Path, formats: dict[str, str], kv: int = KV) -> Path:
         "ffn_down": (HIDDEN, INNER),
     }
     matrix("token_embd", VOCAB, HIDDEN)
-    for layer in range(2):
+    for layer in range(layers):
         for name, shape in shapes.items():
             matrix(f"blk.{layer}.{name}", *shape)
         for name in ("attn_norm", "ffn_norm"):
@@ -127,3 +128,23 @@ def test_keys_and_values_in_int8(tmp_path: Path) -> None:
     runner.copy_page(1, 2)
     (after,) = runner.run([Piece(tokens[20:24], 20, [0, 2], all_logits=True)])
     np.testing.assert_allclose(after, found[0, 20:24], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_step_is_one_native_call_whatever_the_layers(count: int, tmp_path: Path) -> None:
+    calls: list[int] = []
+    for layers in (1, 3):
+        path = write_llama(tmp_path / f"{layers}.gguf", dict.fromkeys(MIXED, "Q4_0"), layers=layers)
+        runner, _, _ = load_runner(path, max_batch_size=1)
+        piece = Piece(list(range(count)), 0, range(4))
+        runner.run([piece])
+        events: list[str] = []
+        sys.setprofile(lambda frame, event, arg, events=events: events.append(event))
+        try:
+            runner.run([piece])
+        finally:
+            sys.setprofile(None)
+        calls.append(len(events))
+        kernels = {call.name for call in runner.profile([piece]).calls}
+        assert any("product" in name for name in kernels)
+    assert calls[0] == calls[1]

@@ -9,7 +9,8 @@ import numpy as np
 
 from ... import relax
 from ...runtime.device import cpu
-from ...runtime.tensor import from_dlpack
+from ...runtime.tensor import Tensor, from_dlpack
+from ...runtime.vm.profile import Report
 from ..engine.runner import Piece
 from ..kernels.attention import PAGE_SIZE
 from ..models.decoder import DecoderConfig
@@ -25,9 +26,9 @@ class ModelRunner:
     def __init__(self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int):
         self.page_size, self.num_pages = PAGE_SIZE, num_pages
         self.vocab_size, self.max_tokens = config.vocab_size, max_tokens
-        machine = relax.VirtualMachine(program, cpu())
-        self._step = machine["step"]
-        self._decode = machine["decode"] if program.implements_function("decode") else machine["step"]
+        self._machine = relax.VirtualMachine(program, cpu())
+        names = [name for name in ("step", "decode") if program.implements_function(name)]
+        self._functions = {name: self._machine[name] for name in names}
         pages = (config.layers, num_pages, config.kv_heads)
         self._arrays = [
             np.zeros((*pages, config.head_dim, PAGE_SIZE), dtype),
@@ -39,6 +40,18 @@ class ModelRunner:
 
     def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """Computes the new tokens of some sequences, and keeps them in the pages; see `engine.runner.Runner`."""
+        name, arguments = self._call(pieces)
+        logits = self._functions[name](*arguments).numpy()
+        counts = [len(piece.token_ids) if piece.all_logits else 1 for piece in pieces]
+        return np.split(logits, np.cumsum(counts)[:-1])
+
+    def profile(self, pieces: Sequence[Piece]) -> Report:
+        """Computes what `run` does kernel by kernel, and reports how long each took."""
+        name, arguments = self._call(pieces)
+        return self._machine.profile(name, *arguments)
+
+    def _call(self, pieces: Sequence[Piece]) -> tuple[str, list[Tensor]]:
+        """The function that computes the new tokens of some sequences, and its arguments."""
         tokens: list[int] = []
         positions: list[int] = []
         sequences: list[int] = []
@@ -56,11 +69,9 @@ class ModelRunner:
             table += piece.pages
             lengths.append(piece.start + count)
             wanted += range(first if piece.all_logits else first + count - 1, first + count)
-        function = self._decode if len(tokens) == 1 else self._step
         indices = tokens, positions, sequences, starts, table, lengths, wanted
-        logits = function(*(from_dlpack(np.array(v, np.int32)) for v in indices), *self._pages).numpy()
-        counts = [len(piece.token_ids) if piece.all_logits else 1 for piece in pieces]
-        return np.split(logits, np.cumsum(counts)[:-1])
+        name = "decode" if len(tokens) == 1 and "decode" in self._functions else "step"
+        return name, [*(from_dlpack(np.array(v, np.int32)) for v in indices), *self._pages]
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies the keys and values of a page, in all layers."""
