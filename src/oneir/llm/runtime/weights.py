@@ -11,6 +11,7 @@ from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue, ShapeMismatch
 from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
+from ..files.source import release
 from ..kernels.forms import FORMS, DigitForm
 from ..models.decoder import Decoder
 from ..quantization import Part, Precision, Weight, stored
@@ -82,6 +83,8 @@ def _packed(model: Decoder, checkpoint: Checkpoint, layer: str, weight: Weight) 
     else:
         data = _read(model, checkpoint, name, weight.part.sources, [n, k])
     packed = form.pack(data, n, k)
+    for view in (data, *(found.data for found in blocks if found is not None)):
+        release(view)
     if weight.in_words and packed["weight"].dtype == np.uint8:
         packed["weight"] = packed["weight"].view(np.uint32)
     return packed
