@@ -31,12 +31,15 @@ def load(monkeypatch):
                 raise NoTokenizer("none")
             return FakeTokenizer()
 
-        def load_runner(path, quantization, context, max_batch_size, **precision):
-            config, checkpoint = SimpleNamespace(context=200), SimpleNamespace(eos_ids=(EOS,))
-            return FakeRunner(MODEL, num_pages=100, page_size=4), checkpoint, config
+        def load_fake(path, precision, context, max_batch_size):
+            return (
+                FakeRunner(MODEL, num_pages=100, page_size=4),
+                SimpleNamespace(eos_ids=(EOS,)),
+                min(context or 200, 200),
+            )
 
         for name, values in {
-            "oneir.llm.runtime.loader": {"load_runner": load_runner},
+            "oneir.llm.runtime.loader": {"load": load_fake},
             "oneir.llm.files.tokenizer": {"Tokenizer": SimpleNamespace(open=open_tokenizer)},
             "oneir.llm.files.tokenizer_parts": {"NoTokenizer": NoTokenizer},
         }.items():

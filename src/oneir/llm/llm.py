@@ -5,6 +5,7 @@ llm.generate("The capital of France is").text
 llm.generate([{"role": "user", "content": "Hello"}], max_tokens=200).text
 for piece in llm.stream("Once upon a time", temperature=0.8):
     print(piece.text, end="")
+LLM("all-MiniLM-L6-v2").embed(["a text", "another one"])
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ import weakref
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from ..runtime.error import InvalidValue
 from .engine.engine import Engine
 from .engine.request import Chunk, FinishReason
 from .engine.sampling import SamplingParams, TokenLogprob
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Message = dict[str, Any]
 Prompt = str | list[int] | list[Message]
@@ -44,7 +48,7 @@ class Answer:
 
 
 class LLM:
-    """A language model that generates, for one caller or for many threads at once.
+    """A language model that generates or embeds, for one caller or for many threads at once.
 
     Args:
         path: a folder as Hugging Face's `save_pretrained` writes it, or a `.gguf` file.
@@ -74,10 +78,11 @@ class LLM:
     ):
         from .files.tokenizer import Tokenizer
         from .files.tokenizer_parts import NoTokenizer
-        from .runtime.loader import load_runner
+        from .quantization import Precision
+        from .runtime.loader import load
 
-        runner, checkpoint, config = load_runner(
-            path, quantization, context, max_batch_size, activations=activations, kv_dtype=kv_dtype
+        runner, checkpoint, positions = load(
+            path, Precision(quantization, activations, kv_dtype), context, max_batch_size
         )
         try:
             self.tokenizer = Tokenizer.open(path)
@@ -86,7 +91,7 @@ class LLM:
         self.engine = Engine(
             runner,
             self.tokenizer,
-            context=min(context or config.context, config.context),
+            context=positions,
             eos_ids=checkpoint.eos_ids or None,
             max_batch_size=max_batch_size,
             draft_tokens=draft_tokens,
@@ -136,6 +141,21 @@ class LLM:
             yield from stream
         finally:
             stream.close()
+
+    @overload
+    def embed(self, text: str | list[int]) -> np.ndarray: ...
+    @overload
+    def embed(self, text: list[str] | list[list[int]]) -> list[np.ndarray]: ...
+    def embed(self, text: str | list[int] | list[str] | list[list[int]]) -> np.ndarray | list[np.ndarray]:
+        """The vector float32 (size,) of a text or of the numbers of tokens, or those of several.
+
+        How states of tokens become a vector, and whether it has length 1, the folder of the model says. Raises
+        `UnsupportedError` for a model that generates text.
+        """
+        several = _is_several(text)
+        each = cast(list[Prompt], text) if several else [cast(Prompt, text)]
+        found = self.engine.embed([self._tokens(one) for one in each]).result()
+        return found if several else found[0]
 
     def close(self) -> None:
         """Ends what runs; the model can generate no more. Happens by itself when nobody has the model any more."""

@@ -52,5 +52,5 @@ class Embedder(Protocol):
     """What a runner has whose model gives a vector for a text."""
 
     def embed(self, sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """A vector of each sequence of tokens, float32 (size,), of length 1."""
+        """A vector of each sequence of tokens, float32 (size,)."""
         ...

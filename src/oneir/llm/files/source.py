@@ -56,15 +56,27 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> dict:
     """The object in a JSON file. Raises `InvalidValue`, which names the file, for anything else."""
+    value = _json(path)
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def read_list(path: Path) -> list:
+    """The array in a JSON file. Raises `InvalidValue`, which names the file, for anything else."""
+    value = _json(path)
+    if not isinstance(value, list):
+        raise InvalidValue(f"{path}: expected a JSON array, found {type(value).__name__}")
+    return value
+
+
+def _json(path: Path) -> object:
     try:
-        value = json.loads(read_text(path))
+        return json.loads(read_text(path))
     except InvalidValue:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidValue(f"{path}: no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidValue(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
 
 
 def file_in(folder: Path, name: str) -> Path:

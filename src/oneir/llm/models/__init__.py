@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runtime.error import InvalidValue, UnsupportedError
+from .bert import Encoder
 from .decoder import Decoder
 
 FAMILIES = {
@@ -26,11 +27,15 @@ FAMILIES = {
     "gemma": "gemma",
     "gemma2": "gemma",
     "gemma3_text": "gemma",
+    "bert": "bert",
+    "roberta": "bert",
+    "xlm-roberta": "bert",
+    "camembert": "bert",
 }
 """For each `model_type` that is known, the module that builds it."""
 
 
-def model_of(config: Mapping[str, Any]) -> Decoder:
+def model_of(config: Mapping[str, Any]) -> Decoder | Encoder:
     """The model of a configuration. Raises `UnsupportedError` for an unknown family, `InvalidValue` for a configuration
     that lacks something.
     """

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, ClassVar, Literal
 
 from ...ir.expr import const
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
 from ..kernels.attention import paged_attention, rotate_and_store
+from .model import FileModel
 from .rotary import rotary_frequencies
 
 
@@ -292,8 +291,12 @@ class Body(nn.Module):
         self.norm = Norm(config, config.hidden_size)
 
 
-class Decoder(nn.Module):
+class Decoder(FileModel):
     """A decoder of the usual form: Llama, Mistral, Qwen and their relatives. Layers may be of another class."""
+
+    fused: ClassVar = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+    prefixes = ("model.",)
+    generates = True
 
     def __init__(self, config: DecoderConfig, layer: type[DecoderLayer] = DecoderLayer):
         self.config = config
@@ -317,11 +320,13 @@ class Decoder(nn.Module):
         values: nn.Tensor,
         scales: nn.Tensor | None = None,
     ) -> nn.Tensor:
-        """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,); `scales` belong to pages of int8."""
+        """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,), or, of a model that does not
+        generate, their states (n, hidden_size); `scales` belong to pages of int8.
+        """
         cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales)
-        x = self.embed(tokens, positions)
-        x = self.run_layers(x, cache)
-        return self.logits(op.take(x, wanted, axis=0))
+        x = self.run_layers(self.embed(tokens, positions), cache)
+        x = self.normalize(op.take(x, wanted, axis=0))
+        return self.logits(x) if self.generates else x
 
     def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:
         """What layers get for tokens (m,) at positions (m,): (m, hidden_size)."""
@@ -336,26 +341,15 @@ class Decoder(nn.Module):
             x = layer(x, cache, self.local_rotary if local else self.rotary)
         return x
 
+    def normalize(self, x: nn.Tensor) -> nn.Tensor:
+        """The states of tokens: what layers give, (n, hidden_size), normalized."""
+        return self.model.norm(x)
+
     def logits(self, x: nn.Tensor) -> nn.Tensor:
-        """Logits (n, vocab_size) of what layers give, (n, hidden_size)."""
-        c, x = self.config, self.model.norm(x)
+        """Logits (n, vocab_size) of states (n, hidden_size)."""
+        c = self.config
         x = self.model.embed_tokens.project(x) if c.tied else self.lm_head(x)
         return x if c.logit_cap is None else op.tanh(x / c.logit_cap) * c.logit_cap
 
     decode = step
     """The step of one token, which may be exported beside that of any number."""
-
-    def sources(self, name: str) -> list[str]:
-        """The names that a parameter has in files: several where it is put together from them, one after the other."""
-        for fused, parts in _FUSED.items():
-            if f".{fused}." in name:
-                return [name.replace(f".{fused}.", f".{part}.") for part in parts]
-        return [name]
-
-    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
-        """The value of a parameter in the order that it has here."""
-        return value
-
-
-_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-"""Layers that are one here, and in files those of these names, one after the other."""

@@ -66,6 +66,8 @@ class GPT2Body(nn.Module):
 class GPT2(Decoder):
     """The decoder, by the names of its files."""
 
+    prefixes = ("transformer.",)
+
     def __init__(self, config: DecoderConfig):
         self.config = config
         self.transformer = GPT2Body(config)
@@ -79,8 +81,11 @@ class GPT2(Decoder):
             x = layer(x, cache, self.rotary)
         return x
 
+    def normalize(self, x: nn.Tensor) -> nn.Tensor:
+        return self.transformer.ln_f(x)
+
     def logits(self, x: nn.Tensor) -> nn.Tensor:
-        return self.transformer.wte.project(self.transformer.ln_f(x))
+        return self.transformer.wte.project(x)
 
     def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
         return value.T if ".h." in name and name.endswith(".weight") and value.ndim == 2 else value

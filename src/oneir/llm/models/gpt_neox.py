@@ -68,6 +68,8 @@ class NeoXBody(nn.Module):
 class NeoX(Decoder):
     """The decoder, by the names of its files."""
 
+    prefixes = ("gpt_neox.",)
+
     def __init__(self, config: DecoderConfig, parallel: bool):
         self.config = config
         self.gpt_neox = NeoXBody(config, parallel)
@@ -82,8 +84,11 @@ class NeoX(Decoder):
             x = layer(x, cache, self.rotary)
         return x
 
+    def normalize(self, x: nn.Tensor) -> nn.Tensor:
+        return self.gpt_neox.final_layer_norm(x)
+
     def logits(self, x: nn.Tensor) -> nn.Tensor:
-        return self.embed_out(self.gpt_neox.final_layer_norm(x))
+        return self.embed_out(x)
 
     def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
         if ".query_key_value." not in name:

@@ -5,17 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...target.target import Target
+from ..engine.runner import Runner
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
 from ..models.decoder import DecoderConfig
 from ..quantization import Precision
-from .program import model_with_weights, page_dtype, program_of
+from .embedder import load_embedder, pooling_of
+from .program import model_with_weights, page_dtype, program_of, steps_of
 from .runner import ModelRunner
 
 MAX_TOKENS = 512
 """New tokens of one step: longer prompts are computed in parts, between which other sequences have their turn."""
 USUAL_CONTEXT = 4096
 """The positions of a sequence where none are asked for and the model has more."""
+
+
+def load(
+    path: str | Path, precision: Precision, context: int | None, max_batch_size: int
+) -> tuple[Runner, Checkpoint, int]:
+    """The model of a folder or a .gguf file, whether it generates or embeds, and the most tokens that it takes.
+
+    Raises what `load_runner` and `load_embedder` raise.
+    """
+    checkpoint = Checkpoint.open(path)
+    pooling = pooling_of(checkpoint)
+    if pooling is not None:
+        runner, context = load_embedder(checkpoint, pooling, precision, context)
+        return runner, checkpoint, context
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target("llvm"))
+    return runner, checkpoint, min(context or config.context, config.context)
 
 
 def load_runner(
@@ -35,9 +53,17 @@ def load_runner(
     """
     precision = Precision(quantization, activations, kv_dtype)
     checkpoint = Checkpoint.open(path)
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target(target or "llvm"))
+    return runner, checkpoint, config
+
+
+def runner_of(
+    checkpoint: Checkpoint, precision: Precision, context: int | None, max_batch_size: int, target: Target
+) -> tuple[ModelRunner, DecoderConfig]:
+    """The model of a checkpoint, for steps of up to `max_batch_size` sequences of `context` tokens."""
     model = model_with_weights(checkpoint, precision)
     config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
-    program = program_of(checkpoint, model, precision, Target(target or "llvm"))
+    program = program_of(checkpoint, model, precision, target, steps_of(model, precision))
     pages = max_batch_size * -(-positions // PAGE_SIZE)
-    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS), checkpoint, config
+    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS), config

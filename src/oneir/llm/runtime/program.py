@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ... import relax
 from ...driver.build import cache_facts
 from ...relax.frontend import nn
 from ...runtime import object_cache
+from ...runtime.error import UnsupportedError
 from ...runtime.module import load_module
 from ...runtime.tensor import from_dlpack
 from ...target.target import Target
@@ -20,6 +22,7 @@ from ..kernels.attention import PAGE_SIZE
 from ..kernels.fuse_quantize_rows import FuseQuantizeRows
 from ..models import model_of
 from ..models.decoder import Decoder
+from ..models.model import FileModel
 from ..quantization import Precision, Weight
 from .weights import parameters_of, with_stored_weights
 
@@ -29,19 +32,23 @@ _MOST_BYTES = 64 << 30
 """What models may take in the cache before the one that was not used for longest is removed."""
 
 
-def program_of(checkpoint: Checkpoint, model: Decoder, precision: Precision, target: Target) -> Any:
-    """The executable of a model: `step` for any number of tokens, and `decode` for one, if weights are kept in forms.
+Steps = Mapping[str, Mapping[str, Any]]
+"""The methods of a model that its program has, and their arguments as `nn.Module.export_tvm` takes them."""
 
-    It is read from the cache if the same files were compiled before. Raises what `Checkpoint` and `model_of` do, and
+
+def program_of(checkpoint: Checkpoint, model: FileModel, precision: Precision, target: Target, steps: Steps) -> Any:
+    """The executable of a model, which has some of its methods.
+
+    It is read from the cache if the same files were compiled before. Raises what `Checkpoint` does, and
     `InvalidValue` or `ShapeMismatch` for weights that do not fit the configuration.
     """
-    path = _cached(checkpoint, precision, target)
+    path = _cached(checkpoint, model, precision, target, steps)
     if path is None:
-        return relax.build(_program(checkpoint, model, precision), target)
+        return relax.build(_program(checkpoint, model, steps), target)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
-        relax.build(_program(checkpoint, model, precision), target).export_library(partial)
+        relax.build(_program(checkpoint, model, steps), target).export_library(partial)
         os.replace(partial, path)
         object_cache.evict(path.parent, _MOST_BYTES)
     os.utime(path)
@@ -49,8 +56,13 @@ def program_of(checkpoint: Checkpoint, model: Decoder, precision: Precision, tar
 
 
 def model_with_weights(checkpoint: Checkpoint, precision: Precision) -> Decoder:
-    """The model of a file, whose layers keep their weights as the file has them or as is asked for."""
-    return with_stored_weights(model_of(checkpoint.config), checkpoint, precision)
+    """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for."""
+    model = model_of(checkpoint.config)
+    if not isinstance(model, Decoder):
+        raise UnsupportedError(
+            f"{checkpoint.path}: models of the type {checkpoint.config['model_type']!r} give embeddings, and no text"
+        )
+    return with_stored_weights(model, checkpoint, precision)
 
 
 def page_dtype(model: Decoder, precision: Precision) -> str:
@@ -65,7 +77,9 @@ def _keeps_forms(model: Decoder) -> bool:
     return any(model.named_attributes(Weight))
 
 
-def _cached(checkpoint: Checkpoint, precision: Precision, target: Target) -> Path | None:
+def _cached(
+    checkpoint: Checkpoint, model: FileModel, precision: Precision, target: Target, steps: Steps
+) -> Path | None:
     """The file that a model is kept in; None where nothing is kept."""
     folder, facts = object_cache.cache_dir(), cache_facts(target)
     if folder is None or facts is None:
@@ -73,20 +87,26 @@ def _cached(checkpoint: Checkpoint, precision: Precision, target: Target) -> Pat
     files = sorted(checkpoint.path.iterdir()) if checkpoint.path.is_dir() else [checkpoint.path]
     states = [(str(file.resolve()), file.stat()) for file in files]
     described = [f"{name} {state.st_size} {state.st_mtime_ns} {state.st_ino}" for name, state in states]
-    return folder / _MODELS / object_cache.cache_key("model", str(precision), *facts, *described)
+    kind = "generates" if model.generates else "embeds"
+    return folder / _MODELS / object_cache.cache_key("model", kind, *steps, str(precision), *facts, *described)
 
 
-def _program(checkpoint: Checkpoint, model: Decoder, precision: Precision) -> Any:
-    dtype = page_dtype(model, precision)
-    steps = {"step": _spec(model, dtype, "m", "b", "n")}
-    if _keeps_forms(model):
-        # Weights lie in the same order for any number of rows, so a program for one row shares them.
-        steps["decode"] = _spec(model, dtype, 1, 1, 1)
+def _program(checkpoint: Checkpoint, model: FileModel, steps: Steps) -> Any:
     mod = FuseQuantizeRows()(model.export_tvm(steps)[0])
     weights = {name: from_dlpack(np.ascontiguousarray(value)) for name, value in parameters_of(model, checkpoint)}
     for name in steps:
         mod = relax.transform.BindParams(name, weights)(mod)
     return mod
+
+
+def steps_of(model: Decoder, precision: Precision) -> Steps:
+    """`step` for any number of tokens, and `decode` for one, if weights are kept in forms."""
+    dtype = page_dtype(model, precision)
+    steps = {"step": _spec(model, dtype, "m", "b", "n")}
+    if _keeps_forms(model):
+        # Weights lie in the same order for any number of rows, so a program for one row shares them.
+        steps["decode"] = _spec(model, dtype, 1, 1, 1)
+    return steps
 
 
 def _spec(model: Decoder, dtype: str, m: Any, b: Any, n: Any) -> dict[str, Any]:

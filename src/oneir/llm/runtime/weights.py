@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,11 +14,13 @@ from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
 from ..files.source import release
 from ..kernels.forms import FORMS, DigitForm
-from ..models.decoder import Decoder
+from ..models.model import FileModel
 from ..quantization import Part, Precision, Weight, stored
 
+_Model = TypeVar("_Model", bound=FileModel)
 
-def with_stored_weights(model: Decoder, checkpoint: Checkpoint, precision: Precision) -> Decoder:
+
+def with_stored_weights(model: _Model, checkpoint: Checkpoint, precision: Precision) -> _Model:
     """The model whose layers keep their weights as the file has them, or as is asked for.
 
     A layer stays one of float32 where the file's format has no form, and where sizes are no whole panels.
@@ -47,7 +50,7 @@ def _fits(name: str, n: int, k: int) -> bool:
     return True
 
 
-def parameters_of(model: Decoder, checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
+def parameters_of(model: FileModel, checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
     """The values of a model's parameters by name."""
     weights = dict(model.named_attributes(Weight))
     for layer, weight in weights.items():
@@ -65,7 +68,7 @@ def parameters_of(model: Decoder, checkpoint: Checkpoint) -> Iterator[tuple[str,
             yield name, value.astype(numpy_dtype(parameter.dtype), copy=False)
 
 
-def _packed(model: Decoder, checkpoint: Checkpoint, layer: str, weight: Weight) -> dict[str, np.ndarray]:
+def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight) -> dict[str, np.ndarray]:
     """The arrays of a weight: of the file's blocks, or else of its values."""
     form, n, k = weight.part.form, weight.part.rows, weight.k
     name = f"{layer.rpartition('.weights.')[0]}.weight"
@@ -90,7 +93,7 @@ def _packed(model: Decoder, checkpoint: Checkpoint, layer: str, weight: Weight) 
     return packed
 
 
-def _read(model: Decoder, checkpoint: Checkpoint, name: str, sources: Sequence[str], shape: list[int]) -> np.ndarray:
+def _read(model: FileModel, checkpoint: Checkpoint, name: str, sources: Sequence[str], shape: list[int]) -> np.ndarray:
     parts = [np.asarray(checkpoint.read(source)) for source in sources]
     value = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if len(parts) > 1 and len(shape) == 3:
@@ -105,16 +108,15 @@ def _check_shape(checkpoint: Checkpoint, name: str, found: list[int], expected: 
         raise ShapeMismatch(f"{checkpoint.path}: expected the shape {expected} of {name}, found {found}")
 
 
-def sources_of(model: Decoder, checkpoint: Checkpoint, name: str) -> list[str]:
+def sources_of(model: FileModel, checkpoint: Checkpoint, name: str) -> list[str]:
     """The tensors that a parameter is put together from: one, if the file has them as one.
 
     Raises `InvalidValue` where the file has neither.
     """
     present = set(checkpoint.names())
-    if name in present:
-        return [name]
-    wanted = model.sources(name)
-    missing = [source for source in wanted if source not in present]
-    if missing:
-        raise InvalidValue(f"{checkpoint.path}: expected the tensor {missing[0]!r}, found none")
-    return wanted
+    for parts in ([name], model.sources(name)):
+        found = [next((s for s in model.spellings(part) if s in present), None) for part in parts]
+        if None not in found:
+            return [source for source in found if source is not None]
+    missing = model.sources(name)[found.index(None)]
+    raise InvalidValue(f"{checkpoint.path}: expected the tensor {missing!r}, found none")
