@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .console import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ..llm.llm import LLM
@@ -36,8 +37,10 @@ def add_language_model_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def load_language_model(path: Path, options: argparse.Namespace, max_batch_size: int) -> LLM:
-    """A model, loaded as the options of a command line say, with a bar meanwhile."""
+def load_language_model(
+    path: Path, options: argparse.Namespace, max_batch_size: int, adapters: Mapping[str, Path] | None = None
+) -> LLM:
+    """A model, with adapters by name, loaded as the options of a command line say, with a bar meanwhile."""
     from ..llm.llm import LLM
 
     with progress(path.name, 1) as step:
@@ -49,5 +52,6 @@ def load_language_model(path: Path, options: argparse.Namespace, max_batch_size:
             max_batch_size,
             activations=options.activations or "int8",
             kv_dtype=options.kv_dtype,
+            adapters=adapters,
             draft_tokens=options.draft_tokens,
         )

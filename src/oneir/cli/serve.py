@@ -25,6 +25,7 @@ examples:
   oneir serve a.so b.onnx --name detector --name ranker            several models, and what clients call them
   oneir serve TinyLlama-1.1B-Chat                          http://127.0.0.1:8000 has a page, and /v1 is the interface
   oneir serve qwen3.gguf --host 0.0.0.0 --port 80 --batch 16
+  oneir serve llama --adapter sql=llama-sql                low-rank adapters, each under a name of its own
   ONEIR_API_KEY=secret oneir serve model                   clients need the key
 
 what clients of a language model find:
@@ -73,6 +74,13 @@ def add(commands: Any) -> None:
         "--queue", type=int, default=256, metavar="N", help="requests that may wait; more get a 429 (256)"
     )
     language = parser.add_argument_group("language models")
+    language.add_argument(
+        "--adapter",
+        action="append",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="a low-rank adapter as peft writes it, for requests whose model is NAME; again for each further one",
+    )
     add_language_model_options(language)
     others = parser.add_argument_group("other models")
     add_shape_option(others)
@@ -112,7 +120,9 @@ def _has_language_model(options: argparse.Namespace) -> bool:
         raise InvalidValue(f"a language model has a server of its own, and {name} is one; found {len(paths)} models")
     language = any(is_language)
     others = ("shape", "device", "batch_wait", "max_body")
-    for option in others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens"):
+    for option in (
+        others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens", "adapter")
+    ):
         if getattr(options, option):
             what, found = ("models that are no language models", "one") if language else ("language models", "none")
             raise InvalidValue(f"--{option.replace('_', '-')} is for {what}; {paths[0]} is {found}")
@@ -127,9 +137,16 @@ def _has_language_model(options: argparse.Namespace) -> bool:
 def _language_model(options: argparse.Namespace) -> Starlette:
     from ..llm.server.app import create_app
 
-    llm = load_language_model(options.models[0], options, options.batch or 8)
+    llm = load_language_model(options.models[0], options, options.batch or 8, _adapters(options.adapter))
     llm.engine.max_waiting = options.queue
     return create_app(llm.engine, options.name[0] if options.name else llm.name, api_key=_api_key())
+
+
+def _adapters(given: list[str]) -> dict[str, Path]:
+    found = {name: Path(folder) for name, _, folder in (one.partition("=") for one in given) if name and folder}
+    if len(found) < len(given):
+        raise InvalidValue(f"--adapter expects NAME=FOLDER, each name once, found {' '.join(given)}")
+    return found
 
 
 def _models(options: argparse.Namespace) -> Starlette:

@@ -11,7 +11,7 @@ LLM("all-MiniLM-L6-v2").embed(["a text", "another one"])
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -59,6 +59,7 @@ class LLM:
             tokens of the dequantized weights, and is slower.
         kv_dtype: the dtype of keys and values in the cache, "float32", "float16" or "int8"; None: float16, or float32
             where all weights or activations are.
+        adapters: folders of low-rank adapters, as peft writes them, by the names that `generate` knows them by.
         draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
             changes by them.
 
@@ -74,6 +75,7 @@ class LLM:
         *,
         activations: str = "int8",
         kv_dtype: str | None = None,
+        adapters: Mapping[str, str | Path] | None = None,
         draft_tokens: int = 0,
     ):
         from .files.tokenizer import Tokenizer
@@ -81,9 +83,9 @@ class LLM:
         from .quantization import Precision
         from .runtime.loader import load
 
-        runner, checkpoint, positions = load(
-            path, Precision(quantization, activations, kv_dtype), context, max_batch_size
-        )
+        adapters = adapters or {}
+        precision = Precision(quantization, activations, kv_dtype)
+        runner, checkpoint, positions = load(path, precision, context, max_batch_size, list(adapters.values()))
         try:
             self.tokenizer = Tokenizer.open(path)
         except NoTokenizer:
@@ -95,6 +97,7 @@ class LLM:
             eos_ids=checkpoint.eos_ids or None,
             max_batch_size=max_batch_size,
             draft_tokens=draft_tokens,
+            adapters=list(adapters),
         )
         self.name = Path(path).resolve().name.removesuffix(".gguf")
         self.engine.start()
@@ -102,25 +105,41 @@ class LLM:
 
     @overload
     def generate(
-        self, prompt: Prompt, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+        self,
+        prompt: Prompt,
+        max_tokens: int | None = 64,
+        temperature: float = 0.0,
+        adapter: str | None = None,
+        **options: Any,
     ) -> Answer: ...
     @overload
     def generate(
-        self, prompt: Prompts, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+        self,
+        prompt: Prompts,
+        max_tokens: int | None = 64,
+        temperature: float = 0.0,
+        adapter: str | None = None,
+        **options: Any,
     ) -> list[Answer]: ...
     def generate(
-        self, prompt: Prompt | Prompts, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+        self,
+        prompt: Prompt | Prompts,
+        max_tokens: int | None = 64,
+        temperature: float = 0.0,
+        adapter: str | None = None,
+        **options: Any,
     ) -> Answer | list[Answer]:
         """The answer to a prompt, or those to a list of prompts, which are generated together.
 
-        `options` are the other fields of `SamplingParams`: `top_p`, `seed`, `stop`, `ignore_eos`, `json_schema`, ...
-        Raises what `Engine.make` raises, `InvalidValue` for options that make no sense, and an error of the model.
+        `adapter` is the name of one. `options` are the other fields of `SamplingParams`: `top_p`, `seed`, `stop`,
+        `ignore_eos`, `json_schema`, ... Raises what `Engine.make` raises, `InvalidValue` for options that make no
+        sense, and an error of the model.
         """
         several = _is_several(prompt)
         each = cast(Prompts, prompt) if several else [cast(Prompt, prompt)]
         prompts = [self._tokens(one) for one in each]
         chunks: list[list[Chunk]] = [[] for _ in prompts]
-        stream = self.engine.stream(prompts, _params(max_tokens, temperature, options))
+        stream = self.engine.stream(prompts, _params(max_tokens, temperature, options), adapter=adapter)
         try:
             for chunk in stream:
                 chunks[chunk.index].append(chunk)
@@ -130,13 +149,18 @@ class LLM:
         return answers if several else answers[0]
 
     def stream(
-        self, prompt: Prompt, max_tokens: int | None = 64, temperature: float = 0.0, **options: Any
+        self,
+        prompt: Prompt,
+        max_tokens: int | None = 64,
+        temperature: float = 0.0,
+        adapter: str | None = None,
+        **options: Any,
     ) -> Generator[Chunk, None, None]:
         """The answer to a prompt, piece by piece: each has `text` and `token_ids`. Who stops reading cancels it.
 
         Arguments and errors are those of `generate`.
         """
-        stream = self.engine.stream([self._tokens(prompt)], _params(max_tokens, temperature, options))
+        stream = self.engine.stream([self._tokens(prompt)], _params(max_tokens, temperature, options), adapter=adapter)
         try:
             yield from stream
         finally:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
+import torch
+import transformers
 from served import served
 
 from oneir.llm import LLM
@@ -17,9 +19,6 @@ from oneir.llm.quantization import Precision
 from oneir.llm.runtime.embedder import load_embedder, pooling_of
 from oneir.llm.runtime.loader import load_runner
 from oneir.runtime.error import InvalidValue, UnsupportedError
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 ENCODER = {
     "vocab_size": 320,

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from small_decoders import BASE, TOKENS, continued, greedy, prompts, saved, with_quantized_weights
 
 import oneir
 from oneir.llm.engine.runner import Piece
-from oneir.llm.files.blocks import dequantize, quantize
 from oneir.llm.models import model_of
 from oneir.llm.quantization import Precision, Weight
 from oneir.llm.runtime.loader import load_runner
 from oneir.llm.runtime.program import model_with_weights
-from oneir.llm.runtime.runner import ModelRunner
 from oneir.runtime.error import InvalidValue, UnsupportedError
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-BASE = {
-    "vocab_size": 320,
-    "hidden_size": 64,
-    "intermediate_size": 160,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-}
 LONG = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -95,58 +82,6 @@ CASES |= {
     ),
     "gemma3": ("Gemma3TextConfig", {"head_dim": 32, "sliding_window": 20, "query_pre_attn_scalar": 24}),
 }
-LENGTHS = (19, 1, 33, 50)
-TOKENS = 64 if os.environ.get("ONEIR_TEST_LONG") else 24
-
-
-def saved(folder: Path, config: str, facts: dict[str, Any]) -> Any:
-    """A model with random weights, saved as its users save theirs."""
-    torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(
-        getattr(transformers, config)(**(BASE | facts if "n_embd" not in facts else facts | {"vocab_size": 320}))
-    ).eval()
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            if value.ndim == 1:
-                value.copy_(torch.randn_like(value) * 0.1 + ("norm" in name))
-            else:
-                value.copy_(torch.randn_like(value) * (0.6 if "embed" in name or "lm_head" in name else 0.15))
-    model.save_pretrained(folder)
-    return model
-
-
-def prompts() -> list[list[int]]:
-    rng = np.random.default_rng(1)
-    return [rng.integers(3, BASE["vocab_size"], n).tolist() for n in LENGTHS]
-
-
-def greedy(model: Any, prompt: list[int], count: int) -> list[int]:
-    ids = torch.tensor([prompt])
-    made = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=count,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return made[0].tolist()[len(prompt) :]
-
-
-def continued(runner: ModelRunner, together: list[list[int]], count: int) -> list[list[int]]:
-    """Greedy tokens of several sequences, step by step at once, in pages that lie anywhere."""
-    free = np.random.default_rng(2).permutation(runner.num_pages).tolist()
-    pages = [[free.pop() for _ in range(-(-(len(p) + count) // runner.page_size))] for p in together]
-    new = together
-    made: list[list[int]] = [[] for _ in together]
-    for _ in range(count):
-        starts = [len(p) + len(m) - len(n) for p, m, n in zip(together, made, new, strict=True)]
-        starts = [0 if not m else start for m, start in zip(made, starts, strict=True)]
-        logits = runner.run([Piece(n, start, own) for n, start, own in zip(new, starts, pages, strict=True)])
-        for m, values in zip(made, logits, strict=True):
-            m.append(int(values[-1].argmax()))
-        new = [[m[-1]] for m in made]
-    return made
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -160,16 +95,6 @@ def test_tokens_are_those_of_transformers(case: str, tmp_path: Path) -> None:
     expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
     assert continued(runner, prompts(), TOKENS) == expected_tokens
     assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
-
-
-def with_quantized_weights(model: Any, form: str) -> Any:
-    """The model with the weights that those of a form are."""
-    with torch.no_grad():
-        for value in model.parameters():
-            if value.ndim == 2:
-                values = dequantize(quantize(value.numpy(), form), form)
-                value.copy_(torch.from_numpy(values.reshape(tuple(value.shape))))
-    return model
 
 
 @pytest.mark.parametrize("form", ["Q4_0", "Q8_0"])

@@ -57,6 +57,7 @@ class Engine:
         eos_ids: the tokens that end an answer; None: the tokenizer's.
         prefix_cache: whether requests that begin alike share pages.
         draft_tokens: how many tokens to guess from repetitions; they change no answer.
+        adapters: the names of the model's adapters, in their order, for `make`.
         window, sinks: of a model all of whose layers look only at the last `window` tokens and the first `sinks`.
     """
 
@@ -71,6 +72,7 @@ class Engine:
         eos_ids: Collection[int] | None = None,
         prefix_cache: bool = True,
         draft_tokens: int = 0,
+        adapters: Sequence[str] = (),
         window: int | None = None,
         sinks: int = 0,
     ):
@@ -82,6 +84,7 @@ class Engine:
         self.context = capacity if context is None else min(context, capacity)
         self.runner = runner
         self.tokenizer = tokenizer
+        self.adapters = tuple(adapters)
         self.stats = Stats()
         if eos_ids is None:
             eos_ids = () if tokenizer is None else tokenizer.eos_ids
@@ -129,19 +132,26 @@ class Engine:
         params: SamplingParams,
         on_chunk: Callable[[Chunk], None],
         count: int = 1,
+        adapter: str | None = None,
     ) -> list[Request]:
         """Requests for `count` answers to each of some prompts, each with its own seed: the first has the given one.
+        Their tokens go through an `adapter`, if its name is given.
 
         Their chunks will go to `on_chunk`, in the stepping thread, which must not wait there. Making them takes a while
         for a large JSON schema; nothing runs before `submit`.
 
         Raises:
-            InvalidValue: for a prompt without tokens, with tokens that the model lacks, or a form that cannot be read.
+            InvalidValue: for a prompt without tokens, with tokens that the model lacks, a form that cannot be read, or
+                an adapter that is not there.
             ContextExceeded: for a prompt, or a prompt and `max_tokens`, that the context has no room for.
             UnsupportedError: for an answer of a given form without llguidance or a tokenizer.
         """
         if params.stop and self.tokenizer is None:
             raise InvalidValue("texts that end an answer need a tokenizer, and this model has none")
+        if adapter is not None and adapter not in self.adapters:
+            found = ", ".join(self.adapters) or "none"
+            raise InvalidValue(f"there is no adapter {adapter!r}; this model has {found}")
+        number = 0 if adapter is None else self.adapters.index(adapter) + 1
         rooms = [self._room(prompt, params) for prompt in prompts]
         constraint = self._constraints.make(params)
         requests = []
@@ -158,6 +168,7 @@ class Engine:
                     constraint=None if constraint is None else constraint.copy(),
                     decoder=None if self.tokenizer is None else self.tokenizer.stream(),
                     lookup=PromptLookup() if self._draft_tokens else None,
+                    adapter=number,
                 )
                 for i in range(count)
             ]
@@ -184,15 +195,25 @@ class Engine:
             self._cancelled.append(request)
             self._mail.notify()
 
-    def stream(self, prompts: Sequence[Sequence[int]], params: SamplingParams, count: int = 1) -> Stream:
+    def stream(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        count: int = 1,
+        adapter: str | None = None,
+    ) -> Stream:
         """Queues requests; gives their chunks. Raises what `make` and `submit` raise."""
         chunks: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
-        requests = self.make(prompts, params, chunks.put, count)
+        requests = self.make(prompts, params, chunks.put, count, adapter)
         self.submit(requests)
         return Stream(self, requests, chunks)
 
     async def stream_async(
-        self, prompts: Sequence[Sequence[int]], params: SamplingParams, count: int = 1
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        count: int = 1,
+        adapter: str | None = None,
     ) -> AsyncStream:
         """The same for a coroutine."""
         loop = asyncio.get_running_loop()
@@ -201,7 +222,7 @@ class Engine:
         def put(chunk: Chunk) -> None:
             loop.call_soon_threadsafe(chunks.put_nowait, chunk)
 
-        requests = await asyncio.to_thread(self.make, prompts, params, put, count)
+        requests = await asyncio.to_thread(self.make, prompts, params, put, count, adapter)
         self.submit(requests)
         return AsyncStream(self, requests, chunks)
 

@@ -62,9 +62,11 @@ class Request:
         constraint: Constraint | None,
         decoder: DecodeStream | None,
         lookup: PromptLookup | None,
+        adapter: int = 0,
     ):
         self.index = index
         self.params = params
+        self.adapter = adapter
         self.max_tokens = max_tokens
         self.sampler = sampler
         self.constraint = constraint

@@ -22,6 +22,8 @@ class Piece:
     `pages[i // page_size]`. -1 stands for a page whose tokens the sliding window has left."""
     all_logits: bool = False
     """Logits after each new token, to verify drafts for instance; else only after the last one."""
+    adapter: int = 0
+    """The number of the adapter that its tokens go through, from 1; 0 is none."""
 
 
 class Runner(Protocol):

@@ -101,12 +101,13 @@ class Scheduler:
         copy = table.append(count + len(drafts))
         tokens = request.tokens[start : start + count] + drafts
         wants_all = bool(drafts) or request.wants_prompt_logprobs
-        return Work(request, Piece(tokens, start, tuple(table.numbers), wants_all), drafts, copy)
+        return Work(request, Piece(tokens, start, tuple(table.numbers), wants_all, request.adapter), drafts, copy)
 
     def _admit(self) -> PageTable | None:
         """Starts the first request that waits, if there are pages for its prompt, and for those that run already."""
         request = self.waiting[0]
-        table = PageTable(self.pages)
+        # Keys and values are those of the adapter, too.
+        table = PageTable(self.pages, kind=request.adapter)
         request.table = table
         self._reuse(request, table)
         if sum(map(self._lacking, [*self.running, request])) > self.pages.available:

@@ -16,26 +16,27 @@ from ...runtime.error import InvalidValue
 from ...runtime.params import StoredTensor, stored_tensors
 from .source import file_in, map_file, read_json
 
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
 
 
 class Safetensors:
-    """The tensors of a folder's `model.safetensors`, or of the files that `model.safetensors.index.json` names.
+    """The tensors of a folder's `model.safetensors`, or of the files that `model.safetensors.index.json` names; or of
+    one by another name.
 
     Raises `InvalidValue` for a folder without either, a damaged file, and an index that names files elsewhere or
     tensors that its files do not have.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, name: str = _SINGLE):
         self._tensors: dict[str, tuple[np.ndarray, StoredTensor]] = {}
-        single, index = file_in(folder, _SINGLE), file_in(folder, _INDEX)
+        single, index = file_in(folder, name), file_in(folder, f"{name}.index.json")
         if single.is_file():
             self._add(single, None)
         elif index.is_file():
             for file, names in _shards(index).items():
                 self._add(file_in(folder, file), names)
         else:
-            raise InvalidValue(_no_weights(folder))
+            raise InvalidValue(_no_weights(folder, name))
 
     def _add(self, path: Path, names: list[str] | None) -> None:
         """The tensors of a file: all of them, or those with certain names."""
@@ -83,12 +84,12 @@ def _shards(index: Path) -> dict[str, list[str]]:
     return files
 
 
-def _no_weights(folder: Path) -> str:
+def _no_weights(folder: Path, name: str) -> str:
     """What is missing in a folder, and what to do."""
     found = sorted(path.name for path in folder.glob("*") if path.suffix in (".safetensors", ".gguf", ".bin", ".pth"))
     advice = f"; found {', '.join(found[:8])}" if found else ""
-    if any(name.endswith(".gguf") for name in found):
+    if any(file.endswith(".gguf") for file in found):
         advice += "; open a GGUF file by its own path"
-    elif any(name.endswith((".bin", ".pth")) for name in found):
+    elif any(file.endswith((".bin", ".pth")) for file in found):
         advice += "; pickled weights are not read, since reading them runs code: save the model as safetensors"
-    return f"{folder}: expected {_SINGLE} or {_INDEX}{advice}"
+    return f"{folder}: expected {name} or {name}.index.json{advice}"

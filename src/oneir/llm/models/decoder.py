@@ -282,6 +282,12 @@ class Embedding(nn.Embedding):
         return op.matmul(x, op.permute_dims(self.weight))
 
 
+class Chosen:
+    """The adapters of the tokens of a step, while a model is exported: `numbers` (m,) int32, 0 for none."""
+
+    numbers: nn.Tensor | None = None
+
+
 class Body(nn.Module):
     """Embedding, layers and a normalization."""
 
@@ -297,6 +303,8 @@ class Decoder(FileModel):
     fused: ClassVar = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
     prefixes = ("model.",)
     generates = True
+    chosen: Chosen | None = None
+    """What tells layers which adapter is that of a token, if there are adapters."""
 
     def __init__(self, config: DecoderConfig, layer: type[DecoderLayer] = DecoderLayer):
         self.config = config
@@ -319,13 +327,19 @@ class Decoder(FileModel):
         keys: nn.Tensor,
         values: nn.Tensor,
         scales: nn.Tensor | None = None,
+        adapters: nn.Tensor | None = None,
     ) -> nn.Tensor:
         """Logits (n, vocab_size) after the tokens whose numbers are `wanted` (n,), or, of a model that does not
-        generate, their states (n, hidden_size); `scales` belong to pages of int8.
+        generate, their states (n, hidden_size); `scales` belong to pages of int8, `adapters` (b,) are those of the
+        sequences.
         """
         cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales)
+        if self.chosen is not None and adapters is not None:
+            self.chosen.numbers = op.take(adapters, sequences, axis=0)
         x = self.run_layers(self.embed(tokens, positions), cache)
         x = self.normalize(op.take(x, wanted, axis=0))
+        if self.chosen is not None and self.chosen.numbers is not None:
+            self.chosen.numbers = op.take(self.chosen.numbers, wanted, axis=0)
         return self.logits(x) if self.generates else x
 
     def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:

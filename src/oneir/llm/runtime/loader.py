@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from ...runtime.error import UnsupportedError
 from ...target.target import Target
 from ..engine.runner import Runner
+from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
 from ..models.decoder import DecoderConfig
@@ -21,18 +24,26 @@ USUAL_CONTEXT = 4096
 
 
 def load(
-    path: str | Path, precision: Precision, context: int | None, max_batch_size: int
+    path: str | Path,
+    precision: Precision,
+    context: int | None,
+    max_batch_size: int,
+    adapters: Sequence[str | Path] = (),
 ) -> tuple[Runner, Checkpoint, int]:
     """The model of a folder or a .gguf file, whether it generates or embeds, and the most tokens that it takes.
 
-    Raises what `load_runner` and `load_embedder` raise.
+    `adapters` are folders; `Piece.adapter` is their place among them, from 1. Raises what `load_runner` and
+    `load_embedder` raise.
     """
     checkpoint = Checkpoint.open(path)
     pooling = pooling_of(checkpoint)
     if pooling is not None:
+        if adapters:
+            raise UnsupportedError(f"{path}: adapters are for models that generate, and this one gives embeddings")
         runner, context = load_embedder(checkpoint, pooling, precision, context)
         return runner, checkpoint, context
-    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target("llvm"))
+    opened = [Adapter.open(adapter) for adapter in adapters]
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target("llvm"), opened)
     return runner, checkpoint, min(context or config.context, config.context)
 
 
@@ -58,12 +69,17 @@ def load_runner(
 
 
 def runner_of(
-    checkpoint: Checkpoint, precision: Precision, context: int | None, max_batch_size: int, target: Target
+    checkpoint: Checkpoint,
+    precision: Precision,
+    context: int | None,
+    max_batch_size: int,
+    target: Target,
+    adapters: Sequence[Adapter] = (),
 ) -> tuple[ModelRunner, DecoderConfig]:
     """The model of a checkpoint, for steps of up to `max_batch_size` sequences of `context` tokens."""
-    model = model_with_weights(checkpoint, precision)
+    model = model_with_weights(checkpoint, precision, adapters)
     config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
-    program = program_of(checkpoint, model, precision, target, steps_of(model, precision))
+    program = program_of(checkpoint, model, precision, target, steps_of(model, precision), adapters)
     pages = max_batch_size * -(-positions // PAGE_SIZE)
-    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS), config
+    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS, bool(adapters)), config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from ...runtime.error import UnsupportedError
 from ...runtime.module import load_module
 from ...runtime.tensor import from_dlpack
 from ...target.target import Target
+from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
 from ..kernels.fuse_quantize_rows import FuseQuantizeRows
 from ..models import model_of
+from ..models.adapters import adapt
 from ..models.decoder import Decoder
 from ..models.model import FileModel
 from ..quantization import Precision, Weight
@@ -36,13 +38,20 @@ Steps = Mapping[str, Mapping[str, Any]]
 """The methods of a model that its program has, and their arguments as `nn.Module.export_tvm` takes them."""
 
 
-def program_of(checkpoint: Checkpoint, model: FileModel, precision: Precision, target: Target, steps: Steps) -> Any:
-    """The executable of a model, which has some of its methods.
+def program_of(
+    checkpoint: Checkpoint,
+    model: FileModel,
+    precision: Precision,
+    target: Target,
+    steps: Steps,
+    adapters: Sequence[Adapter] = (),
+) -> Any:
+    """The executable of a model, which has some of its methods, and these adapters.
 
     It is read from the cache if the same files were compiled before. Raises what `Checkpoint` does, and
     `InvalidValue` or `ShapeMismatch` for weights that do not fit the configuration.
     """
-    path = _cached(checkpoint, model, precision, target, steps)
+    path = _cached([checkpoint.path, *(a.path for a in adapters)], model, precision, target, steps)
     if path is None:
         return relax.build(_program(checkpoint, model, steps), target)
     if not path.exists():
@@ -55,13 +64,14 @@ def program_of(checkpoint: Checkpoint, model: FileModel, precision: Precision, t
     return load_module(path)
 
 
-def model_with_weights(checkpoint: Checkpoint, precision: Precision) -> Decoder:
+def model_with_weights(checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = ()) -> Decoder:
     """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for."""
     model = model_of(checkpoint.config)
     if not isinstance(model, Decoder):
         raise UnsupportedError(
             f"{checkpoint.path}: models of the type {checkpoint.config['model_type']!r} give embeddings, and no text"
         )
+    adapt(model, adapters)
     return with_stored_weights(model, checkpoint, precision)
 
 
@@ -77,14 +87,12 @@ def _keeps_forms(model: Decoder) -> bool:
     return any(model.named_attributes(Weight))
 
 
-def _cached(
-    checkpoint: Checkpoint, model: FileModel, precision: Precision, target: Target, steps: Steps
-) -> Path | None:
+def _cached(paths: Sequence[Path], model: FileModel, precision: Precision, target: Target, steps: Steps) -> Path | None:
     """The file that a model is kept in; None where nothing is kept."""
     folder, facts = object_cache.cache_dir(), cache_facts(target)
     if folder is None or facts is None:
         return None
-    files = sorted(checkpoint.path.iterdir()) if checkpoint.path.is_dir() else [checkpoint.path]
+    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
     states = [(str(file.resolve()), file.stat()) for file in files]
     described = [f"{name} {state.st_size} {state.st_mtime_ns} {state.st_ino}" for name, state in states]
     kind = "generates" if model.generates else "embeds"
@@ -132,5 +140,6 @@ def _spec(model: Decoder, dtype: str, m: Any, b: Any, n: Any) -> dict[str, Any]:
         "keys": nn.spec.Tensor([*pages, c.head_dim, PAGE_SIZE], dtype),
         "values": nn.spec.Tensor([*pages, PAGE_SIZE, c.head_dim], dtype),
         **({"scales": scales} if dtype == "int8" else {}),
+        **({"adapters": indices(b)} if model.chosen is not None else {}),
         "$": {"param_mode": "plain", "effect_mode": "none"},
     }

@@ -20,12 +20,15 @@ class ModelRunner:
     """A compiled model and its pages.
 
     `num_pages` pages of keys and values take `2 * layers * kv_heads * head_dim` elements for each of their positions,
-    and pages of int8 as many float32 as heads besides; the system gives memory for those that are used.
+    and pages of int8 as many float32 as heads besides; the system gives memory for those that are used. `adapters` says
+    whether the program has some.
     """
 
-    def __init__(self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int):
+    def __init__(
+        self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int, adapters: bool = False
+    ):
         self.page_size, self.num_pages = PAGE_SIZE, num_pages
-        self.vocab_size, self.max_tokens = config.vocab_size, max_tokens
+        self.vocab_size, self.max_tokens, self._adapters = config.vocab_size, max_tokens, adapters
         self._machine = relax.VirtualMachine(program, cpu())
         names = [name for name in ("step", "decode") if program.implements_function(name)]
         self._functions = {name: self._machine[name] for name in names}
@@ -70,8 +73,10 @@ class ModelRunner:
             lengths.append(piece.start + count)
             wanted += range(first if piece.all_logits else first + count - 1, first + count)
         indices = tokens, positions, sequences, starts, table, lengths, wanted
+        adapters = [[piece.adapter for piece in pieces]] if self._adapters else []
+        given, last = ([from_dlpack(np.array(v, np.int32)) for v in part] for part in (indices, adapters))
         name = "decode" if len(tokens) == 1 and "decode" in self._functions else "step"
-        return name, [*(from_dlpack(np.array(v, np.int32)) for v in indices), *self._pages]
+        return name, [*given, *self._pages, *last]
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies the keys and values of a page, in all layers."""

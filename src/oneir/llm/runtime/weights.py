@@ -113,6 +113,7 @@ def sources_of(model: FileModel, checkpoint: Checkpoint, name: str) -> list[str]
 
     Raises `InvalidValue` where the file has neither.
     """
+    name = name.replace(".base.", ".")  # a layer within one with adapters
     present = set(checkpoint.names())
     for parts in ([name], model.sources(name)):
         found = [next((s for s in model.spellings(part) if s in present), None) for part in parts]

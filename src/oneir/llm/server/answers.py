@@ -75,7 +75,8 @@ async def answer(
 
     Raises what `Engine.make` and `Engine.submit` raise, and, unless the response is a stream, the error of an answer.
     """
-    stream = await engine.stream_async(prompts, parameters.sampling, parameters.count)
+    adapter = parameters.model if parameters.model in engine.adapters else None
+    stream = await engine.stream_async(prompts, parameters.sampling, parameters.count, adapter)
     usage = Usage(stream, parameters.count)
     chunks = _counted(stream, usage, metrics)
     if parameters.stream:

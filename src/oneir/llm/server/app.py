@@ -49,28 +49,31 @@ class _Server:
         return PlainTextResponse(self.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
     async def models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._model()]})
+        return JSONResponse({"object": "list", "data": [self._model(name) for name in self._names()]})
 
     async def model(self, request: Request) -> Response:
-        self._check_name(request.path_params["name"])
-        return JSONResponse(self._model())
+        return JSONResponse(self._model(self._checked(request.path_params["name"])))
 
     async def chat(self, request: Request) -> Response:
         body = await self._body(request)
-        found = await asyncio.to_thread(read_chat, body, self.name, self.engine)
+        found = await asyncio.to_thread(read_chat, body, body.require("model", str), self.engine)
         return await answer(request, self.engine, self.metrics, *found)
 
     async def completions(self, request: Request) -> Response:
         body = await self._body(request)
-        found = await asyncio.to_thread(read_completion, body, self.name, self.engine)
+        found = await asyncio.to_thread(read_completion, body, body.require("model", str), self.engine)
         return await answer(request, self.engine, self.metrics, *found)
 
     async def embeddings(self, request: Request) -> Response:
         return JSONResponse(await embeddings(await self._body(request), self.name, self.engine))
 
-    def _model(self) -> dict[str, Any]:
+    def _names(self) -> list[str]:
+        return [self.name, *self.engine.adapters]
+
+    def _model(self, name: str) -> dict[str, Any]:
         return {
-            "id": self.name,
+            "id": name,
+            "root": self.name,
             "object": "model",
             "created": self._created,
             "owned_by": "oneir",
@@ -79,18 +82,20 @@ class _Server:
 
     async def _body(self, request: Request) -> Fields:
         body = await read_fields(request)
-        self._check_name(body.require("model", str))
+        self._checked(body.require("model", str))
         return body
 
-    def _check_name(self, name: str) -> None:
-        if name != self.name:
-            message = f"there is no model {name!r}; this server has {self.name!r}"
+    def _checked(self, name: str) -> str:
+        if name not in self._names():
+            message = f"there is no model {name!r}; this server has {', '.join(map(repr, self._names()))}"
             raise APIError(404, message, param="model", code="model_not_found")
+        return name
 
 
 def create_app(engine: Engine, name: str, *, api_key: str | None = None) -> Starlette:
-    """The application for one model, which goes by a name. It starts the engine's thread, and closes the engine.
+    """The application for one model, which goes by a name, and with each of its adapters by the adapter's name.
 
+    It starts the engine's thread, and closes the engine.
     With an `api_key`, everything but the page, `/health` and `/metrics` asks for it.
     """
     server = _Server(engine, name)

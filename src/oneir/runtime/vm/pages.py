@@ -36,7 +36,7 @@ class _Key(NamedTuple):
 
 
 ROOT = 0
-"""The place in the tree before any page."""
+"""The place in the tree before any page; those of other kinds of sequences are below it."""
 
 
 class Pages:
@@ -122,14 +122,17 @@ class Pages:
 
 
 class PageTable:
-    """The pages of one sequence: its token i lies in `numbers[i // page_size]`, at `i % page_size`."""
+    """The pages of one sequence: its token i lies in `numbers[i // page_size]`, at `i % page_size`.
 
-    def __init__(self, pages: Pages):
-        self._pages = pages
+    Only sequences of one `kind`, a number from 0, share pages: what a page holds of tokens may depend on it.
+    """
+
+    def __init__(self, pages: Pages, kind: int = 0):
+        self._pages, self._kind = pages, kind
         self.numbers: list[int] = []
         self.length = 0
         # How many full pages are known to the tree, and the place of the last one.
-        self._known, self._place = 0, ROOT
+        self._known, self._place = 0, ROOT - self._kind
 
     def needed(self, count: int) -> int:
         """How many pages `append(count)` allocates."""
@@ -169,11 +172,11 @@ class PageTable:
         del self.numbers[keep:]
         if self._known > self.length // self._pages.page_size:
             # The tree is searched from the start when pages are full again.
-            self._known, self._place = 0, ROOT
+            self._known, self._place = 0, ROOT - self._kind
 
     def fork(self) -> PageTable:
         """Another sequence that has begun with the same tokens, on the same pages."""
-        other = PageTable(self._pages)
+        other = PageTable(self._pages, self._kind)
         other.numbers, other.length = list(self.numbers), self.length
         other._known, other._place = self._known, self._place
         for page in self.numbers:
