@@ -42,7 +42,7 @@ def loaded(monkeypatch):
     """What a command was told of its model: its options."""
     found: list = []
 
-    def load(path, options, max_batch_size):
+    def load(path, options, max_batch_size, adapters=None):
         found.append((path, options, max_batch_size))
         return FakeLLM()
 
