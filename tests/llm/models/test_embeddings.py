@@ -132,7 +132,9 @@ def test_a_decoder_embeds_where_its_folder_says_so(mode: str, pool: Any, tmp_pat
     close(embedded(tmp_path), [pool(states(model, tokens)) for tokens in texts()])
     checkpoint = Checkpoint.open(tmp_path)
     long = np.random.default_rng(2).integers(3, 300, 700).tolist()  # more than a step has
-    (vector,) = load_embedder(checkpoint, pooling_of(checkpoint), Precision(), None)[0].embed([long])  # type: ignore
+    pooling = pooling_of(checkpoint)
+    assert pooling is not None
+    (vector,) = load_embedder(checkpoint, pooling, Precision(), None)[0].embed([long])
     close([vector], [pool(states(model, long))])
 
 
