@@ -328,6 +328,41 @@ def test_conditions_become_and_of_ors() -> None:
     check_extension(flag, "(x < 3 and y < 4) or z < 5", "(x < 3 or z < 5) and (y < 4 or z < 5)")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(x < 3 or y < 4) and (y < 4 or z < 5 or x < 3)", "x < 3 or y < 4"),  # the second follows from the first
+        ("(x == 3 or y == 2) and (y == 2 or x != 7)", "y == 2 or x == 3"),  # alike but for one part
+        ("x == 3 and (y < 4 or z < 5) and x != 7", "(y < 4 or z < 5) and x == 3"),
+        ("x == 3 or y < 4 or x != 7", "y < 4 or x != 7"),
+    ],
+)
+def test_disjunctions_that_are_alike_are_merged(before: str, after: str) -> None:
+    check_extension(arith.Extension.ConvertBooleanToAndOfOrs, before, after)
+
+
+def test_what_is_known_to_differ_makes_comparisons_strict() -> None:
+    known = arith.Analyzer()
+    with known.constraint_scope(build("x != y", NAMES)):
+        assert structural_equal(known.rewrite_simplify(build("x <= y", NAMES)), build("x < y", NAMES))
+        assert structural_equal(known.rewrite_simplify(build("x <= z", NAMES)), build("x <= z", NAMES))
+
+
+def test_equal_expressions_differ_from_what_either_differs_from() -> None:
+    known = arith.Analyzer()
+    known.enabled_extensions = arith.Extension.TransitivelyProveInequalities
+    with known.constraint_scope(build("x == y and y != z", NAMES)):
+        assert known.can_prove(build("x != z", NAMES))
+        assert not known.can_prove(build("x != 3", NAMES))
+
+
+def test_a_choice_is_made_where_its_condition_is_known_not_to_hold() -> None:
+    known = arith.Analyzer()
+    with known.constraint_scope(e.Not(build("x == 1 and 6 <= y", NAMES))):
+        assert structural_equal(known.simplify(build("x == 1 and 6 <= y", NAMES)), e.const(False, "bool"))
+        assert not known.can_prove(build("x == 1", NAMES))
+
+
 def test_rules_add_negative_constants_and_sums_subtract_positive_ones() -> None:
     known = arith.Analyzer()
     for text in ("x - 1", "x + (-1)"):

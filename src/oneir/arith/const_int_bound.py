@@ -249,6 +249,8 @@ class BoundAnalyzer:
         everything = dtype_bounds(expr.dtype)
         source = expr.value.dtype
         value = expr.value
+        if source.is_float and isinstance(value, e.Call):
+            return self._logarithm(value, everything)
         if source.is_float and isinstance(value, e.Cast) and value.value.dtype.is_int and source in _EXACT_INTEGERS:
             # An integer that a float holds exactly comes back as it was.
             low, high = self.visit(value.value)
@@ -259,6 +261,16 @@ class BoundAnalyzer:
             return everything
         low, high = self.visit(value)
         return (low, high) if low >= everything[0] and high <= everything[1] else everything
+
+    def _logarithm(self, call: e.Call, everything: Bounds) -> Bounds:
+        """The bounds of ceil(log2(n)) of an integer n, which loops of searches run to."""
+        match call:
+            case e.Call(op=Op(name="tir.ceil"), args=[e.Call(op=Op(name="tir.log2"), args=[e.Cast(value=number)])]):
+                low, high = self.visit(number)
+                exact = high <= _EXACT_INTEGERS.get(call.dtype, 0)
+                if number.dtype.is_int and 1 <= low and exact:
+                    return (low - 1).bit_length(), (high - 1).bit_length()
+        return everything
 
     def visit_ramp(self, expr: e.Ramp) -> Bounds:
         if not isinstance(expr.lanes, int):
@@ -299,7 +311,11 @@ class BoundAnalyzer:
         amount = count.value if isinstance(count, e.IntImm) else -1
         if 0 <= amount < call.dtype.bits:
             return scale_bounds(self.visit(value), 1 << amount)
-        return dtype_bounds(call.dtype)
+        (low, high), everything = self.visit(value), dtype_bounds(call.dtype)
+        first, last = self.visit(count)
+        if low < 0 or first < 0 or last >= call.dtype.bits or high << last > everything[1]:
+            return everything  # a negative count, or bits that are shifted out
+        return low << first, high << last
 
     def visit_bitwise_and(self, call: e.Call, a: e.PrimExpr, b: e.PrimExpr) -> Bounds:
         highs = [high for low, high in (self.visit(a), self.visit(b)) if low >= 0]

@@ -74,6 +74,20 @@ class Prover:
         self.memo[(id(a), id(b))] = (a, b, (low, high))
         return low, high
 
+    def differ(self, a: Any, b: Any) -> bool:
+        """Whether a and b differ because two expressions that are equal to them are known to: a == x, x != b.
+
+        Only with the extension that combines comparisons.
+        """
+        if not self.transitive or self.nesting >= _NESTING:
+            return False
+        for held in self.analyzer.constraints:
+            if type(held) is e.NE and held.a.dtype is a.dtype:
+                for x, y in ((held.a, held.b), (held.b, held.a)):
+                    if self.difference(a, x) == (0, 0) == self.difference(b, y):
+                        return True
+        return False
+
     def upper(self, total: Sum, steps: int) -> int:
         """An upper bound of a sum; the search stops once it is below zero."""
         best = self.analyzer.canonical.sum_bounds(total)[1]

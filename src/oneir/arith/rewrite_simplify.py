@@ -137,6 +137,7 @@ class RewriteSimplifier:
         self.depth = 0
         self.extended = False
         """Whether the analyzer has extensions switched on."""
+        self.in_connective = False
         self.stats = RewriteStats()
 
     # -- queries of rules --
@@ -384,6 +385,8 @@ class RewriteSimplifier:
         if cls is e.LE:
             if is_index_like(dtype) and low == 0:
                 return self.binary(e.EQ, a, b)
+            if self.analyzer.constraints and self._known_to_differ(a, b):
+                return self.binary(e.LT, a, b)
             return self._restated(e.LE, self.make_not(self.binary(e.LT, b, a)), node)
         if cls is e.EQ and type(a) is e.IntImm:
             a, b = b, a
@@ -408,15 +411,24 @@ class RewriteSimplifier:
             return node
         return self._known(result)
 
+    def _known_to_differ(self, a: Any, b: Any) -> bool:
+        """Whether a condition says that two expressions are not equal."""
+        return any(
+            type(held) is e.NE and ((same(held.a, a) and same(held.b, b)) or (same(held.a, b) and same(held.b, a)))
+            for held in self.analyzer.constraints
+        )
+
     def _known(self, result: Any) -> Any:
         """A constant for a comparison that is known to hold, or whose negation is; otherwise the comparison."""
         if self.analyzer.constraints and isinstance(result, e.PrimExpr):
             for held in self.analyzer.constraints:
                 if same(held, result):
                     return truth_like(True, result.dtype)
-            negation = _negated(result)
+            negations = [_negated(result)]
+            if isinstance(result, e.LogicalExpr):
+                negations.append(self.make_not(result))
             for held in self.analyzer.constraints:
-                if same(held, negation):
+                if any(same(held, negation) for negation in negations):
                     return truth_like(False, result.dtype)
         return result
 
@@ -439,7 +451,7 @@ class RewriteSimplifier:
             return cls is e.NE
         if low == high == 0:
             return cls is e.EQ
-        if is_index_like(a.dtype) and self.analyzer.difference_never_zero(a, b):
+        if is_index_like(a.dtype) and (self.analyzer.difference_never_zero(a, b) or self.analyzer.prover.differ(a, b)):
             return cls is e.NE
         return None
 
@@ -486,15 +498,20 @@ class RewriteSimplifier:
     def visit_binary(self, expr: Any) -> Any:
         """Arithmetic, a comparison or a connective."""
         before = self.effects
+        connective = self.extended and isinstance(expr, e.LogicalExpr) and expr.dtype is BOOL
+        outermost = connective and not self.in_connective
+        self.in_connective = self.in_connective or connective
         a, b = self.visit(expr.a), self.visit(expr.b)
+        if outermost:
+            self.in_connective = False
         if before != self.effects:
             return expr if a is expr.a and b is expr.b else type(expr)(a, b)
-        if self.extended and isinstance(expr, e.LogicalExpr) and expr.dtype is BOOL:
-            return self._extended_connective(expr, a, b)
+        if connective:
+            return self._extended_connective(expr, a, b, outermost)
         kind: type[e.BinaryOpExpr] = expr.__class__
         return self.binary(kind, a, b, expr)
 
-    def _extended_connective(self, expr: Any, a: Any, b: Any) -> Any:
+    def _extended_connective(self, expr: Any, a: Any, b: Any, outermost: bool) -> Any:
         """A connective with the simplifications that are only done on demand."""
         kind: type[e.BinaryOpExpr] = expr.__class__
         extensions = self.analyzer.extensions
@@ -505,7 +522,7 @@ class RewriteSimplifier:
             with self.analyzer.holding(b if kind is e.And else self.make_not(b)):
                 a = self.visit(a)
         result = self.binary(kind, a, b, expr)
-        if extensions & extensions.ConvertBooleanToAndOfOrs:
+        if outermost and extensions & extensions.ConvertBooleanToAndOfOrs:
             result = as_and_of_ors(self, result)
         return result
 
@@ -698,6 +715,10 @@ def _negated(condition: Any) -> Any:
             return e.EQ(a, b)
         case e.Not(a=a):
             return a
+        case e.And(a=a, b=b):
+            return e.Or(_negated(a), _negated(b))
+        case e.Or(a=a, b=b):
+            return e.And(_negated(a), _negated(b))
         case _:
             return e.Not(condition)
 

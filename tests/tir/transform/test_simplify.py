@@ -156,3 +156,33 @@ def test_unknown_options_are_refused():
         pytest.raises(NotRegistered, match=r"'tir\.Simplify' has no field 'prove_all'"),
     ):
         apply(Simplify(), func)
+
+
+def test_definitions_that_nothing_uses_disappear():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32")):
+        for i in range(16):
+            bits: T.int32 = T.Cast("int32", T.ceil(T.log2(T.Cast("float64", i + 1025))))
+            if bits == 11:
+                A[i] = T.float32(0)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32")):
+        for i in range(16):
+            A[i] = T.float32(0)
+
+    check(Simplify(), before, expected)
+
+
+def test_choices_of_loaded_integers_know_their_conditions():
+    @T.prim_func
+    def before(A: T.Buffer((2, 8), "int32"), B: T.Buffer((2, 8), "int32")):
+        for i, j in T.grid(2, 8):
+            B[i, j] = T.if_then_else(i == 1 and 6 <= j, 0, T.max(7, T.if_then_else(i == 1 and 6 <= j, 0, A[i, j])))
+
+    @T.prim_func
+    def expected(A: T.Buffer((2, 8), "int32"), B: T.Buffer((2, 8), "int32")):
+        for i, j in T.grid(2, 8):
+            B[i, j] = T.if_then_else(i == 1 and 6 <= j, 0, T.max(7, A[i, j]))
+
+    check(Simplify(), before, expected)

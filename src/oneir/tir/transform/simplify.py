@@ -16,7 +16,7 @@ from ...arith.const_int_bound import is_index_like
 from ...arith.constraint import conjuncts
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import BinaryOpExpr, ConstExpr, IntImm, Let, PrimExpr, Var
+from ...ir.expr import BinaryOpExpr, Call, ConstExpr, IntImm, Let, PrimExpr, Select, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import post_order_visit
@@ -104,7 +104,10 @@ class StmtSimplifier(AnalyzedMapper):
                 return node
             if self.known is not None and self.config.propagate_knowns_to_simplify_expressions:
                 node = self.known.replaced(node)
-            return self.generic_visit(node) if self.loaded.computes(node) else self.analyzer.simplify(node)
+            if not self.loaded.computes(node):
+                return self.analyzer.simplify(node)
+            # Choices are taken apart by their own methods, which know the condition on each side.
+            return super().visit(node) if isinstance(node, (Call, Select)) else self.generic_visit(node)
         return super().visit(node)
 
     def visit_Buffer(self, buffer: Buffer) -> Any:
@@ -190,6 +193,8 @@ class StmtSimplifier(AnalyzedMapper):
         self.bind(node.var, value)
         body = self.visit(node.body)
         self.defined.pop(node.var, None)
+        if not has_effect(value) and not uses(body, {node.var}):
+            return body
         return node.replace(value=value, body=body)
 
     def visit_AssertStmt(self, node: AssertStmt) -> Any:
