@@ -235,3 +235,42 @@ def test_what_a_linker_made_is_not_pickled(built, copy_of, tmp_path):
     loaded = load_module(built.export_library(tmp_path / "m.so"))
     with pytest.raises(LibraryError, match="shared library"):
         copy_of(loaded)
+
+
+def one_function(name: str, factor: float):
+    @T.prim_func(private=True)
+    def scale(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i] * T.float32(factor)
+
+    return oneir.build(oneir.IRModule({name: scale.with_attr("global_symbol", name)}))
+
+
+def test_an_imported_module_is_a_part_of_the_library(tmp_path):
+    double, triple = one_function("double_it", 2), one_function("triple_it", 3)
+    triple.write_to_file(tmp_path / "triple.o")
+    double.import_module(load_static_library(tmp_path / "triple.o", ["triple_it"]))
+    for module in (double, load_module(double.export_library(tmp_path / "both.tar"))):
+        a, b = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+        for name, factor in (("double_it", 2), ("triple_it", 3)):
+            module[name](a, b)
+            np.testing.assert_array_equal(b, factor * a)
+        assert module.imports == []
+    with pytest.raises(LibraryError, match="both modules have triple_it"):
+        double.import_module(triple)
+
+
+def test_what_was_loaded_from_a_shared_library_is_not_imported(tmp_path):
+    shared = load_module(one_function("double_it", 2).export_library(tmp_path / "double.so"))
+    if shared.kind != "library":
+        pytest.skip("this machine has no linker")
+    with pytest.raises(LibraryError, match="cannot be linked again"):
+        one_function("triple_it", 3).import_module(shared)
+
+
+def test_texts_are_written_by_the_ending_of_the_name(tmp_path):
+    module = one_function("double_it", 2)
+    module.write_to_file(tmp_path / "double.ll")
+    assert (tmp_path / "double.ll").read_text() == module.inspect_source("ll")
+    with pytest.raises(InvalidValue, match="expected the format"):
+        module.write_to_file(tmp_path / "double.xyz")

@@ -22,9 +22,9 @@ def as_and_of_ors(simplifier: RewriteSimplifier, condition: Any) -> Any:
     clauses = _clauses(condition)
     if clauses is None:
         return condition
-    clauses = [_merged(simplifier, e.Or, clause) for clause in clauses]
-    _merge_clauses(simplifier, clauses)
-    return _joined(e.And, [_joined(e.Or, clause, False) for clause in clauses if clause is not None], True)
+    merged: list[Clause | None] = [_merged(simplifier, e.Or, clause) for clause in clauses]
+    _merge_clauses(simplifier, merged)
+    return _joined(e.And, [_joined(e.Or, clause, False) for clause in merged if clause is not None], True)
 
 
 def _joined(cls: type, parts: list[Any], neutral: bool) -> Any:

@@ -268,8 +268,10 @@ class BoundAnalyzer:
             case e.Call(op=Op(name="tir.ceil"), args=[e.Call(op=Op(name="tir.log2"), args=[e.Cast(value=number)])]):
                 low, high = self.visit(number)
                 exact = high <= _EXACT_INTEGERS.get(call.dtype, 0)
-                if number.dtype.is_int and 1 <= low and exact:
+                if number.dtype.is_int and low >= 1 and exact:
                     return (low - 1).bit_length(), (high - 1).bit_length()
+            case _:
+                pass
         return everything
 
     def visit_ramp(self, expr: e.Ramp) -> Bounds:

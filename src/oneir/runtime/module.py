@@ -240,6 +240,52 @@ class Module(Object):
         write_file(path, [self.library_bytes(path, fcompile, **kwargs)])
         return str(path)
 
+    def write_to_file(self, file_name: str | Path, fmt: str = "") -> None:
+        """Writes the code in one format: "o" and "obj" are the object code, which linkers and `load_module` read; any
+        other is a text of `inspect_source`, and "" what the ending of the name says.
+
+        Raises as `inspect_source` and `export_library` do.
+        """
+        path = Path(file_name)
+        fmt = fmt or path.suffix.removeprefix(".")
+        if fmt in ("o", "obj"):
+            write_file(path, [self.library_bytes(path.with_suffix(".o"))])
+        else:
+            write_file(path, [self.inspect_source(fmt).encode()])
+
+    save = write_to_file
+
+    def is_compilation_exportable(self) -> bool:
+        """Whether the module can be a part of a library: not what was itself loaded from a shared library."""
+        return bool(self._objects) or self._deferred is not None
+
+    @property
+    def kind(self) -> str:
+        """ "library" for what was loaded from a shared library, else "static_library"."""
+        return "static_library" if self.is_compilation_exportable() else "library"
+
+    @property
+    def imports(self) -> list[Module]:
+        """No modules: the functions of what is imported are the module's own."""
+        return []
+
+    def import_module(self, module: Module) -> None:
+        """Makes the functions of another module this one's own, in memory and in the files that it is exported to.
+
+        Raises `LibraryError` for a module that was loaded from a shared library, and for functions that both have.
+        """
+        if both := sorted(self._signatures.keys() & module.signatures.keys()):
+            raise LibraryError(f"both modules have {', '.join(both)}; give the functions different names")
+        if not (self.is_compilation_exportable() and module.is_compilation_exportable()):
+            raise LibraryError("what was loaded from a shared library cannot be linked again; import the object file")
+        with module._lock:
+            imported = module._complete()
+        with self._lock:
+            objects = self._objects = (*self._complete(), *imported)
+            self._signatures.update(module.signatures)
+            self._link, self._linked = (lambda: link(*objects, what="a compiled module")), None
+            self._functions.clear()
+
     def library_bytes(self, path: Path, fcompile: Callable[..., object] | None = None, **kwargs: object) -> bytes:
         """The content of the file that `export_library` writes to `path`; raises as it does."""
         if not self._objects:

@@ -10,6 +10,7 @@ size = parameter(1, 16)  # and what else tests written for the published API imp
 
 from __future__ import annotations
 
+from . import conversions
 from .attrs import TestAttrs
 from .check_pass import check_pass
 from .compare import CompareBeforeAfter
@@ -121,6 +122,7 @@ __all__ = [
     "check_int_constraints_trans_consistency",
     "check_numerical_grads",
     "check_pass",
+    "conversions",
     "device_enabled",
     "device_test",
     "echo",
