@@ -16,8 +16,9 @@
 ;     The caller opens the gate by setting the free places, closes it by clearing them, and waits until nobody is
 ;     inside.
 ;   - @epoch counts the regions. Workers watch it: spinning for a short while after each region, then asleep on it.
-;   - A worker that wakes on the caller's processor moves to another one: there it could only take turns with the
-;     caller, and a scheduler wakes threads where they ran before.
+;   - A worker that finds itself on the caller's processor moves to another one: there it could only take turns with the
+;     caller. Schedulers wake threads where they ran before, workers and callers, and a worker that is wanted again and
+;     again never sleeps; taking turns costs a loop no time against running alone, so `judge` would not notice.
 ;   - Where other threads want the processors too, a worker may lose its own in the middle of a piece, for milliseconds,
 ;     while its caller waits. The caller estimates from its own pieces how long the loop would have taken alone. What it
 ;     lost against that, twice, is for how long the next loops run alone, so that loops which do not profit from workers
@@ -686,27 +687,28 @@ sleep:
   %changed = icmp ne i32 %looked, %epoch
   br i1 %changed, label %awake, label %sleep
 
-; sleepers--; since = now(); here = processor();
-; if (here != caller.processor || here < 0) goto new.epoch;
+; sleepers--; since = now();
 awake:
   %o1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
   %t.awake = call i64 @now()
+  br label %new.epoch
+
+; epoch.seen = epoch;  // acquire: the gate that was opened before is seen
+; here = processor();
+; if (here != caller.processor || here < 0) goto knock;
+new.epoch:
+  %since = phi i64 [ %t.born, %entry ], [ %since.idle, %idle ], [ %t.awake, %awake ]
+  %epoch = load atomic i32, ptr @epoch acquire, align 4
   %here = call i32 @processor()
   %there = load atomic i32, ptr @caller.processor monotonic, align 4
   %same = icmp eq i32 %here, %there
   %known = icmp sge i32 %here, 0
   %in.the.way = and i1 %same, %known
-  br i1 %in.the.way, label %move, label %new.epoch
+  br i1 %in.the.way, label %move, label %knock
 
 ; leave_processor(here);  // even when the region is over, or the next would find it here again
 move:
   call void @leave_processor(i32 %here)
-  br label %new.epoch
-
-; epoch.seen = epoch;  // acquire: the gate that was opened before is seen
-new.epoch:
-  %since = phi i64 [ %t.born, %entry ], [ %since.idle, %idle ], [ %t.awake, %awake ], [ %t.awake, %move ]
-  %epoch = load atomic i32, ptr @epoch acquire, align 4
   br label %knock
 
 ; state = gate; places = state >> 16 & 32767;
