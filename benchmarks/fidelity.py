@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import oneir
-from benchmarks.zoo import MODELS, Model, OneResult
+from benchmarks.zoo import FEW, Model, OneResult
 from oneir import relax
 from oneir.ir import IRModule
 from oneir.relax.frontend.onnx import from_onnx
@@ -87,7 +87,7 @@ def vectors(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
     return (torch.randn(batch, seq, 512),)
 
 
-ALL = MODELS | {
+ALL = FEW | {
     "convnext_tiny": Model(convnext_tiny, images, "224×224"),
     "llama": Model(llama, tokens, "4 layers of the form of Llama 3.2 1B"),
     "t5_encoder": Model(t5_encoder, tokens, "12 layers of 768"),

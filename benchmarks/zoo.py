@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks import zoo_networks as networks
 from examples.fashion_mnist.models import load_model
 
 if TYPE_CHECKING:
@@ -58,40 +59,22 @@ def lively(model: nn.Module) -> nn.Module:
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        elif isinstance(layer, nn.BatchNorm2d):
+        elif isinstance(layer, nn.BatchNorm2d) and layer.running_mean is not None and layer.running_var is not None:
             nn.init.normal_(layer.running_mean, std=0.1)
             nn.init.uniform_(layer.running_var, 0.5, 1.5)
     return model
 
 
-def resnet50() -> nn.Module:
-    from transformers import ResNetConfig, ResNetForImageClassification
+def transformer(model: str, result: str, **options: Any) -> Callable[[], nn.Module]:
+    """A model of `transformers`, of its configuration's sizes but for `options`, and the tensor that it returns."""
 
-    return lively(OneResult(ResNetForImageClassification(ResNetConfig(num_labels=1000)), "logits"))
+    def build() -> nn.Module:
+        import transformers
 
+        made = getattr(transformers, model)
+        return lively(OneResult(made(made.config_class(**options)), result))
 
-def mobilenet_v2() -> nn.Module:
-    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
-
-    return lively(OneResult(MobileNetV2ForImageClassification(MobileNetV2Config(num_labels=1000)), "logits"))
-
-
-def vit_b16() -> nn.Module:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    return OneResult(ViTForImageClassification(ViTConfig(num_labels=1000)), "logits")
-
-
-def bert_base() -> nn.Module:
-    from transformers import BertConfig, BertModel
-
-    return OneResult(BertModel(BertConfig()), "last_hidden_state")
-
-
-def gpt2() -> nn.Module:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    return OneResult(GPT2LMHeadModel(GPT2Config(use_cache=False)), "logits")
+    return build
 
 
 def _twice(inputs: int, outputs: int) -> nn.Sequential:
@@ -136,17 +119,185 @@ def _tokens(vocabulary: int) -> Callable[[int, int], tuple[torch.Tensor, ...]]:
     return lambda batch, seq: (torch.randint(0, vocabulary, (batch, seq)),)
 
 
-MODELS: dict[str, Model] = {
+def _sound(*shape: int) -> Callable[[int, int], tuple[torch.Tensor, ...]]:
+    return lambda batch, seq: (torch.randn(batch, *shape),)
+
+
+def _categories(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return torch.rand(batch, 13), torch.randint(0, 10_000, (batch, 26))
+
+
+def _items(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return torch.randint(0, 50_000, (batch, seq)), torch.randint(0, 50_000, (batch, 1))
+
+
+def _latents(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return torch.randn(batch, 4, 32, 32), torch.rand(batch) * 1000
+
+
+def _prompted(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return *_latents(batch, seq), torch.randn(batch, 77, 256)
+
+
+def _classes(name: str, **options: Any) -> Callable[[], nn.Module]:
+    return transformer(f"{name}ForImageClassification", "logits", num_labels=1000, **options)
+
+
+def _states(name: str, **options: Any) -> Callable[[], nn.Module]:
+    return transformer(name, "last_hidden_state", **options)
+
+
+def _decoder(name: str, **options: Any) -> Callable[[], nn.Module]:
+    return transformer(name, "logits", use_cache=False, **options)
+
+
+def _own(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    return lambda: lively(build())
+
+
+def whisper_encoder() -> nn.Module:
+    from transformers import WhisperConfig
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+    sizes = WhisperConfig(d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536)
+    return OneResult(WhisperEncoder(sizes), "last_hidden_state")
+
+
+FEW: dict[str, Model] = {
     "mlp": Model(lambda: load_model("mlp"), lambda batch, seq: (torch.rand(batch, 784),), "784-256-10, ReLU"),
     "fashion_cnn": Model(
         lambda: load_model("cnn"), lambda batch, seq: (torch.rand(batch, 1, 28, 28),), "two convolutions, 28×28"
     ),
-    "mobilenet_v2": Model(mobilenet_v2, _images(3, 224), "224×224"),
-    "resnet50": Model(resnet50, _images(3, 224), "224×224"),
+    "mobilenet_v2": Model(_classes("MobileNetV2"), _images(3, 224), "224×224"),
+    "resnet50": Model(_classes("ResNet"), _images(3, 224), "224×224"),
     "unet": Model(lambda: lively(UNet()), _images(3, 128), "32 to 512 channels, 128×128"),
-    "vit_b16": Model(vit_b16, _images(3, 224), "224×224, patches of 16×16"),
-    "bert_base": Model(bert_base, _tokens(30522), "12 layers of 768"),
-    "gpt2": Model(gpt2, _tokens(50257), "12 layers of 768, all logits"),
+    "vit_b16": Model(_classes("ViT"), _images(3, 224), "224×224, patches of 16×16"),
+    "bert_base": Model(_states("BertModel"), _tokens(30522), "12 layers of 768"),
+    "gpt2": Model(_decoder("GPT2LMHeadModel"), _tokens(50257), "12 layers of 768, all logits"),
+}
+"""The models that docs/benchmarks.md has always had."""
+
+MODELS: dict[str, Model] = FEW | {
+    # Images
+    "vgg16": Model(_own(networks.vgg16), _images(3, 224), "224×224"),
+    "densenet121": Model(_own(networks.densenet121), _images(3, 224), "224×224"),
+    "inception_v3": Model(_own(networks.inception_v3), _images(3, 299), "299×299"),
+    "squeezenet": Model(_own(networks.squeezenet), _images(3, 224), "224×224"),
+    "shufflenet_v2": Model(_own(networks.shufflenet_v2), _images(3, 224), "224×224"),
+    "mobilenet_v1": Model(_classes("MobileNetV1"), _images(3, 224), "224×224"),
+    "mobilenet_v3": Model(_own(networks.mobilenet_v3), _images(3, 224), "the large one, 224×224"),
+    "efficientnet_b0": Model(
+        _classes("EfficientNet", width_coefficient=1.0, depth_coefficient=1.0, hidden_dim=1280),
+        _images(3, 224),
+        "224×224",
+    ),
+    "regnet_y": Model(_classes("RegNet"), _images(3, 224), "of 4 GFLOP, 224×224"),
+    "resnext50": Model(_own(networks.resnext50), _images(3, 224), "32 groups of 4, 224×224"),
+    "convnext_tiny": Model(_classes("ConvNext"), _images(3, 224), "224×224"),
+    "swin_tiny": Model(_classes("Swin"), _images(3, 224), "224×224, windows of 7×7"),
+    "deit_tiny": Model(
+        _classes("DeiT", hidden_size=192, num_attention_heads=3, intermediate_size=768), _images(3, 224), "224×224"
+    ),
+    "dinov2_small": Model(
+        _states("Dinov2Model", hidden_size=384, num_attention_heads=6, image_size=224), _images(3, 224), "224×224"
+    ),
+    "mobilevit_small": Model(_classes("MobileViT"), _images(3, 256), "256×256"),
+    "poolformer_s12": Model(_classes("PoolFormer"), _images(3, 224), "224×224"),
+    "clip_vision": Model(_states("CLIPVisionModel"), _images(3, 224), "patches of 32×32, 224×224"),
+    # Detection, segmentation, larger images
+    "detector": Model(_own(networks.Detector), _images(3, 320), "a pyramid of three levels, 320×320"),
+    "yolos_tiny": Model(
+        transformer(
+            "YolosForObjectDetection",
+            "logits",
+            hidden_size=192,
+            num_attention_heads=3,
+            intermediate_size=768,
+            image_size=[224, 320],
+        ),
+        lambda batch, seq: (torch.randn(batch, 3, 224, 320),),
+        "a detector of patches, 224×320",
+    ),
+    "segformer_b0": Model(
+        transformer("SegformerForSemanticSegmentation", "logits", num_labels=150), _images(3, 512), "512×512"
+    ),
+    "super_resolution": Model(_own(networks.super_resolution), _images(3, 96), "96×96 to 384×384"),
+    # Text
+    "distilbert": Model(_states("DistilBertModel"), _tokens(30522), "6 layers of 768"),
+    "albert_base": Model(
+        _states("AlbertModel", hidden_size=768, num_attention_heads=12, intermediate_size=3072),
+        _tokens(30000),
+        "12 times one layer of 768",
+    ),
+    "electra_small": Model(_states("ElectraModel"), _tokens(30522), "12 layers of 256"),
+    "mobilebert": Model(_states("MobileBertModel"), _tokens(30522), "24 narrow layers"),
+    "mpnet_base": Model(_states("MPNetModel"), _tokens(30527), "12 layers of 768, relative positions"),
+    "t5_encoder": Model(_states("T5EncoderModel"), _tokens(32128), "6 layers of 512"),
+    "clip_text": Model(
+        _states("CLIPTextModel"), lambda batch, seq: (torch.randint(0, 49407, (batch, 77)),), "77 tokens"
+    ),
+    # Speech
+    "whisper_tiny": Model(whisper_encoder, _sound(80, 3000), "the encoder, 30 s"),
+    "wav2vec2_base": Model(transformer("Wav2Vec2ForCTC", "logits"), _sound(16000), "1 s"),
+    "spectrogram_transformer": Model(
+        transformer("ASTForAudioClassification", "logits", num_labels=35, max_length=128), _sound(128, 128), "1.3 s"
+    ),
+    "conformer": Model(_own(networks.Conformer), _sound(200, 80), "8 blocks of 256, 200 steps"),
+    "speech_gru": Model(_own(networks.SpeechGru), _sound(200, 80), "3 layers of 384 both ways, 50 steps"),
+    # Recurrent
+    "lstm_words": Model(
+        lambda: networks.Words("LSTM", 10_000, 512, 512, 2, False, 10_000),
+        _tokens(10_000),
+        "2 layers of 512, all logits",
+    ),
+    "lstm_tagger": Model(
+        lambda: networks.Words("LSTM", 20_000, 128, 256, 1, True, 20), _tokens(20_000), "256 both ways"
+    ),
+    "gru_words": Model(
+        lambda: networks.Words("GRU", 5_000, 256, 256, 2, False, 5_000), _tokens(5_000), "2 layers of 256"
+    ),
+    # Recommenders
+    "dlrm": Model(networks.Recommender, _categories, "26 tables, products of all pairs"),
+    "wide_deep": Model(networks.WideDeep, _categories, "26 tables, 4 layers"),
+    "interests": Model(networks.Interests, _items, "attention over what somebody saw"),
+    # Diffusion
+    "denoiser": Model(_own(networks.Denoiser), _prompted, "a U-Net with words, latents of 32×32"),
+    "diffusion_transformer": Model(networks.DiffusionTransformer, _latents, "12 blocks of 384, latents of 32×32"),
+    # Small decoders
+    "llama_small": Model(
+        _decoder(
+            "LlamaForCausalLM",
+            vocab_size=32000,
+            hidden_size=512,
+            intermediate_size=1408,
+            num_hidden_layers=8,
+            num_attention_heads=8,
+            num_key_value_heads=4,
+        ),
+        _tokens(32000),
+        "8 layers of 512, grouped keys",
+    ),
+    "qwen2_small": Model(
+        _decoder(
+            "Qwen2ForCausalLM",
+            vocab_size=32000,
+            hidden_size=896,
+            intermediate_size=4864,
+            num_hidden_layers=4,
+            num_attention_heads=14,
+            num_key_value_heads=2,
+        ),
+        _tokens(32000),
+        "4 layers of 896, grouped keys",
+    ),
+    "gpt_neox_small": Model(
+        _decoder(
+            "GPTNeoXForCausalLM", hidden_size=512, num_attention_heads=8, num_hidden_layers=6, intermediate_size=2048
+        ),
+        _tokens(50432),
+        "6 parallel layers of 512",
+    ),
+    "opt_125m": Model(_decoder("OPTForCausalLM"), _tokens(50272), "12 layers of 768"),
 }
 
 
