@@ -116,7 +116,11 @@ def layer(**changes):
 @pytest.mark.parametrize(
     ("config", "changes", "message"),
     [
-        ({"quant_method": "fp8"}, {}, "weights quantized by 'fp8' are not read, only by 'awq' or 'gptq'"),
+        (
+            {"quant_method": "fp8"},
+            {},
+            "weights quantized by 'fp8' are not read, only by 'awq', 'gptq', 'mxfp4' or 'ggml'",
+        ),
         ({}, {}, "weights quantized by None are not read"),
         ({**AWQ, "bits": 3}, {}, "AWQ is read with 4 bits and the version 'gemm', found 3 and 'gemm'"),
         ({**AWQ, "version": "marlin"}, {}, "found 4 and 'marlin'"),

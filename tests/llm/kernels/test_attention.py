@@ -51,33 +51,38 @@ def compiled(func: oneir.tir.PrimFunc):
 
 
 @pytest.mark.parametrize(
-    ("heads", "kv_heads", "head_dim", "window", "dtype"),
+    ("heads", "kv_heads", "head_dim", "window", "dtype", "sinks"),
     [
-        (8, 2, 64, None, "float32"),
-        (4, 4, 80, None, "float32"),
-        (6, 2, 16, 20, "float32"),
-        (5, 1, 128, None, "float16"),
-        (1, 1, 24, 1, "float16"),
-        (8, 2, 64, None, "int8"),
-        (3, 1, 32, 20, "int8"),
+        (8, 2, 64, None, "float32", False),
+        (4, 4, 80, None, "float32", False),
+        (6, 2, 16, 20, "float32", False),
+        (6, 2, 16, 20, "float32", True),
+        (5, 1, 128, None, "float16", True),
+        (1, 1, 24, 1, "float16", False),
+        (8, 2, 64, None, "int8", False),
+        (3, 1, 32, 20, "int8", True),
     ],
 )
-def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None, dtype: str) -> None:
+def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None, dtype: str, sinks: bool) -> None:
     # With few queries for each head of keys, neighbouring tokens are computed together: 2 to 8 of one sequence.
     sequences = [(0, 3), (40, 1), (15, 2), (63, 1), (0, 1), (25, 19), (3, 4)]
     pages = Pages(kv_heads, head_dim, dtype, sequences)
     q = RNG.standard_normal((len(pages.positions), heads, head_dim)).astype("float32")
     out = oneir.nd.array(np.zeros_like(q))
-    func = compiled(paged_attention(heads, kv_heads, head_dim, 0.3, window, dtype))
-    func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, *pages.scales, out, 1)
+    # Far below and far above all scores, too.
+    sink = np.resize(np.float32([-200, 1.5, 200, 0.25, 3]), heads)
+    given = [oneir.nd.array(sink)] * sinks
+    func = compiled(paged_attention(heads, kv_heads, head_dim, 0.3, window, dtype, sinks=sinks))
+    func(oneir.nd.array(q), *pages.places(), pages.keys, pages.values, *pages.scales, *given, out, 1)
     for t, (position, sequence) in enumerate(zip(pages.positions, pages.sequences, strict=True)):
         keys, values = pages.of(sequence, 1)
         seen = slice(max(0, position + 1 - (window or 1000)), position + 1)
         for h in range(heads):
             group = h // (heads // kv_heads)
             scores = 0.3 * keys[seen, group] @ q[t, h].astype("float64")
-            weights = np.exp(scores - scores.max())
-            expected = weights @ values[seen, group] / weights.sum()
+            top = max(scores.max(), sink[h]) if sinks else scores.max()
+            weights = np.exp(scores - top)
+            expected = weights @ values[seen, group] / (weights.sum() + np.exp(sink[h] - top) * sinks)
             np.testing.assert_allclose(out.numpy()[t, h], expected, rtol=2e-5, atol=2e-5)
 
 

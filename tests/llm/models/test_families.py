@@ -80,6 +80,16 @@ CASES |= {
             "final_logit_softcapping": 30.0,
         },
     ),
+    "gpt_oss": (
+        "GptOssConfig",
+        {
+            "head_dim": 16,
+            "sliding_window": 20,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "rope_parameters": YARN | {"truncate": False, "beta_fast": 32.0, "beta_slow": 1.0},
+        },
+    ),
     "gemma3": ("Gemma3TextConfig", {"head_dim": 32, "sliding_window": 20, "query_pre_attn_scalar": 24}),
 }
 

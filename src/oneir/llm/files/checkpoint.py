@@ -1,6 +1,6 @@
 """The weights and the configuration of a model, whatever files they are in.
 
-checkpoint = Checkpoint.open("TinyLlama-1.1B")              # config.json and safetensors, plain, AWQ or GPTQ
+checkpoint = Checkpoint.open("TinyLlama-1.1B")              # config.json and safetensors, plain, blocks, AWQ or GPTQ
 checkpoint = Checkpoint.open("tinyllama.Q4_0.gguf")
 checkpoint.config["hidden_size"]
 checkpoint.read("model.layers.0.self_attn.q_proj.weight")
@@ -16,9 +16,11 @@ from typing import Protocol
 import numpy as np
 
 from ...runtime.error import InvalidValue
+from .block_weights import BlockWeights
 from .blocks import QuantizedTensor
 from .gguf import GGUFFile
 from .gguf_model import GGUFModel
+from .microscaled import MicroscaledWeights
 from .packed import PackedWeights
 from .safetensors import Safetensors
 from .source import file_in, read_json
@@ -85,7 +87,7 @@ class Checkpoint:
         return self.weights.format(name)
 
     def quantized(self, name: str) -> QuantizedTensor | None:
-        """The blocks of a tensor of a GGUF file; None of one in a plain dtype, and in a folder.
+        """The blocks of a tensor; None of one in a plain dtype, and of AWQ and GPTQ.
 
         Raises `InvalidValue` for a name that is not there.
         """
@@ -119,7 +121,15 @@ def _from_folder(folder: Path) -> Checkpoint:
     config = read_json(path)
     generation = file_in(folder, "generation_config.json")
     stored, quantization = Safetensors(folder), config.get("quantization_config")
-    weights = PackedWeights(stored, quantization) if isinstance(quantization, dict) else stored
+    weights: Weights = stored
+    if isinstance(quantization, dict):
+        match quantization.get("quant_method"):
+            case "ggml":
+                weights = BlockWeights(folder, stored, quantization)
+            case "mxfp4":
+                weights = MicroscaledWeights(folder, stored)
+            case _:
+                weights = PackedWeights(stored, quantization)
     return Checkpoint(folder, config, read_json(generation) if generation.is_file() else {}, weights)
 
 

@@ -31,7 +31,9 @@ class PackedWeights:
         version = quantization.get("version", "gemm")
         self.awq = method == "awq"
         if method not in ("awq", "gptq"):
-            raise UnsupportedError(f"weights quantized by {method!r} are not read, only by 'awq' or 'gptq'")
+            raise UnsupportedError(
+                f"weights quantized by {method!r} are not read, only by 'awq', 'gptq', 'mxfp4' or 'ggml'"
+            )
         if self.awq and (bits != 4 or not isinstance(version, str) or version.lower() != "gemm"):
             raise UnsupportedError(f"AWQ is read with 4 bits and the version 'gemm', found {bits!r} and {version!r}")
         if not self.awq and bits not in (2, 4, 8):

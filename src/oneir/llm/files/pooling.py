@@ -103,7 +103,8 @@ def _modes(path: Path) -> list[str]:
     config = read_json(path)
     if (mode := config.get("pooling_mode")) is not None:
         return [str(part) for part in mode] if isinstance(mode, list) else [str(mode)]
-    on = [key.removesuffix("_tokens").removesuffix("_token") for key, value in config.items() if value is True]
+    on: list[str] = [key for key, value in config.items() if value is True]
+    on = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
     return [_SWITCHES.get(key, key) for key in on if key.startswith("pooling_mode_")]
 
 

@@ -183,12 +183,14 @@ def paged_attention(
     window: int | None = None,
     dtype: str = "float32",
     cap: float | None = None,
+    sinks: bool = False,
 ) -> PrimFunc:
     """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
 
     The parameters are queries (m, heads, head_dim) float32, positions and sequences (m,), `starts` and `table`, the
-    tensors of pages and scales, and the result, like the queries; the layer is a variable. With a `window`, only so
-    many positions are attended to, the query's own among them; with a `cap`, scores are `cap * tanh(score / cap)`.
+    tensors of pages and scales, scores of sinks (heads,), and the result, like the queries; the layer is a variable.
+    With a `window`, only so many positions are attended to, the query's own among them; with a `cap`, scores are
+    `cap * tanh(score / cap)`; with `sinks`, softmax has one score more for each head, which has no value.
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
@@ -210,6 +212,7 @@ def paged_attention(
         key_pages: T.handle,
         value_pages: T.handle,
         scales: T.handle,
+        sink_scores: T.handle,
         result: T.handle,
         layer: T.int64,
     ):
@@ -224,6 +227,8 @@ def paged_attention(
         V = T.match_buffer(value_pages, (layers, pages, KV, P, D), dtype)
         if quantized:
             S = T.match_buffer(scales, (layers, pages, 2, KV, P), "float32")
+        if sinks:
+            sink = T.match_buffer(sink_scores, (H,), "float32")
         out = T.match_buffer(result, (m, H, D), "float32")
 
         @T.inline
@@ -238,6 +243,8 @@ def paged_attention(
             for g in range(tokens * G):
                 for p in T.vectorized(P):
                     top[g, p] = T.float32("-inf")
+                if sinks:
+                    top[g, 0] = sink[h * G + g % G]
             for j in range(count):
                 page: T.int64 = T.Cast("int64", page_of[base + first + j])
                 for o in range(tiles.score_tiles):
@@ -312,6 +319,8 @@ def paged_attention(
                 for p in T.vectorized(2):
                     row[p] = row[p] + row[p + 2]
                 total[g] = row[0] + row[1]
+                if sinks:
+                    total[g] = total[g] + T.exp(sink[h * G + g % G] - peak)
             for o, c in T.grid(tiles.value_tiles, VD):
                 sums = T.decl_buffer((tiles.value_rows, VL), "float32", scope="local")
                 for g in T.unroll(tiles.value_rows):
@@ -345,4 +354,4 @@ def paged_attention(
             for th in T.parallel(m * KV):
                 attend(th // KV, th % KV, T.int64(1), of_one)
 
-    return _without(paged_attention, [] if quantized else ["scales"])
+    return _without(paged_attention, ["scales"] * (not quantized) + ["sink_scores"] * (not sinks))

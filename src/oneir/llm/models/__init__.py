@@ -27,6 +27,7 @@ FAMILIES = {
     "gemma": "gemma",
     "gemma2": "gemma",
     "gemma3_text": "gemma",
+    "gpt_oss": "gpt_oss",
     "bert": "bert",
     "roberta": "bert",
     "xlm-roberta": "bert",

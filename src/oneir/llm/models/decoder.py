@@ -69,6 +69,8 @@ class DecoderConfig:
     windows: Sequence[int | None] = ()
     """For each layer, how many positions a token attends to; empty where it is all of them."""
     activation: str = "silu"
+    sinks: bool = False
+    """Whether each head has a score of its own for nothing."""
 
     experts: ExpertsConfig | None = None
 
@@ -175,11 +177,12 @@ class Cache:
         window: int | None = None,
         cap: float | None = None,
         norms: Sequence[Norm] = (),
+        sinks: nn.Tensor | None = None,
     ) -> nn.Tensor:
         """Stores keys and values; what queries (m, heads, head_dim) attend to, like them.
 
         `qkv` (m, heads + 2 * kv_heads, head_dim) are queries, keys and values. `norms` are those of each query and of
-        each key.
+        each key; `sinks` (heads,) are scores of nothing, which take their share of the softmax.
         """
         m, width, head_dim = qkv.shape
         kv_heads = (width - heads) // 2
@@ -203,11 +206,12 @@ class Cache:
             [-1, *range(len(given), len(given) + len(self.pages))],
             [queries, *self.pages],
         )
-        attention = paged_attention(heads, kv_heads, head_dim, scale, window, self.pages[0].dtype, cap)
+        dtype, sunk = self.pages[0].dtype, [] if sinks is None else [sinks]
+        attention = paged_attention(heads, kv_heads, head_dim, scale, window, dtype, cap, sinks is not None)
         return op.tensor_ir_op(
             attention,
             "paged_attention",
-            [q, *self.places, *self.pages, const(layer, "int64")],
+            [q, *self.places, *self.pages, *sunk, const(layer, "int64")],
             queries,
         )
 
@@ -220,6 +224,7 @@ class Attention(nn.Module):
         width = (config.heads + 2 * config.kv_heads) * config.head_dim
         self.qkv_proj = nn.Linear(config.hidden_size, width, bias=config.qkv_bias)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.hidden_size, bias=config.out_bias)
+        self.sinks = nn.Parameter((config.heads,)) if config.sinks else None
         if config.qk_norm:
             whole = config.qk_norm == "row"
             self.q_norm, self.k_norm = (
@@ -235,7 +240,8 @@ class Attention(nn.Module):
             qkv, norms = op.concat([self.q_norm(q), self.k_norm(k), v], 1), []
         qkv = op.reshape(qkv, (m, c.heads + 2 * c.kv_heads, c.head_dim))
         scale = c.head_dim**-0.5 if c.score_scale is None else c.score_scale
-        out = cache.attend(self.layer, qkv, c.heads, rotary, scale, c.window(self.layer), c.score_cap, norms)
+        window = c.window(self.layer)
+        out = cache.attend(self.layer, qkv, c.heads, rotary, scale, window, c.score_cap, norms, self.sinks)
         return self.o_proj(op.reshape(out, (m, c.heads * c.head_dim)))
 
 
@@ -267,7 +273,7 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = Norm(config, config.hidden_size)
         self.self_attn = Attention(config, layer)
         self.post_attention_layernorm = Norm(config, config.hidden_size)
-        self.mlp = GatedLayer(config)
+        self.mlp: nn.Module = GatedLayer(config)
 
     def forward(self, x: nn.Tensor, cache: Cache, rotary: Rotary) -> nn.Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cache, rotary)

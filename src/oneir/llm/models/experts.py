@@ -22,13 +22,13 @@ class Experts(nn.Module):
         shares, experts = op.topk(op.softmax(self.gate(x), axis=-1), self.chosen, axis=-1)
         if self.normalized:
             shares = shares / op.sum(shares, axis=-1, keepdims=True)
-        gate, up = op.split(op.tensor_expr_op(_by_expert, "experts_in", [x, self.gate_up, experts]), 2, axis=2)
+        gate, up = op.split(op.tensor_expr_op(by_expert, "experts_in", [x, self.gate_up, experts]), 2, axis=2)
         return op.tensor_expr_op(
             _sum_of_experts, "experts_out", [self.activation(gate) * up, self.down, experts, shares]
         )
 
 
-def _by_expert(x: te.Tensor, weight: te.Tensor, experts: te.Tensor) -> te.Tensor:
+def by_expert(x: te.Tensor, weight: te.Tensor, experts: te.Tensor) -> te.Tensor:
     """Of each token (m, k), the products with the weights (e, n, k) of its experts (m, chosen): (m, chosen, n)."""
     k = te.reduce_axis((0, x.shape[1]), "k")
     shape = (*experts.shape, weight.shape[1])

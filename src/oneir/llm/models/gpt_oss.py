@@ -1,0 +1,78 @@
+"""gpt-oss: experts with biases and a clamped gate, windows in every other layer, and sinks in attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...relax.frontend import nn
+from ...relax.frontend.nn import op
+from .decoder import Decoder, DecoderConfig, DecoderLayer, ExpertsConfig, decoder_config, windows_of
+from .experts import by_expert
+
+
+class ClampedExperts(nn.Module):
+    """The experts' weights, and what chosen ones make of tokens."""
+
+    def __init__(self, config: DecoderConfig, experts: ExpertsConfig, alpha: float, limit: float):
+        self.size, self.alpha, self.limit = experts.size, alpha, limit
+        self.gate_up_proj = nn.Parameter((experts.count, 2 * experts.size, config.hidden_size))
+        self.gate_up_proj_bias = nn.Parameter((experts.count, 2 * experts.size))
+        self.down_proj = nn.Parameter((experts.count, config.hidden_size, experts.size))
+        self.down_proj_bias = nn.Parameter((experts.count, config.hidden_size))
+
+    def forward(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
+        """The sum of the results of the experts (m, chosen) of tokens (m, hidden_size), by their shares."""
+        m, chosen = experts.shape
+        gate_up = op.tensor_expr_op(by_expert, "experts_in", [x, self.gate_up_proj, experts])
+        gate, up = op.split(gate_up + op.take(self.gate_up_proj_bias, experts, axis=0), 2, axis=2)
+        limit = nn.Tensor.from_scalar(self.limit, "float32")
+        gate, up = op.minimum(gate, limit), op.maximum(op.minimum(up, limit), op.negative(limit))
+        x = (up + 1.0) * (gate * op.sigmoid(gate * self.alpha))
+        # Each of these has an expert of its own.
+        rows, own = op.reshape(x, (m * chosen, self.size)), op.reshape(experts, (m * chosen, 1))
+        each = op.tensor_expr_op(by_expert, "experts_out", [rows, self.down_proj, own])
+        each = op.reshape(each, (m, chosen, each.shape[2])) + op.take(self.down_proj_bias, experts, axis=0)
+        return op.sum(each * op.reshape(shares, (m, chosen, 1)), axis=1)
+
+
+class Mixture(nn.Module):
+    """A router and its experts; shares are a softmax over the chosen ones."""
+
+    def __init__(self, config: DecoderConfig, experts: ExpertsConfig, alpha: float, limit: float):
+        self.chosen = experts.chosen
+        self.router = nn.Linear(config.hidden_size, experts.count)
+        self.experts = ClampedExperts(config, experts, alpha, limit)
+
+    def forward(self, x: nn.Tensor) -> nn.Tensor:
+        scores, experts = op.topk(self.router(x), self.chosen, axis=-1)
+        return self.experts(x, op.softmax(scores, axis=-1), experts)
+
+
+class GPTOSS(Decoder):
+    """The decoder. Files have the weights of experts transposed, and gates beside what they open."""
+
+    def __init__(self, config: DecoderConfig, alpha: float, limit: float):
+        super().__init__(config)
+        assert config.experts is not None
+        for layer in self.model.layers:
+            assert isinstance(layer, DecoderLayer)
+            layer.mlp = Mixture(config, config.experts, alpha, limit)
+
+    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
+        if ".experts." not in name:
+            return value
+        value = value.swapaxes(1, 2) if value.ndim == 3 else value
+        return np.concatenate([value[:, ::2], value[:, 1::2]], 1) if ".gate_up_proj" in name else value
+
+
+def build(config: Mapping[str, Any]) -> Decoder:
+    """The model of a folder's configuration."""
+    count, chosen = config["num_local_experts"], config["num_experts_per_tok"]
+    experts = ExpertsConfig(count, chosen, config["intermediate_size"], normalized=True)
+    bias = config.get("attention_bias", True)
+    facts = {"qkv_bias": bias, "out_bias": bias, "sinks": True, "windows": windows_of(config)}
+    facts |= {"norm_eps": config.get("rms_norm_eps", 1e-5), "experts": experts}
+    return GPTOSS(decoder_config(config, **facts), config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0))
