@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from cli_results import fails, succeeds
 from onnx import TensorProto, helper, numpy_helper
+from small_decoders import saved
 
 from oneir.driver.load import load
 from oneir.relax.frontend.onnx import from_onnx
@@ -135,3 +137,19 @@ def test_models_that_cannot_be_quantized(cli, data, tmp_path: Path):
     message = fails(cli("quantize", "net.onnx", "-o", "a.onnx", "--data", "calib.npz", *both))
     assert "no convolution or matrix product of float32 with constant weights" in message
     assert "first: excluded" in message
+
+
+def test_a_folder_gets_blocks_for_weights(cli, tmp_path: Path):
+    source = tmp_path / "model"
+    saved(source, "LlamaConfig", {})
+    printed = succeeds(cli("quantize", str(source), "-o", str(tmp_path / "small")))
+    assert re.fullmatch(r".*small: [\d.]+ \w+, from [\d.]+ \w+; 16 weights of q4_0\n", printed)
+    assert json.loads((tmp_path / "small" / "config.json").read_text())["quantization_config"]["format"] == "Q4_0"
+    message = fails(cli("quantize", str(source), "-o", str(tmp_path / "other"), "--data", "x.npz"))
+    assert "whose weights alone are quantized" in message
+
+
+def test_options_of_the_other_kind(cli, data):
+    message = fails(cli("quantize", "net.onnx", "-o", "a.onnx", "--data", "calib.npz", "--form", "q4_0"))
+    assert "net.onnx is an ONNX model: --form is for folders of language models" in message
+    assert "calibration needs --data FILE.npz" in fails(cli("quantize", "net.onnx", "-o", "a.onnx"))

@@ -1,4 +1,6 @@
-"""`oneir quantize`: an ONNX model with weights and activations of 8 bits, and what that costs in accuracy."""
+"""`oneir quantize`: an ONNX model with weights and activations of 8 bits, and what that costs in accuracy; a language
+model with weights of 4 or 8 bits.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ examples:
   oneir quantize model.onnx -o int8.onnx --data calibration.npz --test test.npz --labels test_labels.npy
   oneir quantize model.onnx -o int8.onnx --data a.npz b.npz --method percentile --percentile 99.9
   oneir quantize model.onnx -o int8.onnx --data calibration.npz --exclude /head/MatMul
+  oneir quantize TinyLlama-1.1B -o TinyLlama-1.1B-q4 --form q4_0
 
 An .npz has the inputs of one call by their names. Where the first extent of an array is a multiple of what the model
 takes, or the array has one dimension more, it has those of several calls. Convolutions and matrix products with
 constant weights are quantized, and activations between them; `oneir compile` and other runtimes take the result.
+
+A folder with config.json and safetensors is a language model, or one that embeds. The new folder has all that the old
+one has, with blocks of GGML's Q4_0 or Q8_0 for the weights of layers; `oneir chat` and `oneir serve` take it.
 """
 
 SAMPLES = 1 << 16
@@ -36,16 +42,23 @@ def add(commands: Any) -> None:
     """Declares the command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "quantize",
-        help="quantize an ONNX model to 8 bits",
+        help="quantize an ONNX model to 8 bits, or a language model to 4 or 8",
         description="Quantizes an ONNX model: int8 weights with a scale for each output channel, activations with the\n"
-        "scales that calibration data asks for. Shows how far results are from those of the model in float32.",
+        "scales that calibration data asks for. Shows how far results are from those of the model in float32.\n"
+        "Of a language model, weights alone: 4 or 8 bits, with a scale for each 32.",
         epilog=_EPILOG,
     )
-    parser.add_argument("model", type=Path, help="an ONNX model of float32")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.onnx", help="the quantized model")
+    parser.add_argument("model", type=Path, help="an ONNX model of float32, or the folder of a language model")
     parser.add_argument(
-        "--data", type=Path, nargs="+", required=True, metavar="FILE.npz", help="inputs that are typical, by name"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUT",
+        help="the quantized model: a file, or a new folder",
     )
+    parser.add_argument("--form", choices=("q4_0", "q8_0"), help="of a language model: 4 or 8 bits (q4_0)")
+    parser.add_argument("--data", type=Path, nargs="+", metavar="FILE.npz", help="inputs that are typical, by name")
     parser.add_argument(
         "--test", type=Path, nargs="+", metavar="FILE.npz", help="inputs to compare with (those of --data)"
     )
@@ -66,8 +79,14 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
+    if options.model.is_dir():
+        _quantize_folder(options)
+        return
     if options.model.suffix != ".onnx":
         raise UnsupportedError(f"models of ONNX are quantized, whose names end in .onnx; found {options.model}")
+    if options.form or not options.data:
+        what = "--form is for folders of language models" if options.form else "calibration needs --data FILE.npz"
+        raise InvalidValue(f"{options.model} is an ONNX model: {what}")
     if not 50 < options.percentile <= 100:
         raise InvalidValue(f"expected a percentile above 50 and at most 100, found {options.percentile:g}")
     from ..driver.load import load
@@ -118,6 +137,26 @@ def run(options: argparse.Namespace) -> None:
     for name, value in figures.items():
         if name != "errors":
             print(f"{name.replace('_', ' ')}: {value:.2%}")
+
+
+def _quantize_folder(options: argparse.Namespace) -> None:
+    from ..llm.runtime.quantize import quantize_folder
+
+    if options.data or options.test or options.labels or options.exclude:
+        raise InvalidValue(
+            f"{options.model} is the folder of a language model, whose weights alone are quantized: --data, --test, "
+            "--labels and --exclude are for ONNX models"
+        )
+    form = options.form or "q4_0"
+    with progress(f"quantizing {options.model.name}", 1) as step:
+        step("writing")
+        count = quantize_folder(options.model, options.output, form)
+    paths = options.model, options.output
+    before, after = (sum(file.stat().st_size for file in path.glob("*.safetensors")) for path in paths)
+    if options.json:
+        print(json.dumps({"output": str(options.output), "bytes": [before, after], "quantized": count, "form": form}))
+        return
+    print(f"{options.output}: {size_text(after)}, from {size_text(before)}; {counted(count, 'weight')} of {form}")
 
 
 def _calls(model: Model, files: Sequence[Path]) -> Iterator[dict[str, np.ndarray]]:

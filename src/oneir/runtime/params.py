@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,21 +47,25 @@ _MOST_DIMENSIONS = 64
 
 def save_param_dict(params: Mapping[str, object]) -> bytes:
     """Named tensors, or arrays, as bytes. The order of the names is kept."""
-    header, items, position = {}, [], 0
-    for name, value in params.items():
+    arrays = {name: as_array(value) for name, value in params.items()}
+    header = params_header({name: (dtype_name(array.dtype), array.shape) for name, array in arrays.items()})
+    return b"".join([header, *(array.tobytes() for array in arrays.values())])
+
+
+def params_header(kinds: Mapping[str, tuple[str, Sequence[int]]]) -> bytes:
+    """What a file begins with that has tensors of these dtypes and shapes; their items follow in this order."""
+    header, position = {}, 0
+    for name, (dtype, shape) in kinds.items():
         if not isinstance(name, str):
             raise TypeMismatch(f"parameters are named by str, found {name!r}")
-        array = as_array(value)
-        dtype = dtype_name(array.dtype)
         if dtype not in _NAMES:
             raise TypeMismatch(f"parameter {name!r} has the dtype {dtype}, which safetensors cannot hold")
-        end = position + array.nbytes
-        header[name] = {"dtype": _NAMES[dtype], "shape": list(array.shape), "data_offsets": [position, end]}
-        items.append(array.tobytes())
+        end = position + math.prod(shape) * numpy_dtype(dtype).itemsize
+        header[name] = {"dtype": _NAMES[dtype], "shape": list(shape), "data_offsets": [position, end]}
         position = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    return b"".join([len(text).to_bytes(8, "little"), text, *items])
+    return len(text).to_bytes(8, "little") + text
 
 
 def save_param_dict_to_file(params: Mapping[str, object], path: str | Path) -> None:

@@ -1,0 +1,82 @@
+"""Folders with weights of 4 and 8 bits: the same logits as those of models quantized when they are loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tracemalloc
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from small_decoders import prompts, saved
+
+from oneir.llm.engine.runner import Piece
+from oneir.llm.files.checkpoint import Checkpoint
+from oneir.llm.runtime.loader import load_runner
+from oneir.llm.runtime.quantize import quantize_folder
+from oneir.runtime.error import InvalidValue, ShapeMismatch, UnsupportedError
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q8_0"])
+def test_tokens_are_those_of_the_model_quantized_when_loaded(form: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "model", tmp_path / "small"
+    saved(source, "Qwen2Config", {"tie_word_embeddings": True})
+    (source / "tokenizer.json").write_text("{}")
+    assert quantize_folder(source, target, form) == 15
+    assert (target / "tokenizer.json").read_text() == "{}" and not (tmp_path / "small.partial").exists()
+    found = load_file(target / "model.safetensors")
+    name = "model.layers.1.mlp.down_proj.weight"
+    blocks = gguf.quants.quantize(
+        load_file(source / "model.safetensors")[name], gguf.GGMLQuantizationType[form.upper()]
+    )
+    np.testing.assert_array_equal(found[name], blocks)
+    np.testing.assert_array_equal(
+        Checkpoint.open(target).read(name), gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType[form.upper()])
+    )
+    assert found["model.norm.weight"].dtype == np.float32
+    piece = Piece(prompts()[0], 0, range(4), all_logits=True)
+    expected, logits = (load_runner(*given)[0].run([piece])[0] for given in ((source, form), (target,)))
+    np.testing.assert_array_equal(logits, expected)
+
+
+def test_parts_of_tensors_are_in_memory_at_a_time(tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    saved(source, "LlamaConfig", {"vocab_size": 20000, "hidden_size": 512, "intermediate_size": 64})
+    assert (source / "model.safetensors").stat().st_size > 80 << 20
+    tracemalloc.start()
+    quantize_folder(source, tmp_path / "small", "q4_0")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40 << 20
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    source, target = tmp_path / "model", tmp_path / "small"
+    saved(source, "GPT2Config", {"n_embd": 64, "n_layer": 1, "n_head": 4, "n_positions": 64})
+    with pytest.raises(UnsupportedError, match=r"stored transposed, .*; quantize it when it is loaded"):
+        quantize_folder(source, target, "q4_0")
+    shutil.rmtree(source)
+    saved(source, "LlamaConfig", {})
+    with pytest.raises(InvalidValue, match="expected a form of 4 or 8 bits, q4_0 or q8_0, found 'f16'"):
+        quantize_folder(source, target, "f16")
+    (source / "leads").symlink_to("/etc/passwd")
+    with pytest.raises(InvalidValue, match="is a link to /etc/passwd, which is outside"):
+        quantize_folder(source, target, "q4_0")
+    (source / "leads").unlink()
+    quantize_folder(source, target, "q8_0")
+    with pytest.raises(InvalidValue, match="small is there already"):
+        quantize_folder(source, target, "q4_0")
+    with pytest.raises(InvalidValue, match="expected a folder with weights of floats, found quantized ones"):
+        quantize_folder(target, tmp_path / "smaller", "q4_0")
+    config = json.loads((target / "config.json").read_text())
+    config["quantization_config"]["format"] = "Q4_K"
+    (target / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ShapeMismatch, match="to be whole blocks of 144 bytes of Q4_K, found 68 bytes"):
+        load_runner(target)
+    config["quantization_config"]["format"] = "F16"
+    (target / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedError, match="expected blocks of a format such as Q4_0 or Q8_0, found 'F16'"):
+        Checkpoint.open(target)
