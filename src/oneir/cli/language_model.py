@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .console import progress
 
@@ -45,13 +45,16 @@ def load_language_model(
 
     with progress(path.name, 1) as step:
         step("loading")
-        return LLM(
-            path,
-            options.quantization,
-            options.context,
-            max_batch_size,
-            activations=options.activations or "int8",
-            kv_dtype=options.kv_dtype,
-            adapters=adapters,
-            draft_tokens=options.draft_tokens,
-        )
+        return LLM(path, **llm_options(options, max_batch_size), adapters=adapters)
+
+
+def llm_options(options: argparse.Namespace, max_batch_size: int) -> dict[str, Any]:
+    """What a command line says of how an `LLM` is loaded."""
+    return {
+        "quantization": options.quantization,
+        "context": options.context,
+        "max_batch_size": max_batch_size,
+        "activations": options.activations or "int8",
+        "kv_dtype": options.kv_dtype,
+        "draft_tokens": options.draft_tokens,
+    }

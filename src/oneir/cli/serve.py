@@ -7,13 +7,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.device import device
 from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
 from ..runtime.vm import Executable
-from .language_model import LANGUAGE_MODEL, add_language_model_options, load_language_model
+from .language_model import LANGUAGE_MODEL, add_language_model_options, llm_options, load_language_model
 from .model import COMPILED, KINDS, add_shape_option, load_program
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ examples:
   oneir serve a.so b.onnx --name detector --name ranker            several models, and what clients call them
   oneir serve TinyLlama-1.1B-Chat                          http://127.0.0.1:8000 has a page, and /v1 is the interface
   oneir serve qwen3.gguf --host 0.0.0.0 --port 80 --batch 16
+  oneir serve qwen3 --ray auto --replicas 2-8              on a Ray cluster, more replicas when there is more to do
   oneir serve llama --adapter sql=llama-sql                low-rank adapters, each under a name of its own
   ONEIR_API_KEY=secret oneir serve model                   clients need the key
 
@@ -82,6 +84,14 @@ def add(commands: Any) -> None:
         help="a low-rank adapter as peft writes it, for requests whose model is NAME; again for each further one",
     )
     add_language_model_options(language)
+    language.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="serve on the Ray cluster at this address; local starts one on this machine, auto joins a running one",
+    )
+    language.add_argument(
+        "--replicas", metavar="N-M", help="with --ray, the fewest and the most replicas; N is that many (1-4)"
+    )
     others = parser.add_argument_group("other models")
     add_shape_option(others)
     others.add_argument("--device", metavar="KIND", help="where they run: cpu, opencl, opencl:1, webgpu, ... (cpu)")
@@ -98,6 +108,11 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
     language = _has_language_model(options)
+    if options.ray:
+        _serve_on_ray(options)
+        return
+    if options.replicas:
+        raise InvalidValue("--replicas is for a cluster: --ray ADDRESS")
     try:
         for package in ("uvicorn", "oneir.llm.server.app" if language else "oneir.serving.app"):
             importlib.import_module(package)
@@ -121,7 +136,7 @@ def _has_language_model(options: argparse.Namespace) -> bool:
     language = any(is_language)
     others = ("shape", "device", "batch_wait", "max_body")
     for option in (
-        others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens", "adapter")
+        others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens", "adapter", "ray")
     ):
         if getattr(options, option):
             what, found = ("models that are no language models", "one") if language else ("language models", "none")
@@ -140,6 +155,36 @@ def _language_model(options: argparse.Namespace) -> Starlette:
     llm = load_language_model(options.models[0], options, options.batch or 8, _adapters(options.adapter))
     llm.engine.max_waiting = options.queue
     return create_app(llm.engine, options.name[0] if options.name else llm.name, api_key=_api_key())
+
+
+def _serve_on_ray(options: argparse.Namespace) -> None:
+    """Serves on a cluster until it is interrupted."""
+    try:
+        ray: Any = importlib.import_module("ray")
+        deploy = importlib.import_module("oneir.llm.server.ray_serve").deploy
+    except ImportError as error:
+        raise UnsupportedError(f"--ray needs the package {error.name}: pip install 'oneir[ray]'") from None
+    fewest, dash, most = (options.replicas or "1-4").partition("-")
+    numbers = (fewest, most if dash else fewest)
+    if not all(number.isdecimal() for number in numbers) or not 1 <= int(numbers[0]) <= int(numbers[1]):
+        raise InvalidValue(f"--replicas expects a number, or two as 1-4, found {options.replicas}")
+    ray.init(address=options.ray)
+    adapters = {name: str(folder.resolve()) for name, folder in _adapters(options.adapter).items()}
+    deploy(
+        options.models[0],
+        {**llm_options(options, options.batch or 8), "adapters": adapters},
+        name=options.name[0] if options.name else None,
+        api_key=_api_key(),
+        max_waiting=options.queue,
+        replicas=(int(numbers[0]), int(numbers[1])),
+        host=options.host,
+        port=options.port,
+    )
+    print(f"serving at http://{options.host}:{options.port}", flush=True)
+    try:
+        threading.Event().wait()
+    finally:
+        importlib.import_module("ray.serve").shutdown()
 
 
 def _adapters(given: list[str]) -> dict[str, Path]:
