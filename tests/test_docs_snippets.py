@@ -14,7 +14,7 @@ import oneir
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "walkthrough.md", DOCS / "write-a-pass.md", *sorted(DOCS.glob("tutorials/*.md"))]
-PAGES += sorted(DOCS.glob("contribute/*.md"))
+PAGES += [*sorted(DOCS.glob("contribute/*.md")), DOCS / "language-models.md"]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -31,6 +31,7 @@ TOKENS = 64 if os.environ.get("ONEIR_TEST_LONG") else 24
 def saved(folder: Path, config: str, facts: dict[str, Any]) -> Any:
     """A model with random weights, saved as its users save theirs."""
     torch.manual_seed(0)
+    transformers.utils.logging.disable_progress_bar()  # tests of commands look at what is printed
     model = transformers.AutoModelForCausalLM.from_config(
         getattr(transformers, config)(**(BASE | facts if "n_embd" not in facts else facts | {"vocab_size": 320}))
     ).eval()
