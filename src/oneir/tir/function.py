@@ -12,6 +12,7 @@ from ..ir.module import BaseFunc
 from ..ir.node import Node, attr, binder, child
 from ..ir.type import VOID_TYPE, PointerType, PrimType, Type
 from ..runtime.error import NotRegistered, TypeMismatch, WellFormedError
+from ..runtime.object_generic import convert
 from .buffer import Buffer
 from .index_map import IndexMap
 from .stmt import Stmt
@@ -20,9 +21,12 @@ from .stmt_functor import substitute
 __all__ = ["IndexMap", "PrimFunc", "TensorIntrin"]
 
 
-def _as_params(params: Var | Buffer | Iterable[Var | Buffer]) -> Array[Any]:
+def _as_params(params: Var | Buffer | Iterable[Any]) -> Array[Any]:
     """One parameter or several; `_derive` makes variables of the buffers among them."""
-    return Array((params,) if isinstance(params, (Var, Buffer)) else params)
+    if isinstance(params, (Var, Buffer)):
+        return Array((params,))
+    # What stands for a buffer, such as a pointer of `ir_builder`, gives it.
+    return Array(p if isinstance(p, (Var, Buffer)) else convert(p) for p in params)
 
 
 def _as_ret_type(ret_type: Type | None) -> Type:

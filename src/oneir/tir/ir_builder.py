@@ -53,9 +53,9 @@ class BufferVar:
     def __init__(self, builder: IRBuilder, buffer: Buffer):
         self._builder, self._buffer = builder, buffer
 
-    def asobject(self) -> Var:
-        """The pointer to the memory."""
-        return self._buffer.data
+    def asobject(self) -> Buffer:
+        """The buffer."""
+        return self._buffer
 
     @property
     def dtype(self) -> DataType:

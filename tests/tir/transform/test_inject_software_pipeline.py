@@ -99,6 +99,72 @@ def test_loops_of_unknown_length(n):
     np.testing.assert_array_equal(c, np.where(np.arange(8) < n, a + 1, 0))
 
 
+def nested(stages: tuple[int, ...], order: tuple[int, ...], inner_order: tuple[int, ...]):
+    @T.prim_func
+    def func(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        for i in T.serial(8, annotations={"software_pipeline_stage": stages, "software_pipeline_order": order}):
+            with T.block("row"):
+                T.reads(A[i, 0:8])
+                T.writes(C[i, 0:8])
+                copy = T.alloc_buffer((8,), "float32")
+                for j in range(8):
+                    with T.block("load"):
+                        T.reads(A[i, j])
+                        T.writes(copy[j])
+                        copy[j] = A[i, j]
+                for j in T.serial(
+                    8, annotations={"software_pipeline_stage": (0, 1), "software_pipeline_order": inner_order}
+                ):
+                    with T.block("compute"):
+                        T.reads(copy[j])
+                        T.writes(C[i, j])
+                        double = T.alloc_buffer((1,), "float32")
+                        with T.block("double"):
+                            T.reads(copy[j])
+                            T.writes(double[0])
+                            double[0] = copy[j] * T.float32(2)
+                        with T.block("add"):
+                            T.reads(double[0])
+                            T.writes(C[i, j])
+                            C[i, j] = double[0] + T.float32(1)
+
+    return func
+
+
+@pytest.mark.parametrize("inner_order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("stages", "order"), [((0, 1, 1, 1), (0, 1, 2, 3)), ((0, 0, 1, 1), (0, 2, 1, 3)), ((0, 0, 0, 1), (0, 1, 2, 3))]
+)
+def test_statements_of_an_inner_pipeline_are_statements_of_the_outer_one(stages, order, inner_order):
+    before = nested(stages, order, inner_order)
+    after = apply(InjectSoftwarePipeline(), before)
+    assert "software_pipeline" not in after.script()
+    same_numbers(before, after)
+
+
+@pytest.mark.parametrize(("read", "versions"), [(lambda i: i + 1, 2), (lambda i: 9, 1)])
+def test_only_what_may_be_read_while_it_is_written_has_versions(read, versions):
+    @T.prim_func
+    def before(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+            with T.block("body"):
+                T.reads(A[i])
+                T.writes(C[i])
+                D = T.alloc_buffer((10,), "float32")
+                with T.block("write"):
+                    T.reads(A[i])
+                    T.writes(D[i])
+                    D[i] = A[i]
+                with T.block("read"):
+                    T.reads(D[read(i)])
+                    T.writes(C[i])
+                    C[i] = D[read(i)]
+
+    (buffer,) = apply(InjectSoftwarePipeline(), before).body.block.body.block.alloc_buffers
+    # D[i + 1] of one iteration is what the next one writes; D[9] is written in none, since i is at most 7.
+    assert list(map(int, buffer.shape)) == ([2, 10] if versions == 2 else [10])
+
+
 def test_loops_without_annotations_stay():
     @T.prim_func
     def func(A: T.Buffer((8,), "float32")):

@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
@@ -48,11 +49,12 @@ from ..stmt import (
     Evaluate,
     For,
     IfThenElse,
+    SeqStmt,
     Stmt,
     flat_seq,
     stmt_list,
 )
-from ..stmt_functor import StmtMapper, renew_stmt
+from ..stmt_functor import StmtMapper, renew_stmt, substitute
 from .pass_base import PrimFuncPass
 from .unroll_loop import fold_in
 
@@ -215,8 +217,23 @@ class _Pipeline:
             return 1
         count = max(self.stages[r] for r in readers) - min(self.stages[w] for w in writers) + 1
         # Where every reader of a later stage stands before the writer, it is done when the writer comes.
-        meets = any(self.order[w] < self.order[r] and self.stages[w] < self.stages[r] for w in writers for r in readers)
+        meets = any(
+            self.order[w] < self.order[r] and self.stages[w] < self.stages[r] and self.overlap(buffer, w, r)
+            for w in writers
+            for r in readers
+        )
         return count if meets or count < 2 else count - 1
+
+    def overlap(self, buffer: Buffer, writer: int, reader: int) -> bool:
+        """Whether one statement may read what another one writes, in whichever iterations they are."""
+        later = {self.loop.loop_var: self.loop.loop_var.copy_with_name("later")}
+        span = Range.from_min_extent(self.loop.min, self.loop.extent)
+        written = [substitute(region, later) for region in _regions(self.statements[writer], buffer)[1]]
+        read = _regions(self.statements[reader], buffer)[0]
+        analyzer = Analyzer()
+        for var in (self.loop.loop_var, later[self.loop.loop_var]):
+            analyzer.bind(var, span)
+        return any(_may_overlap(a, b, analyzer) for a in written for b in read)
 
     def emit(self, buffers: dict[Var, Buffer]) -> Stmt:
         """The pipeline; `buffers` are those around it."""
@@ -228,10 +245,12 @@ class _Pipeline:
         body = self.round(var, last, range(last + 1))
         rounds_run = loop.replace(loop_var=var, extent=rounds, body=body, annotations=annotations)
         none = isinstance(rounds, IntImm) and rounds.value == 0
-        parts = [*prologue, _block("", Evaluate(const(0)) if none else rounds_run, buffers)]
+        around = dict(buffers)
+        parts = [_as_block(part, around) for part in prologue]
+        parts.append(_block("", Evaluate(const(0)) if none else rounds_run, buffers))
         end = ops.add(loop.min, loop.extent)
         for t in range(last):
-            ending = self.round(end, t, range(t + 1, last + 1))
+            ending = _as_block(self.round(end, t, range(t + 1, last + 1)), around)
             enough = ops.greater_equal(ops.add(loop.extent, t), last)  # else the prologue has been there
             if not isinstance(enough, IntImm):
                 parts.append(IfThenElse(enough, ending))
@@ -307,7 +326,7 @@ class _Inject(StmtMapper):
         if STAGE not in new.annotations and ORDER not in new.annotations:
             return new
         if not isinstance(new.body, BlockRealize):
-            return _Pipeline(new, stmt_list(new.body), ()).emit(self.buffers)
+            return self.without_block(new)
         block = new.body.block
         if block.iter_vars or block.init is not None or block.match_buffers:
             raise InvalidValue(
@@ -319,7 +338,9 @@ class _Inject(StmtMapper):
                 f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} has a predicate: "
                 f"{new.body.predicate}"
             )
-        pipeline = _Pipeline(new, stmt_list(block.body), block.alloc_buffers)
+        allocated = list(block.alloc_buffers)
+        statements = self.statements(stmt_list(block.body), allocated)
+        pipeline = _Pipeline(new, statements, allocated)
         own = {buffer.data: buffer for buffer in pipeline.allocated}
         body = pipeline.emit({**self.buffers, **own})
         outside = {data: buffer for data, buffer in self.buffers.items() if data not in own}
@@ -328,6 +349,58 @@ class _Inject(StmtMapper):
             body=body, reads=pipelined.reads, writes=pipelined.writes, alloc_buffers=Array(pipeline.allocated)
         )
         return new.body.replace(block=pipelined)
+
+    def without_block(self, loop: For) -> Stmt:
+        """A pipeline whose statements stand in the loop itself."""
+        allocated: list[Buffer] = []
+        pipeline = _Pipeline(loop, self.statements(stmt_list(loop.body), allocated), allocated)
+        if not allocated:
+            return pipeline.emit(self.buffers)
+        own = {buffer.data: buffer for buffer in pipeline.allocated}
+        realize = _block("", pipeline.emit({**self.buffers, **own}), self.buffers)
+        return realize.replace(block=realize.block.replace(alloc_buffers=Array(pipeline.allocated)))
+
+    def statements(self, found: list[Stmt], allocated: list[Buffer]) -> list[Stmt]:
+        """The statements of a pipeline, each in a block where one of them came out of a block."""
+        flat = _flattened(found, allocated)
+        self.buffers.update((buffer.data, buffer) for buffer in allocated)
+        if len(flat) == len(found):
+            return flat
+        return [stmt if isinstance(stmt, BlockRealize) else _block("", stmt, self.buffers) for stmt in flat]
+
+
+def _regions(stmt: Stmt, buffer: Buffer) -> tuple[list[BufferRegion], list[BufferRegion]]:
+    """The regions of a buffer that a statement reads, and those that it writes."""
+    block = (stmt if isinstance(stmt, BlockRealize) else _block("", stmt, {buffer.data: buffer})).block
+    reads, writes = ([part for part in parts if part.buffer is buffer] for parts in (block.reads, block.writes))
+    return reads, writes
+
+
+def _may_overlap(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> bool:
+    """False where two regions are known to have no element in common."""
+    for x, y in zip(a.region, b.region, strict=True):
+        if analyzer.can_prove(x.min + x.extent <= y.min) or analyzer.can_prove(y.min + y.extent <= x.min):
+            return False
+    return True
+
+
+def _as_block(stmt: Stmt, buffers: dict[Var, Buffer]) -> Stmt:
+    """Several statements as a block; one statement as it is."""
+    return _block("", stmt, buffers) if isinstance(stmt, SeqStmt) else stmt
+
+
+def _flattened(stmts: list[Stmt], allocated: list[Buffer]) -> list[Stmt]:
+    """The statements of a pipeline: those of a block among them count one by one, and what it allocates is added."""
+    out: list[Stmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, BlockRealize) and isinstance(stmt.block.body, SeqStmt):
+            block, always = stmt.block, isinstance(stmt.predicate, IntImm) and stmt.predicate.value
+            if always and not block.iter_vars and not block.match_buffers and block.init is None:
+                allocated.extend(block.alloc_buffers)
+                out += stmt_list(block.body)
+                continue
+        out.append(stmt)
+    return out
 
 
 def _attr(key: str, value: int, body: Stmt) -> AttrStmt:
