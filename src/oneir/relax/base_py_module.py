@@ -112,7 +112,7 @@ class BasePyModule:
     def call_tir(self, tir_func: Any, args: Any, out_sinfo: Any) -> Any:
         """The outputs that a PrimFunc, given by name or as it is in the module, writes when called with `args`."""
         name = tir_func if isinstance(tir_func, str) else getattr(tir_func, "name_hint", None)
-        name = name or getattr(tir_func, "__name__", None)
+        name = name or getattr(tir_func, "__name__", None) or getattr(tir_func, "attrs", {}).get("global_symbol")
         if name not in self.compiled_tir_funcs:
             raise NotRegistered(
                 f"BasePyModule.call_tir: there are no loops `{name or tir_func}`; "
@@ -140,9 +140,40 @@ class BasePyModule:
 
     def _call(self, function: Callable[..., Any], args: Any, out_sinfo: Any) -> Any:
         given = _listed(args)
-        outputs = [_output(info, given) for info in (out_sinfo if isinstance(out_sinfo, list) else [out_sinfo])]
+        outputs = [self._output(info, given) for info in (out_sinfo if isinstance(out_sinfo, list) else [out_sinfo])]
         function(*[_to_tensor(a, self.device) for a in (*given, *outputs)])
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def _output(self, info: Any, args: Sequence[Any]) -> Any:
+        """A tensor of zeros for an output: of a shape (then float32), or as struct info says."""
+        import torch
+
+        if isinstance(info, (list, tuple)) and all(isinstance(extent, (int, np.integer)) for extent in info):
+            return torch.zeros([int(extent) for extent in info], dtype=torch.float32)
+        struct_info = as_struct_info(info)
+        if not isinstance(struct_info, TensorStructInfo) or struct_info.extents is None:
+            raise InvalidValue(
+                f"BasePyModule: the output must be a shape or a tensor of known shape, found {struct_info}"
+            )
+        shape = self._infer_concrete_shape_from_args(struct_info.extents, args)
+        dtype = getattr(torch, str(struct_info.dtype), None)
+        if dtype is None:
+            raise InvalidValue(f"BasePyModule: PyTorch has no tensors of {struct_info.dtype}")
+        return torch.zeros(shape, dtype=dtype)
+
+    def _infer_concrete_shape_from_args(self, shape: Sequence[Any], in_args: Sequence[Any]) -> list[int]:
+        """A shape in numbers; symbolic extents are those of the first argument of as many dimensions.
+
+        Subclasses may override it. Raises `InvalidValue` where no argument has so many.
+        """
+        found = [extent if isinstance(extent, int) else as_int(extent) for extent in shape]
+        like = next((tuple(a.shape) for a in in_args if len(getattr(a, "shape", ())) == len(found)), None)
+        if None in found and like is None:
+            raise InvalidValue(
+                f"Cannot infer concrete output shape from arguments: none has the {len(found)} dimensions of "
+                f"({', '.join(map(str, shape))}); give the shape as numbers, such as (4, 3)"
+            )
+        return [int(e) if e is not None else int((like or ())[i]) for i, e in enumerate(found)]
 
     # -- what there is --
 
@@ -262,34 +293,6 @@ def _to_torch(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_to_torch(v) for v in value]
     return value
-
-
-def _output(info: Any, args: Sequence[Any]) -> Any:
-    """A tensor of zeros for an output: of a shape (then float32), or as struct info says."""
-    import torch
-
-    if isinstance(info, (list, tuple)) and all(isinstance(extent, (int, np.integer)) for extent in info):
-        return torch.zeros([int(extent) for extent in info], dtype=torch.float32)
-    struct_info = as_struct_info(info)
-    if not isinstance(struct_info, TensorStructInfo) or struct_info.extents is None:
-        raise InvalidValue(f"BasePyModule: the output must be a shape or a tensor of known shape, found {struct_info}")
-    shape = _known(struct_info, args)
-    dtype = getattr(torch, str(struct_info.dtype), None)
-    if dtype is None:
-        raise InvalidValue(f"BasePyModule: PyTorch has no tensors of {struct_info.dtype}")
-    return torch.zeros(shape, dtype=dtype)
-
-
-def _known(info: TensorStructInfo, args: Sequence[Any]) -> list[int]:
-    """The shape of an output; a symbolic extent is that of the first argument of as many dimensions."""
-    extents = list(info.extents or ())
-    found = [as_int(e) for e in extents]
-    like = next((tuple(a.shape) for a in args if len(getattr(a, "shape", ())) == len(extents)), None)
-    if None in found and like is None:
-        raise InvalidValue(
-            f"BasePyModule: no argument tells the extents of the output {info}; give its shape as numbers, (4, 3)"
-        )
-    return [int(e) if e is not None else int((like or ())[i]) for i, e in enumerate(found)]
 
 
 def python_function(name: str, source: str) -> ExternFunc:

@@ -165,10 +165,11 @@ class BlockBuilder:
 
     _local: ClassVar[threading.local] = threading.local()
 
-    def __init__(self, mod: IRModule | None = None):
+    def __init__(self, mod: IRModule | None = None, *, normalize_operators: bool = True):
+        """`normalize_operators`: whether operators bring their calls into forms of their own (`FNormalize`)."""
         self.mod = mod.clone() if mod is not None else IRModule()
         self.analyzer = Analyzer()
-        self._normalizer = Normalizer(self)
+        self._normalizer = Normalizer(self, normalize_operators)
         self._names = Names()
         self._frames: list[_Frame] = []
         self._values: dict[Var, Expr] = {}

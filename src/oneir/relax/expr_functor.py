@@ -46,6 +46,7 @@ from .expr import (
     VarBinding,
 )
 from .normalize import merge_blocks
+from .operator_facts import FNormalize
 from .struct_info import (
     BaseCheckResult,
     FuncStructInfo,
@@ -372,11 +373,14 @@ class PyExprMutator(ExprFunctor):
     def reemit_binding(self, binding: VarBinding, value: Expr) -> None:
         """Emits a binding with a new value; its variable changes where the value's struct info does."""
         var = self.visit_var_def(binding.var)
-        if value is binding.value and var is binding.var:
+        if value is binding.value and var is binding.var and not _has_operator_form(value):
             self.builder_.emit_normalized(binding)
             return
         value = self.builder_.normalize(value)
         new = self.with_struct_info(var, self.builder_.struct_info_of(value))
+        if value is binding.value and new is binding.var:
+            self.builder_.emit_normalized(binding)
+            return
         if new is not binding.var:
             self._variables[binding.var] = new
         self.builder_.emit_normalized(VarBinding(new, value, span=binding.span))
@@ -441,6 +445,11 @@ class PyExprMutator(ExprFunctor):
         for var, func in functions.items():
             result.update_func(var, func)
         return result
+
+
+def _has_operator_form(value: Expr) -> bool:
+    """Whether the operator of a call has a normal form of its own, so that a call which is not rewritten may change."""
+    return isinstance(value, Call) and isinstance(value.op, Op) and FNormalize.of(value.op) is not None
 
 
 def visitor(visitor_cls: C) -> C:

@@ -44,7 +44,7 @@ from .expr import (
     Var,
     VarBinding,
 )
-from .operator_facts import FInferStructInfo
+from .operator_facts import FInferStructInfo, FNormalize
 from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def from_sinfo_args(call: Call) -> StructInfo:
 class Normalizer:
     """Normalizes expressions into the blocks that a builder is at."""
 
-    def __init__(self, builder: BlockBuilder):
-        self.builder = builder
+    def __init__(self, builder: BlockBuilder, by_operator: bool = True):
+        self.builder, self.by_operator = builder, by_operator
 
     def normalize(self, expr: Expr) -> Expr:
         """The expression with normal arguments and known struct info."""
@@ -125,6 +125,12 @@ class Normalizer:
             call = call.replace(op=op, args=args)
         if call.struct_info_ is None:
             call.set_struct_info(infer_call(call, self.builder))
+        rule = FNormalize.of(call.op) if self.by_operator and isinstance(call.op, Op) else None
+        if rule is not None:
+            normal = rule(self.builder, call)
+            if normal is not call:
+                assert isinstance(normal, Call)
+                return self.call(normal)
         return call
 
     def tuple(self, expr: Tuple) -> Tuple:

@@ -61,6 +61,8 @@ TOpPattern: Fact[int] = Fact("TOpPattern")
 
 FLegalize: Fact[CallRewrite] = Fact("FLegalize")
 """The call as a `call_tir` of a kernel, or in terms of other operators."""
+FNormalize: Fact[CallRewrite] = Fact("FNormalize")
+"""A call in a form beyond leaves as arguments; the call itself where it is normal. Scripts stay as they are."""
 FFastMath: Fact[CallRewrite] = Fact("FFastMath")
 """The call computed faster and less exactly."""
 FDecompose: Fact[Decomposition] = Fact("FDecompose")

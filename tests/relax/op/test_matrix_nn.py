@@ -265,11 +265,11 @@ def pooled(kind: str, dims: int, size: Any, **attrs: Any) -> Callable[..., Any]:
     def each(value: Any) -> list[int]:
         return list(value) if isinstance(value, tuple) else [value] * dims
 
-    sizes, steps = each(size), each(attrs.get("strides") or size)
+    sizes, steps = each(size), each(attrs.get("strides", 1) or size)
     dilation, padding = each(attrs.get("dilation", 1)), attrs.get("padding", 0)
     both = list(padding) if isinstance(padding, tuple) else [padding] * 2 * dims
     both = both if len(both) == 2 * dims else both * 2
-    ceil, counted = attrs.get("ceil_mode", False), attrs.get("count_include_pad", False)
+    ceil, counted = attrs.get("ceil_mode", False), attrs.get("count_include_pad", kind == "avg" and dims != 2)
 
     def computed(x: np.ndarray) -> np.ndarray:
         out = []

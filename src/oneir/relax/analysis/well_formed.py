@@ -41,6 +41,7 @@ from ..expr import (
     VarBinding,
 )
 from ..normalize import infer_call, is_leaf
+from ..operator_facts import FNormalize
 from ..struct_info import (
     BaseCheckResult,
     FuncStructInfo,
@@ -295,6 +296,13 @@ class _Checker:
         if self.mod is not None and (problem := check_kernel_arguments(call, self.mod, self.builder.analyzer)):
             raise self.fail(problem, call)
         self._inferred(call)
+        rule = FNormalize.of(call.op) if isinstance(call.op, Op) else None
+        if rule is not None and rule(self.builder, call) is not call:
+            raise self.fail(
+                f"a call of `{callee_name(call.op)}` is not in the form of its operator; "
+                "BlockBuilder.normalize brings it there",
+                call,
+            )
 
     def _inferred(self, call: Call) -> None:
         try:
@@ -321,14 +329,14 @@ class _Checker:
     def struct_info(self, info: StructInfo, what: str) -> None:
         """Struct info may refer only to variables that are known."""
         if isinstance(info, FuncStructInfo):
-            # A function's symbolic variables are its own.
-            outer, self.symbols = self.symbols, _Scope()
-            self.symbols.known.update(outer.known)
-            for param in info.params or ():
-                self._declare_symbols(param)
-            for part in (*(info.params or ()), info.ret):
-                self._known_symbols(symbolic_vars_used(part), what, part)
-            self.symbols = outer
+            # A function's symbolic variables are its own, whichever function is spoken of.
+            params = info.params or ()
+            own = {var for param in params for var in definable_tir_vars_in_struct_info(param)}
+            for param in params:
+                for shape in shape_variables(param):
+                    self.variables.add(shape)
+            for part in (*params, info.ret):
+                self._known_symbols([var for var in symbolic_vars_used(part) if var not in own], what, part)
             return
         if isinstance(info, TupleStructInfo):
             for field in info.fields:

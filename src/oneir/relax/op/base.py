@@ -14,9 +14,20 @@ from ...runtime.device import device
 from ...runtime.error import InvalidValue, TypeMismatch
 from ...runtime.object import ShapeTuple
 from ...te.tensor import Tensor
-from ..expr import Call, Expr, ExternFunc, ShapeExpr, StringImm, Tuple, as_graph_expr, as_struct_info
+from ..expr import (
+    Call,
+    Expr,
+    ExternFunc,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    as_graph_expr,
+    as_struct_info,
+)
 from ..normalize import from_sinfo_args, infer_call
-from ..operator_facts import FImpureForm, MayReturnArgument
+from ..operator_facts import FImpureForm, FNormalize, MayReturnArgument
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
 from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
@@ -72,6 +83,22 @@ def _symbolic_arguments(tir_vars: Any) -> ShapeExpr | None:
     return ShapeExpr(values)
 
 
+def inline_argument_tuple(builder: BlockBuilder, call: Call) -> Call:
+    """The call with a tuple of its arguments in place of a variable that stands for one."""
+    arguments = call.args[1]
+    if isinstance(arguments, Tuple):
+        return call
+    bound: Expr | None = arguments
+    while isinstance(bound, Var):
+        bound = builder.lookup_binding(bound)
+    if not isinstance(bound, Tuple):
+        info = arguments.struct_info
+        if not isinstance(info, TupleStructInfo):
+            raise TypeMismatch(f"{call.op}: expected a tuple of arguments, found {info}")
+        bound = Tuple([TupleGetItem(arguments, index) for index in range(len(info.fields))])
+    return call.replace(args=[call.args[0], bound, *call.args[2:]])
+
+
 @operator("relax.call_tir")
 def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any, tir_vars: Any = None, *, dtype: Any = None) -> Call:
     """The result that the PrimFunc `gvar` writes when called with `args` and newly allocated outputs.
@@ -89,6 +116,7 @@ def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any, tir_vars: Any = None, *
 
 
 call_tir.struct_info(result_struct_info)
+FNormalize.set(call_tir.op, inline_argument_tuple)
 
 
 @operator("relax.call_tir_with_grad")
@@ -107,6 +135,7 @@ def call_tir_with_grad(
 
 
 call_tir_with_grad.struct_info(result_struct_info)
+FNormalize.set(call_tir_with_grad.op, inline_argument_tuple)
 
 
 @operator("relax.call_tir_inplace")
@@ -125,11 +154,21 @@ def call_tir_inplace(
         raise InvalidValue(f"call_tir_inplace: {len(outputs)} outputs need as many inplace_indices, found {indices}")
     if all(i < 0 for i in indices):
         raise InvalidValue("call_tir_inplace: no output is written into an argument; use call_tir")
+    written = [i for i in indices if i >= 0]
+    if len(set(written)) != len(written):
+        raise InvalidValue(f"call_tir_inplace: two outputs cannot be written into one argument, found {indices}")
+    for index in written if isinstance(arguments, Tuple) else ():
+        given = getattr(arguments.fields[index], "struct_info_", None) if index < len(arguments.fields) else None
+        if given is not None and not isinstance(given, TensorStructInfo):
+            raise TypeMismatch(
+                f"call_tir_inplace: argument {index} is written into, so it must be a tensor, found {given}"
+            )
     values = [gvar, arguments, _symbolic_arguments(tir_vars)]
     return Call(call_tir_inplace.op, [v for v in values if v is not None], {"inplace_indices": indices}, [info])
 
 
 call_tir_inplace.struct_info(result_struct_info)
+FNormalize.set(call_tir_inplace.op, inline_argument_tuple)
 
 
 @operator("relax.call_dps_packed")

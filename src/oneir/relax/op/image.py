@@ -10,6 +10,7 @@ import numpy as np
 from ... import topi
 from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue
+from ...tir.data_layout import Layout
 from ...topi.image.cubic import cubic_weights
 from ..expr import Call, Expr, ShapeExpr
 from ..operator_facts import OpPattern
@@ -87,7 +88,7 @@ def _resize2d_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     dtype = info.dtype if dtype == VOID else dtype
     extents = in_layout(call, info, layout, "NCHW", "data")
     if extents is None or size.values is None:
-        return TensorStructInfo(None, dtype, info.vdevice, len(layout) if layout.isalpha() else -1)
+        return TensorStructInfo(None, dtype, info.vdevice, len(Layout(layout)))
     shape = from_layout(call, [*extents[:2], *size.values], layout, "NCHW", "data")
     return TensorStructInfo(shape, dtype, info.vdevice)
 

@@ -30,7 +30,9 @@ class FunctionFrame(IRBuilderFrame):
         functions = {} if module is None else {v: f for v, f in module.functions.items() if f is not None}
         self.known = set(functions)
         infos = {} if module is None else module.global_infos
-        self.state = FunctionState("", BlockBuilder(IRModule(functions)), self.is_pure, infos)
+        self.state = FunctionState(
+            "", BlockBuilder(IRModule(functions), normalize_operators=False), self.is_pure, infos
+        )
         self.state.begin_function()
         return self
 

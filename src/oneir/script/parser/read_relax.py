@@ -68,7 +68,7 @@ class RelaxParser(Evaluator):
         super().__init__(module.source, module.scope)
         self.module = module
         self.decorator = decorator
-        self.builder = BlockBuilder(IRModule(module.added))
+        self.builder = BlockBuilder(IRModule(module.added), normalize_operators=False)
         for name in module.members:
             self.builder.get_unique_name(name)
         self.state = self.new_state("", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -208,8 +209,10 @@ class FunctionState:
         if declared is not None:
             check = struct_info_base_check(declared, found, self.builder.analyzer)
             if check is BaseCheckResult.FAIL_L0:
-                raise TypeMismatch(f"`{self.name}` is declared to return {declared}, but returns {found}")
-            if check is not BaseCheckResult.PASS:
+                # The published parser takes such functions: what callers are told is what they get.
+                text = f"`{self.name}` is declared to return {declared}, but returns {found}; the latter is taken"
+                warnings.warn(text, stacklevel=2)
+            elif check is not BaseCheckResult.PASS:
                 return declared
         # A local function sees the symbolic variables around it; around any other there are none.
         around = self.builder.shape_variable if self.builder.in_block else lambda v: None

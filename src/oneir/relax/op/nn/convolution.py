@@ -14,6 +14,7 @@ from ....ir import operators as ops
 from ....ir.expr import PrimExpr
 from ....runtime.error import InvalidValue
 from ....te.tensor import Tensor
+from ....tir.data_layout import Layout
 from ...expr import Call, Expr
 from ...operator_facts import CallRewrite, OpPattern, StructInfoRule
 from ...struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
@@ -61,7 +62,7 @@ def _result(call: Call, spatial: str, extents: list[PrimExpr] | None) -> TensorS
         dtype = common_dtype(call, infos)
     device, layout = common_vdevice(infos), call.attrs["out_layout"]
     shape = None if extents is None else from_layout(call, extents, layout, "NC" + spatial, "output")
-    ndim = -1 if shape is not None else len(layout) if layout.isalpha() else -1
+    ndim = -1 if shape is not None else len(Layout(layout))
     return TensorStructInfo(shape, dtype, device, ndim)
 
 

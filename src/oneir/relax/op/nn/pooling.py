@@ -131,11 +131,11 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     def function(
         data: Expr,
         pool_size: int | tuple[int, ...] = (1,) * dims,
-        strides: int | tuple[int, ...] | None = None,
+        strides: int | tuple[int, ...] | None = (1,) * dims,
         padding: int | tuple[int, ...] = (0,) * dims,
         dilation: int | tuple[int, ...] = (1,) * dims,
         ceil_mode: bool = False,
-        count_include_pad: bool = False,
+        count_include_pad: bool = kind == "avg" and dims != 2,
         layout: str = default_layout,
         out_layout: str | None = None,
     ) -> Call:
@@ -155,7 +155,7 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The {what} of each window, along {dims} dimension{"s" if dims > 1 else ""}.
 
-    `strides` are the window's extents unless given. With `ceil_mode`, a last window may reach beyond the data. With
+    `strides` of None are the window's extents. With `ceil_mode`, a last window may reach beyond the data. With
     `count_include_pad`, padding counts as elements of a mean.
     """
     made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
