@@ -157,8 +157,9 @@ def call_tir_inplace(
     written = [i for i in indices if i >= 0]
     if len(set(written)) != len(written):
         raise InvalidValue(f"call_tir_inplace: two outputs cannot be written into one argument, found {indices}")
-    for index in written if isinstance(arguments, Tuple) else ():
-        given = getattr(arguments.fields[index], "struct_info_", None) if index < len(arguments.fields) else None
+    fields = arguments.fields if isinstance(arguments, Tuple) else ()
+    for index in written:
+        given = getattr(fields[index], "struct_info_", None) if index < len(fields) else None
         if given is not None and not isinstance(given, TensorStructInfo):
             raise TypeMismatch(
                 f"call_tir_inplace: argument {index} is written into, so it must be a tensor, found {given}"
