@@ -73,7 +73,7 @@ def test_arguments_of_kernels_are_tuples_in_place():
                 assert isinstance(value, relax.TupleGetItem) and value.tuple_value is pair and value.index == 0
             else:
                 assert field is expected
-        with pytest.raises(TypeMismatch, match="expected a tuple of arguments, found R.Tensor"):
+        with pytest.raises(TypeMismatch, match=r"expected a tuple of arguments, found R.Tensor"):
             builder.normalize(relax.Call(ir.Op.get("relax.call_tir"), [gvar, x], sinfo_args=[info]))
         builder.emit_func_output(x)
 
@@ -83,7 +83,7 @@ def test_arguments_that_are_written():
     x = relax.Var("x", info)
     with pytest.raises(InvalidValue, match=r"two outputs cannot be written into one argument, found \[0, 0\]"):
         relax.op.call_tir_inplace(gvar, [x, x], [0, 0], [info, info])
-    with pytest.raises(TypeMismatch, match="argument 0 is written into, so it must be a tensor, found R.Object"):
+    with pytest.raises(TypeMismatch, match=r"argument 0 is written into, so it must be a tensor, found R.Object"):
         relax.op.call_tir_inplace(gvar, [relax.Var("y", relax.ObjectStructInfo())], [0], info)
 
 

@@ -33,9 +33,6 @@ _MERGED = {
     "driver.build_module": "driver",
     "runtime._tensor": "runtime.tensor",
     "runtime.ndarray": "nd",
-    "script.parser.ir": "script.ir",
-    "script.parser.relax": "script.relax",
-    "script.parser.tir": "script.tir",
     "tir.analysis.analysis": "tir.analysis",
     "tir.transform.transform": "tir.transform",
 }

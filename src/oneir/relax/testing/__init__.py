@@ -2,6 +2,8 @@
 
 from . import ast_printer, nn, runtime_builtin, transform, vm
 from .ast_printer import dump_ast
+from .attention import get_relax_attention_module, get_relax_stacked_attention_module
+from .matmul import get_relax_matmul_module
 from .nn import (
     Linear,
     LogSoftmax,
