@@ -33,7 +33,8 @@ def get_relax_attention_module(
     bias = params[3] if len(params) == 4 else None
     scale = None if qk_scale is None else FloatImm("float32", qk_scale)
     window = None if window_size is None else IntImm("int32", window_size)
-    return _module(params, lambda builder: ops.nn.attention(*params[:3], bias, scale, causal_mask, window))
+    q, k, v = params[:3]
+    return _module(params, lambda builder: ops.nn.attention(q, k, v, bias, scale, causal_mask, window))
 
 
 def get_relax_stacked_attention_module(
@@ -74,7 +75,8 @@ def get_relax_stacked_attention_module(
             parts = [builder.emit(ops.reshape(part, shape)) for part, shape in zip(parts, shapes, strict=True)]
         else:
             parts = [builder.emit(ops.permute_dims(part, [1, 0, 2, 3])) for part in parts]
-        result = ops.nn.attention(*parts, params[1] if len(params) == 2 else None, scale)
+        q, k, v = parts
+        result = ops.nn.attention(q, k, v, params[1] if len(params) == 2 else None, scale)
         return result if stacked else ops.permute_dims(builder.emit(result), [1, 0, 2, 3])
 
     return _module(params, body)
