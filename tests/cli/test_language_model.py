@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 import time
+import weakref
 from types import SimpleNamespace
 
 import httpx2
@@ -33,6 +34,7 @@ class FakeLLM:
         self.tokenizer, self.name = FakeTokenizer(), "fake"
         self.engine = Engine(FakeRunner(scripted_model(SCRIPT)), self.tokenizer, eos_ids=[EOS])
         self.engine.start()
+        weakref.finalize(self, self.engine.close)  # as that of an `LLM`
 
     _tokens, stream, close = LLM._tokens, LLM.stream, LLM.close
 

@@ -154,7 +154,9 @@ def _language_model(options: argparse.Namespace) -> Starlette:
 
     llm = load_language_model(options.models[0], options, options.batch or 8, _adapters(options.adapter))
     llm.engine.max_waiting = options.queue
-    return create_app(llm.engine, options.name[0] if options.name else llm.name, api_key=_api_key())
+    app = create_app(llm.engine, options.name[0] if options.name else llm.name, api_key=_api_key())
+    app.state.model = llm  # whose engine is closed when nobody has it any more
+    return app
 
 
 def _serve_on_ray(options: argparse.Namespace) -> None:
