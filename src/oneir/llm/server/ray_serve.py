@@ -32,7 +32,7 @@ ray: Any = import_module("ray")
 serve: Any = import_module("ray.serve")
 logger = logging.getLogger("oneir.llm.server")
 
-BEGINNING = 2048
+BEGINNING = 1024
 """The characters of a prompt that say which replica is to answer it."""
 ATTEMPTS = 3
 """How many replicas a request is given to, of which all before the last die."""
