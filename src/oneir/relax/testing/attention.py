@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ir.expr import FloatImm, IntImm
 from ...ir.module import IRModule
 from ...runtime.error import InvalidValue
 from .. import op as ops
@@ -31,10 +30,8 @@ def get_relax_attention_module(
         shapes["bias"] = bias_shape
     params = [Var(name, TensorStructInfo(shape, dtype)) for name, shape in shapes.items()]
     bias = params[3] if len(params) == 4 else None
-    scale = None if qk_scale is None else FloatImm("float32", qk_scale)
-    window = None if window_size is None else IntImm("int32", window_size)
     q, k, v = params[:3]
-    return _module(params, lambda builder: ops.nn.attention(q, k, v, bias, scale, causal_mask, window))
+    return _module(params, lambda builder: ops.nn.attention(q, k, v, bias, qk_scale, causal_mask, window_size))
 
 
 def get_relax_stacked_attention_module(
@@ -66,7 +63,6 @@ def get_relax_stacked_attention_module(
     ]
     stacked = layout == "BS3NH"
     axis, first = (2, n * h) if stacked else (3, h)
-    scale = None if qk_scale is None else FloatImm("float32", qk_scale)
 
     def body(builder: BlockBuilder) -> Expr:
         parts = _parts(builder, params[0], axis, first, op, int(qkv.shape[axis]))
@@ -76,7 +72,7 @@ def get_relax_stacked_attention_module(
         else:
             parts = [builder.emit(ops.permute_dims(part, [1, 0, 2, 3])) for part in parts]
         q, k, v = parts
-        result = ops.nn.attention(q, k, v, params[1] if len(params) == 2 else None, scale)
+        result = ops.nn.attention(q, k, v, params[1] if len(params) == 2 else None, qk_scale)
         return result if stacked else ops.permute_dims(builder.emit(result), [1, 0, 2, 3])
 
     return _module(params, body)
