@@ -1,0 +1,19 @@
+"""Scripts in the manner of the published tutorials, run as they are; each asserts what it computes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_script(script):
+    done = subprocess.run(
+        [sys.executable, "-m", "oneir.compat", str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
