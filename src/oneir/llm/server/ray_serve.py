@@ -133,7 +133,11 @@ class _Forwarded(Response):
                         begun = True
                     await send(message)
                 return
-            except ray.exceptions.RayError as error:
+            except (ray.exceptions.RayError, asyncio.CancelledError) as error:
+                # A replica that is ended cancels what it was doing, which is no cancellation of this task.
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                    raise
                 logger.warning("a replica failed: %s", error)
                 if begun:
                     failure = respond(HTTPError(502, "the replica that answered has ended; try again"))
