@@ -28,8 +28,9 @@ from .whole_tiles import computing_whole_tiles
 ROWS = {64: 8, 32: 3}
 """Rows that share widened weights, by the bytes of a vector: with 32 outputs each, their sums take 16 registers of 32,
 or 12 of 16."""
-STEP = 16
-"""Weights along the sum for which code is laid out, so that what divides their index are constants."""
+STEP = 4
+"""Weights along the sum for which code is laid out: those of a word of four bytes. Of more, LLVM loads what all of them
+need at once, which spills registers."""
 
 
 class FloatPanels(CPUScheduleRule):
