@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,10 +102,21 @@ def _cached(paths: Sequence[Path], model: FileModel, precision: Precision, targe
 
 def _program(checkpoint: Checkpoint, model: FileModel, steps: Steps) -> Any:
     mod = FuseQuantizeRows()(model.export_tvm(steps)[0])
-    weights = {name: from_dlpack(np.ascontiguousarray(value)) for name, value in parameters_of(model, checkpoint)}
+    weights = {name: from_dlpack(_in_own_pages(value)) for name, value in parameters_of(model, checkpoint)}
     for name in steps:
         mod = relax.transform.BindParams(name, weights)(mod)
     return mod
+
+
+def _in_own_pages(value: np.ndarray) -> np.ndarray:
+    """A copy whose memory the system gets back when it is no longer used. That of freed arrays stays with the process
+    where others lie above them, and so would a model's weights, beside the file that they are mapped from then.
+    """
+    if not value.nbytes:
+        return np.ascontiguousarray(value)
+    copy = np.frombuffer(mmap.mmap(-1, value.nbytes), value.dtype).reshape(value.shape)
+    copy[...] = value
+    return copy
 
 
 def steps_of(model: Decoder, precision: Precision) -> Steps:
