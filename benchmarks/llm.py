@@ -376,6 +376,7 @@ def main() -> None:
     threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
     layers = f", {options.layers} layers" if options.layers else ""
     name = f"{options.model}{layers}, {options.format}, {threads}" + ", no AVX-512" * options.no_avx512
+    name += ", processor time" * (options.processor_time and not options.start)
     if options.results:
         results[name] = {**results.get(name, {}), **run}
         options.results.write_text(json.dumps(results, indent=1))
