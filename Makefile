@@ -22,11 +22,12 @@ opencl:
 	echo "Installing PoCL"; apt-get update -qq && \
 	apt-get install -y -qq --no-install-recommends pocl-opencl-icd ocl-icd-libopencl1 >/dev/null; }
 
-# A WebGPU device for any processor: lavapipe, a driver of Vulkan, below the package wgpu of .venv.
+# A Vulkan device for any processor, lavapipe, which is a WebGPU device as well, below the package wgpu of .venv; and the
+# tools that check SPIR-V.
 webgpu:
-	@ldconfig -p | grep -q libvulkan.so.1 && ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 || { \
+	@ldconfig -p | grep -q libvulkan.so.1 && ls /usr/share/vulkan/icd.d/*.json >/dev/null 2>&1 && command -v spirv-val >/dev/null || { \
 	echo "Installing lavapipe"; apt-get update -qq && \
-	apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers libvulkan1 >/dev/null; }
+	apt-get install -y -qq --no-install-recommends mesa-vulkan-drivers libvulkan1 spirv-tools >/dev/null; }
 
 # Compilers and emulators of other processors, on which tests/cross runs; without them its tests are skipped, and say so.
 CROSS := qemu-user lld clang wasi-libc gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -24,6 +25,16 @@ needs_webgpu = pytest.mark.skipif(
     not oneir.webgpu().exist,
     reason="no WebGPU device; lavapipe is one for any processor: apt-get install mesa-vulkan-drivers libvulkan1, and "
     "pip install wgpu",
+)
+
+needs_vulkan = pytest.mark.skipif(
+    not oneir.vulkan().exist,
+    reason="no Vulkan device; lavapipe is one for any processor: apt-get install mesa-vulkan-drivers libvulkan1",
+)
+
+needs_spirv_tools = pytest.mark.skipif(
+    not shutil.which("spirv-val") or not shutil.which("spirv-as"),
+    reason="the tools of SPIR-V are missing: apt-get install spirv-tools",
 )
 
 needs_compiler = pytest.mark.skipif(

@@ -91,7 +91,9 @@ def test_a_kind_has_one_back_end():
 
 
 def test_a_target_without_a_back_end_is_refused():
-    kinds = ", ".join(f'"{kind}"' for kind in ("c", "cuda", "llvm", "metal", "nvptx", "opencl", "rocm", "webgpu"))
+    kinds = ", ".join(
+        f'"{kind}"' for kind in ("c", "cuda", "llvm", "metal", "nvptx", "opencl", "rocm", "vulkan", "webgpu")
+    )
     message = f'code for the target "hexagon" cannot be generated; there are {kinds}'
     with pytest.raises(UnsupportedError, match=message):
         oneir.build(scaled(3), target="hexagon")

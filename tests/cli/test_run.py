@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from cli_results import fails, succeeds
-from devices import needs_opencl, needs_webgpu
+from devices import needs_opencl, needs_vulkan, needs_webgpu
 
 from oneir.cli.inputs import Inputs
 from oneir.runtime.error import InvalidValue
@@ -39,6 +39,7 @@ def test_compile_and_run_give_what_pytorch_gives(cli, network: Network):
     "kind, stage, kernel",
     [
         pytest.param("opencl", "opencl", "__kernel void", marks=needs_opencl),
+        pytest.param("vulkan", "spirv", "OpEntryPoint GLCompute", marks=needs_vulkan),
         pytest.param("webgpu", "wgsl", "@compute", marks=needs_webgpu),
     ],
 )
@@ -55,7 +56,7 @@ def test_a_model_runs_on_another_device(cli, network: Network, kind: str, stage:
             np.testing.assert_allclose(results["output_0"], expected, rtol=1e-5, atol=1e-6)
     message = fails(cli("run", "there.so", "--input", "x=x.npy"))
     assert f"`main` is compiled for {kind}; the machine has only cpu:0" in message
-    if kind == "opencl":
+    if kind != "webgpu":
         profile = json.loads(succeeds(cli("run", "there.so", "--device", kind, "--profile", "--json")))["profile"]
         kernels = [call for call in profile["calls"] if call["Argument Shapes"]]
         assert kernels and all(call["Duration (us)"] > 0 for call in kernels)  # by the device's clock

@@ -1,7 +1,7 @@
 """Runs the cells of a document in order, in one namespace, as a notebook does: `python run_cells.py 003 results.json`.
 
-With a device as a third argument, the cells for a CUDA device (`NN.cuda.py`) run as well: on an OpenCL or a WebGPU device
-(`opencl`, `webgpu`), or on the host as a CUDA device (`cuda`).
+With a device as a third argument, the cells for a CUDA device (`NN.cuda.py`) run as well: on an OpenCL, a Vulkan or a WebGPU device
+(`opencl`, `vulkan`, `webgpu`), or on the host as a CUDA device (`cuda`).
 
 The folder of a document has its cells (`NN.py`) and `checks.py`: `set_up(names)` gives the namespace what the document
 takes from elsewhere, `before_NN(names)` what it changes before a cell, `REPLACED` texts of a cell that are replaced, and

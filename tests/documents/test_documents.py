@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devices import needs_compiler, needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_opencl, needs_vulkan, needs_webgpu
 from published import as_printed_here
 
 FOLDER = Path(__file__).parent
@@ -80,6 +80,14 @@ def test_the_cells_for_gpus_run_on_an_opencl_device(document: str, cell: str):
 @FOR_GPUS
 def test_the_cells_for_gpus_run_on_a_webgpu_device(document: str, cell: str):
     error = results(document, "webgpu")["errors"][cell]
+    assert error is None, error
+
+
+@pytest.mark.long
+@needs_vulkan
+@FOR_GPUS
+def test_the_cells_for_gpus_run_on_a_vulkan_device(document: str, cell: str):
+    error = results(document, "vulkan")["errors"][cell]
     assert error is None, error
 
 

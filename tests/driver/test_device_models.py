@@ -1,4 +1,4 @@
-"""Models of small sizes on OpenCL and WebGPU devices, and on the host as a CUDA device: PyTorch's results to 1e-4 of the largest."""
+"""Models of small sizes on OpenCL, Vulkan and WebGPU devices, and on the host as a CUDA device: PyTorch's results to 1e-4 of the largest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from devices import needs_compiler, needs_nvrtc, needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_nvrtc, needs_opencl, needs_vulkan, needs_webgpu
 from torch import nn
 
 import oneir
@@ -136,6 +136,14 @@ def check(ex, dev, x, expected):
 def test_a_model_on_opencl(name):
     module, x, expected = imported(name)
     check(relax.build(module, "opencl"), oneir.opencl(), x, expected)
+
+
+@needs_vulkan
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # PyTorch's own, of LSTM layers
+@each_model("CNN")
+def test_a_model_on_vulkan(name):
+    module, x, expected = imported(name)
+    check(relax.build(module, "vulkan"), oneir.vulkan(), x, expected)
 
 
 OF_INT64 = ("UNet", "BERT", "Llama", "GPT2", "ViT")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import oneir.nd
-from oneir.runtime import NDArray, Tensor, cpu, empty, from_dlpack, tensor, vulkan
+from oneir.runtime import NDArray, Tensor, cpu, empty, from_dlpack, metal, tensor
 from oneir.runtime.entry import make_entry
 from oneir.runtime.error import DeviceError, InvalidValue, OneIRError, ShapeMismatch, TypeMismatch
 from oneir.runtime.signature import Signature
@@ -189,16 +189,16 @@ def test_empty_takes_dtypes_of_numpy_and_torch():
 
 
 def test_unreachable_devices_and_scopes_are_refused():
-    with pytest.raises(DeviceError, match=r"vulkan:1 cannot be used: there is no driver for devices of this kind"):
-        empty((2,), device=vulkan(1))
+    with pytest.raises(DeviceError, match=r"metal:1 cannot be used: there is no driver for devices of this kind"):
+        empty((2,), device=metal(1))
     with pytest.raises(DeviceError, match=r"cpu:0 has no memory of the scope 'texture'"):
         tensor([1], cpu(), "texture")
-    on_gpu = Tensor(64, (2,), "float32", owner=None, device=vulkan())
-    with pytest.raises(DeviceError, match=r"vulkan:0 cannot be used: there is no driver for devices of this kind"):
+    on_gpu = Tensor(64, (2,), "float32", owner=None, device=metal())
+    with pytest.raises(DeviceError, match=r"metal:0 cannot be used: there is no driver for devices of this kind"):
         on_gpu.numpy()
-    with pytest.raises(DeviceError, match=r"on vulkan:0 cannot be read from here; copy it to the CPU"):
+    with pytest.raises(DeviceError, match=r"on metal:0 cannot be read from here; copy it to the CPU"):
         on_gpu[0]
-    assert repr(on_gpu) == "Tensor(shape=(2,), dtype=float32, device=vulkan:0)"
+    assert repr(on_gpu) == "Tensor(shape=(2,), dtype=float32, device=metal:0)"
 
 
 def test_copyto_and_copyfrom():

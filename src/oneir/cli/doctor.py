@@ -287,6 +287,7 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "linker": _linker,
     "OpenCL": _devices,
     "CUDA": _cuda,
+    "Vulkan": _devices,
     "WebGPU": _devices,
     "torch": _package("torch", "torch", "imports .pt2 files"),
     "onnx": _package("onnx", "onnx", "imports .onnx files"),

@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the results to a file")
     parser.add_argument("--function", metavar="NAME", help="the function to run (main, or the only one)")
     parser.add_argument(
-        "--device", default="cpu", metavar="KIND", help="where it runs: cpu, opencl, opencl:1, webgpu, ... (cpu)"
+        "--device", default="cpu", metavar="KIND", help="where it runs: cpu, opencl, opencl:1, vulkan, ... (cpu)"
     )
     parser.add_argument("--repeat", type=int, default=0, metavar="N", help="run N times more and print the times")
     parser.add_argument("--profile", action="store_true", help="print what each kernel takes, one after the other")

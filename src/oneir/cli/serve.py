@@ -94,7 +94,7 @@ def add(commands: Any) -> None:
     )
     others = parser.add_argument_group("other models")
     add_shape_option(others)
-    others.add_argument("--device", metavar="KIND", help="where they run: cpu, opencl, opencl:1, webgpu, ... (cpu)")
+    others.add_argument("--device", metavar="KIND", help="where they run: cpu, opencl, opencl:1, vulkan, ... (cpu)")
     others.add_argument(
         "--batch-wait",
         type=float,

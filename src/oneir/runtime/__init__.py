@@ -9,6 +9,7 @@ from typing import Any
 
 from . import cuda as cuda_driver  # registers the driver
 from . import opencl as opencl_driver
+from . import vulkan as vulkan_driver
 from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu

@@ -1,13 +1,15 @@
 """Every operator of graphs on devices, scheduled by default: the cases that processors pass.
 
-On OpenCL a few cases of each operator, spread over its dtypes and shapes; all of them, WebGPU, and CUDA and Metal on the
-host, in the long tests, since a device's driver takes a quarter of a second to compile a kernel.
+On OpenCL a few cases of each operator, spread over its dtypes and shapes, and on Vulkan one of each eighth; all of them, WebGPU, and CUDA
+and Metal on the host, in the long tests, since a device's driver takes a quarter of a second to compile a kernel.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import test_matrix_elementwise as elementwise
@@ -16,7 +18,7 @@ import test_matrix_manipulate as manipulate
 import test_matrix_nn as nn
 import test_matrix_products as products
 import test_matrix_reduction as reduction
-from devices import needs_compiler, needs_opencl, needs_webgpu
+from devices import needs_compiler, needs_opencl, needs_vulkan, needs_webgpu
 from op_cases import check_cases
 
 from oneir.runtime.error import CompileError
@@ -39,6 +41,13 @@ def test_on_opencl(name: str) -> None:
     check_cases(cases if LONG else cases[:: -(-len(cases) // CASES)], target="opencl")
 
 
+@needs_vulkan
+@pytest.mark.parametrize("name", ROWS if LONG else list(ROWS)[::8])
+def test_on_vulkan(name: str) -> None:
+    cases = list(ROWS[name]())
+    check_or_refuse(cases if LONG else cases[len(cases) // 2 :][:1], "vulkan")
+
+
 @pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs CUDA on the host")
 @needs_compiler
 @pytest.mark.parametrize("name", ROWS)
@@ -47,13 +56,13 @@ def test_on_cuda(name: str) -> None:
         check_cases(list(ROWS[name]()), target="cuda")
 
 
-def check_or_refuse(name: str, target: str) -> None:
+def check_or_refuse(cases: Iterable[Any], target: str) -> None:
     """Each case is computed as on processors, or refused since the language lacks a dtype."""
-    for case in ROWS[name]():
+    for case in cases:
         try:
             check_cases([case], target=target)
         except CompileError as error:
-            assert re.search("has the dtype|needs 64 bits", str(error)), error
+            assert re.search("has the dtype|needs 64 bits|of float64 cannot be written", str(error)), error
 
 
 @pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs Metal on the host")
@@ -61,7 +70,7 @@ def check_or_refuse(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_on_metal(name: str) -> None:
     with metal_on_host("backward"):
-        check_or_refuse(name, "metal")
+        check_or_refuse(ROWS[name](), "metal")
 
 
 INEXACT = ("relax.sin", "relax.cos", "relax.tan", "relax.power", "relax.log_add_exp")
@@ -72,4 +81,4 @@ INEXACT = ("relax.sin", "relax.cos", "relax.tan", "relax.power", "relax.log_add_
 @pytest.mark.skipif(not LONG, reason="compilers of devices take long: ONEIR_TEST_LONG=1 runs WebGPU")
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in INEXACT])
 def test_on_webgpu(name: str) -> None:
-    check_or_refuse(name, "webgpu")
+    check_or_refuse(ROWS[name](), "webgpu")

@@ -32,7 +32,7 @@ from .opencl import OPENCL
 from .wgsl import Wgsl
 from .wgsl_emitter import WgslEmitter
 
-_HOST = {"host": "LLVM IR of the host's functions, which launch them"}
+HOST_FORMAT = {"host": "LLVM IR of the host's functions, which launch them"}
 _SIMD_GROUP = 32
 """The threads that execute together on Apple's GPUs."""
 
@@ -109,7 +109,7 @@ class OpenCL(SourceBackend):
 
     kind: ClassVar[str] = "opencl"
     dialect: ClassVar[Dialect] = OPENCL
-    formats: ClassVar[Mapping[str, str]] = {"opencl": "OpenCL C of the kernels", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {"opencl": "OpenCL C of the kernels", **HOST_FORMAT}
 
 
 class Cuda(SourceBackend):
@@ -117,7 +117,7 @@ class Cuda(SourceBackend):
 
     kind: ClassVar[str] = "cuda"
     dialect: ClassVar[Dialect] = CUDA
-    formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **HOST_FORMAT}
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         products = [gpu.MatmulWarpgroup(), gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization()]
@@ -131,7 +131,7 @@ class Rocm(SourceBackend):
     dialect: ClassVar[Dialect] = HIP
     formats: ClassVar[Mapping[str, str]] = {
         "hip": "HIP of the kernels",
-        **_HOST,
+        **HOST_FORMAT,
         "amdgcn": "machine code of the kernels, as LLVM makes it",
     }
 
@@ -145,7 +145,7 @@ class Nvptx(SourceBackend):
     """GPUs of NVIDIA's by LLVM, without a compiler of NVIDIA's: kernels are PTX, which the driver takes."""
 
     kind: ClassVar[str] = "nvptx"
-    formats: ClassVar[Mapping[str, str]] = {"ptx": "PTX of the kernels", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {"ptx": "PTX of the kernels", **HOST_FORMAT}
 
     def source(self, mod: IRModule) -> str:
         return _assembly(mod, NVPTX)
@@ -162,7 +162,7 @@ class Metal(SourceBackend):
 
     kind: ClassVar[str] = "metal"
     dialect: ClassVar[Dialect] = METAL
-    formats: ClassVar[Mapping[str, str]] = {"metal": "kernels in the Metal shading language", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {"metal": "kernels in the Metal shading language", **HOST_FORMAT}
 
     def lowering_passes(self, target: Target) -> list[Pass]:
         # A SIMD group has 32 threads on Apple's GPUs, and all must come to its barrier: smaller warps, such as the 16
@@ -176,7 +176,7 @@ class WebGPU(SourceBackend):
     """GPUs in browsers, and all that drivers of Vulkan, Metal and Direct3D reach."""
 
     kind: ClassVar[str] = "webgpu"
-    formats: ClassVar[Mapping[str, str]] = {"wgsl": "kernels in WGSL", **_HOST}
+    formats: ClassVar[Mapping[str, str]] = {"wgsl": "kernels in WGSL", **HOST_FORMAT}
 
     def source(self, mod: IRModule) -> str:
         targets = [func.attrs["target"] for func in mod.functions.values()]
