@@ -12,12 +12,13 @@ const external = existsSync("model.onnx.data") ? [{ path: "model.onnx.data", dat
 const session = await ort.InferenceSession.create(readFileSync("model.onnx"), {
   executionProviders: ["wasm"], graphOptimizationLevel: "all", externalData: external,
 });
-const count = input.shape.reduce((a, b) => a * b, 1);
+const shape = input.shape.map((extent) => (typeof extent === "number" ? extent : 1));
+const count = shape.reduce((a, b) => a * b, 1);
 const data = input.dtype === "int64"
   ? BigInt64Array.from({ length: count }, (_, i) => BigInt((i * 37) % 200))
   : Float32Array.from({ length: count }, (_, i) => Math.abs(Math.sin(i)));
-const feeds = { [session.inputNames[0]]: new ort.Tensor(input.dtype, data, input.shape) };
-const ours = () => Object.values(model.run({ [input.name]: data }))[0].data;
+const feeds = { [session.inputNames[0]]: new ort.Tensor(input.dtype, data, shape) };
+const ours = () => Object.values(model.run({ [input.name]: { data, shape } }))[0].data;
 const theirs = async () => (await session.run(feeds))[session.outputNames[0]].data;
 
 const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];

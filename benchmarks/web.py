@@ -12,6 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import torch
+
 import oneir
 from benchmarks.zoo import MODELS, Subject
 from oneir.driver.web import export_web
@@ -23,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.web", description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, help="the folder with node_modules/onnxruntime-web")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["mlp", "fashion_cnn", "mobilenet_v2"])
+    parser.add_argument("--any-batch", action="store_true", help="compile for a batch of any size, and run one image")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each gets")
     options = parser.parse_args()
     peer = options.packages.resolve() / "node_modules/onnxruntime-web/dist/ort.wasm.min.mjs"
@@ -34,9 +37,10 @@ def main() -> None:
     )
     for name in options.models:
         with tempfile.TemporaryDirectory() as temporary:
-            folder, subject = Path(temporary), Subject(name, 1, 64)
-            export_web(oneir.compile(subject.graph(), target="wasm/simd"), folder, "model")
-            subject.save_onnx(folder / "model.onnx")
+            folder, subject = Path(temporary), Subject(name, 2 if options.any_batch else 1, 64)
+            extents = {0: torch.export.Dim("batch", max=4096)} if options.any_batch else {}
+            export_web(oneir.compile(subject.graph(extents), target="wasm/simd"), folder, "model")
+            subject.save_onnx(folder / "model.onnx", extents)
             (folder / "compare.mjs").write_text(Path(__file__).with_name("web.mjs").read_text())
             command = ["node", "compare.mjs", str(peer), str(options.rounds)]
             found = json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout)

@@ -301,6 +301,10 @@ MODELS: dict[str, Model] = FEW | {
 }
 
 
+Extents = dict[int, torch.export.Dim]
+"""Dimensions of inputs whose extents stay symbolic."""
+
+
 class Subject:
     """A model as what `oneir.bench` compares."""
 
@@ -320,14 +324,16 @@ class Subject:
         """What PyTorch computes in float64."""
         return self.module.double()(*(x.double() if x.is_floating_point() else x for x in self.tensors))
 
-    def save_onnx(self, path: Path) -> None:
-        """Writes the model in ONNX."""
-        torch.onnx.export(self.module, self.tensors, str(path), dynamo=True, verbose=False)
+    def save_onnx(self, path: Path, extents: Extents | None = None) -> None:
+        """Writes the model in ONNX; `extents` as for `graph`."""
+        shapes = tuple(extents for _ in self.tensors) if extents else None
+        torch.onnx.export(self.module, self.tensors, str(path), dynamo=True, verbose=False, dynamic_shapes=shapes)
 
-    def graph(self) -> IRModule:
-        """The imported module, for shapes as those of the inputs."""
+    def graph(self, extents: Extents | None = None) -> IRModule:
+        """The imported module, for shapes as those of the inputs; what `extents` names stays symbolic."""
         from oneir.relax.frontend.torch import from_exported_program
 
         with torch.no_grad():
-            program = torch.export.export(self.module, self.tensors)
+            shapes = tuple(extents for _ in self.tensors) if extents else None
+            program = torch.export.export(self.module, self.tensors, dynamic_shapes=shapes)
         return from_exported_program(program, unwrap_unit_return_tuple=True)
