@@ -9,6 +9,7 @@ import pytest
 
 import oneir
 from examples.matmul import tiled_matmul
+from oneir import te
 from oneir.script import tir as T
 
 TARGETS = [
@@ -146,3 +147,18 @@ def test_loops_that_come_back_to_an_element_lose_no_update():
     oneir.build(conv, target="llvm")["conv"](a, w, c)
     windows = np.lib.stride_tricks.sliding_window_view(a, (3, 2), axis=(0, 1))
     np.testing.assert_array_equal(c, np.einsum("ijckx,kxco->ijo", windows, w))
+
+
+@pytest.mark.parametrize(("count", "as_they_stand"), [(3, False), (60, True)])
+def test_checks_of_many_arguments_are_not_optimized_and_hold(count, as_they_stand):
+    tensors = [te.placeholder((2,), "float32", name=f"a{i}") for i in range(count)]
+    total = te.compute((2,), lambda i: sum((t[i] for t in tensors[1:]), tensors[0][i]))
+    built = oneir.build(te.create_prim_func([*tensors, total]))
+    unoptimized = [line for line in built.inspect_source("ll-unoptimized").splitlines() if " optnone " in line]
+    assert ["main(" in line for line in unoptimized] == [True] * as_they_stand
+    arrays = [np.array([i, 1], "float32") for i in range(count)]
+    result = np.zeros(2, "float32")
+    built["main"](*arrays, result)
+    assert result.tolist() == [count * (count - 1) / 2, count]
+    with pytest.raises(ValueError, match=rf"a{count - 1}\b"):
+        built["main"](*arrays[:-1], np.zeros(3, "float32"), result)
