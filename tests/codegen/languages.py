@@ -12,6 +12,7 @@ import numpy as np
 import oneir
 from oneir import relax
 from oneir.script import relax as R
+from oneir.script import tir as T
 
 op = relax.op
 
@@ -292,6 +293,21 @@ DOUBLE = {
         lambda a: op.astype(a, "float32"), lambda a: a.astype("float32"), random(50, dtype="float64")
     ),
 }
+
+
+ALL = PLAIN | EXACT_FLOATS | SHORT | LONG | DOUBLE
+
+
+@T.prim_func
+def row_sums(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4,), "float32")):
+    """The sums of rows, each by the threads of a block, which exchange values."""
+    for bx in T.thread_binding(4, "blockIdx.x"):
+        for tx in T.thread_binding(64, "threadIdx.x"):
+            with T.block("sum"):
+                i, k = T.axis.remap("SR", [bx, tx])
+                with T.init():
+                    B[i] = T.float32(0)
+                B[i] = B[i] + A[i, k]
 
 
 def run(found: Case, target: Any, device: Any) -> np.ndarray:

@@ -15,7 +15,6 @@ from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing.cuda_host import ORDERS, HipOnHost, rocm_on_host
 
-ALL = languages.PLAIN | languages.EXACT_FLOATS | languages.SHORT | languages.LONG | languages.DOUBLE
 NAMES = [
     "elementwise",
     "functions",
@@ -44,19 +43,8 @@ def source(func, target="rocm"):
     return oneir.build(func, Target(target, host="llvm")).inspect_source("hip")
 
 
-@T.prim_func
-def row_sums(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4,), "float32")):
-    for bx in T.thread_binding(4, "blockIdx.x"):
-        for tx in T.thread_binding(64, "threadIdx.x"):
-            with T.block("sum"):
-                i, k = T.axis.remap("SR", [bx, tx])
-                with T.init():
-                    B[i] = T.float32(0)
-                B[i] = B[i] + A[i, k]
-
-
 def test_the_text_of_a_kernel():
-    text = source(row_sums)
+    text = source(languages.row_sums)
     assert "#include" not in text and "asm" not in text and "__CUDA" not in text
     kernel = text[text.index('extern "C"') :]
     assert kernel.startswith('extern "C" __global__ void __launch_bounds__(64) row_sums_kernel(float* __restrict__ ')
@@ -64,7 +52,7 @@ def test_the_text_of_a_kernel():
 
 
 def test_a_wavefront_has_as_many_threads_as_the_target_says():
-    wide, narrow = (source(row_sums, {"kind": "rocm", "thread_warp_size": warp}) for warp in (64, 32))
+    wide, narrow = (source(languages.row_sums, {"kind": "rocm", "thread_warp_size": warp}) for warp in (64, 32))
     # The step of the tree from 64 threads to 32 stays in a wavefront of 64, and crosses those of 32.
     assert narrow.count("__syncthreads();") == wide.count("__syncthreads();") + 1
     assert narrow.count("oneir_syncwarp();") < wide.count("oneir_syncwarp();")
@@ -74,14 +62,14 @@ def test_a_wavefront_has_as_many_threads_as_the_target_says():
 @pytest.mark.parametrize("order", ORDERS)
 def test_wavefronts_go_on_alone(order):
     x, y = languages.random(4, 64), np.zeros(4, "float32")
-    HipOnHost(source(row_sums)).launch("row_sums_kernel", [4], [64], [x, y], order)
+    HipOnHost(source(languages.row_sums)).launch("row_sums_kernel", [4], [64], [x, y], order)
     np.testing.assert_allclose(y, x.sum(1), rtol=1e-4, atol=1e-5)
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", NAMES)
 def test_programs(name):
-    case = ALL[name]
+    case = languages.ALL[name]
     with rocm_on_host("backward") as driver:
         case.check(languages.run(case, "rocm", oneir.rocm()))
         assert driver.launched
@@ -97,7 +85,7 @@ def test_the_host_stands_in_for_a_device():
 
 
 def test_unknown_formats_are_named():
-    built = oneir.build(row_sums, Target("rocm", host="llvm"))
+    built = oneir.build(languages.row_sums, Target("rocm", host="llvm"))
     assert "oneir_launch_kernel" in built.inspect_source("host")
     with pytest.raises(InvalidValue, match='expected the format "hip" or "host", found \'cuda\''):
         built.inspect_source("cuda")

@@ -18,11 +18,9 @@ from oneir.codegen.c_source import backend
 from oneir.runtime import object_cache
 from oneir.runtime.error import CompileError
 from oneir.runtime.llvm_worker import assembly_for
-from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing.cuda_host import on_host
 
-ALL = languages.PLAIN | languages.EXACT_FLOATS | languages.SHORT | languages.LONG | languages.DOUBLE
 MEETING = ["softmax", "layer_norm", "gemv", "sort"]
 """Programs whose threads exchange values."""
 ALONE = ["broadcast", "functions", "dynamic", "scatter", "floordiv", "half matmul", "float32 to float16"]
@@ -40,22 +38,13 @@ needs_ptxas = pytest.mark.skipif(ptxas() is None, reason="ptxas is missing: pip 
 
 
 def ptx(name: str, target: str | dict = "nvptx") -> str:
-    return relax.build(ALL[name].mod, Target(target, host="llvm")).library.inspect_source("ptx")
-
-
-@T.prim_func
-def row_sums(A: T.Buffer((4, 64), "float32"), B: T.Buffer((4,), "float32")):
-    for bx in T.thread_binding(4, "blockIdx.x"):
-        for tx in T.thread_binding(64, "threadIdx.x"):
-            with T.block("sum"):
-                i, k = T.axis.remap("SR", [bx, tx])
-                with T.init():
-                    B[i] = T.float32(0)
-                B[i] = B[i] + A[i, k]
+    return relax.build(languages.ALL[name].mod, Target(target, host="llvm")).library.inspect_source("ptx")
 
 
 def test_the_text_of_a_kernel():
-    text = oneir.build(row_sums, Target({"kind": "nvptx", "mcpu": "sm_80"}, host="llvm")).inspect_source("ptx")
+    text = oneir.build(languages.row_sums, Target({"kind": "nvptx", "mcpu": "sm_80"}, host="llvm")).inspect_source(
+        "ptx"
+    )
     assert ".target sm_80" in text and ".visible .entry row_sums_kernel(" in text
     assert ".maxntid 64" in text and "bar.sync" in text and "shfl.sync.down.b32" in text
     # Memory is that of the device or of the block, nowhere found out by the address.
@@ -75,7 +64,7 @@ def test_programs_assemble(name, tmp_path):
 @pytest.mark.parametrize(("name", "order"), [(n, "shuffled") for n in ALONE + MEETING] + [("softmax", "backward")])
 def test_programs_on_the_host(monkeypatch, name, order):
     monkeypatch.setattr(backend, "assembly_for", lambda text, triple, cpu: text)
-    case = ALL[name]
+    case = languages.ALL[name]
     monkeypatch.setattr(object_cache, "cache_dir", lambda: None)  # which has programs of PTX
     with on_host(IrDriver(order)) as driver:
         machine = relax.VirtualMachine(relax.build(case.mod, Target("nvptx", host="llvm")), oneir.cuda())
@@ -85,7 +74,7 @@ def test_programs_on_the_host(monkeypatch, name, order):
 
 
 def test_machine_code_for_amd():
-    built = oneir.build(row_sums, Target({"kind": "rocm", "mcpu": "gfx90a"}, host="llvm"))
+    built = oneir.build(languages.row_sums, Target({"kind": "rocm", "mcpu": "gfx90a"}, host="llvm"))
     text = built.inspect_source("amdgcn")
     assert ".amdhsa_kernel row_sums_kernel" in text and "amdgcn-amd-amdhsa--gfx90a" in text
     assert "ds_write" in text and "global_load" in text and "flat_load" not in text
@@ -97,9 +86,11 @@ def test_machine_code_for_amd():
 
 def test_the_driver_gets_ptx_and_no_compiler():
     with stubbed() as stub:
-        machine = relax.VirtualMachine(relax.build(ALL["concat"].mod, Target("nvptx", host="llvm")), oneir.cuda())
+        machine = relax.VirtualMachine(
+            relax.build(languages.ALL["concat"].mod, Target("nvptx", host="llvm")), oneir.cuda()
+        )
         with pytest.raises(CompileError, match=r"cuda:0 .* does not take the compiled program"):  # it is no processor
-            machine["main"](*(oneir.runtime.tensor(x, oneir.cuda()) for x in ALL["concat"].inputs))
+            machine["main"](*(oneir.runtime.tensor(x, oneir.cuda()) for x in languages.ALL["concat"].inputs))
         assert not stub.compiled_for
 
 

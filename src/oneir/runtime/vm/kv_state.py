@@ -6,6 +6,7 @@ which, and how many tokens of each are new; `end_forward` ends it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,38 +15,38 @@ from ..object import Object
 from ..registry import register_func
 
 
-class KVState(Object):
+class KVState(Object, ABC):
     """What all states have: sequences are added, removed, forked and shortened between steps."""
 
+    @abstractmethod
     def clear(self) -> None:
         """Removes all sequences."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_sequence(self, sequence: int) -> None:
         """Adds a sequence without tokens. Raises `InvalidValue` if there is one of that number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remove_sequence(self, sequence: int) -> None:
         """Removes a sequence. Raises `InvalidValue` where there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fork_sequence(self, parent: int, child: int, position: int = -1) -> None:
         """Adds a sequence that begins with the first `position` tokens of another; -1: with all of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def popn(self, sequence: int, count: int) -> None:
         """Drops the last tokens of a sequence."""
-        raise NotImplementedError
 
+    @abstractmethod
     def begin_forward(
         self, sequences: Sequence[int], lengths: Sequence[int], parents: Sequence[int] | None = None
     ) -> None:
         """Begins a step of so many new tokens of some sequences, which are a chain, or a tree by their `parents`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end_forward(self) -> None:
         """Ends the step."""
-        raise NotImplementedError
 
 
 def expect_step(sequences: Sequence[int], lengths: Sequence[int]) -> None:
