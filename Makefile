@@ -14,7 +14,7 @@ demo: $(STAMP)
 	$(BIN)/python -m examples.dictionary.demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # An OpenCL device for any processor, on which the tests of devices run; without one they are skipped, and say so.
 opencl:
@@ -39,10 +39,10 @@ cross: $(STAMP)
 	apt-get install -y -qq --no-install-recommends $(CROSS) >/dev/null; }
 
 test-long: $(STAMP)
-	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto
+	ONEIR_TEST_LONG=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 slow-tests: $(STAMP)
-	$(BIN)/python -m pytest -n auto --durations=30 --durations-min=1
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=30 --durations-min=1
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

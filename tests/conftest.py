@@ -2,11 +2,16 @@
 
 A property test leaves `max_examples` to the profile, so that the long run can raise it. A test that is long by itself
 carries `@pytest.mark.long`, and is skipped by default.
+
+The garbage collector leaves alone what collecting the tests has made: their modules, and PyTorch's, are millions of
+objects that live to the end, and searching them again and again took a tenth of the tests' time.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -17,6 +22,18 @@ LONG = os.environ.get("ONEIR_TEST_LONG") == "1"
 settings.register_profile("default", deadline=None, max_examples=25, derandomize="CI" in os.environ)
 settings.register_profile("long", deadline=None, max_examples=1000)
 settings.load_profile("long" if LONG else "default")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, and keep what they are from it for good."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
