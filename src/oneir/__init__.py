@@ -39,7 +39,9 @@ from .ir import instrument, transform
 from .ir.dtype import DataType
 from .ir.module import IRModule
 from .runtime import (
+    DataTypeCode,
     Device,
+    Object,
     cpu,
     cuda,
     device,
@@ -60,8 +62,10 @@ from .version import __version__
 
 __all__ = [
     "DataType",
+    "DataTypeCode",
     "Device",
     "IRModule",
+    "Object",
     "OneIRError",
     "TVMError",
     "arith",

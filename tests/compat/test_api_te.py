@@ -20,3 +20,8 @@ def test_options_of_a_kind_of_target():
     assert tvm.target.TargetKind.options_from_name("llvm") == tvm.target.Target("llvm").kind.options
     with pytest.raises(tvm.TVMError, match=r'There is no target kind "lvm".* Did you mean "llvm"'):
         tvm.target.TargetKind.options_from_name("lvm")
+
+
+def test_names_from_below():
+    assert te.AXIS_SEPARATOR is tvm.tir.IndexMap.AXIS_SEPARATOR
+    assert tvm.Object is tvm.runtime.Object and tvm.DataTypeCode is tvm.runtime.DataTypeCode

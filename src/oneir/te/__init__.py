@@ -6,6 +6,7 @@ te.create_prim_func([A, B]).show()
 """
 
 from ..tir.generic import add, multiply, subtract
+from ..tir.index_map import IndexMap
 from ..tir.op import (
     abs,
     acos,
@@ -82,3 +83,6 @@ from .operation import (
 )
 from .tag import TagScope, tag_scope
 from .tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice
+
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
+"""What separates groups of axes in the result of a map of indices."""
