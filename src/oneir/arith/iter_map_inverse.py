@@ -17,6 +17,7 @@ from ..runtime.error import InvalidValue
 from .analyzer import Analyzer
 from .iter_affine_map import detect
 from .iter_map import IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, is_number
+from .iter_map_rewriter import IterMapRewriter, Padding
 from .sizes import NoMatch
 
 
@@ -142,14 +143,36 @@ def inverse_index_map(index_map: Any, shape: Any) -> tuple[Any, PrimExpr]:
     inverter = _Inverter(sizes.analyzer)
     inverter.invert(sums, outputs)
     padded = never
-    for mark, _ in rewriter.used_marks(sums).values():
+    for mark, _ in reversed(rewriter.used_marks(sums).values()):  # those of the first indices come first
         padding = rewriter.padded.get(id(mark))
         if padding is not None:
-            value = ops.subtract(inverter.values[id(mark)], padding.left)
-            padded = ops.logical_or(padded, rewriter.beyond(padding, value))
+            padded = ops.logical_or(padded, _outside(padding, inverter.values[id(mark)], rewriter))
     # A dimension of extent 1 has no digits.
     back = [inverter.variables.get(var, e.const(0, var.dtype)) for var in initial]
     return type(index_map)(outputs, back), sizes.analyzer.simplify(padded, 10)
+
+
+def _outside(padding: Padding, value: PrimExpr, rewriter: IterMapRewriter) -> PrimExpr:
+    """Whether a value of the padded mark lies before or behind the split.
+
+    What is padded is a part of the first and of the last block, so the block is asked for first: that is the form
+    in which conditions on the indices of blocks are decided.
+    """
+    sizes, block = rewriter.sizes, padding.multiple
+    end = sizes.plus(padding.origin.extent, padding.left)
+    if not (isinstance(block, e.IntImm) and isinstance(end, e.IntImm) and isinstance(padding.left, e.IntImm)):
+        return rewriter.beyond(padding, ops.subtract(value, padding.left))
+    if padding.left.value >= block.value:
+        return rewriter.beyond(padding, ops.subtract(value, padding.left))
+    outside: PrimExpr = e.IntImm("bool", 0)
+    number, place = ops.floordiv(value, block), ops.floormod(value, block)
+    if padding.left.value:
+        outside = ops.logical_and(e.EQ(number, e.const(0, number.dtype)), ops.less(place, padding.left))
+    last, rest = divmod(end.value, block.value)
+    if rest:
+        behind = ops.logical_and(e.EQ(number, e.const(last, number.dtype)), ops.greater_equal(place, rest))
+        outside = ops.logical_or(outside, behind)
+    return outside
 
 
 def padded_extents(indices: Sequence[PrimExpr], domains: Mapping[Var, Range]) -> list[PrimExpr] | None:

@@ -41,11 +41,12 @@ class Constraint:
 
 @dataclass
 class Padding:
-    """`mark` is `origin + left`, made longer to a multiple of what divides it."""
+    """`mark` is `origin + left`, made longer to a multiple of what divides it, `multiple`."""
 
     mark: IterMark
     origin: IterSplitExpr
     left: PrimExpr
+    multiple: PrimExpr
 
 
 class IterMapRewriter:
@@ -330,7 +331,7 @@ class IterMapRewriter:
         multiple = sizes.common_multiple(self._multiples.get(place, sizes.one), needed)
         self._multiples[place] = multiple
         mark = self.mark_of([origin], left, sizes.rounded_up(sizes.plus(origin.extent, left), multiple))
-        return self.padded.setdefault(id(mark), Padding(mark, origin, left))
+        return self.padded.setdefault(id(mark), Padding(mark, origin, left, multiple))
 
     # -- fusing --
 

@@ -114,3 +114,31 @@ def test_an_unknown_option_is_refused():
         pytest.raises(NotRegistered, match=r"'tir\.RemoveNoOp' has no field 'dataflow'; it has use_dataflow_analysis"),
     ):
         RemoveNoOp()(oneir.ir.IRModule({"main": oneir.tir.PrimFunc([], oneir.tir.Evaluate(0))}))
+
+
+def test_stores_of_the_element_that_they_load_by_other_indices_are_removed():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        for i, j in T.grid(4, 4):
+            A[i * 4 + j] = A[(i * 8 + j * 2) // 2]
+        for i in range(16):
+            if i < 8:
+                A[i // 8] = A[0]
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32")):
+        T.evaluate(0)
+
+    check(RemoveNoOp(), before, expected)
+
+
+def test_stores_of_elements_that_may_be_others_stay():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            if i < 9:
+                A[i // 8] = A[0]
+            if A[0] == i:
+                A[A[0]] = A[i]  # the store may change what the condition read
+
+    unchanged(RemoveNoOp(), before)

@@ -7,14 +7,17 @@ A[0] = 1.0
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer
+from ...ir import operators as ops
 from ...ir.container import Array, map_array
-from ...ir.expr import IntImm, PrimExpr
+from ...ir.expr import IntImm, PrimExpr, Range, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
+from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import (
     Allocate,
@@ -33,7 +36,7 @@ from ..stmt import (
     is_no_op,
 )
 from ..stmt_functor import StmtMapper
-from .analyzed import has_effect
+from .analyzed import has_effect, reads
 from .overwritten import Nest, overwriting
 from .pass_base import PrimFuncPass, config_option
 from .simplify import stores_what_is_there
@@ -73,12 +76,37 @@ class _RemoveNoOp(StmtMapper):
     def __init__(self, config: RemoveNoOpConfig):
         super().__init__()
         self.config = config
+        self.around: list[tuple[Var, Range] | PrimExpr] = []
+        """The loops and the conditions that hold at the statement at hand, outermost first."""
 
     def visit_Evaluate(self, node: Evaluate) -> Any:
         return node if is_no_op(node) or has_effect(node.value) else _NOTHING
 
     def visit_BufferStore(self, node: BufferStore) -> Any:
-        return _NOTHING if stores_what_is_there(node) else node
+        return _NOTHING if stores_what_is_there(node) or self.stores_same_element(node) else node
+
+    def stores_same_element(self, store: BufferStore) -> bool:
+        """Whether a store writes back what it loads by indices that are only known to be equal here."""
+        load = store.value
+        if not isinstance(load, BufferLoad) or load.buffer is not store.buffer or load.predicate or store.predicate:
+            return False
+        if not all(isinstance(known, tuple) or not reads(known) for known in self.around):
+            return False  # memory may have changed since
+        analyzer = Analyzer()
+        with ExitStack() as scopes:
+            for known in self.around:
+                if isinstance(known, tuple):
+                    analyzer.bind(*known, allow_override=True)
+                else:
+                    scopes.enter_context(analyzer.constraint_scope(known))
+            return all(analyzer.can_prove_equal(a, b) for a, b in zip(load.indices, store.indices, strict=True))
+
+    def inside(self, known: tuple[Var, Range] | PrimExpr, stmt: Stmt) -> Stmt:
+        """A statement visited in a loop or under a condition."""
+        self.around.append(known)
+        new = self.visit(stmt)
+        self.around.pop()
+        return new
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
         seq = map_array(node.seq, self.visit)
@@ -99,7 +127,8 @@ class _RemoveNoOp(StmtMapper):
     def visit_For(self, node: For) -> Any:
         if isinstance(node.extent, IntImm) and node.extent.value <= 0:
             return _effects_of(node.min)
-        new = self.generic_visit(node)
+        span = Range.from_min_extent(node.min, node.extent)
+        new = node.replace(body=self.inside((node.loop_var, span), node.body))
         return _effects_of(node.min, node.extent) if is_no_op(new.body) else new
 
     def visit_While(self, node: While) -> Any:
@@ -111,7 +140,10 @@ class _RemoveNoOp(StmtMapper):
         if isinstance(node.condition, IntImm):
             case = node.then_case if node.condition.value else node.else_case
             return _NOTHING if case is None else self.visit(case)
-        new = self.generic_visit(node)
+        then_case, else_case = self.inside(node.condition, node.then_case), node.else_case
+        if else_case is not None:
+            else_case = self.inside(ops.logical_not(node.condition), else_case)
+        new = node.replace(then_case=then_case, else_case=else_case)
         else_case = None if new.else_case is None or is_no_op(new.else_case) else new.else_case
         if is_no_op(new.then_case) and else_case is None:
             return _effects_of(node.condition)
