@@ -434,6 +434,10 @@ class ExpressionEmitter:
 
     def extern(self, node: e.Call) -> Lanes:
         name = getattr(node.args[0], "value", node.args[0])
+        if node.dtype.element == "float64" and f"tir.{name}" in _OF_C:  # as the formulas of processors call it
+            raise CompileError(
+                f"the function {name} of float64 cannot be written as SPIR-V, in `{self.symbol}`; use float32"
+            )
         raise CompileError(f"Vulkan has no functions of C; the kernel `{self.symbol}` calls `{name}`")
 
     _calls: ClassVar[dict[str, Callable[[Any, e.Call], Lanes]]] = {
