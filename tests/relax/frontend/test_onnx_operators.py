@@ -39,16 +39,16 @@ upsample_nearest where_example xor2d affine_grid_2d attention_4d blackmanwindow 
 center_crop_pad_crop flexattention hammingwindow hannwindow linear_attention_linear mvn mish nllloss_NC
 rotary_embedding shrink_hard sce_none softsign_example swiglu swish not_2d split_to_sequence_1 slice_neg_steps
 gru_batchwise lstm_with_peepholes maxpool_with_argmax_2d_precomputed_pads averagepool_2d_ceil
-resize_upsample_scales_cubic resize_tf_crop_and_resize
+resize_upsample_scales_cubic resize_tf_crop_and_resize sequence_insert_at_back sequence_map_identity_1_sequence
+string_concat string_split_basic strnormalizer_nostopwords_nochangecase regex_full_match_basic
+ai_onnx_ml_label_encoder_string_int tfidfvectorizer_tf_batch_uniandbigrams_skip5 cast_FLOAT4E2M1_to_FLOAT
+ai_onnx_ml_tree_ensemble_single_tree ai_onnx_ml_tree_ensemble_set_membership quantizelinear_float4e2m1
 """
 
 REFUSED = {
     "Bernoulli": "bernoulli",
     "ImageDecoder": "image_decoder_decode_png_rgb",
     "Dropout": "training_dropout",
-    "SequenceInsert": "sequence_insert_at_back",
-    "StringConcat": "string_concat",
-    "TfIdfVectorizer": "tfidfvectorizer_tf_batch_onlybigrams_skip0",
 }
 WITHOUT_TESTS = {
     "ConcatFromSequence",

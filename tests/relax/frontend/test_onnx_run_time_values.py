@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import oneir
-from oneir.runtime.error import ExecutionError, UnsupportedError
+from oneir.runtime.error import ExecutionError, InvalidValue, UnsupportedError
 
 RNG = np.random.default_rng(0)
 _TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "float64": TensorProto.DOUBLE}
@@ -239,3 +240,85 @@ def test_too_many_branches_of_different_ranks_are_refused(tmp_path):
         UnsupportedError, match=r"depend on the condition `maybe4`, .*: they depend on 4 others already"
     ):
         oneir.load(tmp_path / "model.onnx")
+
+
+def test_fourier_transforms_of_any_length_along_any_axis(tmp_path: Any):
+    nodes = [
+        helper.make_node("DFT", ["x", "length", "axis"], ["whole"]),
+        helper.make_node("DFT", ["x", "length", "axis"], ["half"], onesided=1),
+        helper.make_node("DFT", ["whole", "length", "axis"], ["back"], inverse=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [info("x", ["a", "b", "c", 1]), info("length", [], "int64"), info("axis", [], "int64")],
+        [info(name, [None] * 4) for name in ("whole", "half", "back")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    x = RNG.standard_normal((2, 6, 5, 1)).astype("float32")
+    feeds = [
+        {"x": x, "length": np.array(length), "axis": np.array(axis)}
+        for length, axis in ((6, 1), (4, 1), (8, 2), (2, -4))
+    ]
+    compared(model, tmp_path, *feeds, reference=True)
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(InvalidValue, match=r"a Fourier transform along axis 3 of a tensor of shape \(2, 6, 5, 1\)"):
+        oneir.load(tmp_path / "model.onnx")(x, np.array(4), np.array(3))
+
+
+def test_windows_of_a_signal_of_any_length(tmp_path: Any):
+    model = model_of(
+        [helper.make_node("STFT", ["x", "step", "", "length"], ["y"], onesided=1)],
+        [info("x", ["n", "samples", 1]), info("step", [], "int64"), info("length", [], "int64")],
+        [info("y", [None] * 4)],
+    )
+    x = RNG.standard_normal((2, 64, 1)).astype("float32")
+    feeds = [{"x": x, "step": np.array(step), "length": np.array(length)} for step, length in ((8, 16), (5, 32))]
+    compared(model, tmp_path, *feeds, tolerance=1e-4)
+    with pytest.raises(InvalidValue, match="windows of 65 samples, one every 8, of a signal of 64"):
+        oneir.load(tmp_path / "model.onnx")(x, np.array(8), np.array(65))
+
+
+def test_dropout_of_which_only_the_running_program_knows_that_it_leaves_nothing_out(tmp_path: Any):
+    model = model_of(
+        [helper.make_node("Dropout", ["x", "ratio", "training"], ["y"])],
+        [info("x", ["n"]), info("ratio", []), helper.make_tensor_value_info("training", TensorProto.BOOL, [])],
+        [info("y", ["n"])],
+    )
+    x, none, half = np.ones(4, "float32"), np.array(0, "float32"), np.array(0.5, "float32")
+    yes, no = np.array(True), np.array(False)
+    feeds = [{"x": x, "ratio": none, "training": yes}, {"x": x, "ratio": half, "training": no}]
+    compared(model, tmp_path, *feeds)
+    with pytest.raises(ExecutionError, match="dropout in training is random"):
+        oneir.load(tmp_path / "model.onnx")(x, half, yes)
+
+
+def test_unpooled_images_of_any_size(tmp_path: Any):
+    model = model_of(
+        [helper.make_node("MaxUnpool", ["x", "places", "shape"], ["y"], kernel_shape=[2, 2], strides=[2, 2])],
+        [info("x", [1, 1, 2, 2]), info("places", [1, 1, 2, 2], "int64"), info("shape", [4], "int64")],
+        [info("y", [None] * 4)],
+    )
+    x = np.array([[[[1, 2], [3, 4]]]], "float32")
+    feed = {"x": x, "places": np.array([[[[5, 7], [13, 15]]]])}
+    compared(model, tmp_path, *({**feed, "shape": np.array([1, 1, n, n])} for n in (4, 5)), reference=True)
+
+
+def test_floats_of_four_bits_come_and_go(tmp_path: Any):
+    four = TensorProto.FLOAT4E2M1
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["wide", "wide"], ["sum"]),
+            helper.make_node("Cast", ["sum"], ["y"], to=four),
+        ],
+        "model",
+        [helper.make_tensor_value_info("x", four, ["n"])],
+        [helper.make_tensor_value_info("y", four, ["n"])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    onnx.save(model, tmp_path / "model.onnx")
+    compiled = oneir.load(tmp_path / "model.onnx")
+    for values, twice in (([0.5, 1, -2], [1, 2, -4]), ([3, -6], [6, -6])):
+        (found,) = compiled(np.array(values, ml_dtypes.float4_e2m1fn))
+        assert found.numpy().astype("float32").tolist() == twice

@@ -19,6 +19,7 @@ from . import (
     rnn_state,
     sampling,
     sequence,
+    signal,
     strings,
 )
 from .builder import ExecBuilder, VMFuncScope

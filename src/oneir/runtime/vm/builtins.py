@@ -340,6 +340,12 @@ def copy_bytes(
         source_memory.copyto(target_memory)
 
 
+@register_func("vm.builtin.cast")
+def cast(value: Tensor, dtype: str) -> Tensor:
+    """The elements in a dtype that kernels do not compute with, or of one, in memory of its own."""
+    return tensor(value.numpy().astype(numpy_dtype(dtype)))
+
+
 # Tuples and conditions -----------------------------------------------------------------------------------------------
 
 

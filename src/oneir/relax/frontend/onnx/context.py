@@ -37,8 +37,8 @@ from ...operator_facts import FPurity, FReference
 from ...struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_constant
 from ..importer import ModelImporter
-from .dtypes import Symbols
-from .objects import Kind
+from .dtypes import FLOAT4, Symbols
+from .objects import Kind, runtime_value
 
 LARGEST_FOLDED = 1 << 16
 """The most elements that are computed while importing. More are left to FoldConstant, so that importing stays quick."""
@@ -60,6 +60,8 @@ class Context(ModelImporter):
         self.parameters: dict[Var, np.ndarray] = {}
         """Weights that are parameters, and their values."""
         self.used_as_constants: set[Var] = set()
+        self.may_fail = False
+        """Whether the program asserts what it cannot check before it runs, or has branches that end in an error."""
         self.objects: dict[Expr, Kind] = {}
         """What is known of values that are no tensors of numbers."""
 
@@ -115,6 +117,13 @@ class Context(ModelImporter):
     def is_one(self, extent: Any) -> bool:
         """Whether an extent is 1."""
         return isinstance(extent, int) and extent == 1
+
+    def cast(self, x: Expr, dtype: str) -> Expr:
+        """The tensor in a dtype; itself if it has it. Floats of 4 bits are cast by the runtime, not by kernels."""
+        own = self.dtype(x)
+        if own != dtype and FLOAT4 in (own, dtype) and self.array(x) is None:
+            return runtime_value(self, "vm.builtin.cast", [x, dtype], TensorStructInfo(self.shape(x), dtype))
+        return super().cast(x, dtype)
 
     # -- elements --
 

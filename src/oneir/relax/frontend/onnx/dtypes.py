@@ -53,7 +53,7 @@ STRING = 8
 """ONNX's element type of strings."""
 
 FLOAT4 = "float4_e2m1fn"
-"""The dtype of constants only, which are cast to other floats while compiling."""
+"""The dtype that kernels do not compute with: constants are cast while compiling, other tensors by the runtime."""
 
 
 def element_type(dtype: str) -> int:

@@ -21,7 +21,7 @@ from ..common import PARAMS
 from ..importer import call_converter, without_unused
 from . import shape_values
 from .context import Context
-from .dtypes import FLOAT4, STRING, dtype_name, extents_of
+from .dtypes import STRING, dtype_name, extents_of
 from .functions import body_of, defaults, schema_of
 from .model import read_model, with_rest
 from .objects import as_object, constant_of, declared_kind, kind_of, object_var
@@ -101,8 +101,6 @@ class Importer(Context):
         self.input_infos: dict[str, TensorStructInfo] = {}
         self.input_symbols: set[Any] = set()
         """The extents of inputs that are variables."""
-        self.may_fail = False
-        """Whether the program has branches that end in an error."""
         self.continued = 0
         """The number of conditions around, whose branches have the rest of their graphs."""
 
@@ -208,8 +206,6 @@ class Importer(Context):
         dtype = self.dtypes.get(name)
         if dtype is None:
             dtype = dtype_name(tensor_type.elem_type) if tensor_type.elem_type else self.default_dtype
-        if dtype == FLOAT4:
-            raise UnsupportedError(f"programs do not compute with {FLOAT4}; only constants may have it")
         if name in self.shapes:
             extents = [self.symbols.named(e) if isinstance(e, str) else e for e in self.shapes[name]]
         else:

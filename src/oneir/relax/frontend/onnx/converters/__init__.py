@@ -19,5 +19,7 @@ from . import (
     shape,
     signal,
     strings,
+    text_vectors,
     training,
+    trees,
 )

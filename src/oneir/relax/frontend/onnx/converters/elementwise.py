@@ -14,7 +14,6 @@ from .....ir import operators as ops
 from .....ir.expr import PrimExpr, Select
 from .....ir.expr import const as const_expr
 from .....runtime.dtype import numpy_dtype
-from .....runtime.error import UnsupportedError
 from .....tir import op as tir_op
 from .... import op
 from ....expr import Expr, const
@@ -270,8 +269,8 @@ def converted(g: Context, x: Expr, dtype: str, saturate: int, round_mode: str = 
     old = g.dtype(x)
     if old == dtype:
         return x
-    if FLOAT4 in (dtype, old) and g.array(x) is None:
-        raise UnsupportedError(f"programs do not compute with {FLOAT4}; only constants may have it")
+    if FLOAT4 in (dtype, old):
+        return g.cast(x, dtype)
     if dtype == "float8_e8m0fnu":
         return g.te(_te_power_of_two, g.cast(x, "float32"), saturate, round_mode, name="power_of_two")
     if dtype.startswith("float8") and saturate:

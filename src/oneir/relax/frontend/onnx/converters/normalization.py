@@ -8,7 +8,7 @@ from .....runtime.error import UnsupportedError
 from .... import op
 from ....expr import Expr, const
 from ..context import Context
-from ..registry import converter
+from ..registry import NeedsControlFlow, converter
 
 
 @converter("BatchNormalization")
@@ -145,9 +145,18 @@ def dropout(
     g: Context, x: Expr, ratio: Expr | None = None, training: Expr | None = None, *, seed: int | None = None
 ) -> Any:
     """The tensor itself, unless the model is in training."""
-    trained = training is not None and bool(g.constant_array(training, "training_mode of Dropout").item())
-    if trained and (ratio is None or g.constant_array(ratio, "the ratio of Dropout").item() != 0):
-        raise UnsupportedError("dropout in training is random; export the model for inference")
+    refusal = "dropout in training is random; export the model for inference"
+    trains = const(False, "bool") if training is None else g.reshaped(training, [])
+    share = const(0.5, "float32") if ratio is None else g.reshaped(ratio, [])
+    leaves_out = g.emit(op.logical_and(trains, op.greater(share, g.like(0, share))))
+    known = g.array(leaves_out)
+    if (known is not None and bool(known)) or (ratio is None and known is None):
+        raise UnsupportedError(refusal)
+    if known is None:
+        if g.block_builder.current_block_is_dataflow():
+            raise NeedsControlFlow  # Assertions stand outside of dataflow blocks, as conditions do.
+        g.may_fail = True
+        g.block_builder.emit(op.assert_op(g.emit(op.logical_not(leaves_out)), format=refusal))
     return x, _all_true(g, x)
 
 

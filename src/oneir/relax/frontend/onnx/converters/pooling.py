@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -150,24 +152,24 @@ def max_unpool(
     ]
     whole = [n, channels, *own]
     if output_shape is not None:
-        whole = g.constant_ints(output_shape, "the shape that MaxUnpool gives")
+        whole = g.extents(output_shape, "the shape that MaxUnpool gives")
     count = math.prod(extents) * n * channels
     index = g.reshaped(places, [count])
     if output_shape is not None and whole[2:] != own:
         # Places are counted in the image that was pooled.
         index = _moved(g, index, [n, channels, *own], whole)
-    zeros = g.broadcast(g.like(0, x), [math.prod(whole)])
+    zeros = g.broadcast(g.like(0, x), [reduce(operator.mul, whole)])
     return g.reshaped(g.emit(op.scatter_elements(zeros, index, g.reshaped(x, [count]), 0)), whole)
 
 
-def _moved(g: Context, index: Expr, old: list[int], new: list[int]) -> Expr:
+def _moved(g: Context, index: Expr, old: list[int], new: list[Any]) -> Expr:
     """Indices in a flat tensor as indices in a larger one that begins with it in each dimension."""
     result: Expr = const(0, "int64")
     step = math.prod(old)
     for before, after in zip(old, new, strict=True):
         step //= before
         part = op.floor_mod(op.floor_divide(index, const(step, "int64")), const(before, "int64"))
-        result = op.add(op.multiply(result, const(after, "int64")), part)
+        result = op.add(op.multiply(result, g.of_elements(after, "int64")), part)
     return g.emit(result)
 
 

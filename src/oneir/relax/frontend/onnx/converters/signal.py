@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from .....runtime.error import UnsupportedError
+from .....runtime.vm.signal import mel_weights
 from .... import op
-from ....expr import Expr
+from ....expr import Expr, const
+from ....struct_info import TensorStructInfo
 from ...fourier import matmul_along, real_from_half, waves
 from ..context import Context
 from ..dtypes import dtype_name
+from ..objects import runtime_value
 from ..registry import converter
 
 
@@ -33,6 +34,8 @@ def _transformed(
 def _dft(g: Context, x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int) -> Expr:
     ndim = g.ndim(x)
     place = g.axis(axis, ndim)
+    if length is not None and _integer(g, length) is None:
+        return _dft_at_run_time(g, x, length, const(place, "int64"), inverse, onesided)
     if place == ndim - 1:
         raise UnsupportedError("a Fourier transform along the dimension of real and imaginary parts")
     parts = g.static(g.shape(x)[-1], "the last dimension, of real and imaginary parts,")
@@ -67,8 +70,23 @@ def dft(
     g: Context, x: Expr, length: Expr | None = None, axis: Expr | None = None, *, inverse: int = 0, onesided: int = 0
 ) -> Expr:
     """The discrete Fourier transform along an axis."""
-    place = -2 if axis is None else g.constant_ints(axis, "the axis of DFT")[0]
-    return _dft(g, x, length, place, inverse, onesided)
+    place = const(-2, "int64") if axis is None else axis
+    known = _integer(g, place)
+    if known is not None:
+        return _dft(g, x, length, known, inverse, onesided)
+    return _dft_at_run_time(g, x, length, place, inverse, onesided)
+
+
+def _integer(g: Context, x: Expr) -> int | None:
+    """The value of a tensor of one element; None if only the running program knows it."""
+    found = g.elements(x)
+    value = None if found is None else found.reshape(-1)[0]
+    return value if isinstance(value, int) else None
+
+
+def _dft_at_run_time(g: Context, x: Expr, length: Expr | None, axis: Expr, inverse: int, onesided: int) -> Expr:
+    kind = TensorStructInfo(dtype=g.dtype(x), ndim=g.ndim(x))
+    return runtime_value(g, "vm.builtin.dft", [x, length, axis, int(inverse), int(onesided)], kind)
 
 
 @converter("STFT", since=17)
@@ -76,7 +94,10 @@ def stft(
     g: Context, signal: Expr, step: Expr, window: Expr | None = None, length: Expr | None = None, *, onesided: int = 1
 ) -> Expr:
     """The Fourier transforms of windows of a signal, one every `step` samples."""
-    hop = g.constant_ints(step, "frame_step of STFT")[0]
+    hop = _integer(g, step)
+    if hop is None or (length is not None and _integer(g, length) is None):
+        kind = TensorStructInfo(dtype=g.dtype(signal), ndim=4)
+        return runtime_value(g, "vm.builtin.stft", [signal, step, window, length, int(onesided)], kind)
     if length is not None:
         size = g.constant_ints(length, "frame_length of STFT")[0]
     elif window is not None:
@@ -105,26 +126,8 @@ def mel_weight_matrix(
     g: Context, bins: Expr, length: Expr, rate: Expr, low: Expr, high: Expr, *, output_datatype: int = 1
 ) -> Expr:
     """The weights that turn a spectrum into bins of the mel scale."""
-    count, size, sample_rate = (
-        g.constant_ints(v, f"{name} of MelWeightMatrix")[0]
-        for v, name in ((bins, "num_mel_bins"), (length, "dft_length"), (rate, "sample_rate"))
-    )
-    first, last = (g.constant_array(v, "a limit of MelWeightMatrix").item() for v in (low, high))
-
-    def mel(hertz: float) -> float:
-        return 2595 * math.log10(1 + hertz / 700)
-
-    step = (mel(last) - mel(first)) / (count + 2)
-    edges = mel(first) + np.arange(count + 2) * step
-    places = ((size + 1) * (700 * (10 ** (edges / 2595) - 1)) // sample_rate).astype(int)
-    weights = np.zeros((size // 2 + 1, count))
-    for i in range(count):
-        lower, center, upper = places[i : i + 3]
-        if lower == center:
-            weights[center, i] = 1
-        else:
-            for j in range(lower, center + 1):
-                weights[j, i] = (j - lower) / (center - lower)
-        for j in range(center, upper):
-            weights[j, i] = (upper - j) / (upper - center)
-    return g.constant(weights, dtype_name(output_datatype))
+    dtype, given = dtype_name(output_datatype), (bins, length, rate, low, high)
+    values = [array.item() for x in given if (array := g.array(x)) is not None]
+    if len(values) < len(given):
+        return runtime_value(g, "vm.builtin.mel_weights", [*given, dtype], TensorStructInfo(dtype=dtype, ndim=2))
+    return g.constant(mel_weights(*values), dtype)
