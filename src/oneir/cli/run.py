@@ -118,8 +118,7 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     rows = [("input", p.name, _kind(a), _origin(p, inputs)) for p, a in zip(inputs.params, args, strict=True)]
-    shown = [*function.signature.results, *map(str, range(len(function.signature.results), len(outputs)))]
-    rows += [("output", name, _kind(o), _shown(o)) for name, o in zip(shown, outputs, strict=True)]
+    rows += [("output", name, _kind(o), _shown(o)) for name, o in zip(names, outputs, strict=True)]
     print(table(rows, "<<<<"))
     if assumed := inputs.assumptions():
         print(assumed)
