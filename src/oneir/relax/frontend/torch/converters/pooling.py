@@ -15,7 +15,7 @@ from ...pooling import AVG_POOL, MAX_POOL, max_with_indices, pool_options, windo
 from ...window import DATA_LAYOUT, Window
 from ..dtypes import is_float
 from ..importer import Importer
-from ..registry import NotDecomposable, converter
+from ..registry import converter
 from .convolution import batched, per_axis, window_of
 
 
@@ -86,7 +86,13 @@ def _register(rank: int) -> None:
         divisor_override: int | None = None,
     ) -> Expr:
         if not is_float(g.dtype(x)):
-            raise NotDecomposable("means of integers; convert them to floats before")
+            # Sums below 2 ** 53 are exact, and so are their quotients where these are whole.
+            wide = g.cast(x, "float64")
+            whole = None if divisor_override is None else 1
+            mean = average(g, wide, kernel_size, stride, padding, ceil_mode, count_include_pad, whole)
+            if divisor_override is not None:
+                mean = op.divide(op.round(mean), const(divisor_override, "float64"))
+            return g.emit(op.astype(op.trunc(mean), g.dtype(x)))
         window = _window(rank, kernel_size, stride, padding)
         # Without padding both ways of counting are the same; the published importer counts it but for images.
         counted = divisor_override is not None or (count_include_pad and (rank != 2 or any(window.before)))

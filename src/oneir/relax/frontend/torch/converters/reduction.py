@@ -152,6 +152,18 @@ _truth("any", op.max)
 _truth("all", op.min)
 
 
+@converter("_is_all_true")
+def is_all_true(g: Importer, x: Expr) -> Expr:
+    """Whether all elements are true."""
+    return g.emit(op.astype(op.min(op.astype(x, "int8")), "bool"))
+
+
+@converter("_is_any_true")
+def is_any_true(g: Importer, x: Expr) -> Expr:
+    """Whether an element is true."""
+    return g.emit(op.astype(op.max(op.astype(x, "int8")), "bool"))
+
+
 @converter("logsumexp", "special_logsumexp")
 @scalars_as_vectors
 def logsumexp(g: Importer, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
