@@ -93,6 +93,7 @@ def test_n_grams_of_strings(mode: str, expected: list[float]):
         pool_strings=["a", "b", "a", "b"],
         weights=[0.5, 3.0, 2.0],
     )
-    compiled = oneir.load(from_onnx(model(node, helper.make_tensor_value_info("x", TensorProto.STRING, [4]), 1)))
+    compiled = oneir.load(from_onnx(model(node, helper.make_tensor_value_info("x", TensorProto.STRING, ["n"]), 1)))
     # "a" twice, "b" once, and "a", "b" once with "c" between them.
     assert compiled(np.array(["a", "c", "b", "a"], object))[0].numpy().tolist() == expected
+    assert compiled(np.array(["c"], object))[0].numpy().tolist() == [0, 0, 0]

@@ -48,7 +48,6 @@ ai_onnx_ml_tree_ensemble_single_tree ai_onnx_ml_tree_ensemble_set_membership qua
 REFUSED = {
     "Bernoulli": "bernoulli",
     "ImageDecoder": "image_decoder_decode_png_rgb",
-    "Dropout": "training_dropout",
 }
 WITHOUT_TESTS = {
     "ConcatFromSequence",

@@ -80,6 +80,8 @@ def quantize_linear(
     if place is not None and dtype in ("int8", "uint8") and g.dtype(x) == g.dtype(scale) == "float32":
         point = g.constant(np.zeros((), dtype)) if zero is None else _single(g, zero)
         return g.emit(op.quantize(x, _single(g, scale), point, place, dtype))
+    if zero is not None and is_float(dtype):
+        zero = g.cast(zero, "float32")
     point = None if zero is None else _spread(g, zero, x, axis, block_size)
     wide = x if is_float(g.dtype(x)) else g.cast(x, "float32")
     return quantized(g, wide, _spread(g, scale, x, axis, block_size), point, dtype)

@@ -43,23 +43,27 @@ def tf_idf_vectorizer(
             assert isinstance(kind, Strings)
             x = runtime_value(g, "vm.builtin.encode_labels", given, TensorStructInfo(dtype="int64", ndim=kind.ndim))
     shape = g.shape(x)
-    length = g.static(shape[-1], "the length of the rows of TfIdfVectorizer")
+    length, axis = shape[-1], len(shape)
     rows = g.cast(g.reshaped(x, [*shape[:-1], 1, length]), "int64")
+    # What no n-gram has follows each row, so that every element begins one, in rows of any length.
+    nothing = g.constant(np.asarray(min(pool, default=0) - 1, np.int64))
     ends = [*ngram_counts[1:], len(pool)]
     grams = [np.reshape(pool[a:b], (-1, n + 1)) for n, (a, b) in enumerate(zip(ngram_counts, ends, strict=True))]
     counts: list[Expr] = []
+    same: Expr | None
     for n, known in enumerate(grams, 1):
         found: Expr = g.broadcast(g.constant(np.zeros([], np.float32)), [*shape[:-1], len(known)])
         # Single elements have nothing between them.
         steps = range(1, max_skip_count + 2 if n > 1 else 2) if min_gram_length <= n <= max_gram_length else ()
         for step in steps:
-            places = length - (n - 1) * step
-            if places <= 0 or not len(known):
+            if not len(known):
                 continue
-            axis = len(shape)
-            same: Expr | None = None
+            padded, same = rows, None
+            if n > 1:
+                rest = g.broadcast(nothing, [*shape[:-1], 1, (n - 1) * step])
+                padded = g.emit(op.concat([rows, rest], axis))
             for k in range(n):
-                part = op.strided_slice(rows, [axis], [k * step], [k * step + places], assume_inbound=True)
+                part = op.strided_slice(padded, [axis], [k * step], [k * step + length], assume_inbound=True)
                 equal = op.equal(part, g.constant(known[:, k : k + 1].astype(np.int64)))
                 same = equal if same is None else op.logical_and(same, equal)
             assert same is not None
