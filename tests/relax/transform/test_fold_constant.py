@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from oneir import cpu, relax
+from oneir.codegen import backend_of
+from oneir.ir.transform import Sequential
 from oneir.relax.transform import FoldConstant, LegalizeOps
 from oneir.runtime import Tensor, tensor
 from oneir.runtime.tensor import empty
@@ -357,3 +359,44 @@ def test_kernels_of_other_processors_are_folded_by_this_one(target) -> None:
     value = folded["main"].body.blocks[0].bindings[0].value if folded["main"].body.blocks else folded["main"].body.body
     assert isinstance(value, relax.Constant)
     assert np.array_equal(value.data.numpy(), 2 * np.arange(64, dtype="float32"))
+
+
+@pytest.mark.parametrize("launch", ["loops", "by hand"])
+def test_kernels_whose_threads_a_device_launches_stay(launch) -> None:
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def loops(x: T.Buffer((64,), "float32"), y: T.Buffer((64,), "float32")):
+            for i in T.thread_binding(64, thread="threadIdx.x"):
+                with T.block("twice"):
+                    v = T.axis.spatial(64, i)
+                    y[v] = x[v] * T.float32(2)
+
+        @T.prim_func(private=True)
+        def by_hand(x: T.Buffer((64,), "float32"), y: T.Buffer((64,), "float32")):
+            thread = T.launch_thread("threadIdx.x", 64)
+            y[thread] = x[thread] * T.float32(2)
+
+    bb = relax.BlockBuilder(Module)
+    with bb.function("main", []):
+        kernel = Module.get_global_var(launch.replace(" ", "_"))
+        gv = bb.emit(relax.op.call_tir(kernel, (R.const(np.ones(64), "float32"),), R.Tensor((64,), "float32")))
+        bb.emit_func_output(gv)
+    module = bb.get()
+    assert FoldConstant()(module) is module
+
+
+def test_scans_of_constants_need_no_kernel_of_a_device() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((4,), "int64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            positions = builder.emit(relax.op.cumsum(R.const(np.ones(4), "int64"), axis=0))
+            result = builder.emit_output(relax.op.add(x, positions))
+        builder.emit_func_output(result)
+    passes = backend_of(Target("opencl")).graph_passes(Target("opencl"))["dispatched"]
+    with Target("opencl"):
+        module = Sequential(passes)(builder.get())
+    assert [var.name_hint for var in module.get_global_vars()] == ["main"]
+    value = module["main"].body.blocks[0].bindings[-1].value.args[1]
+    np.testing.assert_array_equal(value.data.numpy(), [1, 2, 3, 4])

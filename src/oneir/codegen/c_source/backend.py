@@ -10,6 +10,7 @@ from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ...relax.backend import DispatchSampling, DispatchSortScan
 from ...relax.pipeline import generic_stages
+from ...relax.transform import FoldConstant
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
 from ...runtime.llvm_worker import assembly_for
@@ -47,7 +48,8 @@ class SourceBackend(Backend):
     dialect: ClassVar[Dialect]
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:
-        return {**generic_stages(target), "dispatched": [DispatchSampling(), DispatchSortScan()]}
+        # What is constant, such as the positions of a mask, is computed here and needs no kernel of the device.
+        return {**generic_stages(target), "dispatched": [FoldConstant(), DispatchSampling(), DispatchSortScan()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
         return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]

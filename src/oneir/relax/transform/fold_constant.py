@@ -16,6 +16,7 @@ from ...ir.container import same_objects
 from ...ir.expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
+from ...ir.visitor import Visitor
 from ...runtime.dtype import numpy_dtype
 from ...runtime.object import ShapeTuple
 from ...runtime.tensor import Tensor, compact, empty, tensor, wrap_array
@@ -23,6 +24,7 @@ from ...target import codegen
 from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
+from ...tir.stmt import AttrStmt, For
 from ..analysis import remove_all_unused
 from ..expr import (
     Call,
@@ -123,6 +125,8 @@ class _Folder(PyExprMutator):
         shapes = [_numbers(i.extents) for i in infos]
         if not isinstance(func, PrimFunc) or any(t is None for t in tensors) or None in shapes:
             return None
+        if _launches_threads(func):  # it was written for a device
+            return None
         if not tensors and _too_large(call.struct_info):
             return None
         outputs = [empty(s, i.dtype) for s, i in zip(shapes, infos, strict=True) if s is not None]
@@ -146,6 +150,27 @@ class _Folder(PyExprMutator):
         var = super().visit_var_(op)
         bound = self.lookup_binding(var) if isinstance(var, Var) else None
         return bound if isinstance(bound, Constant) else var
+
+
+class _Threads(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def visit_For(self, loop: For) -> None:
+        self.found |= loop.thread_binding is not None
+        self.generic_visit(loop)
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        self.found |= node.attr_key == "thread_extent"
+        self.generic_visit(node)
+
+
+def _launches_threads(func: PrimFunc) -> bool:
+    """Whether a kernel's loops are bound to threads, or its threads are launched by hand."""
+    threads = _Threads()
+    threads(func.body)
+    return threads.found
 
 
 def _runnable_here() -> Target | None:
