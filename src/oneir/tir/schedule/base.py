@@ -103,11 +103,17 @@ class ScheduleBase(Object):
 
     def seed(self, seed: int) -> None:
         """Starts the random choices anew from a number; -1 takes one that differs each time."""
-        self._random = random.Random(None if seed == -1 else seed)
+        self._random: random.Random | None = None if seed == -1 else random.Random(seed)
+
+    def _choices(self) -> random.Random:
+        """What random choices are drawn from. Most schedules draw none, and starting it takes half a millisecond."""
+        if self._random is None:
+            self._random = random.Random()
+        return self._random
 
     def fork_seed(self) -> int:
         """A number from which another schedule can start."""
-        return self._random.randrange(1, 1 << 31)
+        return self._choices().randrange(1, 1 << 31)
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Prints the program and the trace; arguments are those of `show` of a module."""
@@ -164,7 +170,7 @@ class ScheduleBase(Object):
         arguments = [self._resolve(value) for value in kind.group(inputs)]
         try:
             if kind.decides:
-                result, decision = kind.run(self.state, self._random, *arguments, *attrs, decision)
+                result, decision = kind.run(self.state, self._choices(), *arguments, *attrs, decision)
             else:
                 result = kind.run(self.state, *arguments, *attrs)
         except PrimitiveError as error:

@@ -137,7 +137,7 @@ def _blocks(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
         if isinstance(stmt, Block):
             found.append(state.stmt2ref[stmt])
         else:
-            pending += list(children(stmt))[::-1]
+            pending += reversed(children(stmt))
     return found
 
 

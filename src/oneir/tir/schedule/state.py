@@ -8,7 +8,7 @@ Nodes are immutable: a change makes new nodes for the statements on the path fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -159,13 +159,13 @@ class ScheduleState(Object):
     def child_blocks(self, sref: StmtSRef) -> list[StmtSRef]:
         """The blocks below a block or a loop, without those that are inside of other blocks, in order."""
         found: list[StmtSRef] = []
-        pending = list(children(sref.stmt))[::-1]
+        pending = list(reversed(children(sref.stmt)))
         while pending:
             stmt = pending.pop()
             if isinstance(stmt, Block):
                 found.append(self.stmt2ref[stmt])
             else:
-                pending += list(children(stmt))[::-1]
+                pending += reversed(children(stmt))
         return found
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
@@ -269,7 +269,7 @@ class ScheduleState(Object):
                 if known:
                     continue
                 above = stmt
-            pending += [(child, above) for child in list(children(stmt))[::-1]]
+            pending += [(child, above) for child in reversed(children(stmt))]
         return added, order
 
     def _walk_old(self, stmt: Stmt, intact: set[Stmt]) -> tuple[dict[Stmt, StmtSRef], list[Stmt]]:
@@ -285,7 +285,7 @@ class ScheduleState(Object):
                 removed[stmt] = self.stmt2ref[stmt]
                 if isinstance(stmt, Block):
                     order.append(stmt)
-            pending += list(children(stmt))[::-1]
+            pending += reversed(children(stmt))
         return removed, order
 
     def _reuse(
@@ -334,29 +334,28 @@ class ScheduleState(Object):
         return other, srefs
 
 
-def children(stmt: Stmt) -> Iterator[Stmt]:
+def children(stmt: Stmt) -> Sequence[Stmt]:
     """The statements that a statement holds; the init of a block counts as part of it and is left out."""
     if isinstance(stmt, SeqStmt):
-        yield from stmt.seq
-    elif isinstance(stmt, BlockRealize):
-        yield stmt.block
-    elif isinstance(stmt, IfThenElse):
-        yield stmt.then_case
-        if stmt.else_case is not None:
-            yield stmt.else_case
-    elif not isinstance(stmt, (BufferStore, Evaluate)):
-        body: Any = stmt
-        yield body.body
+        return stmt.seq
+    if isinstance(stmt, BlockRealize):
+        return (stmt.block,)
+    if isinstance(stmt, IfThenElse):
+        return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
+    if isinstance(stmt, (BufferStore, Evaluate)):
+        return ()
+    body: Any = stmt
+    return (body.body,)
 
 
 def direct_statements(stmt: Stmt) -> Iterator[Stmt]:
     """The statements below a block or a loop down to, and with, the next blocks (their realizations) and loops."""
-    pending = list(children(stmt))[::-1]
+    pending = list(reversed(children(stmt)))
     while pending:
         found = pending.pop()
         yield found
         if not isinstance(found, (For, BlockRealize)):
-            pending += list(children(found))[::-1]
+            pending += reversed(children(found))
 
 
 def replace_child(stmt: Any, old: Stmt, new: Stmt) -> Any:
