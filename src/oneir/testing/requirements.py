@@ -17,6 +17,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from ..contrib import cudnn
 from ..contrib.nvcc import nvrtc_exists
 from ..runtime import cuda, device
 from ..runtime.error import InvalidValue
@@ -153,7 +154,7 @@ requires_tensorcore = Feature(
 )
 requires_matrixcore = Feature("matrixcore", "AMD Matrix Core", parent_features="rocm")
 requires_cublas = Feature("cublas", "cuBLAS", parent_features="cuda")
-requires_cudnn = Feature("cudnn", "cuDNN", compile_time_check=_has_library("cuDNN"), parent_features="cuda")
+requires_cudnn = Feature("cudnn", "cuDNN", compile_time_check=cudnn.exists, parent_features="cuda")
 requires_nccl = Feature("nccl", "NCCL", compile_time_check=_has_library("NCCL"), parent_features="cuda")
 requires_cutlass = Feature("cutlass", "CUTLASS", compile_time_check=_has_library("CUTLASS"), parent_features="cuda")
 requires_hexagon = Feature("hexagon", "Hexagon", "hexagon", compile_time_check=_has_library("Hexagon"))

@@ -7,4 +7,4 @@ from ...pipeline import (
     legalize_passes,
     library_dispatch_passes,
 )
-from . import cublas
+from . import cublas, cudnn
