@@ -61,7 +61,7 @@ class IdleDriver(Driver):
 
     def prepare(self, device_id: int, kernel: KernelRecord) -> ctypes.Structure:
         idle = self._idle.symbol("idle")
-        return cuda_driver.new_launch(kernel, 1, 1, (idle, idle, idle), [1 << 30] * 7, 1024, device_id)
+        return cuda_driver.new_launch(kernel, 1, 1, (idle, idle, idle), [1 << 30] * 7, 1024, 2, device_id)
 
     def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
         """Nothing was compiled."""

@@ -15,6 +15,61 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef HIP  // the same as HIP's library
+#define cuInit hipInit
+#define cuDriverGetVersion hipDriverGetVersion
+#define cuGetErrorName hipDrvGetErrorName
+#define cuGetErrorString hipDrvGetErrorString
+#define cuDeviceGetCount hipGetDeviceCount
+#define cuDeviceGet hipDeviceGet
+#define cuDeviceGetName hipDeviceGetName
+#define cuDeviceTotalMem_v2 hipDeviceTotalMem
+#define cuDeviceGetAttribute hipDeviceGetAttribute
+#define cuDevicePrimaryCtxRetain hipDevicePrimaryCtxRetain
+#define cuCtxGetCurrent hipCtxGetCurrent
+#define cuCtxSetCurrent hipCtxSetCurrent
+#define cuCtxSynchronize hipDeviceSynchronize
+#define cuModuleLoadData hipModuleLoadData
+#define cuModuleUnload hipModuleUnload
+#define cuModuleGetFunction hipModuleGetFunction
+#define cuFuncGetAttribute hipFuncGetAttribute
+#define cuFuncSetAttribute hipFuncSetAttribute
+#define cuLaunchKernel hipModuleLaunchKernel
+#define cuMemGetInfo_v2 hipMemGetInfo
+#define cuMemAlloc_v2 hipMalloc
+#define cuMemFree_v2 hipFree
+#define cuDeviceGetDefaultMemPool hipDeviceGetDefaultMemPool
+#define cuMemPoolSetAttribute hipMemPoolSetAttribute
+#define cuMemPoolTrimTo hipMemPoolTrimTo
+#define cuMemAllocAsync hipMallocAsync
+#define cuMemFreeAsync hipFreeAsync
+#define cuMemcpyAsync hipMemcpyAsync
+#define cuStreamCreate hipStreamCreateWithFlags
+#define cuStreamDestroy_v2 hipStreamDestroy
+#define cuStreamSynchronize hipStreamSynchronize
+#define cuStreamWaitEvent hipStreamWaitEvent
+#define cuEventCreate hipEventCreateWithFlags
+#define cuEventDestroy_v2 hipEventDestroy
+#define cuEventRecord hipEventRecord
+#define cuEventSynchronize hipEventSynchronize
+#define cuEventElapsedTime hipEventElapsedTime
+#define cuStreamBeginCapture_v2 hipStreamBeginCapture
+#define cuStreamEndCapture hipStreamEndCapture
+#define cuGraphInstantiateWithFlags hipGraphInstantiateWithFlags
+#define cuGraphLaunch hipGraphLaunch
+#define cuGraphDestroy hipGraphDestroy
+#define cuGraphExecDestroy hipGraphExecDestroy
+#define VERSION 60240091
+#define WARP 64
+#define ON_HIP 1
+#define COPY_KIND int kind,
+#else
+#define VERSION 12040
+#define WARP 32
+#define ON_HIP 0
+#define COPY_KIND
+#endif
+
 #define API __attribute__((visibility("default")))
 enum { DEVICES = 2, MOST = 1 << 16, ARGUMENTS = 64, MESSAGE = 256 };
 enum { CONTEXT = 1, STREAM, EVENT, MODULE, FUNCTION, POOL, BLOCK, GRAPH, EXECUTABLE, KINDS };
@@ -105,6 +160,7 @@ static int begin(const char* name, int needs_context) {
     return code;
   }
   if (!retained && needs_context) return wrong_use(3, "%s before cuInit", name);
+  if (ON_HIP && needs_context && !current) current = contexts[0];  // every thread has the first device
   if (needs_context && !current) {
     if (strcmp(name, "cuLaunchKernel")) wrong_use(0, "%s without a context", name);
     return 201;
@@ -264,7 +320,7 @@ API int cuInit(unsigned flags) {
   if (!code) retained = 1;
   LEAVE(code);
 }
-API int cuDriverGetVersion(int* version) { return *version = 12040, 0; }
+API int cuDriverGetVersion(int* version) { return *version = VERSION, 0; }
 API int cuGetErrorName(int code, const char** name) {
   static const struct { int code; const char* name; } names[] = {
       {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
@@ -290,8 +346,14 @@ API int cuDeviceGetName(char* name, int size, int device) { return snprintf(name
 API int cuDeviceTotalMem_v2(size_t* bytes, int device) { return *bytes = capacity, 0; }
 API int cuDeviceGetAttribute(int* value, int attribute, int device) {
   static const int facts[128] = {[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64, [5] = 2147483647, [6] = 65535,
-                                 [7] = 65535, [8] = 49152, [10] = 32, [13] = 1500000, [16] = 4, [38] = 1 << 20,
+                                 [7] = 65535, [8] = 49152, [10] = WARP, [13] = 1500000, [16] = 4, [38] = 1 << 20,
                                  [97] = 166912};
+#ifdef HIP  // the numbers of CUDA, by those of HIP
+  static const int numbers[128] = {[56] = 1, [26] = 2, [27] = 3, [28] = 4, [29] = 5, [30] = 6, [31] = 7, [74] = 8,
+                                   [87] = 10, [5] = 13, [63] = 16, [19] = 38, [23] = 75, [61] = 76, [88] = 115};
+  attribute = attribute < 0 || attribute > 127 ? 0 : numbers[attribute];
+  if (!attribute) return 1;
+#endif
   if (device < 100 || device >= 100 + DEVICES || attribute < 0 || attribute > 127) return 1;
   *value = attribute == 75 ? compute_major : attribute == 76 ? compute_minor : attribute == 115 ? has_pools
            : facts[attribute];
@@ -306,7 +368,17 @@ API int cuDevicePrimaryCtxRetain(Thing** context, int device) {
   *context = contexts[d];
   LEAVE(0);
 }
-API int cuCtxGetCurrent(Thing** context) { return *context = current, 0; }
+#ifdef HIP
+// Where the architecture is differs between versions: it is behind the device's name, which takes 256 bytes.
+API int hipGetDevicePropertiesR0600(char* properties, int ordinal) {
+  if (ordinal < 0 || ordinal >= DEVICES) return 101;
+  memset(properties, 0x5a, 1472);
+  snprintf(properties, 256, "gfxstub %d", ordinal);
+  strcpy(properties + 1160, compute_major == 9 ? "gfx90a:sramecc+:xnack-" : "gfx803");
+  return 0;
+}
+#endif
+API int cuCtxGetCurrent(Thing** context) { return *context = current ? current : ON_HIP ? contexts[0] : 0, 0; }
 API int cuCtxSetCurrent(Thing* context) {
   ENTER(0);
   if (context && !known(context, CONTEXT)) LEAVE(wrong_use(201, "cuCtxSetCurrent of what is no context"));
@@ -338,7 +410,7 @@ API int cuModuleLoadData(Thing** module, const char* image) {
     sscanf(line, "%1023s %llu %d %d %d%n", f->name, &address, &f->shared, &f->threads, &f->count, &used);
     line += used;
     for (int i = 0; i < f->count; ++i) sscanf(line, "%d%n", &f->sizes[i], &used), line += used;
-    f->run = (Run)address, f->dynamic = 49152;
+    f->run = (Run)address, f->dynamic = 49152 - (ON_HIP ? f->shared : 0);
     while (*line == '\n') ++line;
   }
   *module = made;
@@ -370,6 +442,7 @@ API int cuFuncGetAttribute(int* value, int attribute, Thing* f) {
 API int cuFuncSetAttribute(Thing* f, int attribute, int value) {
   ENTER(1);
   if (!known(f, FUNCTION) || !f->owner->alive) LEAVE(wrong_use(400, "cuFuncSetAttribute of what is no kernel"));
+  if (ON_HIP) LEAVE(wrong_use(98, "hipFuncSetAttribute of a kernel of a program"));
   if (attribute != 8 || value + f->shared > 166912) LEAVE(1);
   f->dynamic = value;
   LEAVE(0);
@@ -379,7 +452,7 @@ API int cuLaunchKernel(Thing* f, unsigned gx, unsigned gy, unsigned gz, unsigned
   if (quick) return 0;
   ENTER(1);
   if (!known(f, FUNCTION) || !f->owner->alive) LEAVE(wrong_use(400, "a launch of what is no kernel"));
-  if (f->device != current->device) LEAVE(400);
+  if (f->device != current->device) LEAVE(ON_HIP ? wrong_use(0, "a launch on another device") : 400);
   Thing* queue = stream_of(stream, __func__, &code);
   if (code) LEAVE(code);
   if (!gx || !gy || !gz || !bx || !by || !bz) LEAVE(wrong_use(1, "a launch without threads"));
@@ -469,8 +542,11 @@ API int cuMemFreeAsync(uint64_t address, Thing* stream) {
   if (b) give(queue, FREE)->thing = b;
   LEAVE(code);
 }
-API int cuMemcpyAsync(uint64_t target, uint64_t source, size_t bytes, Thing* stream) {
+API int cuMemcpyAsync(uint64_t target, uint64_t source, size_t bytes, COPY_KIND Thing* stream) {
   ENTER(1);
+#ifdef HIP
+  if (kind != 4) LEAVE(wrong_use(1, "a copy of the kind %d", kind));
+#endif
   Thing* queue = stream_of(stream, __func__, &code);
   if (code) LEAVE(code);
   if (!block_at(target, bytes) && !block_at(source, bytes))

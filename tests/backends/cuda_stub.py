@@ -1,4 +1,4 @@
-"""CUDA devices on a machine without any: the runtime's own driver, over the library that `cuda_stub.c` becomes.
+"""CUDA and ROCm devices on a machine without any: the runtime's own drivers, over what `cuda_stub.c` becomes.
 
 Kernels are compiled as C++ (`oneir.testing.cuda_host`) and run when somebody waits for them.
 
@@ -27,7 +27,8 @@ import pytest
 from oneir.runtime.cuda import Cuda
 from oneir.runtime.driver import drop_kept_memory, replace_driver
 from oneir.runtime.registry import get_global_func, register_func
-from oneir.testing.cuda_host import CudaOnHost
+from oneir.runtime.rocm import Rocm
+from oneir.testing.cuda_host import CudaOnHost, HipOnHost, ProgramOnHost
 
 needs_stub = pytest.mark.skipif(
     shutil.which("gcc") is None or shutil.which("g++") is None, reason="gcc and g++ make the CUDA driver that tests use"
@@ -35,28 +36,35 @@ needs_stub = pytest.mark.skipif(
 KINDS = {"streams": 2, "events": 3, "programs": 4, "blocks": 7, "graphs": 8, "graph executables": 9}
 
 
+def library_path(kind: str = "cuda") -> str:
+    """The one library of a kind, made when it is first asked for."""
+    return _made(kind)
+
+
 @functools.cache
-def library_path() -> str:
+def _made(kind: str) -> str:
     folder = tempfile.mkdtemp(prefix="oneir-cuda-stub-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = f"{folder}/libcuda.so.1"
+    path = f"{folder}/libcuda.so.1" if kind == "cuda" else f"{folder}/libamdhip64.so"
     source = Path(__file__).with_name("cuda_stub.c")
     options = ["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Werror"]
+    options += [] if kind == "cuda" else ["-DHIP"]
     subprocess.run(["gcc", *options, "-o", path, str(source)], check=True)
     return path
 
 
 @functools.cache
-def compiled(text: str) -> CudaOnHost:
+def compiled(text: str, language: type[ProgramOnHost] = CudaOnHost) -> ProgramOnHost:
     """A program on the host, which tests share."""
-    return CudaOnHost(text)
+    return language(text)
 
 
 class Stub:
     """The tests' side of the library."""
 
-    def __init__(self) -> None:
-        self.library = ctypes.CDLL(library_path())
+    def __init__(self, kind: str = "cuda") -> None:
+        self.library = ctypes.CDLL(library_path(kind))
+        self._language = CudaOnHost if kind == "cuda" else HipOnHost
         self.library.stub_wrong.restype = self.library.stub_message.restype = ctypes.c_char_p
         self.library.stub_in_use.restype = ctypes.c_long
         self.library.stub_capacity.argtypes = [ctypes.c_size_t]
@@ -77,8 +85,8 @@ class Stub:
 
     def compile(self, text: str, target: Any) -> bytes:
         """A program as the stub loads it."""
-        program = compiled(text)
-        self.compiled_for.append(target.arch)
+        program = compiled(text, self._language)
+        self.compiled_for.append(target.arch if self._language is CudaOnHost else target.mcpu)
         lines = []
         for name, types in program.kernels.items():
             address = ctypes.cast(program._library[f"{name}_on_host"], ctypes.c_void_p).value
@@ -90,21 +98,21 @@ class Stub:
 
 
 @contextlib.contextmanager
-def stubbed() -> Iterator[Stub]:
-    """Inside of it, there are two CUDA devices. Fails if one was used as no driver allows."""
-    stub = Stub()
+def stubbed(kind: str = "cuda") -> Iterator[Stub]:
+    """Inside of it, there are two devices of a kind, "cuda" or "rocm". Fails if one was used as no driver allows."""
+    stub = Stub(kind)
     stub.library.stub_reset()
     gc.collect()
-    compile_before = get_global_func("tvm_callback_cuda_compile")
-    register_func("tvm_callback_cuda_compile", stub.compile, override=True)
-    driver = Cuda((library_path(),))
-    before = replace_driver(Cuda.device_type, driver)
+    name, make = ("tvm_callback_cuda_compile", Cuda) if kind == "cuda" else ("tvm_callback_hip_compile", Rocm)
+    compile_before = get_global_func(name)
+    register_func(name, stub.compile, override=True)
+    before = replace_driver(make.device_type, make((library_path(kind),)))
     try:
         yield stub
         stub.library.stub_drain()
         assert stub.wrong == ""
     finally:
         for number in range(2):
-            drop_kept_memory(Cuda.device_type, number)
-        replace_driver(Cuda.device_type, before)
-        register_func("tvm_callback_cuda_compile", compile_before, override=True)
+            drop_kept_memory(make.device_type, number)
+        replace_driver(make.device_type, before)
+        register_func(name, compile_before, override=True)

@@ -13,7 +13,7 @@ from cuda_stub import needs_stub, stubbed
 
 import oneir
 from oneir.cli import doctor
-from oneir.contrib import nvcc
+from oneir.contrib import hipcc, nvcc
 from oneir.runtime import num_threads
 from oneir.target import Target, resolve
 
@@ -61,6 +61,21 @@ def test_cuda_devices_and_their_compiler(cli, quick, monkeypatch: pytest.MonkeyP
         check = found(cli("doctor", "--json"))["CUDA"]
     assert check["wrong"] and check["found"].endswith("; no compiler")
     assert check["advice"] == "NVRTC is not installed: pip install nvidia-cuda-nvrtc"
+
+
+@needs_stub
+def test_rocm_devices_and_their_compiler(cli, quick, monkeypatch: pytest.MonkeyPatch):
+    if not oneir.rocm().exist:
+        check = found(cli("doctor", "--json"))["ROCm"]
+        assert (check["found"], check["wrong"]) == ("no device", False)
+        assert "install ROCm, whose library is libamdhip64.so" in check["advice"]
+    with stubbed("rocm"):
+        monkeypatch.setattr(hipcc, "_library", lambda: object())
+        assert found(cli("doctor", "--json"))["ROCm"]["found"] == "rocm:0 is stub 0, rocm:1 is stub 1"
+        monkeypatch.setattr(hipcc, "_library", lambda: None)
+        check = found(cli("doctor", "--json"))["ROCm"]
+    assert check["wrong"] and check["found"].endswith("; no compiler")
+    assert "install ROCm, whose library is libhiprtc.so" in check["advice"]
 
 
 def test_the_cache(cli, quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -183,6 +183,16 @@ def _cuda(name: str) -> Check:
     return check
 
 
+def _rocm(name: str) -> Check:
+    """Lists AMD's GPUs, which need a compiler as well."""
+    from ..contrib.hipcc import MISSING, hiprtc_exists
+
+    check = _devices(name)
+    if check.facts["devices"] and not hiprtc_exists():
+        return Check(name, f"{check.found}; no compiler", True, MISSING, check.facts)
+    return check
+
+
 def _package(package: str, extra: str, use: str) -> Callable[[str], Check]:
     """Looks for a package that something needs; it is not imported, which would take seconds."""
 
@@ -287,6 +297,7 @@ _CHECKS: dict[str, Callable[[str], Check]] = {
     "linker": _linker,
     "OpenCL": _devices,
     "CUDA": _cuda,
+    "ROCm": _rocm,
     "Vulkan": _devices,
     "WebGPU": _devices,
     "torch": _package("torch", "torch", "imports .pt2 files"),

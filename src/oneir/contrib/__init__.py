@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import cc as cc
 from . import emcc as emcc  # which links WebAssembly
+from . import hipcc as hipcc  # which compiles for AMD's GPUs
 from . import ndk as ndk  # which links for Android
 from . import nvcc as nvcc  # which compiles for CUDA devices
 from . import popen_pool as popen_pool

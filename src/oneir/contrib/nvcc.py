@@ -18,9 +18,8 @@ from ..runtime.once import once
 from ..runtime.registry import get_global_func, register_func
 from ..target.target import Target
 from .nvidia import find_library
+from .rtc import compile_text
 
-_SUCCESS = 0
-_PROGRAM_FAILED = 6
 _OLDEST = "sm_75"
 """The first architecture that NVRTC 13 knows; PTX for it runs on all later ones."""
 _SPECIFIC = 90
@@ -83,7 +82,8 @@ def compile_cuda(
     library = _library()
     if library is None:
         raise UnsupportedError(MISSING)
-    result = bytearray(_compiled(library, code, form, arguments))
+    data = compile_text(library, "nvrtc", code, _FORMATS[form], arguments)
+    result = bytearray(data.rstrip(b"\0") if form == "ptx" else data)
     if path_target is not None:
         Path(path_target).write_bytes(result)
     return result
@@ -135,36 +135,6 @@ def supported_architectures() -> list[int]:
     return sorted(numbers)
 
 
-def _compiled(library: ctypes.CDLL, code: str, form: str, arguments: list[str]) -> bytes:
-    program = ctypes.c_void_p()
-    status = library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"program.cu", 0, None, None)
-    _check(library, status)
-    try:
-        texts = (ctypes.c_char_p * len(arguments))(*(argument.encode() for argument in arguments))
-        status = library.nvrtcCompileProgram(program, len(arguments), texts)
-        if status == _PROGRAM_FAILED:
-            raise CompileError(f"NVRTC does not take the program:\n{_log(library, program)}")
-        if status != _SUCCESS:
-            raise InvalidValue(f"NVRTC does not take the options {' '.join(arguments)}: {_log(library, program)}")
-        result = _read(library, program, _FORMATS[form])
-        return result.rstrip(b"\0") if form == "ptx" else result
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _log(library: ctypes.CDLL, program: ctypes.c_void_p) -> str:
-    return _read(library, program, "ProgramLog").decode(errors="replace").rstrip("\0\n")
-
-
-def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """What `nvrtcGet...` gives."""
-    size = ctypes.c_size_t()
-    _check(library, getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
-    data = ctypes.create_string_buffer(size.value)
-    _check(library, getattr(library, f"nvrtcGet{what}")(program, data))
-    return data.raw
-
-
 def _check(library: ctypes.CDLL, status: int) -> None:
-    if status != _SUCCESS:
+    if status:
         raise CompileError(f"NVRTC failed: {library.nvrtcGetErrorString(status).decode()}")

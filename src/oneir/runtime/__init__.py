@@ -9,6 +9,7 @@ from typing import Any
 
 from . import cuda as cuda_driver  # registers the driver
 from . import opencl as opencl_driver
+from . import rocm as rocm_driver
 from . import vulkan as vulkan_driver
 from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult

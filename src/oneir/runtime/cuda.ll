@@ -18,6 +18,7 @@
 ;     int32_t map_count;                         // 132
 ;     const int32_t* maps;                       // 136: which arguments are tensor maps; see tensor_map.py
 ;     cuTensorMapEncodeTiled* encode;            // 144
+;     int32_t enters;                            // 152: whether to see to the context before the launch
 ;   };
 
 %Value = type { i32, i32, i64 }
@@ -221,8 +222,9 @@ store.map:
   br label %each.map
 
 ; stream = oneir_current_stream(device_type, device);
-; code = cuLaunchKernel(function, e[0], ..., e[5], e[6], stream, arguments, NULL);
-; if (code == 0) return 0;
+; code = 0;
+; if (!launch->enters) code = cuLaunchKernel(function, e[0], ..., e[5], e[6], stream, arguments, NULL);
+; if (!launch->enters && code == 0) return 0;
 go:
   %type.at = getelementptr i8, ptr %launch, i64 124
   %type = load i32, ptr %type.at, align 4
@@ -240,15 +242,22 @@ go:
   %n4 = trunc i64 %e4 to i32
   %n5 = trunc i64 %e5 to i32
   %n6 = trunc i64 %e6 to i32
+  %enters.at = getelementptr i8, ptr %launch, i64 152
+  %enters = load i32, ptr %enters.at, align 8
+  %enters.first = icmp ne i32 %enters, 0
+  br i1 %enters.first, label %look, label %first.try
+first.try:
   %code = call i32 %cuLaunchKernel(ptr %function, i32 %n0, i32 %n1, i32 %n2, i32 %n3, i32 %n4, i32 %n5, i32 %n6,
                                    ptr %stream, ptr %arguments, ptr null)
   %fine = icmp eq i32 %code, 0
   br i1 %fine, label %nothing, label %look, !prof !0
 
-; A driver refuses a launch in a thread whose current context is none, or another device's, with one error or another.
-; Looking at it before would cost every launch.
-; void* before = NULL; get_context(&before); if (before == context) goto refused;
+; CUDA refuses a launch in a thread whose current context is none, or another device's, with one error or another.
+; Looking at it before would cost every launch; HIP may launch on the other device, so there it must be.
+; void* before = NULL; get_context(&before);
+; if (before == context) { if (code || (code = the launch)) goto refused; return 0; }
 look:
+  %tried = phi i32 [ 0, %go ], [ %code, %first.try ]
   %before.at = alloca ptr, align 8
   store ptr null, ptr %before.at, align 8
   %get.at = getelementptr i8, ptr %launch, i64 32
@@ -258,7 +267,14 @@ look:
   %context.at = getelementptr i8, ptr %launch, i64 16
   %context = load ptr, ptr %context.at, align 8
   %same = icmp eq ptr %before, %context
-  br i1 %same, label %refused, label %again
+  br i1 %same, label %inside, label %again
+inside:
+  %refused.before = icmp ne i32 %tried, 0
+  br i1 %refused.before, label %refused, label %first.inside
+first.inside:
+  %in.place = call i32 %cuLaunchKernel(ptr %function, i32 %n0, i32 %n1, i32 %n2, i32 %n3, i32 %n4, i32 %n5, i32 %n6,
+                                       ptr %stream, ptr %arguments, ptr null)
+  br label %done
 
 ; set_context(context); code = the same launch; if (before) set_context(before);
 again:
@@ -273,12 +289,13 @@ restore:
   %left = call i32 %set(ptr %before)
   br label %done
 done:
-  %fine.now = icmp eq i32 %second, 0
+  %last = phi i32 [ %in.place, %first.inside ], [ %second, %again ], [ %second, %restore ]
+  %fine.now = icmp eq i32 %last, 0
   br i1 %fine.now, label %nothing, label %refused
 
 ; Value arguments[9] = {launch, code, e[0], ..., e[6]}; Python raises what the code means.
 refused:
-  %why = phi i32 [ -1, %check ], [ %encoded, %one.map ], [ %code, %look ], [ %second, %done ]
+  %why = phi i32 [ -1, %check ], [ %encoded, %one.map ], [ %tried, %inside ], [ %last, %done ]
   %told = alloca [9 x %Value], align 8
   call void @llvm.memset.p0.i64(ptr %told, i8 0, i64 144, i1 false)
   store i32 4, ptr %told, align 8

@@ -22,7 +22,6 @@ from .cuda_api import (
     OUT_OF_MEMORY,
     POOL_RELEASE_THRESHOLD,
     SUCCESS,
-    Attribute,
     CudaApi,
     FunctionAttribute,
 )
@@ -47,12 +46,12 @@ _SIZES += ["bytes of dynamic shared memory"]
 _NOT_FOR_DEVICE = (200, 209, 218, 222)
 """Errors of loading a program that is not for the device, or damaged."""
 _SIMPLE = {
-    "warp_size": Attribute.WARP,
-    "max_threads_per_block": Attribute.THREADS,
-    "max_shared_memory_per_block": Attribute.SHARED,
-    "max_clock_rate": Attribute.CLOCK,
-    "multi_processor_count": Attribute.PROCESSORS,
-    "l2_cache_size_bytes": Attribute.L2_CACHE,
+    "warp_size": "warp",
+    "max_threads_per_block": "threads",
+    "max_shared_memory_per_block": "shared",
+    "max_clock_rate": "clock",
+    "multi_processor_count": "processors",
+    "l2_cache_size_bytes": "l2_cache",
 }
 
 
@@ -77,6 +76,7 @@ class _Launch(ctypes.Structure):
         ("map_count", ctypes.c_int32),
         ("maps", ctypes.c_void_p),
         ("encode", ctypes.c_void_p),
+        ("enters", ctypes.c_int32),
     )
     keep_alive: object
 
@@ -122,13 +122,16 @@ def new_launch(
     functions: Sequence[int],
     limits: Sequence[int],
     threads: int,
+    device_type: int,
     device_id: int,
     encode: int = 0,
+    enters: bool = False,
 ) -> ctypes.Structure:
     """What `cuda.ll` launches a kernel with: the driver's handle of it, and its context.
 
     `functions` are the addresses of cuLaunchKernel, cuCtxGetCurrent and cuCtxSetCurrent; `limits` the most blocks and
-    threads along each axis and bytes of dynamic shared memory, `threads` the most in a block.
+    threads along each axis and bytes of dynamic shared memory, `threads` the most in a block; `enters` whether the
+    launch sees to the context before it asks the driver.
     """
     floats, maps = ([place for place, kind in enumerate(kernel.kinds) if kind == letter] for letter in "ft")
     places = (ctypes.c_int32 * max(1, len(floats)))(*floats)
@@ -144,11 +147,12 @@ def new_launch(
         (ctypes.c_int32 * 7)(*map(kernel.place_of, (*AXES, _DYNAMIC_SHARED))),
         (ctypes.c_int32 * 7)(*limits),
         threads,
-        Cuda.device_type,
+        device_type,
         device_id,
         len(maps),
         ctypes.addressof(map_places),
         encode,
+        enters,
     )
     launch.keep_alive = places, map_places
     return launch
@@ -160,6 +164,11 @@ class Cuda(Driver):
     device_type: ClassVar[int] = 2
     name: ClassVar[str] = "cuda"
     default_stream: ClassVar[int] = 1
+    api_class: ClassVar[type[CudaApi]] = CudaApi
+    grants_shared: ClassVar[bool] = True
+    """Whether a kernel must be told how much dynamic shared memory it may have."""
+    mixes_devices: ClassVar[bool] = False
+    """Whether a launch in another device's context may be accepted, and so must be kept from happening."""
     requirement: ClassVar[str] = (
         "no GPU of NVIDIA's was found; install its driver, whose library is libcuda.so.1, and see that nvidia-smi "
         "lists the GPU"
@@ -189,7 +198,7 @@ class Cuda(Driver):
     def _found(self) -> tuple[CudaApi | None, int]:
         for name in self._libraries:
             try:
-                api = CudaApi(name)
+                api = self.api_class(name)
             except OSError:
                 continue
             count = ctypes.c_int32()
@@ -218,18 +227,18 @@ class Cuda(Driver):
     def attribute(self, device_id: int, name: str) -> Any:
         api, handle = self.api, self._handle(device_id)
         if name in _SIMPLE:
-            return self._fact(handle, _SIMPLE[name])
+            return self._fact(handle, getattr(api.attributes, _SIMPLE[name]))
         if name == "max_thread_dimensions":
-            return [self._fact(handle, number) for number in Attribute.BLOCK]
+            return [self._fact(handle, number) for number in api.attributes.block]
         if name == "compute_version":
-            return f"{self._fact(handle, Attribute.MAJOR)}.{self._fact(handle, Attribute.MINOR)}"
+            return ".".join(str(self._fact(handle, number)) for number in (api.attributes.major, api.attributes.minor))
         if name == "device_name":
             text = ctypes.create_string_buffer(256)
             return text.value.decode() if api.cuDeviceGetName(text, 256, handle) == SUCCESS else None
         if name in ("api_version", "driver_version"):
             version = ctypes.c_int32()
             api.cuDriverGetVersion(ctypes.byref(version))
-            return version.value if name == "api_version" else f"{version.value // 1000}.{version.value % 1000 // 10}"
+            return version.value if name == "api_version" else self.version_text(version.value)
         size = ctypes.c_size_t()
         if name == "total_global_memory":
             return size.value if api.cuDeviceTotalMem_v2(ctypes.byref(size), handle) == SUCCESS else None
@@ -239,6 +248,11 @@ class Cuda(Driver):
                 self.check(device_id, code, "asking for its free memory")
             return size.value
         return None
+
+    @staticmethod
+    def version_text(number: int) -> str:
+        """The version of a driver, by the number that it has for it."""
+        return f"{number // 1000}.{number % 1000 // 10}"
 
     @property
     def has_graphs(self) -> bool:
@@ -274,7 +288,7 @@ class Cuda(Driver):
 
     def _pool(self, handle: int) -> int:
         """The pool of a device's memory, told to keep what is given back; 0 for a device or driver without pools."""
-        if not self.api.has_pools or not self._fact(handle, Attribute.POOLS):
+        if not self.api.has_pools or not self._fact(handle, self.api.attributes.pools):
             return 0
         pool, everything = ctypes.c_void_p(), ctypes.c_uint64(2**64 - 1)
         if self.api.cuDeviceGetDefaultMemPool(ctypes.byref(pool), handle) != SUCCESS:
@@ -393,7 +407,7 @@ class Cuda(Driver):
     def free_stream(self, device_id: int, stream: int) -> None:
         with self.inside(device_id) as device:
             if stream not in device.streams:
-                raise InvalidValue(f"{stream:#x} is no stream of cuda:{device_id} that create_raw_stream made")
+                raise InvalidValue(f"{stream:#x} is no stream of {self.name}:{device_id} that create_raw_stream made")
             self.sync(device_id, stream)
             del device.streams[stream]
             drop_kept_memory(self.device_type, device_id)  # some may be the stream's
@@ -471,17 +485,27 @@ class Cuda(Driver):
         api, function = self.api, ctypes.c_void_p()
         code = api.cuModuleGetFunction(ctypes.byref(function), program.handle, kernel.name.encode())
         self.check(device_id, code, f"looking for the kernel `{kernel.name}`")
-        shared = self._fact(device.handle, Attribute.SHARED_OPTIN) or self._fact(device.handle, Attribute.SHARED) or 0
+        numbers = api.attributes
+        shared = self._fact(device.handle, numbers.shared_optin) or self._fact(device.handle, numbers.shared) or 0
         shared -= self._fact_of(function, FunctionAttribute.STATIC_SHARED)
-        if _DYNAMIC_SHARED in kernel.extents:  # without this, a block gets 48 KiB
+        if _DYNAMIC_SHARED in kernel.extents and self.grants_shared:  # without this, a block gets 48 KiB
             code = api.cuFuncSetAttribute(function, FunctionAttribute.MOST_DYNAMIC_SHARED, shared)
             self.check(device_id, code, f"giving `{kernel.name}` {shared} bytes of shared memory")
         threads = self._fact_of(function, FunctionAttribute.THREADS)
-        sizes = [self._fact(device.handle, number) or 1 for number in (*Attribute.GRID, *Attribute.BLOCK)]
+        sizes = [self._fact(device.handle, number) or 1 for number in (*numbers.grid, *numbers.block)]
         functions = [api.address(name) for name in ("cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent")]
         encode = api.address("cuTensorMapEncodeTiled") if "t" in kernel.kinds else 0
         return new_launch(
-            kernel, function.value or 0, device.context, functions, [*sizes, shared], threads, device_id, encode
+            kernel,
+            function.value or 0,
+            device.context,
+            functions,
+            [*sizes, shared],
+            threads,
+            self.device_type,
+            device_id,
+            encode,
+            self.mixes_devices,
         )
 
     def _fact_of(self, function: ctypes.c_void_p, number: int) -> int:
@@ -494,17 +518,24 @@ class Cuda(Driver):
         if source.startswith(_PTX):
             image = source.encode()
         else:
-            image = compile_for(source, self.attribute(device_id, "compute_version"))
+            image = self.compiled(device_id, source)
         code = self.api.cuModuleLoadData(ctypes.byref(module), image + b"\0")
         if code in _NOT_FOR_DEVICE:
             raise CompileError(
-                f"cuda:{device_id} ({self.attribute(device_id, 'device_name')}, compute capability "
-                f"{self.attribute(device_id, 'compute_version')}) does not take the compiled program: "
-                f"{self.api.describe(code)}"
+                f"{self.name}:{device_id} ({self.attribute(device_id, 'device_name')}, {self.described(device_id)}) "
+                f"does not take the compiled program: {self.api.describe(code)}"
             )
         self.check(device_id, code, "loading a program")
         assert module.value is not None
         return module.value
+
+    def compiled(self, device_id: int, source: str) -> bytes:
+        """A program's code for a device."""
+        return compile_for(source, self.attribute(device_id, "compute_version"))
+
+    def described(self, device_id: int) -> str:
+        """What programs are compiled for, for a device."""
+        return f"compute capability {self.attribute(device_id, 'compute_version')}"
 
     def discard(self, device_id: int, kernel: KernelRecord, launch: ctypes.Structure) -> None:
         self._leave(device_id, kernel)

@@ -6,7 +6,8 @@ Nothing else of CUDA is needed to run programs; NVRTC compiles them (`contrib/nv
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 SUCCESS = 0
 OUT_OF_MEMORY = 2
@@ -72,53 +73,87 @@ _SINCE_12_0 = "cuTensorMapEncodeTiled"
 """Called by native code."""
 
 
+@dataclass(frozen=True, slots=True)
+class AttributeNumbers:
+    """The numbers by which a driver knows facts of devices."""
+
+    threads: int
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    shared: int
+    warp: int
+    clock: int
+    processors: int
+    l2_cache: int
+    major: int
+    minor: int
+    shared_optin: int
+    pools: int
+
+
 class CudaApi:
-    """The functions of a driver's library. Raises `OSError` where there is no such library, or one that lacks some."""
+    """The functions of a driver's library, by their names in CUDA.
+
+    Raises `OSError` where there is no such library, or one that lacks some.
+    """
+
+    what: ClassVar[str] = "CUDA"
+    attributes: ClassVar[AttributeNumbers] = AttributeNumbers(
+        threads=1,
+        block=(2, 3, 4),
+        grid=(5, 6, 7),
+        shared=8,
+        warp=10,
+        clock=13,
+        processors=16,
+        l2_cache=38,
+        major=75,
+        minor=76,
+        shared_optin=97,
+        pools=115,
+    )
 
     def __init__(self, name: str):
         self.library = ctypes.CDLL(name)
-        self.has_tensor_maps = hasattr(self.library, _SINCE_12_0)
-        self.has_pools = hasattr(self.library, "cuMemAllocAsync")
-        self.has_graphs = hasattr(self.library, "cuGraphInstantiateWithFlags")
+        self.has_tensor_maps = self._has(_SINCE_12_0)
+        self.has_pools = self._has("cuMemAllocAsync")
+        self.has_graphs = self._has("cuGraphInstantiateWithFlags")
         newer = {**(_SINCE_11_2 if self.has_pools else {}), **(_SINCE_11_4 if self.has_graphs else {})}
         try:
             for function, arguments in {**_FUNCTIONS, **newer}.items():
-                getattr(self.library, function).argtypes = arguments
+                getattr(self.library, self.symbol_of(function)).argtypes = self.arguments_of(function, arguments)
         except AttributeError as error:
-            raise OSError(f"{name} is no driver of CUDA: {error}") from None
+            raise OSError(f"{name} is no driver of {self.what}: {error}") from None
+
+    @staticmethod
+    def symbol_of(function: str) -> str:
+        """The library's name of a function of CUDA's."""
+        return function
+
+    @staticmethod
+    def arguments_of(function: str, arguments: list[Any]) -> list[Any]:
+        """The types of the library's arguments, by those of CUDA's function."""
+        return arguments
+
+    def _has(self, function: str) -> bool:
+        return hasattr(self.library, self.symbol_of(function))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.library, name)
+        return getattr(self.library, self.symbol_of(name))
 
     def address(self, name: str) -> int:
         """The address of a function."""
-        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+        return ctypes.cast(getattr(self, name), ctypes.c_void_p).value or 0
 
     def describe(self, code: int) -> str:
         """What an error code means."""
         texts = []
-        for function in (self.library.cuGetErrorString, self.library.cuGetErrorName):
+        for function in (self.cuGetErrorString, self.cuGetErrorName):
             text = ctypes.c_char_p()
             if function(code, ctypes.byref(text)) != SUCCESS or text.value is None:
-                return f"CUDA error {code}"
+                return f"{self.what} error {code}"
             texts.append(text.value.decode())
         return f"{texts[0]} ({texts[1]})"
-
-
-class Attribute:
-    """The numbers by which the driver knows facts of devices."""
-
-    THREADS = 1
-    BLOCK = (2, 3, 4)
-    GRID = (5, 6, 7)
-    SHARED = 8
-    WARP = 10
-    CLOCK = 13
-    PROCESSORS = 16
-    L2_CACHE = 38
-    MAJOR, MINOR = 75, 76
-    SHARED_OPTIN = 97
-    POOLS = 115
 
 
 class FunctionAttribute:
