@@ -250,7 +250,7 @@ def _blocks_in(state: ScheduleState, stmt: Stmt) -> list[StmtSRef]:
         if isinstance(stmt, Block):
             found.append(state.stmt2ref[stmt])
         else:
-            pending += children(stmt)
+            pending.extend(children(stmt))  # `+=` would make it the Array that a sequence has
     return found
 
 
