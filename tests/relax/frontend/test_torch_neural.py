@@ -195,9 +195,9 @@ def test_layers_of_many_steps_are_as_large_as_those_of_more(kind: str):
     assert abs(sizes[0] - sizes[1]) < 0.05 * sizes[0]
 
 
-def test_layers_of_few_steps_are_part_of_the_graph():
+def test_layers_of_few_steps_are_a_loop_too():
     mod = from_exported_program(export(layer("LSTM", 3, 4), floats(4, 2, 3)))
-    assert [v.name_hint for v in mod.functions] == ["main"]
+    assert [v.name_hint for v in mod.functions] == ["recurrent", "main"]
 
 
 def traced_over_any_steps(function: torch.nn.Module) -> Any:

@@ -337,7 +337,7 @@ class ScheduleState(Object):
 def children(stmt: Stmt) -> Sequence[Stmt]:
     """The statements that a statement holds; the init of a block counts as part of it and is left out."""
     if isinstance(stmt, SeqStmt):
-        return stmt.seq
+        return tuple(stmt.seq)
     if isinstance(stmt, BlockRealize):
         return (stmt.block,)
     if isinstance(stmt, IfThenElse):
