@@ -45,6 +45,8 @@ class _LlvmLock:
         self._lock = threading.RLock()
         self._dead: deque[tuple[llvm.ResourceTracker, llvm.LLJIT]] = deque()
         self._is_finalizing = sys.is_finalizing
+        self._of_llvmlite: Any = None
+        """llvmlite's lock of each call, from before a fork until after it."""
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -70,19 +72,25 @@ class _LlvmLock:
             finally:
                 self._lock.release()
 
-    def acquire(self) -> None:
-        """Waits until no other thread is in LLVM."""
+    def before_fork(self) -> None:
+        """Waits until no other thread is in LLVM, nor in llvmlite, whose objects may die in any thread."""
         self._lock.acquire()
+        ffi = sys.modules.get("llvmlite.binding.ffi")
+        self._of_llvmlite = None if ffi is None else ffi.lib._lock
+        if self._of_llvmlite is not None:
+            self._of_llvmlite.__enter__()
 
-    def release(self) -> None:
-        """Lets other threads in again."""
+    def after_fork(self) -> None:
+        """Lets other threads in again; in a child, which has none, both locks are the forking thread's as well."""
+        if self._of_llvmlite is not None:
+            self._of_llvmlite.__exit__(None, None, None)
         self._lock.release()
 
 
 _lock = _LlvmLock()
 # A child of fork must not find LLVM, or its lock, in the hands of a thread that it does not have.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+    os.register_at_fork(before=_lock.before_fork, after_in_parent=_lock.after_fork, after_in_child=_lock.after_fork)
 
 
 def _in_llvm(function: Callable[P, T]) -> Callable[P, T]:

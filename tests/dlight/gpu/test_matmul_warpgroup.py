@@ -175,8 +175,9 @@ def test_the_default_pipeline_takes_them_for_sm_90(build):
 
 # -- planted faults --
 
-WAIT_FULL = r"oneir_mbarrier_wait\(\(barriers \+ (cse_v\d+)\), (cse_v\d+)\);"
-WAIT_EMPTY = r"oneir_mbarrier_wait\(\(barriers \+ (\(cse_v\d+ \+ 4\))\), \(1 - (cse_v\d+)\)\);"
+PHASE = r"\(\(\([^;]* & 7\) >> 2\)"
+WAIT_FULL = rf"oneir_mbarrier_wait\(\(barriers \+ (cse_v\d+)\), ({PHASE})\);"
+WAIT_EMPTY = rf"oneir_mbarrier_wait\(\(barriers \+ (\(cse_v\d+ \+ 4\))\), \(1 - ({PHASE})\)\);"
 EXPECT = r"oneir_mbarrier_arrive_expect_tx\((.*), 49152\);"
 ARRIVE = r"if \(cse_v\d+ == 0\) \{\s+oneir_mbarrier_arrive\((.*)\);\s+\}"
 FAULTS = {
@@ -203,7 +204,7 @@ FAULTS = {
     "a wait one group short": ("oneir_wgmma_wait_group<0, 128>", "oneir_wgmma_wait_group<1, 128>"),
     "no group closed": (r"oneir_wgmma_commit_group\(\);", ""),
     "registers not fenced": (r"oneir_wgmma_fence\(\);", ""),
-    "fewer stages for those that multiply": (r"(const int cse_v\d+ = \(cse_v\d+ \+ step_1\)) & 3;", r"\1 & 1;"),
+    "fewer stages for those that multiply": (r"(const int cse_v\d+ = \(\(turn_1 \* 2\) \+ step_1\)) & 3;", r"\1 & 1;"),
     "copies to another stage": (
         r"oneir_copy_tile\(\(stages \+ (cse_v\d+)\)",
         r"oneir_copy_tile((stages + (\1 + 49152) % 196608)",
