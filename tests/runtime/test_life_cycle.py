@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -132,6 +134,35 @@ def test_dropping_a_program_does_not_wait_for_a_thread_in_llvm():
     leave.set()
     busy.join()
     assert not waits and not llvm._lock._dead
+
+
+FORK_WHILE_AN_OBJECT_DIES = """
+import os, sys, threading, time
+import llvmlite.binding.ffi as ffi
+from oneir.runtime import llvm
+
+llvm.host_triple()
+inside = threading.Event()
+
+def die():
+    with ffi.lib._lock:
+        inside.set()
+        time.sleep(0.3)
+
+thread = threading.Thread(target=die)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    os._exit(not ffi.lib._lock._lock.acquire(timeout=20))
+thread.join()
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_fork_waits_for_a_thread_that_is_in_llvmlite_alone():
+    """Objects of llvmlite may die in any thread, under llvmlite's lock and not ours."""
+    assert subprocess.run([sys.executable, "-c", FORK_WHILE_AN_OBJECT_DIES], check=False).returncode == 0
 
 
 def test_of_what_several_workers_raise_one_is_raised_and_none_is_kept():

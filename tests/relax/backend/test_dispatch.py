@@ -19,7 +19,7 @@ from oneir.relax.backend.gpu_generic import (
     gpu_2d_continuous_cumsum,
     gpu_multinomial_from_uniform,
 )
-from oneir.relax.transform import FoldRequantization, IntegerProducts
+from oneir.relax.transform import FoldConstant, FoldRequantization, IntegerProducts
 from oneir.runtime.error import InvalidValue
 from oneir.script import ir as I
 from oneir.script import relax as R
@@ -184,7 +184,7 @@ def test_parts_of_the_pipeline_of_each_kind_of_target_make_the_whole(name, kind)
     with target:
         after = Sequential([step for part in parts for step in part(target)])(Draw)
         oneir.ir.assert_structural_equal(after, backend.get_default_pipeline(target)(Draw))
-    expected = [DispatchSampling(), DispatchSortScan()]
+    expected = [FoldConstant(), DispatchSampling(), DispatchSortScan()]
     if name == "cpu_generic":  # Processors that multiply bytes have products of integers.
         expected = [IntegerProducts(), FoldRequantization()] if cpu_info(target).byte_dots else []
     assert backend.library_dispatch_passes(target) == expected
