@@ -55,6 +55,7 @@ class OnnxRuntime:
         self.inputs = [Param(i.name, "tensor", "float32", tuple(i.shape)) for i in self.session.get_inputs()]
         self.names = tuple(output.name for output in self.session.get_outputs())
         self.executable = SimpleNamespace(natives={})
+        self.entry = "main"
 
     def __call__(self, *arrays: np.ndarray) -> Results:
         feeds = {param.name: array for param, array in zip(self.inputs, arrays, strict=True)}
