@@ -46,7 +46,7 @@ def mul(a, b):
 
 
 register_func("test.vm.add_scalar", lambda a, b: a + b, override=True)
-register_func("test.vm.identity", lambda a: a, override=True)
+register_func("tests.machine.identity", lambda a: a, override=True)
 
 ONES, TWOS = np.ones(4, "float32"), np.full(4, 2, "float32")
 
@@ -99,7 +99,7 @@ def test_if_and_goto(condition, expected):
 def test_a_loop_counts_down():
     ib = ExecBuilder()
     with ib.function("main", num_inputs=1):
-        ib.emit_call("test.vm.identity", args=[ib.imm(0)], dst=ib.r(1))
+        ib.emit_call("tests.machine.identity", args=[ib.imm(0)], dst=ib.r(1))
         ib.emit_if(ib.r(0), 4)
         ib.emit_call("test.vm.add_scalar", args=[ib.r(1), ib.r(0)], dst=ib.r(1))
         ib.emit_call("test.vm.add_scalar", args=[ib.r(0), ib.imm(-1)], dst=ib.r(0))
@@ -190,7 +190,7 @@ def test_an_error_says_where_and_leaves_the_machine_whole():
 def test_arguments_of_all_kinds():
     ib = ExecBuilder()
     with ib.function("main", num_inputs=1):
-        ib.emit_call("test.vm.identity", args=[ib.r(0)], dst=ib.r(1))
+        ib.emit_call("tests.machine.identity", args=[ib.r(0)], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     main = machine(ib)["main"]
     owned = tensor(ONES)
