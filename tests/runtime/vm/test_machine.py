@@ -35,17 +35,17 @@ from oneir.runtime.vm import interpreter as interpreter_module
 from oneir.script import tir as T
 
 
-@register_func("test.vm.add", override=True)
+@register_func("tests.machine.add", override=True)
 def add(a, b):
     return tensor(a.numpy() + b.numpy())
 
 
-@register_func("test.vm.mul", override=True)
+@register_func("tests.machine.mul", override=True)
 def mul(a, b):
     return tensor(a.numpy() * b.numpy())
 
 
-register_func("test.vm.add_scalar", lambda a, b: a + b, override=True)
+register_func("tests.machine.add_scalar", lambda a, b: a + b, override=True)
 register_func("tests.machine.identity", lambda a: a, override=True)
 
 ONES, TWOS = np.ones(4, "float32"), np.full(4, 2, "float32")
@@ -55,7 +55,7 @@ def machine(ib: ExecBuilder, **options) -> VirtualMachine:
     return VirtualMachine(ib.get(), cpu(), **options)
 
 
-def binary(name: str = "test.vm.add", signature: Signature | None = None) -> ExecBuilder:
+def binary(name: str = "tests.machine.add", signature: Signature | None = None) -> ExecBuilder:
     ib = ExecBuilder()
     with ib.function("main", num_inputs=2, param_names=["x", "w"], signature=signature):
         ib.emit_call(name, args=[ib.r(0), ib.r(1)], dst=ib.r(2), note=Note("relax.add", "model.py:7"))
@@ -69,11 +69,11 @@ def binary(name: str = "test.vm.add", signature: Signature | None = None) -> Exe
 def test_calls_and_immediates():
     ib = ExecBuilder()
     with ib.function("main", num_inputs=2):
-        ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
-        ib.emit_call("test.vm.mul", args=[ib.r(2), ib.r(1)], dst=ib.r(2))
+        ib.emit_call("tests.machine.add", args=[ib.r(0), ib.r(1)], dst=ib.r(2))
+        ib.emit_call("tests.machine.mul", args=[ib.r(2), ib.r(1)], dst=ib.r(2))
         ib.emit_ret(ib.r(2))
     with ib.function("less", num_inputs=1):
-        ib.emit_call("test.vm.add_scalar", args=[ib.imm(-3), ib.r(0)], dst=ib.r(1))
+        ib.emit_call("tests.machine.add_scalar", args=[ib.imm(-3), ib.r(0)], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     with ib.function("nothing"):
         ib.emit_ret(ib.void_arg())
@@ -89,9 +89,9 @@ def test_if_and_goto(condition, expected):
     ib = ExecBuilder()
     with ib.function("main", num_inputs=3):
         ib.emit_if(ib.r(0), 3)
-        ib.emit_call("test.vm.add", args=[ib.r(1), ib.r(2)], dst=ib.r(3))
+        ib.emit_call("tests.machine.add", args=[ib.r(1), ib.r(2)], dst=ib.r(3))
         ib.emit_goto(2)
-        ib.emit_call("test.vm.mul", args=[ib.r(1), ib.r(2)], dst=ib.r(3))
+        ib.emit_call("tests.machine.mul", args=[ib.r(1), ib.r(2)], dst=ib.r(3))
         ib.emit_ret(ib.r(3))
     np.testing.assert_array_equal(machine(ib)["main"](condition, ONES, TWOS).numpy(), [expected] * 4)
 
@@ -101,8 +101,8 @@ def test_a_loop_counts_down():
     with ib.function("main", num_inputs=1):
         ib.emit_call("tests.machine.identity", args=[ib.imm(0)], dst=ib.r(1))
         ib.emit_if(ib.r(0), 4)
-        ib.emit_call("test.vm.add_scalar", args=[ib.r(1), ib.r(0)], dst=ib.r(1))
-        ib.emit_call("test.vm.add_scalar", args=[ib.r(0), ib.imm(-1)], dst=ib.r(0))
+        ib.emit_call("tests.machine.add_scalar", args=[ib.r(1), ib.r(0)], dst=ib.r(1))
+        ib.emit_call("tests.machine.add_scalar", args=[ib.r(0), ib.imm(-1)], dst=ib.r(0))
         ib.emit_goto(-3)
         ib.emit_ret(ib.r(1))
     assert machine(ib)["main"](100) == 5050
@@ -111,9 +111,9 @@ def test_a_loop_counts_down():
 def test_closures():
     ib = ExecBuilder()
     with ib.function("lifted", num_inputs=4):
-        ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(1)], dst=ib.r(4))
-        ib.emit_call("test.vm.mul", args=[ib.r(2), ib.r(3)], dst=ib.r(5))
-        ib.emit_call("test.vm.add", args=[ib.r(4), ib.r(5)], dst=ib.r(6))
+        ib.emit_call("tests.machine.add", args=[ib.r(0), ib.r(1)], dst=ib.r(4))
+        ib.emit_call("tests.machine.mul", args=[ib.r(2), ib.r(3)], dst=ib.r(5))
+        ib.emit_call("tests.machine.add", args=[ib.r(4), ib.r(5)], dst=ib.r(6))
         ib.emit_ret(ib.r(6))
     with ib.function("make", num_inputs=2):
         ib.emit_call("vm.builtin.make_closure", args=[ib.f("lifted"), ib.r(0), ib.r(1)], dst=ib.r(2))
@@ -123,9 +123,9 @@ def test_closures():
         ib.emit_call("vm.builtin.invoke_closure", args=[ib.vm_state(), ib.r(4), ib.r(2), ib.r(3)], dst=ib.r(5))
         ib.emit_ret(ib.r(5))
     with ib.function("packed", num_inputs=2):
-        ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(1)])
+        ib.emit_call("tests.machine.add", args=[ib.r(0), ib.r(1)])
         ib.emit_call(
-            "vm.builtin.invoke_closure", args=[ib.vm_state(), ib.f("test.vm.mul"), ib.r(0), ib.r(1)], dst=ib.r(2)
+            "vm.builtin.invoke_closure", args=[ib.vm_state(), ib.f("tests.machine.mul"), ib.r(0), ib.r(1)], dst=ib.r(2)
         )
         ib.emit_ret(ib.r(2))
     vm = machine(ib)
@@ -149,12 +149,12 @@ def recursive(through_closure: bool) -> ExecBuilder:
     ib.declare_function("main", VMFuncKind.VM_FUNC)
     with ib.function("main", num_inputs=1):
         ib.emit_if(ib.r(0), 5)
-        ib.emit_call("test.vm.add_scalar", args=[ib.r(0), ib.imm(-1)], dst=ib.r(1))
+        ib.emit_call("tests.machine.add_scalar", args=[ib.r(0), ib.imm(-1)], dst=ib.r(1))
         if through_closure:
             ib.emit_call("vm.builtin.invoke_closure", args=[ib.vm_state(), ib.f("main"), ib.r(1)], dst=ib.r(2))
         else:
             ib.emit_call("main", args=[ib.r(1)], dst=ib.r(2))
-        ib.emit_call("test.vm.add_scalar", args=[ib.r(2), ib.imm(1)], dst=ib.r(2))
+        ib.emit_call("tests.machine.add_scalar", args=[ib.r(2), ib.imm(1)], dst=ib.r(2))
         ib.emit_ret(ib.r(2))
         ib.emit_ret(ib.r(0))
     return ib
@@ -250,14 +250,14 @@ def test_what_is_known_of_parameters_is_checked(args, kind, message):
 
 
 def test_arguments_that_fit_what_is_known():
-    register_func("test.vm.first", lambda x, w: x, override=True)
-    vm = machine(binary("test.vm.first", FACTS))
+    register_func("tests.machine.first", lambda x, w: x, override=True)
+    vm = machine(binary("tests.machine.first", FACTS))
     assert vm["main"](np.ones((2, 4, 9), "float32"), np.ones(4, "float32")).shape == (2, 4, 9)
     assert vm["main"](np.ones((0, 4, 0), "float32"), np.ones(0, "float32")).shape == (0, 4, 0)
 
 
 def test_functions_that_are_missing():
-    ib = binary("test.vm.nowhere")
+    ib = binary("tests.machine.nowhere")
     with pytest.raises(NotRegistered, match=r"the program calls 'test.vm.nowhere', which is neither"):
         machine(ib)
     vm = machine(binary())
@@ -342,7 +342,7 @@ def test_constants_are_replaced_in_all_machines():
     ib = ExecBuilder()
     weight = ib.convert_constant(ONES, "weight")
     with ib.function("main", num_inputs=1):
-        ib.emit_call("test.vm.add", args=[ib.r(0), weight], dst=ib.r(1))
+        ib.emit_call("tests.machine.add", args=[ib.r(0), weight], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     ex = ib.get()
     machines = [VirtualMachine(ex, cpu()) for _ in range(2)]
@@ -402,9 +402,9 @@ def test_named_arguments():
 
 
 def test_numbers_become_tensors_where_a_parameter_is_one():
-    register_func("test.vm.second", lambda x, w: w, override=True)
+    register_func("tests.machine.second", lambda x, w: w, override=True)
     facts = Signature("main", (Param("x", kind="int"), Param("w", dtype="int32", shape=())))
-    vm = machine(binary("test.vm.second", facts))
+    vm = machine(binary("tests.machine.second", facts))
     vm.set_input("main", 3, 4)
     vm.invoke_stateful("main")
     result = vm.get_outputs("main")
@@ -423,8 +423,8 @@ def test_saved_functions():
 
 def test_time_evaluator_counts_its_calls():
     calls = []
-    register_func("test.vm.note", lambda a, b: calls.append(1), override=True)
-    vm = machine(binary("test.vm.note"))
+    register_func("tests.machine.note", lambda a, b: calls.append(1), override=True)
+    vm = machine(binary("tests.machine.note"))
     result = vm.time_evaluator("main", cpu(), number=3, repeat=2)(1, 2)
     assert len(calls) == 7 and len(result.results) == 2
     vm.set_input("main", 1, 2)
@@ -440,11 +440,11 @@ def test_time_evaluator_counts_its_calls():
 def test_an_instrument_sees_calls_and_may_skip_them():
     ib = ExecBuilder()
     with ib.function("inner", num_inputs=1):
-        ib.emit_call("test.vm.add", args=[ib.r(0), ib.r(0)], dst=ib.r(1))
+        ib.emit_call("tests.machine.add", args=[ib.r(0), ib.r(0)], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     with ib.function("main", num_inputs=1):
         ib.emit_call("inner", args=[ib.r(0)], dst=ib.r(1))
-        ib.emit_call("test.vm.mul", args=[ib.r(1), ib.r(1)], dst=ib.r(2))
+        ib.emit_call("tests.machine.mul", args=[ib.r(1), ib.r(1)], dst=ib.r(2))
         ib.emit_ret(ib.r(2))
     vm = machine(ib)
     seen = []
@@ -452,16 +452,16 @@ def test_an_instrument_sees_calls_and_may_skip_them():
     def instrument(func, name, before_run, ret_value, *args):
         assert callable(func)
         seen.append((name, before_run, None if ret_value is None else float(ret_value.numpy()[0]), len(args)))
-        return VMInstrumentReturnKind.SKIP_RUN if name == "test.vm.mul" else VMInstrumentReturnKind.NO_OP
+        return VMInstrumentReturnKind.SKIP_RUN if name == "tests.machine.mul" else VMInstrumentReturnKind.NO_OP
 
     vm.set_instrument(instrument)
     assert vm["main"](TWOS) is None
     assert seen == [
         ("inner", True, None, 1),
-        ("test.vm.add", True, None, 2),
-        ("test.vm.add", False, 4.0, 2),
+        ("tests.machine.add", True, None, 2),
+        ("tests.machine.add", False, 4.0, 2),
         ("inner", False, 4.0, 1),
-        ("test.vm.mul", True, None, 2),
+        ("tests.machine.mul", True, None, 2),
     ]
     vm.set_instrument(None)
     assert vm["main"](TWOS).numpy()[0] == 16 and len(seen) == 5
@@ -476,9 +476,9 @@ def test_an_instrument_by_name_and_its_errors():
     def instrument(*args):
         raise Stop
 
-    register_func("test.vm.make_instrument", lambda: instrument, override=True)
+    register_func("tests.machine.make_instrument", lambda: instrument, override=True)
     vm = machine(binary())
-    vm.set_instrument("test.vm.make_instrument")
+    vm.set_instrument("tests.machine.make_instrument")
     with pytest.raises(Stop):
         vm["main"](ONES, ONES)
 
@@ -511,7 +511,7 @@ def native_machine():
     ib = ExecBuilder()
     weight = ib.convert_constant(ONES, "weight")
     with ib.function("main", num_inputs=1):
-        ib.emit_call("test.vm.add", args=[ib.r(0), weight], dst=ib.r(1))
+        ib.emit_call("tests.machine.add", args=[ib.r(0), weight], dst=ib.r(1))
         ib.emit_ret(ib.r(1))
     native = Native()
     ex = Executable(ib.program(), natives={"main": native})
@@ -536,10 +536,10 @@ def test_when_bytecode_is_executed_instead(native_machine):
     ex, native, vm = native_machine
     assert (vm.interpret("main", TWOS).numpy() == 3).all()
     assert (VirtualMachine(ex, cpu(), profile=True)["main"](TWOS).numpy() == 3).all()
-    assert [call.name for call in vm.profile("main", TWOS).calls] == ["test.vm.add"]
+    assert [call.name for call in vm.profile("main", TWOS).calls] == ["tests.machine.add"]
     names = []
     vm.set_instrument(lambda func, name, *rest: names.append(name))
-    assert (vm["main"](TWOS).numpy() == 3).all() and names == ["test.vm.add"] * 2
+    assert (vm["main"](TWOS).numpy() == 3).all() and names == ["tests.machine.add"] * 2
     assert native.calls == 0
     vm.set_instrument(None)
     vm["main"](TWOS)
