@@ -179,7 +179,7 @@ def test_an_error_says_where_and_leaves_the_machine_whole():
     with pytest.raises(ValueError, match="broadcast") as caught:
         vm["main"](ONES, np.ones(3, "float32"))
     assert caught.value.__notes__ == [
-        "in instruction 0 of VM function `main`, a call of `test.vm.add`, relax.add, model.py:7"
+        "in instruction 0 of VM function `main`, a call of `tests.machine.add`, relax.add, model.py:7"
     ]
     np.testing.assert_array_equal(vm["main"](ONES, ONES).numpy(), TWOS)
 
@@ -258,7 +258,7 @@ def test_arguments_that_fit_what_is_known():
 
 def test_functions_that_are_missing():
     ib = binary("tests.machine.nowhere")
-    with pytest.raises(NotRegistered, match=r"the program calls 'test.vm.nowhere', which is neither"):
+    with pytest.raises(NotRegistered, match=r"the program calls 'tests.machine.nowhere', which is neither"):
         machine(ib)
     vm = machine(binary())
     with pytest.raises(NotRegistered, match="the program has no function 'other'; it has main"):
