@@ -154,9 +154,9 @@ thread.start()
 inside.wait()
 child = os.fork()
 if child == 0:
-    os._exit(not ffi.lib._lock._lock.acquire(timeout=20))
+    os._exit(not ffi.lib._lock._lock.acquire(timeout=5))
 thread.join()
-sys.exit(os.waitpid(child, 0)[1])
+sys.exit(os.waitpid(child, 0)[1] != 0)
 """
 
 
