@@ -90,14 +90,15 @@ def summary(results: Sequence[Measured], threads: int) -> str:
     """OneIR's times over those of the best others: their geometric mean, how many are shorter, and the longest."""
     ours = [r for r in results if r.peer == "oneir" and r.threads == threads]
     ratios = {r.model: r.seconds / best for r in ours if r.seconds and (best := best_peer(results, r))}
+    counted = f"{threads} thread{'s' * (threads > 1)}"
     if not ratios:
-        return f"{threads} threads: nothing to compare"
+        return f"{counted}: nothing to compare"
     mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
     longest = ", ".join(f"{m} {ratios[m]:.2f}" for m in sorted(ratios, key=ratios.__getitem__, reverse=True)[:8])
     shorter = sum(ratio < 1 for ratio in ratios.values())
     failed = len(ours) - len(ratios)
     return (
-        f"{threads} threads: {mean:.2f} of the best other's time (geometric mean of {len(ratios)} models, "
+        f"{counted}: {mean:.2f} of the best other's time (geometric mean of {len(ratios)} models, "
         f"{failed} without figures), shorter for {shorter}; the most: {longest}"
     )
 
@@ -118,10 +119,10 @@ def main() -> None:
             except Failed as error:
                 print(f"{name}: PyTorch itself does not run it: {error}", flush=True)
     print(failures(results), end="")
-    for threads in options.threads if results else []:
-        print(summary(results, threads))
+    summaries = [summary(results, threads) for threads in options.threads if results]
+    print("\n".join(summaries))
     if options.write_docs and results:
-        print(f"written: {write_docs(results, options.batch, options.seq, options.rounds)}")
+        print(f"written: {write_docs(results, options.batch, options.seq, options.rounds, summaries)}")
 
 
 if __name__ == "__main__":
