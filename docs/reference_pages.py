@@ -9,7 +9,9 @@ import importlib
 import inspect
 import re
 
+from oneir.cli import explain
 from oneir.ir.node import Field, Node
+from oneir.runtime.error import OneIRError
 
 FACT = re.compile(r'^\w+: Fact\[([^\n]+)\] = Fact\("(\w+)"\)\n(?:"""(.*?)""")?', re.MULTILINE | re.DOTALL)
 
@@ -114,6 +116,34 @@ def options_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def linked(text: str) -> str:
+    """A text in which the pages that it names by their paths, `docs/install.md`, are links from reference/."""
+    return re.sub(r"\bdocs/([\w/-]+)\.md", r"[\1](../\1.md)", text)
+
+
+def errors_page() -> str:
+    """Each class of errors by its name, which links and `oneir explain` use; special ones below what they are."""
+    lines = [
+        "# Errors\n",
+        "Every error is a `oneir.OneIRError`. Most derive from Python's class for the same mistake as well, so",
+        "`except ValueError` works. A message ends with the name under which its causes and cures stand here;",
+        "`oneir explain NAME` prints the same.\n",
+    ]
+    every = list(explain.error_classes().values())
+    direct = [cls for cls in every if OneIRError in cls.__bases__]
+    for kind in (OneIRError, *sorted(direct, key=lambda cls: cls.__name__)):
+        special = [cls for cls in every if kind is not OneIRError and kind in cls.__mro__[1:]]
+        for level, cls in (("##", kind), *(("###", cls) for cls in special)):
+            also = explain.title(cls).partition(", ")[2]
+            lines += [f"{level} {cls.__name__}\n", f"*{also[0].upper()}{also[1:]}.*\n" if also else ""]
+            lines.append(linked(inspect.getdoc(cls) or "") + "\n")
+    return "\n".join(lines)
+
+
 def pages() -> dict[str, str]:
     """The pages, by their paths in the site's sources."""
-    return {"reference/grammar.md": grammar_page(), "reference/options.md": options_page()}
+    return {
+        "reference/grammar.md": grammar_page(),
+        "reference/options.md": options_page(),
+        "reference/errors.md": errors_page(),
+    }

@@ -135,7 +135,13 @@ def test_a_long_message_keeps_its_begin_and_its_end_on_a_terminal(cli, monkeypat
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     shown = cli("show", "{models}/graph.json")[2].partition("oneir show: ")[2].splitlines()
     assert len(shown) == 22 and shown[0] == "line 0"
-    assert shown[-4:] == ["  ... 79 more lines; 2> FILE writes all of them to a file", "line 97", "line 98", "line 99"]
+    assert shown[-5:-1] == [
+        "  ... 80 more lines; 2> FILE writes all of them to a file",
+        "line 97",
+        "line 98",
+        "line 99",
+    ]
+    assert shown[-1] == "causes and cures: oneir explain InvalidValue"
 
 
 def test_a_script_that_is_none(cli):

@@ -48,7 +48,7 @@ def test_a_context_shows_all_and_raises_the_grave_ones(capsys: pytest.CaptureFix
     context = DiagnosticContext(None, get_renderer())
     context.emit(Diagnostic(DiagnosticLevel.WARNING, None, "odd"))
     context.emit(Diagnostic(DiagnosticLevel.ERROR, None, "wrong"))
-    with pytest.raises(OneIRError, match=r"^error: wrong$"):
+    with pytest.raises(OneIRError, match=r"(?m)^error: wrong$"):
         context.render()
     assert capsys.readouterr().out == "warning: odd\nerror: wrong\n"
 

@@ -320,7 +320,7 @@ def failing(kind: str, *params, message="native words"):
 )
 def test_failures_become_exceptions_of_their_kind(kind, ours, builtin):
     for raised in (ours, builtin, OneIRError):
-        with pytest.raises(raised, match=r"^native words$"):
+        with pytest.raises(raised, match=r"(?m)^native words$"):
             failing(kind)()
 
 
@@ -387,7 +387,7 @@ def test_a_refused_call_is_explained(params, args, kind, message):
     ],
 )
 def test_native_words_stand_where_the_arguments_are_right(params, args):
-    with pytest.raises(InvalidValue, match=r"^native words$"):
+    with pytest.raises(InvalidValue, match=r"(?m)^native words$"):
         failing("ValueError", *params)(*args)
 
 

@@ -221,7 +221,7 @@ def test_a_pass_after_which_a_graph_cannot_run_is_named():
     refusal = pytest.raises(InterpreterError, match="expected dtype int32, found float32")
     with PassContext(instruments=[VerifyNumerics()]), refusal as caught:
         lie(before)
-    assert caught.value.__notes__ == ["while `main` was run as it was before and as it is after the pass Lie"]
+    assert caught.value.__notes__[1:] == ["while `main` was run as it was before and as it is after the pass Lie"]
 
 
 def test_graphs_that_take_other_arguments_are_not_compared():

@@ -16,9 +16,37 @@ from typing import Any
 
 from ..runtime.error import OneIRError
 from ..version import __version__
-from . import bench, chat, compile_, doctor, export_web, import_, quantize, rpc_server, run, serve, show
+from . import (
+    bench,
+    chat,
+    compile_,
+    completion,
+    doctor,
+    explain,
+    export_web,
+    import_,
+    quantize,
+    rpc_server,
+    run,
+    serve,
+    show,
+)
 
-COMMANDS = (import_, show, compile_, export_web, run, bench, quantize, chat, serve, rpc_server, doctor)
+COMMANDS = (
+    import_,
+    show,
+    compile_,
+    export_web,
+    run,
+    bench,
+    quantize,
+    chat,
+    serve,
+    rpc_server,
+    doctor,
+    explain,
+    completion,
+)
 
 _EPILOG = """\
 examples:
@@ -29,9 +57,13 @@ examples:
   oneir export-web model.onnx FOLDER                for browsers and npm: WebAssembly, a module with types, a page
   oneir run model.so --input x=x.npy --repeat 100   run it, and see how long it takes
   oneir chat FOLDER                                 talk to a language model
+  oneir explain ShapeMismatch                       what causes an error, and what to do
 
 exit codes: 0 done, 1 an error, whose message is on stderr, 2 a command line that is not understood, 130 interrupted.
 ONEIR_DEBUG=1 does what --traceback does. ONEIR_CACHE_DIR is where compiled code is kept; set to nothing, nowhere.
+
+In the documentation (docs/ in the sources; `make docs` makes a site of it): "The command line" shows every command,
+"Environment variables" and "Errors" say what the names mean, "A first model" is where to begin.
 """
 
 
@@ -63,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A command may return an exit code of its own. A command line that is not understood is a `SystemExit` of 2.
     """
-    options = parser().parse_args(arguments)
+    top = parser()
+    options = top.parse_args(arguments, argparse.Namespace(parser=top))
     try:
         with warnings.catch_warnings():
             # What libraries tell programmers is nothing that a user of this command can change.
@@ -80,7 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if getattr(options, "traceback", False) or os.environ.get("ONEIR_DEBUG"):
             raise
-        print(f"oneir {options.command}: {_one_screen(_message(error))}", file=sys.stderr)
+        text = "\n".join([_message(error), *getattr(error, "__notes__", ())])
+        print(f"oneir {options.command}: {_one_screen(text)}", file=sys.stderr)
         return 1
 
 
@@ -102,6 +136,6 @@ def _one_screen(text: str) -> str:
     if not sys.stderr.isatty() or len(lines) <= room:
         return text
     # The end says what can be done.
-    begin = max(room - 4, 4)
-    left_out = f"  ... {len(lines) - begin - 3} more lines; 2> FILE writes all of them to a file"
-    return "\n".join([*lines[:begin], left_out, *lines[-3:]])
+    begin = max(room - 5, 4)
+    left_out = f"  ... {len(lines) - begin - 4} more lines; 2> FILE writes all of them to a file"
+    return "\n".join([*lines[:begin], left_out, *lines[-4:]])

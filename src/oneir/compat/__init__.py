@@ -24,7 +24,11 @@ from ..runtime.error import OneIRError
 
 
 class CompatError(OneIRError, ImportError):
-    """The name `tvm` cannot be taken over."""
+    """The name `tvm` cannot be taken over.
+
+    Something imported a package of this name already. Call `oneir.compat.install()` before the first `import tvm`, in a
+    program of its own: docs/tutorials/from-tvm.md.
+    """
 
 
 # Modules whose names a larger one of ours has.

@@ -28,7 +28,12 @@ from .visitor import deep_recursion
 
 
 class StructuralMismatch(OneIRError, ValueError):
-    """Two structures that were expected to be equal and are not."""
+    """Two structures that were expected to be equal and are not.
+
+    The message says where they differ first, as a path from the root, and shows both parts. Names of variables do not
+    count, but two uses of one variable must be uses of one in the other, too; with `map_free_vars=True` variables that
+    are defined outside may differ.
+    """
 
 
 class _Comparison:

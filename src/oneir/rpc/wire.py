@@ -35,7 +35,11 @@ _MAX_DEPTH = 32
 
 
 class Disconnected(DeviceError):
-    """The other side has closed the connection, or it is broken."""
+    """The other side has closed the connection, or it is broken.
+
+    The server ends a session whose process dies, for instance of a kernel that writes out of bounds, and goes on with
+    others: connect again. Functions and tensors of the old session are gone.
+    """
 
 
 def at_once(connection: socket.socket) -> None:

@@ -301,7 +301,7 @@ def test_assert():
     for condition in (True, 1, tensor(np.array(True))):
         check(condition, "never {}", 1)
     for args, message in [(("",), "Assertion Failed"), (("", 1, 2), "1, 2"), (("x is {}", 1), "x is 1")]:
-        with pytest.raises(AssertionFailure, match=f"^{message}$"):
+        with pytest.raises(AssertionFailure, match=f"(?m)^{message}$"):
             check(tensor(np.array(False)), *args)
     for condition, message in [
         (tensor(np.array(1)), "must be a bool scalar, but given a int64 tensor"),

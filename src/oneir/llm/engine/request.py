@@ -19,15 +19,27 @@ FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
 class EngineBusy(OneIRError, RuntimeError):
-    """As many requests wait as may: try again later."""
+    """As many requests wait as may: try again later.
+
+    A server answers with status 429 and says when. More may wait with `oneir serve --queue`; more run at a time with a
+    larger `--batch`, if the memory of pages suffices.
+    """
 
 
 class EngineClosed(OneIRError, RuntimeError):
-    """The engine was closed."""
+    """The engine was closed.
+
+    `close` was called, or the `with` block of the model was left, while an answer was still wanted. Make another one:
+    compiled code comes from the cache, so it takes a moment only.
+    """
 
 
 class ContextExceeded(InvalidValue):
-    """A prompt, or prompt and answer, for which the context has no room."""
+    """A prompt, or prompt and answer, for which the context has no room.
+
+    Shorten the prompt, ask for fewer tokens (`max_tokens`), or give the model a longer context when it is loaded, if
+    it was trained for one.
+    """
 
 
 @dataclass(frozen=True)

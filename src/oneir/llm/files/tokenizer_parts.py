@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class NoTokenizer(InvalidValue):
-    """A folder or file without a tokenizer; its model can be used with token ids alone."""
+    """A folder or file without a tokenizer; its model can be used with token ids alone.
+
+    Put `tokenizer.json` beside the weights, as the published model has it.
+    """
 
 
 class TokenizerParts(NamedTuple):

@@ -90,7 +90,10 @@ def rewriter_parts(mod: IRModule) -> RewriterParts:
 
 
 class MissingFunction(OneIRError, KeyError):
-    """A module that is a rewriter lacks one of its two functions."""
+    """A module that is a rewriter lacks one of its two functions.
+
+    It has a function `pattern` and a function `replacement`, with parameters of the same names.
+    """
 
     __str__ = Exception.__str__  # a KeyError shows the repr of its text
 

@@ -18,7 +18,11 @@ LEFT = -1
 
 
 class OutOfPages(OneIRError, RuntimeError):
-    """More pages were asked for than are free or idle. Callers look at `Pages.available` first."""
+    """More pages were asked for than are free or idle.
+
+    Who fills a cache by hand looks at `Pages.available` first, and makes the cache with more pages or frees a sequence.
+    The engine of language models does so by itself.
+    """
 
 
 class Copy(NamedTuple):

@@ -38,7 +38,11 @@ T = TypeVar("T")
 
 
 class MissingWeights(OneIRError, KeyError):
-    """Names in a state dict that differ from those of a module."""
+    """Names in a state dict that differ from those of a module.
+
+    The message lists them. A prefix that all have too much (`model.`) or a layer that is tied to another one are the
+    usual causes; `strict=False` takes what fits, and returns the rest.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0])
