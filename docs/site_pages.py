@@ -18,7 +18,9 @@ from types import ModuleType
 from typing import Any
 
 import drawing
+import notebooks
 import reference_pages
+import snippets
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -144,7 +146,16 @@ def pages() -> dict[str, str]:
     made = {"api/index.md": index_page()}
     made |= {f"api/{package}.md": package_page(package) for package in packages()}
     made |= reference_pages.pages()
-    return made | {f"source/{path}.md": file_page(path) for path in sorted(linked_files())}
+    made |= {f"source/{path}.md": file_page(path) for path in sorted(linked_files())}
+    runnable = [page for page in DOCS.rglob("*.md") if is_runnable(page.read_text())]
+    return made | {
+        page.relative_to(DOCS).with_suffix(".ipynb").as_posix(): notebooks.text(page.read_text()) for page in runnable
+    }
+
+
+def is_runnable(page: str) -> bool:
+    """Whether a page is a session of programs that a reader can run: one with what they print."""
+    return any(match[3] for match in snippets.SNIPPET.finditer(page))
 
 
 # The hooks that MkDocs calls.
@@ -173,6 +184,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         up = "../" * page.file.src_uri.count("/")
         return link[0] if path is None else f"]({up}source/{path}.md{link[3]})"
 
+    if is_runnable(markdown):
+        name = Path(page.file.src_uri).with_suffix(".ipynb").name
+        markdown = markdown.replace("\n\n", f"\n\n[This page as a notebook]({name}){{ .md-button download }}\n\n", 1)
     return drawing.drawn(OUTSIDE.sub(of_site, markdown))
 
 

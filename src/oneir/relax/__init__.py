@@ -48,6 +48,7 @@ from .expr import (
     make_shape,
 )
 from .expr_functor import ExprFunctor, PyExprMutator, PyExprVisitor
+from .graph_svg import graph_svg
 from .op import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace, call_tir_with_grad
 from .pipeline import (
     dataflow_lower_passes,

@@ -83,6 +83,10 @@ show_script: Hook[..., None] = Hook("show_script", "oneir.script.printer")
 """Prints the text of a node: `show_script(node, style, black_format, **options)`."""
 
 
+picture_of: Hook[[Any], str] = Hook("picture_of", "oneir.relax.graph_svg")
+"""The picture of a graph as SVG; empty for what is none, and for one that nobody could read."""
+
+
 class Scriptable:
     """A mixin of classes whose objects print as TVMScript."""
 
@@ -93,16 +97,20 @@ class Scriptable:
         return script_of(self, **options)
 
     def _repr_html_(self) -> str:
-        """The text for notebooks, coloured where Pygments is installed."""
-        text = self.script()
-        try:
-            from pygments import highlight
-            from pygments.formatters import HtmlFormatter
-            from pygments.lexers import PythonLexer
-        except ImportError:
-            return f"<pre>{html.escape(text)}</pre>"
-        return highlight(text, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True))
+        """The text for notebooks, coloured where Pygments is installed, and below it a graph as a picture."""
+        return _html_of(self.script()) + (picture_of(self) if picture_of.is_provided else "")
 
     def show(self, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
         """Prints the text in TVMScript, coloured on a terminal."""
         show_script(self, style, black_format, **options)
+
+
+def _html_of(text: str) -> str:
+    """The text of a program as HTML."""
+    try:
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+    except ImportError:
+        return f"<pre>{html.escape(text)}</pre>"
+    return highlight(text, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True))
