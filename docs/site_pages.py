@@ -7,9 +7,11 @@ lead somewhere in the site as well as in the sources.
 
 from __future__ import annotations
 
+import ast
 import functools
 import html
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -31,26 +33,42 @@ LANGUAGES = {".py": "python", ".c": "c", ".cpp": "cpp", ".rs": "rust", ".mjs": "
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What a package offers: its `__all__`, or else what it binds, without modules and private names."""
+    """What a package offers: its `__all__`, or else its members, without modules and private names."""
     names = getattr(module, "__all__", None)
     if names is None:
-        names = [name for name in vars(module) if not name.startswith("_") and name != "annotations"]
+        names = [name for name in dir(module) if not name.startswith("_") and name != "annotations"]
     return sorted(name for name in set(names) if not inspect.ismodule(getattr(module, name)))
+
+
+def imports_of_pages() -> set[tuple[str, str]]:
+    """The names that programs of pages import from OneIR, each with its module; modules that they import left out."""
+    programs = [p[1] for page in DOCS.rglob("*.md") for p in snippets.SNIPPET.finditer(page.read_text())]
+    nodes = [node for program in programs for node in ast.walk(ast.parse(program)) if isinstance(node, ast.ImportFrom)]
+    names = {(str(node.module), alias.name) for node in nodes for alias in node.names}
+    ours = {(module, name) for module, name in names if module.split(".")[0] == "oneir"}
+    return {(module, name) for module, name in ours if not is_module(module, name)}
+
+
+def is_module(module: str, name: str) -> bool:
+    found = getattr(importlib.import_module(module), name, None)
+    return inspect.ismodule(found) or (found is None and importlib.util.find_spec(f"{module}.{name}") is not None)
 
 
 @functools.cache
 def packages() -> dict[str, list[str]]:
-    """The public packages that offer names, each with these."""
+    """The public packages that offer names, each with these; and the modules that programs of pages import from."""
     import oneir
 
     found = {"oneir": public_names(oneir)}
+    for module, name in sorted(imports_of_pages()):
+        found.setdefault(module, []).append(name)
     for info in pkgutil.walk_packages(oneir.__path__, "oneir."):
         if not info.ispkg or info.name.startswith(NOT_PUBLIC) or "._" in info.name:
             continue
         names = public_names(importlib.import_module(info.name))
         if names:
             found[info.name] = names
-    return found
+    return dict(sorted(found.items()))
 
 
 def signature_of(value: Any) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 
 import drawing
 import pytest
 import site_pages
+import words
 
 from oneir.cli.explain import error_classes
 
@@ -47,6 +50,23 @@ def test_every_public_name_has_a_section_of_its_own():
         anchors = re.findall(r"^## .* \{ #([\w.]+) \}$", pages[f"api/{package}.md"], re.MULTILINE)
         assert anchors == [f"{package}.{name}" for name in names], package
         assert f"]({package}.md)" in pages["api/index.md"]
+
+
+def test_what_programs_of_pages_import_and_what_a_package_shows_has_a_section():
+    described = {package: set(names) for package, names in site_pages.packages().items()}
+    imported = {
+        (module, name.split(" as ")[0].strip())
+        for page in PAGES
+        for module, names in re.findall(r"^from (oneir[\w.]*) import ([\w, ]+)$", page.read_text(), re.MULTILINE)
+        for name in names.split(",")
+    }
+    names = {(module, name) for module, name in imported if not site_pages.is_module(module, name)}
+    assert {(module, name) for module, name in names if name not in described.get(module, ())} == set()
+    assert len(names) > 45
+    for package in ("oneir.tir", "oneir.relax.transform", "oneir.script.tir", "oneir.te", "oneir.topi"):
+        members = {n: getattr(importlib.import_module(package), n) for n in dir(importlib.import_module(package))}
+        public = {n for n, v in members.items() if not n.startswith("_") and not isinstance(v, ModuleType)}
+        assert public - {"annotations"} <= described[package], package
 
 
 def test_a_section_has_the_signature_the_file_and_the_docstring():
@@ -110,3 +130,17 @@ def test_the_drawing_of_packages_is_a_picture_with_what_leads_lower_below():
     assert drawing.layers(edges) == [["cli", "te"], ["tir"], ["ir"]]
     picture = drawing.drawn("# Packages\n\n```mermaid\ngraph TD\n    cli --> tir\n    tir --> ir\n```\n")
     assert picture.startswith("# Packages\n\n<svg") and picture.count("<rect") == 3 and picture.count("<path") == 2
+
+
+def test_words_that_the_glossary_rules_out_are_not_used():
+    assert words.suspicious() == []
+    ruled_out, terms = words.ruled_out(), {term.lower() for term, _ in ENTRIES}
+    assert len(ruled_out) > 20 and not terms & set(ruled_out)
+    assert all(any(word.lower() in term for term in terms) for word in ruled_out.values()), terms
+
+
+def test_a_word_that_is_ruled_out_is_found_where_it_is_prose():
+    page = "A `backend`, a [page](backend.md).\n\n```text\nbackend\n```\n\nA Backend. TVM calls it a backend.\n"
+    assert list(words.found(words.prose(page), {"backend": "back end"})) == [(7, "'backend': say 'back end'")]
+    comment = "x = 1  # the trip\n    # count of it"
+    assert list(words.found(comment, {"trip count": "extent"})) == [(1, "'trip count': say 'extent'")]

@@ -1,4 +1,4 @@
-"""Data types: what one value, or one vector of values, is.
+"""Dtypes: what one value, or one vector of values, is.
 
 A `DataType` is a `str` ("float32", "int8x16", "handle"), so it compares, prints and hashes as users write it; its
 parts are parsed once, since every distinct spelling is interned.

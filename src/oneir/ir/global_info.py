@@ -25,7 +25,7 @@ def _as_target(given: Any) -> Any:
 
 
 class VDevice(GlobalInfo):
-    """A device of the program: a target, an index among the devices of its kind, a memory scope.
+    """A device of the program: a target, an index among the devices of its kind, a storage scope.
 
     The target may be given as its text or dictionary.
     """

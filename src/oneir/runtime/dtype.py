@@ -1,4 +1,4 @@
-"""Names of data types, and what they are to NumPy and to DLPack.
+"""Names of dtypes, and what they are to NumPy and to DLPack.
 
     dtype_name(np.float32)        # "float32"
     dlpack_dtype("bfloat16")      # (4, 16, 1): type code, bits, lanes

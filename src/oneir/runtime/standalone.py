@@ -157,5 +157,5 @@ _SIZE_OF_BYTES = {8: "or i64 %bytes, 0", 4: "trunc i64 %bytes to i32"}
 
 
 def has_threads(triple: str, architecture: str) -> bool:
-    """Whether there is a pool of threads for machines of a target triple."""
+    """Whether there is a pool for machines of a target triple."""
     return pool_ir(system_of(triple), architecture) != pool_ir("", "")

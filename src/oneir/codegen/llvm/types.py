@@ -1,4 +1,4 @@
-"""How data types look in LLVM: in registers, and in memory.
+"""How dtypes look in LLVM: in registers, and in memory.
 
 A value below a byte (bool, int4) takes a byte in memory and its own width in a register.
 """

@@ -161,5 +161,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     names = {n for n in globals() if not n.startswith("_")}
     for module in (_op, _op_vendor, _op_hopper):
-        names.update(n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_"))
+        names.update(n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__)
+    names = {n for n in names if not n.startswith("_") and n != "annotations"}
     return sorted(names)
