@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ import oneir
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "walkthrough.md", DOCS / "write-a-pass.md", *sorted(DOCS.glob("tutorials/*.md"))]
 PAGES += [*sorted(DOCS.glob("contribute/*.md")), DOCS / "language-models.md"]
+GALLERY = [path for path in sorted(DOCS.glob("gallery/*.md")) if path.name != "index.md"]
+NEEDS = {"browser": ["wasm-ld", "node"], "riscv": ["riscv64-linux-gnu-gcc", "qemu-riscv64"]}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -25,6 +29,38 @@ def test_snippets_print_what_the_page_says(path):
         [sys.executable, DOCS / "snippets.py", "--check", path], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_a_program_of_the_gallery_prints_what_its_page_says_and_makes_its_picture(path):
+    missing = [tool for tool in NEEDS.get(path.stem, ()) if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"there is no {' and no '.join(missing)} here")
+    command = [sys.executable, DOCS / "snippets.py", "--check", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"({path.stem}.svg)" in path.read_text()
+
+
+def test_the_gallery_shows_every_program_of_it():
+    index = (DOCS / "gallery" / "index.md").read_text()
+    assert len(GALLERY) >= 10
+    assert sorted(re.findall(r"\]\(([\w-]+)\.md\)", index)) == sorted(path.stem for path in GALLERY)
+    for path in GALLERY:
+        ET.parse(path.with_suffix(".svg"))
+        assert f"![]({path.stem}.svg) {path.read_text().splitlines()[0].removeprefix('# ')}](" in index
+
+
+def test_a_picture_that_no_program_makes_is_an_error(tmp_path):
+    write = "```python\nopen('a.svg', 'w').write('<svg/>')\n```\n\n"
+    (tmp_path / "page.md").write_text(f"{write}![](a.svg) ![](b.svg)\n")
+    done = subprocess.run(
+        [sys.executable, DOCS / "snippets.py", tmp_path / "page.md"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and done.stderr.endswith("page.md: no program writes b.svg\n")
+    (tmp_path / "page.md").write_text(f"{write}![](a.svg)\n")
+    subprocess.run([sys.executable, DOCS / "snippets.py", tmp_path / "page.md"], check=True)
+    assert (tmp_path / "a.svg").read_text() == "<svg/>"
 
 
 def test_another_output_or_an_error_is_noticed():
