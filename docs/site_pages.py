@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import comparisons
 import drawing
 import notebooks
 import reference_pages
@@ -202,6 +203,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         up = "../" * page.file.src_uri.count("/")
         return link[0] if path is None else f"]({up}source/{path}.md{link[3]})"
 
+    markdown = comparisons.filled(markdown)
     if is_runnable(markdown):
         name = Path(page.file.src_uri).with_suffix(".ipynb").name
         markdown = markdown.replace("\n\n", f"\n\n[This page as a notebook]({name}){{ .md-button download }}\n\n", 1)

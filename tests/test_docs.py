@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 from pathlib import Path
 from types import ModuleType
 
+import comparisons
 import drawing
 import pytest
 import site_pages
@@ -144,3 +146,26 @@ def test_a_word_that_is_ruled_out_is_found_where_it_is_prose():
     assert list(words.found(words.prose(page), {"backend": "back end"})) == [(7, "'backend': say 'back end'")]
     comment = "x = 1  # the trip\n    # count of it"
     assert list(words.found(comment, {"trip count": "extent"})) == [(1, "'trip count': say 'extent'")]
+
+
+def test_comparisons_have_the_ratios_of_the_pages_that_they_name():
+    page = (site_pages.DOCS / "comparisons.md").read_text()
+    filled = comparisons.filled(page)
+    assert "<!--" not in filled and all(f"<!-- figures: {name} -->" in page for name in comparisons.FIGURES)
+    measured = comparisons.milliseconds()
+    assert set(measured) == {1, 2} and {"OneIR", "ONNX Runtime", "OpenVINO", "Inductor"} <= set(measured[1])
+    # By hand, the other way round: OneIR's time in logarithms to the base 2.
+    logs = [
+        math.log2(measured[2]["OpenVINO"][m] / ms)
+        for m, ms in measured[2]["OneIR"].items()
+        if m in measured[2]["OpenVINO"]
+    ]
+    [row] = [line.split(" | ") for line in filled.splitlines() if line.startswith("| OpenVINO | ")]
+    assert row[3:] == [f"{2 ** (sum(logs) / len(logs)):.2f}", f"{sum(log > 0 for log in logs)} of {len(logs)} |"]
+
+
+def test_comparisons_name_a_command_beside_each_table():
+    text = (site_pages.DOCS / "comparisons.md").read_text()
+    for table in re.finditer(r"\n\n(.+)\n\n<!-- figures", text):
+        [module] = re.findall(r"`python -m benchmarks\.(\w+)", table[1])
+        assert (ROOT / "benchmarks" / f"{module}.py").is_file()
