@@ -62,6 +62,41 @@ def test_convolutions_in_a_row_stay_channels_last_and_only_borders_change():
     assert_close(run(mod, x), torch.nn.functional.conv2d(inner, torch.tensor(second), stride=2).numpy())
 
 
+def test_what_no_contraction_computes_lies_as_the_one_that_reads_it_wants():
+    """Tokens become images of two sizes, which are joined along the channels and read by a convolution, as
+    segmentation heads do: the joined images are written with channels last, by a kernel, not by a change of layout.
+    """
+    weight = normal(8, 12, 1, 1)
+
+    def build(builder, x):
+        images = builder.emit(relax.op.reshape(relax.op.permute_dims(x, [0, 2, 1]), (2, 6, 5, 4)))
+        half = builder.emit(relax.op.image.resize2d(images, (5, 4), method="nearest_neighbor"))
+        joined = builder.emit(relax.op.concat([builder.emit(relax.op.exp(half)), images], axis=1))
+        return relax.op.nn.conv2d(joined, relax.const(weight))
+
+    mod = graph((2, 20, 6), build)
+    layouts = [v.name_hint for v in chosen(mod).functions if v.name_hint.startswith("layout")]
+    assert len(layouts) == 1  # what leaves
+    x = normal(2, 20, 6)
+    images = x.transpose(0, 2, 1).reshape(2, 6, 5, 4)
+    joined = np.concatenate([np.exp(images), images], axis=1)
+    assert_close(run(mod, x), np.einsum("nchw,oc->nohw", joined, weight[:, :, 0, 0]))
+
+
+def test_what_others_read_as_well_is_still_read_in_its_declared_order():
+    weight = normal(8, 6, 1, 1)
+
+    def build(builder, x):
+        squares = builder.emit(relax.op.multiply(x, x))
+        product = builder.emit(relax.op.nn.conv2d(squares, relax.const(weight)))
+        rows = builder.emit(relax.op.reshape(squares, (2, 3, 40)))
+        return relax.op.add(relax.op.sum(product), relax.op.cumsum(rows, axis=-1))
+
+    mod, x = graph((2, 6, 5, 4), build), normal(2, 6, 5, 4)
+    product = np.einsum("nchw,oc->nohw", x * x, weight[:, :, 0, 0])
+    assert_close(run(mod, x), product.sum() + np.cumsum((x * x).reshape(2, 3, 40), axis=-1), 1e-4)
+
+
 def test_constant_weights_lie_in_panels_with_zeros_at_the_end():
     weight = normal(20, 50)
     text = chosen(graph((7, 20), lambda b, x: relax.op.matmul(x, relax.const(weight)))).script()

@@ -85,14 +85,21 @@ class _Choose(PyExprMutator):
         self.constants: dict[tuple[Constant, Layout], Constant] = {}
         self.weights: frozenset[GraphVar] = frozenset()
         """The parameters that may be laid out at no cost."""
+        self.readers: dict[GraphVar, list[tuple[Call, int]]] = {}
+        """Calls of functions of loops that read a variable of the function as it was, and as which argument."""
         self.laid_out: dict[tuple[GraphVar, Layout], Expr] = {}
 
     def visit_function_(self, op: Any) -> Expr:
         if op.attrs.get("Primitive"):
             return op
         count = num_input_of(op) if op.attrs.get(LIFTED) else None
+        outside = self.weights, self.readers
         self.weights = frozenset() if count is None else frozenset(op.params[count:])
-        return super().visit_function_(op)
+        self.readers = _readers(op)
+        try:
+            return super().visit_function_(op)
+        finally:
+            self.weights, self.readers = outside
 
     def visit_var_(self, op: GraphVar) -> Expr:
         var = super().visit_var_(op)
@@ -135,7 +142,10 @@ class _Choose(PyExprMutator):
             self.set_var_remap(binding.var, var)
             return None
         constant = [isinstance(v, Constant) or v in self.weights for v in values]
-        plan = accesses.plan(given, constant, isinstance(binding.var, DataflowVar), self.info)
+        inside = isinstance(binding.var, DataflowVar)
+        plan = accesses.plan(given, constant, inside, self.info)
+        if plan is None and inside and not accesses.contractions:
+            plan = accesses.plan_of_result(self.wanted_by_readers(binding.var))
         if plan is None:
             return super().visit_var_binding_(binding)
         *wanted, result = (plan.get(buffer) for buffer in accesses.params)
@@ -152,6 +162,19 @@ class _Choose(PyExprMutator):
             self.set_var_remap(binding.var, var)
             return None
         return self.reemit_binding(binding, self.transposed(self.builder_.emit(called), _inverse(axes)))
+
+    def wanted_by_readers(self, var: GraphVar) -> Axes | None:
+        """How a contraction that reads a variable of the function as it was wants it to lie; None if as declared."""
+        for call, place in self.readers.get(var, ()):
+            accesses, arguments = self.accesses(call.args[0]), call.args[1]
+            if accesses is None or not accesses.contractions or not isinstance(arguments, Tuple):
+                continue
+            constant = [isinstance(a, Constant) or a in self.weights for a in arguments.fields]
+            plan = accesses.plan([None] * len(constant), constant, True, self.info) or {}
+            wanted = plan.get(accesses.params[place])
+            if isinstance(wanted, Permuted):
+                return wanted.axes
+        return None
 
     def is_parameter(self, value: Expr) -> bool:
         """Whether a value is a parameter of the function, as it is declared."""
@@ -209,6 +232,20 @@ class _Choose(PyExprMutator):
         return self.functions[key]
 
 
+def _readers(function: Any) -> dict[GraphVar, list[tuple[Call, int]]]:
+    """The calls of functions of loops in a function's body that read each variable, and as which argument."""
+    found: dict[GraphVar, list[tuple[Call, int]]] = {}
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            call = binding.value if isinstance(binding, VarBinding) else None
+            arguments = call.args[1] if isinstance(call, Call) and call.op is CALL_TIR else None
+            if isinstance(call, Call) and isinstance(arguments, Tuple):
+                for place, argument in enumerate(arguments.fields):
+                    if isinstance(argument, GraphVar):
+                        found.setdefault(argument, []).append((call, place))
+    return found
+
+
 IN_LAYOUT = "oneir.dlight.cpu.in_layout"
 """The function that lays out a weight when a program runs."""
 
@@ -256,6 +293,8 @@ class _Accesses:
     func: PrimFunc
     params: list[Buffer]
     steps: list[_Step]
+    contractions: list[tuple[_Step, tuple[BufferLoad, BufferLoad]]]
+    """The steps that are sums of products, with the loads of their operands."""
 
     @staticmethod
     def of(func: PrimFunc) -> _Accesses:
@@ -263,7 +302,8 @@ class _Accesses:
         finder = _Steps()
         finder(func.body)
         params = [func.buffer_map[p] for p in func.params if p in func.buffer_map]
-        return _Accesses(func, params, finder.found)
+        contractions = [(step, pair) for step in finder.found if (pair := operands(step.block)) is not None]
+        return _Accesses(func, params, finder.found, contractions)
 
     def plan(
         self, given: Sequence[Axes | None], constant: Sequence[bool], inside: bool, info: CPUInfo
@@ -275,11 +315,10 @@ class _Accesses:
         """
         if len(self.params) != len(given) + 1:
             return None
-        contractions = [(step, pair) for step in self.steps if (pair := operands(step.block)) is not None]
         layouts: dict[Buffer, Layout] = {}
-        if contractions:
+        if self.contractions:
             packable = {self.params[i] for i, fixed in enumerate(constant) if fixed}
-            for step, pair in contractions:
+            for step, pair in self.contractions:
                 wanted = _wanted(step, pair, packable, info)
                 if wanted is None:
                     wanted = self.read_as_given(step, pair, given)
@@ -293,6 +332,15 @@ class _Accesses:
             layouts.setdefault(self.params[-1], Permuted(tuple(range(self.params[-1].ndim))))
         if not layouts or all(_is_identity(layout) for layout in layouts.values()):
             return None
+        self.propagate(layouts)
+        return {buffer: layout for buffer, layout in layouts.items() if not _is_identity(layout)} or None
+
+    def plan_of_result(self, axes: Axes | None) -> dict[Buffer, Layout] | None:
+        """The layouts of buffers that change when the result lies in another order, and arguments as declared."""
+        if axes is None or len(axes) != self.params[-1].ndim:
+            return None
+        layouts: dict[Buffer, Layout] = {b: Permuted(tuple(range(b.ndim))) for b in self.params[:-1]}
+        layouts[self.params[-1]] = Permuted(axes)
         self.propagate(layouts)
         return {buffer: layout for buffer, layout in layouts.items() if not _is_identity(layout)} or None
 
