@@ -31,6 +31,9 @@ _PARTS = (
 )
 """What defines errors, with what it imports. All of it is there without any extra."""
 
+_SERVERS = ("oneir.serving.", "oneir.llm.server.")
+"""Where errors are answers to clients, which no program meets as exceptions."""
+
 
 def add(commands: Any) -> None:
     """Declares the command."""
@@ -70,7 +73,8 @@ def error_classes() -> dict[str, type[OneIRError]]:
         for other in cls.__subclasses__():
             yield from derived(other)
 
-    return {cls.__name__: cls for cls in derived(OneIRError) if cls.__module__.startswith("oneir.")}
+    found = [cls for cls in derived(OneIRError) if cls.__module__.startswith("oneir.")]
+    return {cls.__name__: cls for cls in found if not cls.__module__.startswith(_SERVERS)}
 
 
 def kinds(cls: type[OneIRError]) -> list[type[OneIRError]]:
