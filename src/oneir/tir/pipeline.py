@@ -36,7 +36,7 @@ def default_tir_passes() -> list[Pass]:
         transform.ConvertBlocksToOpaque(),
         transform.CompactBufferAllocation(),
         transform.LowerMatchBuffer(),
-        transform.InjectSoftwarePipeline(),
+        transform.InjectSoftwarePipeline(expand=True),
         transform.LowerOpaqueBlock(),
         *([transform.InstrumentBoundCheckers()] if checked else []),
         *([transform.InstrumentProfileIntrinsics()] if config.get("tir.instrument_lwp", False) else []),
@@ -98,7 +98,7 @@ def default_gpu_passes() -> list[Pass]:
         transform.LowerMatchBuffer(),
         transform.LowerWarpMemory(),
         transform.InjectPermutedLayout(),
-        transform.InjectSoftwarePipeline(),
+        transform.InjectSoftwarePipeline(expand=True),
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
         transform.NarrowDataType(32),  # a device computes in int64 by several instructions

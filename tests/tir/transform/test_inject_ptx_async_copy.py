@@ -9,11 +9,15 @@ from pass_checks import apply
 
 from oneir import build, cuda, nd
 from oneir.ir import IRModule
-from oneir.runtime.error import InvalidValue
+from oneir.ir.operators import as_op, same_expr
+from oneir.ir.transform import Sequential
+from oneir.ir.visitor import post_order_visit
 from oneir.script import tir as T
 from oneir.target import Target
 from oneir.testing.cuda_host import ORDERS, cuda_on_host
-from oneir.tir.transform import InjectPTXAsyncCopy, InjectSoftwarePipeline
+from oneir.tir.transform import InjectPTXAsyncCopy, VectorizeLoop
+
+COPY = as_op("tir.ptx_cp_async")
 
 
 def copy(lanes, value, extent="shared"):
@@ -49,9 +53,54 @@ OTHERS = {
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("lanes", [2, 4, 8])
 def test_copies(lanes, condition):
-    text = apply(InjectPTXAsyncCopy(), copy(lanes, CONDITIONS[condition])).script()
-    assert "T.ptx_cp_async(" in text and "T.vectorized" not in text and "async_scope" not in text
-    assert (f", 0, {2 * lanes})\n" in text + "\n") == (condition == "none")
+    after = apply(InjectPTXAsyncCopy(), copy(lanes, CONDITIONS[condition]))
+    text = after.script()
+    assert "T.vectorized" not in text and "async_scope" not in text
+    (call,) = copies(after)
+    data, at, source, first, size, *valid = call.args
+    assert (data.name, source.name, int(size)) == ("data", "A", 2 * lanes) and same_expr(at, first)
+    assert bool(valid) == (condition != "none")
+
+
+def copies(func):
+    found = []
+    post_order_visit(func.body, lambda n: found.append(n) if getattr(n, "op", None) is COPY else None)
+    return found
+
+
+@pytest.mark.parametrize(("dtype", "lanes", "size"), [("float32", 1, 4), ("float32", 4, 16), ("float16", 8, 16)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_copies_of_vectors_and_elements(dtype, lanes, size, masked):
+    def value(A, i, n):
+        return T.if_then_else(n > 3, A[i], T.Cast(dtype, 0)) if masked else A[i]
+
+    @T.prim_func
+    def func(a: T.handle, n: T.int32):
+        A = T.match_buffer(a, (256,), dtype)
+        tx = T.launch_thread("threadIdx.x", 8)
+        data = T.allocate([256], dtype, "shared")
+        S = T.decl_buffer((256,), dtype, data=data, scope="shared")
+        with T.attr(0, "async_scope", 1):
+            for v in T.vectorized(lanes):
+                S[tx * lanes + v] = value(A, tx * lanes + v, n)
+
+    after = apply(Sequential([VectorizeLoop(), InjectPTXAsyncCopy()]), func)
+    (call,) = copies(after)
+    assert call.dtype == dtype and int(call.args[4]) == size and same_expr(call.args[1], call.args[3])
+    assert len(call.args) == (6 if masked else 5)
+
+
+@pytest.mark.parametrize("stride", [0, 2])
+def test_other_vectors_are_stored(stride):
+    @T.prim_func
+    def func(a: T.handle):
+        A = T.match_buffer(a, (256,), "float16")
+        data = T.allocate([256], "float16", "shared")
+        S = T.decl_buffer((256,), "float16", data=data, scope="shared")
+        with T.attr(0, "async_scope", 1):
+            S[T.Ramp(0, 1, 8)] = A[T.Ramp(0, 2, 8)] if stride else T.Broadcast(A[0], 8)
+
+    assert not copies(apply(InjectPTXAsyncCopy(), func))
 
 
 @pytest.mark.parametrize("value", OTHERS)
@@ -75,7 +124,6 @@ def pipelined(extent, stages):
                 with T.block("all"):
                     T.reads(A[0:extent, 0:256])
                     T.writes(B[0:256])
-                    S = T.alloc_buffer((256,), "float16", scope="shared")
                     for i in T.serial(
                         extent,
                         annotations={
@@ -86,7 +134,8 @@ def pipelined(extent, stages):
                     ):
                         with T.block("round"):
                             T.reads(A[i, 0:256])
-                            T.writes(S[0:256], B[0:256])
+                            T.writes(B[0:256])
+                            S = T.alloc_buffer((256,), "float16", scope="shared")
                             with T.block("copy"):
                                 T.reads(A[i, 0:256])
                                 T.writes(S[0:256])
@@ -118,27 +167,11 @@ def test_rounds_wait_for_what_they_read():
                 np.testing.assert_array_equal(b.numpy(), a.sum(0)[::-1])
 
 
-def test_a_stage_cannot_read_its_own_copies():
+def test_a_wait_whose_count_is_not_known_waits_for_all():
     @T.prim_func
-    def func(A: T.Buffer((8, 8), "float16"), B: T.Buffer((8, 8), "float16")):
-        for i in T.serial(
-            8,
-            annotations={
-                "software_pipeline_stage": [0, 0],
-                "software_pipeline_order": [0, 1],
-                "software_pipeline_async_stages": [0],
-            },
-        ):
-            with T.block(""):
-                T.reads(A[i, 0:8])
-                T.writes(B[i, 0:8])
-                S = T.alloc_buffer((8,), "float16", scope="shared")
-                for v in range(8):
-                    S[v] = A[i, v]
-                for v in range(8):
-                    B[i, v] = S[v]
+    def func(n: T.int32):
+        T.attr(0, "async_wait_queue_scope", 0)
+        T.attr(0, "async_wait_inflight_count", n)
+        T.evaluate(n)
 
-    with pytest.raises(
-        InvalidValue, match="statement 1 reads what statement 0 of the same asynchronous stage 0 copies"
-    ):
-        apply(InjectSoftwarePipeline(), func)
+    assert "T.ptx_wait_group(0)" in apply(InjectPTXAsyncCopy(), func).script()

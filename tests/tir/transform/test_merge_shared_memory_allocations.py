@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pass_checks import apply, check, unchanged
 
-from oneir.ir.transform import PassContext
+from oneir.ir.transform import PassContext, Sequential
 from oneir.runtime.error import WellFormedError
 from oneir.script import tir as T
-from oneir.tir.transform import MergeSharedMemoryAllocations
+from oneir.tir.transform import MergeSharedMemoryAllocations, Simplify
 
 
 def test_what_is_used_together_lies_side_by_side():
@@ -107,3 +107,22 @@ def test_memory_of_two_dimensions_is_refused():
 
     with pytest.raises(WellFormedError, match="buffer `X` has 2 dimensions: run FlattenBuffer before"):
         apply(MergeSharedMemoryAllocations(), before)
+
+
+def test_asynchronous_copies_go_to_bytes_of_the_merged_memory():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float16")):
+        tx = T.launch_thread("threadIdx.x", 4)
+        a = T.allocate([16], "float32", "shared.dyn")
+        b = T.allocate([16], "float16", "shared.dyn")
+        X = T.decl_buffer((16,), "float32", data=a, scope="shared.dyn")
+        Y = T.decl_buffer((16,), "float16", data=b, scope="shared.dyn")
+        T.ptx_cp_async("float32", a, tx * 4, A.data, tx * 4, 16)
+        T.ptx_cp_async("float16", b, tx * 4, B.data, tx * 4, 8)
+        A[tx] = X[tx] + T.Cast("float32", Y[tx])
+
+    text = apply(Sequential([MergeSharedMemoryAllocations(), Simplify()]), before).script()
+    assert 'T.allocate([96], "uint8", "shared.dyn")' in text
+    # In bytes: one tile begins at 0, the other behind it.
+    starts = {line.split(", ")[2] for line in text.splitlines() if "ptx_cp_async" in line}
+    assert starts in ({"tx * 16", "tx * 8 + 64"}, {"tx * 16 + 32", "tx * 8"})

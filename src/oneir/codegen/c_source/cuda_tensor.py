@@ -123,7 +123,8 @@ def _cp_async(size: int) -> str:
     cached = "cg" if size == 16 else "ca"
     return f"""\
 template <class T>
-__device__ inline void oneir_cp_async{size}(T* shared, const T* global, int valid) {{
+__device__ inline void oneir_cp_async{size}(void* target, const T* global, int valid) {{
+  T* shared = (T*)target;
 #if __CUDA_ARCH__ >= 800
   if ((uint64_t)global % {size} == 0) {{
     asm volatile("cp.async.{cached}.shared.global [%0], [%1], {size}, %2;"

@@ -1,26 +1,28 @@
 """InjectSoftwarePipeline: the statements of a loop's body run for different iterations at the same time.
 
-    for i in T.serial(16, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+    for i in T.serial(16, annotations={"software_pipeline_stage": [0, 2], "software_pipeline_order": [0, 1]}):
         load(i)
         use(i)
 
 becomes
 
-    load(0)                    # prologue
-    for i in range(15):
-        load(i + 1)
+    for i in T.unroll(2):      # prologue
+        load(i)
+    for i in range(14):
+        load(i + 2)
         use(i)
-    use(15)                    # epilogue
+    for i in T.unroll(2):      # epilogue
+        use(i + 14)
 
 A statement of stage s runs s rounds after those of stage 0; "software_pipeline_order" says in which order they stand. A
 buffer that the body's block allocates, written in one stage and read in a later one, gets a copy (a version) for each
-iteration in which it is alive at the same time.
+iteration in which it is alive at the same time; one that the annotation "double_buffer_scope" of a block names has at
+least two. What short loops lack of the rounds is left out by the predicates of blocks.
 
 "software_pipeline_async_stages" names stages whose copies may run while the threads compute: their statements stand in
-the attribute "async_scope", each round closes a group of copies ("async_commit_queue_scope"), and a statement of a
-later stage that reads what is copied waits ("async_wait_queue_scope") until only newer groups are under way. A round
-that copies nothing closes an empty group, so that the number of newer groups is the same in all rounds. Passes that
-know no such copies take these attributes for their bodies.
+the attribute "async_scope", each round closes groups of copies ("async_commit_queue_scope"), and a statement that
+reads what is copied waits ("async_wait_queue_scope") until only newer groups are under way (see `pipeline_async`).
+Passes that know no such copies take these attributes for their bodies.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.expr import Call, IntImm, PrimExpr, Range, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
@@ -41,41 +43,44 @@ from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import (
-    AttrStmt,
     Block,
     BlockRealize,
     BufferRegion,
     BufferStore,
     Evaluate,
     For,
-    IfThenElse,
+    ForKind,
     SeqStmt,
     Stmt,
     flat_seq,
     stmt_list,
 )
 from ..stmt_functor import StmtMapper, renew_stmt, substitute
+from .inject_double_buffer import SCOPE as DOUBLE_BUFFER
 from .pass_base import PrimFuncPass
+from .pipeline_async import Component, Emitted, Waits, find_copies
 from .unroll_loop import fold_in
 
 STAGE = "software_pipeline_stage"
 ORDER = "software_pipeline_order"
 ASYNC = "software_pipeline_async_stages"
-ASYNC_SCOPE = "async_scope"
-ASYNC_COMMIT = "async_commit_queue_scope"
-ASYNC_WAIT = "async_wait_queue_scope"
-ASYNC_INFLIGHT = "async_wait_inflight_count"
+_ACCESS_PTR = ops.as_op("tir.tvm_access_ptr")
 
 
 class InjectSoftwarePipeline(PrimFuncPass):
     """Pipelines loops with the annotations "software_pipeline_stage" and "software_pipeline_order".
 
+    With `expand` true the rounds before and after a loop are written out, so that the counts of waits are constants.
+
     Raises `InvalidValue` for annotations that do not fit the loop's statements, or contradict their dependences, and
     for blocks that are not opaque.
     """
 
+    expand: bool = False
+
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        return func.with_body(_Inject({b.data: b for b in func.buffer_map.values()})(func.body))
+        buffers = {b.data: b for b in func.buffer_map.values()}
+        return func.with_body(_Inject(buffers, self.expand)(func.body))
 
 
 class _Accesses(Visitor):
@@ -108,6 +113,13 @@ class _Accesses(Visitor):
             self.visit(node.init)
         self.visit(node.body)
 
+    def visit_Call(self, node: Call) -> None:
+        if node.op is _ACCESS_PTR:  # the regions of blocks say what it accesses
+            for arg in node.args[2:]:
+                self.visit(arg)
+        else:
+            self.generic_visit(node)
+
     def visit_Var(self, var: Var) -> None:
         self.pointers.add(var)
 
@@ -116,11 +128,14 @@ class _Accesses(Visitor):
 
 
 class _Version(Mapper):
-    """Redirects accesses to a buffer to the version of it that belongs to the iteration."""
+    """Redirects accesses to a buffer to the version of it that belongs to the iteration.
 
-    def __init__(self, versions: dict[Buffer, int], iteration: PrimExpr):
+    With `whole` true, regions of blocks name all versions.
+    """
+
+    def __init__(self, versions: dict[Buffer, int], iteration: PrimExpr, whole: bool):
         super().__init__()
-        self.versions, self.iteration = versions, iteration
+        self.versions, self.iteration, self.whole = versions, iteration, whole
         self.buffers: dict[Buffer, Buffer] = {}
         for buffer, count in versions.items():
             strides: Any = buffer.strides
@@ -128,6 +143,7 @@ class _Version(Mapper):
                 strides = Array([ops.multiply(strides[0], buffer.shape[0]), *strides])
             shape = Array([ops.cast(buffer.shape[0].dtype, count), *buffer.shape])
             self.buffers[buffer] = buffer.replace(shape=shape, strides=strides)
+        self.by_data = {buffer.data: buffer for buffer in versions}
 
     def version(self, buffer: Buffer) -> PrimExpr:
         return ops.floormod(self.iteration, self.versions[buffer])
@@ -146,63 +162,94 @@ class _Version(Mapper):
             return new
         return new.replace(buffer=self.buffers[old.buffer], indices=Array([self.version(old.buffer), *new.indices]))
 
+    def visit_Call(self, node: Call) -> Any:
+        new: Call = self.generic_visit(node)
+        data = node.args[1] if node.op is _ACCESS_PTR else None
+        buffer = self.by_data.get(data) if isinstance(data, Var) else None
+        if buffer is None:
+            return new
+        size: Any = self.buffers[buffer].strides[0] if buffer.strides else const(1, buffer.shape[0].dtype)
+        for extent in () if buffer.strides else buffer.shape:
+            size = ops.multiply(size, extent)
+        begin = ops.add(new.args[2], ops.multiply(self.version(buffer), size))
+        return new.replace(args=Array(begin if i == 2 else arg for i, arg in enumerate(new.args)))
+
     def visit_BufferRegion(self, node: BufferRegion) -> Any:
-        if node.buffer not in self.buffers:
+        buffer = node.buffer
+        if buffer not in self.buffers:
             return self.generic_visit(node)
-        version = Range.from_min_extent(self.version(node.buffer), 1)
-        region = [version, *[self.visit(part) for part in node.region]]
-        return BufferRegion(self.buffers[node.buffer], Array(region))
+        version = Range(self.versions[buffer]) if self.whole else Range.from_min_extent(self.version(buffer), 1)
+        return BufferRegion(self.buffers[buffer], Array([version, *[self.visit(part) for part in node.region]]))
 
 
 class _Pipeline:
-    """One loop: its statements with their stages, in the order in which they will stand."""
+    """One loop: its statements with their stages, in the order in which they will stand.
 
-    def __init__(self, loop: For, statements: list[Stmt], allocated: Sequence[Buffer]):
-        self.loop, self.statements = loop, statements
-        self.stages = self.annotation(STAGE)
-        self.order = self.annotation(ORDER)
-        if sorted(self.order) != list(range(len(statements))):
+    `buffers` are those around the loop, by their pointers; the pipeline adds those that it allocates.
+    """
+
+    def __init__(
+        self,
+        loop: For,
+        blocks: Sequence[Block],
+        allocated: Sequence[Buffer],
+        doubled: set[Buffer],
+        buffers: dict[Var, Buffer],
+        expand: bool,
+    ):
+        self.loop, self.doubled, self.expand = loop, doubled, expand
+        stages, order = self.annotation(STAGE, len(blocks)), self.annotation(ORDER, len(blocks))
+        if sorted(order) != list(range(len(blocks))):
             raise InvalidValue(
-                f"{ORDER} of the loop over {loop.loop_var.name} must be a permutation of 0 to {len(statements) - 1}, "
-                f"found {self.order}"
+                f"{ORDER} of the loop over {loop.loop_var.name} must be a permutation of 0 to {len(blocks) - 1}, "
+                f"found {order}"
             )
-        if min(self.stages) < 0:
-            raise InvalidValue(f"{STAGE} of the loop over {loop.loop_var.name} has a negative stage: {self.stages}")
-        self.asynchronous = {int(stage) for stage in loop.annotations.get(ASYNC, ())}
-        self.accesses = [_Accesses() for _ in statements]
-        for access, statement in zip(self.accesses, statements, strict=True):
-            access.visit(statement)
+        if min(stages) < 0:
+            raise InvalidValue(f"{STAGE} of the loop over {loop.loop_var.name} has a negative stage: {stages}")
+        asynchronous = {int(stage) for stage in loop.annotations.get(ASYNC, ())}
+        self.components: list[Component] = []
+        for block, stage, place in zip(blocks, stages, order, strict=True):
+            used = _Accesses()
+            used.visit(block)
+            self.components.append(
+                Component(block, stage, place, stage in asynchronous, used.reads, used.writes, used.pointers)
+            )
+        self.last = max(stages)
         self.check_dependences()
         versions = {buffer: self.versions_of(buffer) for buffer in allocated}
         versions = {buffer: count for buffer, count in versions.items() if count > 1}
-        self.version = _Version(versions, ops.subtract(loop.loop_var, loop.min))
+        self.version = _Version(versions, ops.subtract(loop.loop_var, loop.min), self.last != 1)
         self.check_pointers()
         self.allocated = [self.version.buffers.get(buffer, buffer) for buffer in allocated]
-        self.statements = [self.version(statement) for statement in statements]
+        self.buffers = {**buffers, **{buffer.data: buffer for buffer in self.allocated}}
+        self.ordered = sorted(self.components, key=lambda component: component.order)
+        self.copies = find_copies(self.ordered)
+        self.analyzer = Analyzer()
 
-    def annotation(self, key: str) -> list[int]:
+    def annotation(self, key: str, count: int) -> list[int]:
         values = [int(value) for value in self.loop.annotations.get(key, ())]
-        if len(values) != len(self.statements):
+        if len(values) != count:
             raise InvalidValue(
-                f"the body of the loop over {self.loop.loop_var.name} has {len(self.statements)} statements, "
+                f"the body of the loop over {self.loop.loop_var.name} has {count} statements, "
                 f"but {key} has {len(values)} entries"
             )
         return values
 
     def check_dependences(self) -> None:
-        for reader, reading in enumerate(self.accesses):
-            for writer in range(reader):
-                shared = self.accesses[writer].writes & reading.reads
-                late = self.stages[writer], self.order[writer]
-                if shared and late > (self.stages[reader], self.order[reader]):
+        for reader, reading in enumerate(self.components):
+            for writer, writing in enumerate(self.components[:reader]):
+                shared = writing.writes & reading.reads
+                if shared and (writing.stage, writing.order) > (reading.stage, reading.order):
                     names = ", ".join(sorted(buffer.name for buffer in shared))
+                    stages = [component.stage for component in self.components]
+                    order = [component.order for component in self.components]
                     raise InvalidValue(
                         f"in the loop over {self.loop.loop_var.name}, statement {reader} reads {names} before "
-                        f"statement {writer} writes it: stages {self.stages} and order {self.order} contradict that"
+                        f"statement {writer} writes it: stages {stages} and order {order} contradict that"
                     )
 
     def check_pointers(self) -> None:
-        pointers = {var for access in self.accesses for var in access.pointers}
+        pointers = {var for component in self.components for var in component.pointers}
         for buffer in self.version.buffers:
             if buffer.data in pointers:
                 raise InvalidValue(
@@ -211,169 +258,160 @@ class _Pipeline:
 
     def versions_of(self, buffer: Buffer) -> int:
         """How many iterations' contents of a buffer are alive at once."""
-        writers = [i for i, access in enumerate(self.accesses) if buffer in access.writes]
-        readers = [i for i, access in enumerate(self.accesses) if buffer in access.reads]
-        if not writers or not readers:
-            return 1
-        count = max(self.stages[r] for r in readers) - min(self.stages[w] for w in writers) + 1
-        # Where every reader of a later stage stands before the writer, it is done when the writer comes.
-        meets = any(
-            self.order[w] < self.order[r] and self.stages[w] < self.stages[r] and self.overlap(buffer, w, r)
-            for w in writers
-            for r in readers
-        )
-        return count if meets or count < 2 else count - 1
+        writers = [component for component in self.components if buffer in component.writes]
+        readers = [component for component in self.components if buffer in component.reads]
+        count = 1
+        if writers and readers:
+            count = max(r.stage for r in readers) - min(w.stage for w in writers) + 1
+            # Where every reader of a later stage stands before the writer, it is done when the writer comes.
+            meets = any(
+                w.order < r.order and w.stage < r.stage and self.overlap(buffer, w.block, r.block)
+                for w in writers
+                for r in readers
+            )
+            count = count if meets or count < 2 else count - 1
+        return 2 if count == 1 and writers and buffer in self.doubled else count
 
-    def overlap(self, buffer: Buffer, writer: int, reader: int) -> bool:
+    def overlap(self, buffer: Buffer, writer: Block, reader: Block) -> bool:
         """Whether one statement may read what another one writes, in whichever iterations they are."""
         later = {self.loop.loop_var: self.loop.loop_var.copy_with_name("later")}
         span = Range.from_min_extent(self.loop.min, self.loop.extent)
-        written = [substitute(region, later) for region in _regions(self.statements[writer], buffer)[1]]
-        read = _regions(self.statements[reader], buffer)[0]
+        written = [substitute(region, later) for region in writer.writes if region.buffer is buffer]
+        read = [region for region in reader.reads if region.buffer is buffer]
         analyzer = Analyzer()
         for var in (self.loop.loop_var, later[self.loop.loop_var]):
             analyzer.bind(var, span)
         return any(_may_overlap(a, b, analyzer) for a in written for b in read)
 
-    def emit(self, buffers: dict[Var, Buffer]) -> Stmt:
-        """The pipeline; `buffers` are those around it."""
-        loop, last = self.loop, max(self.stages)
-        annotations = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
-        prologue = [self.round(loop.min, t, range(t + 1), loop.extent) for t in range(last)]
-        var = loop.loop_var.copy_with_name(loop.loop_var.name)
-        rounds = ops.maximum(ops.subtract(loop.extent, last), 0)
-        body = self.round(var, last, range(last + 1))
-        rounds_run = loop.replace(loop_var=var, extent=rounds, body=body, annotations=annotations)
-        none = isinstance(rounds, IntImm) and rounds.value == 0
-        around = dict(buffers)
-        parts = [_as_block(part, around) for part in prologue]
-        parts.append(_block("", Evaluate(const(0)) if none else rounds_run, buffers))
-        end = ops.add(loop.min, loop.extent)
-        for t in range(last):
-            ending = _as_block(self.round(end, t, range(t + 1, last + 1)), around)
-            enough = ops.greater_equal(ops.add(loop.extent, t), last)  # else the prologue has been there
-            if not isinstance(enough, IntImm):
-                parts.append(IfThenElse(enough, ending))
-            elif enough.value:
-                parts.append(ending)
-        return flat_seq(parts)
+    def parts(self) -> list[Stmt]:
+        """The rounds before the loop, those of the loop, and those after it."""
+        loop, last = self.loop, self.last
+        first, end = loop.min, ops.add(loop.min, loop.extent)
+        start, after, lowest = ops.add(first, last), end, None
+        if last > 1 and not self.analyzer.can_prove(ops.greater_equal(loop.extent, last)):
+            # A short loop ends in the rounds before; those after it begin behind them.
+            if isinstance(end, IntImm):
+                after = ops.maximum(end, start)
+            else:
+                lowest = start
+        return [
+            self.part(first, start, True),
+            self.part(start, end, False),
+            self.part(after, ops.add(end, last), True, lowest),
+        ]
 
-    def round(self, base: PrimExpr, t: int, stages: range, extent: PrimExpr | None = None) -> Stmt:
-        """The statements of some stages, each for iteration base + t - stage.
-
-        With `extent`, base is the first iteration, and a short loop may have none of that number.
+    def part(self, start: PrimExpr, end: PrimExpr, around: bool, lowest: PrimExpr | None = None) -> BlockRealize:
+        """The rounds from `start` to `end`, in a loop if there are several; the statements of stage s run in round r
+        for iteration r - s, if that is one of the loop's and r is at least `lowest`.
         """
-        out: list[Stmt] = []
-        for i in self.ordered:
-            statement = self.statement(i, base, t, extent) if self.stages[i] in stages else None
-            if i == self.last_of(self.stages[i]) and self.stages[i] in self.asynchronous:
-                statement = _attr(ASYNC_COMMIT, self.stages[i], Evaluate(const(0)) if statement is None else statement)
-            if statement is not None:
-                out.append(statement)
-        return flat_seq(out)
+        loop, analyzer = self.loop, self.analyzer
+        extent = analyzer.simplify(ops.subtract(end, start))
+        if analyzer.can_prove(ops.less_equal(extent, 0)):
+            return self.block(Evaluate(const(0)))
+        single = analyzer.can_prove_equal(extent, const(1, extent.dtype))
+        var = loop.loop_var.copy_with_name(loop.loop_var.name)
+        moved: dict[Var, PrimExpr] = {}
+        counted = Analyzer()
+        if not single:
+            analyzer.bind(var, Range.from_min_extent(start, extent))
+            counted.bind(var, Range.from_min_extent(loop.min, extent))
+            moved = {var: ops.add(var, ops.subtract(start, loop.min))}
+        at: PrimExpr = start if single else var
+        emitted: list[Emitted] = []
+        for component in self.ordered:
+            iteration = ops.subtract(at, component.stage)
+            inside = ops.less(iteration, ops.add(loop.min, loop.extent))
+            if around:
+                inside = ops.logical_and(analyzer.simplify(ops.less_equal(loop.min, iteration)), inside)
+            if lowest is not None:
+                inside = ops.logical_and(inside, ops.greater_equal(at, lowest))
+            if analyzer.can_prove(ops.logical_not(inside)):
+                continue
+            inside = substitute(inside, moved)
+            iteration = iteration if single else ops.add(iteration, ops.subtract(start, loop.min))
+            block = self.version(component.block)
+            block = renew_stmt(substitute(block, {loop.loop_var: iteration}))
+            emitted.append(Emitted(component, block, inside, iteration))
+        placed = Waits(self.copies, counted).place(emitted, extent)
+        if not placed:
+            return self.block(Evaluate(const(0)))
+        stmts: list[Stmt] = []
+        blocks = iter(emitted)
+        for predicate, body, committed in placed:
+            if committed:
+                stmts.append(BlockRealize((), predicate, self.block(body).block))
+            else:
+                block = next(part.block for part in blocks if not part.component.asynchronous)
+                stmts.append(BlockRealize((), predicate, block.replace(body=body)))
+        rounds = flat_seq(stmts)
+        if around and self.expand and isinstance(extent, IntImm):
+            rounds = rounds if single else self.written_out(stmts, var, extent.value)
+        elif not single:
+            annotations = {k: v for k, v in loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
+            kind = ForKind.UNROLLED if around else loop.kind
+            rounds = loop.replace(loop_var=var, extent=extent, kind=kind, body=rounds, annotations=annotations)
+        return self.block(rounds)
 
-    def statement(self, i: int, base: PrimExpr, t: int, extent: PrimExpr | None) -> Stmt | None:
-        """One statement in a round; None in a round that is not in a short loop."""
-        shift = t - self.stages[i]
-        iteration = ops.add(base, shift) if shift >= 0 else ops.subtract(base, -shift)
-        statement = renew_stmt(fold_in(self.statements[i], {self.loop.loop_var: iteration}))
-        if self.stages[i] in self.asynchronous:
-            statement = _attr(ASYNC_SCOPE, 1, statement)
-        for stage, count in self.waits(i).items():
-            statement = _attr(ASYNC_WAIT, stage, _attr(ASYNC_INFLIGHT, count, statement))
-        inside = const(True) if extent is None else ops.less(shift, extent)
-        if isinstance(inside, IntImm):
-            return statement if inside.value else None
-        return IfThenElse(inside, statement)
+    def written_out(self, stmts: Sequence[Stmt], var: Var, extent: int) -> Stmt:
+        """The rounds of a loop one after the other, without what is known not to run."""
+        found: list[Stmt] = []
+        for i in range(extent):
+            for stmt in stmts:
+                copy = fold_in(renew_stmt(stmt), {var: ops.add(self.loop.min, i)})
+                predicate = self.analyzer.simplify(copy.predicate)
+                if not isinstance(predicate, IntImm) or predicate.value:
+                    found.append(copy.replace(predicate=predicate))
+        return flat_seq(found)
 
-    @property
-    def ordered(self) -> list[int]:
-        """The statements as they stand in a round."""
-        return sorted(range(len(self.statements)), key=self.order.__getitem__)
-
-    def last_of(self, stage: int) -> int:
-        """The last statement of a stage in a round."""
-        return [i for i in self.ordered if self.stages[i] == stage][-1]
-
-    def waits(self, i: int) -> dict[int, int]:
-        """By stage whose copies a statement reads, how many groups are newer than the one that it reads."""
-        found: dict[int, int] = {}
-        for writer, access in enumerate(self.accesses):
-            stage = self.stages[writer]
-            if writer != i and stage in self.asynchronous and access.writes & self.accesses[i].reads:
-                if stage == self.stages[i]:
-                    raise InvalidValue(
-                        f"in the loop over {self.loop.loop_var.name}, statement {i} reads what statement {writer} of "
-                        f"the same asynchronous stage {stage} copies: let it be of a later stage"
-                    )
-                closed = self.order[self.last_of(stage)] < self.order[i]
-                found[stage] = self.stages[i] - stage - (0 if closed else 1)
-        return found
+    def block(self, stmt: Stmt) -> BlockRealize:
+        return _as_block(stmt, self.buffers)
 
 
 class _Inject(StmtMapper):
-    def __init__(self, buffers: dict[Var, Buffer]):
+    def __init__(self, buffers: dict[Var, Buffer], expand: bool):
         super().__init__()
-        self.buffers = buffers
+        self.buffers, self.expand = buffers, expand
+        self.doubled: set[Buffer] = set()
 
     def visit_Block(self, node: Block) -> Any:
         self.buffers.update((b.data, b) for b in node.alloc_buffers)
         self.buffers.update((match.buffer.data, match.buffer) for match in node.match_buffers)
+        doubled = node.annotations.get(DOUBLE_BUFFER)
+        if doubled is not None:
+            index = int(doubled)
+            if not 0 <= index < len(node.writes):
+                raise InvalidValue(
+                    f"{DOUBLE_BUFFER} of block {node.name_hint} is the number of one of its {len(node.writes)} written "
+                    f"regions; found {index}"
+                )
+            self.doubled.add(node.writes[index].buffer)
         return self.generic_visit(node)
 
     def visit_For(self, node: For) -> Any:
         new: For = self.generic_visit(node)
         if STAGE not in new.annotations and ORDER not in new.annotations:
             return new
-        if not isinstance(new.body, BlockRealize):
-            return self.without_block(new)
-        block = new.body.block
-        if block.iter_vars or block.init is not None or block.match_buffers:
-            raise InvalidValue(
-                f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} is not opaque: run "
-                "LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer first"
-            )
-        if not (isinstance(new.body.predicate, IntImm) and new.body.predicate.value):
-            raise InvalidValue(
-                f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} has a predicate: "
-                f"{new.body.predicate}"
-            )
-        allocated = list(block.alloc_buffers)
-        statements = self.statements(stmt_list(block.body), allocated)
-        pipeline = _Pipeline(new, statements, allocated)
-        own = {buffer.data: buffer for buffer in pipeline.allocated}
-        body = pipeline.emit({**self.buffers, **own})
-        outside = {data: buffer for data, buffer in self.buffers.items() if data not in own}
-        pipelined = _block(block.name_hint, body, outside).block
-        pipelined = block.replace(
-            body=body, reads=pipelined.reads, writes=pipelined.writes, alloc_buffers=Array(pipeline.allocated)
-        )
-        return new.body.replace(block=pipelined)
-
-    def without_block(self, loop: For) -> Stmt:
-        """A pipeline whose statements stand in the loop itself."""
-        allocated: list[Buffer] = []
-        pipeline = _Pipeline(loop, self.statements(stmt_list(loop.body), allocated), allocated)
-        if not allocated:
-            return pipeline.emit(self.buffers)
-        own = {buffer.data: buffer for buffer in pipeline.allocated}
-        realize = _block("", pipeline.emit({**self.buffers, **own}), self.buffers)
-        return realize.replace(block=realize.block.replace(alloc_buffers=Array(pipeline.allocated)))
-
-    def statements(self, found: list[Stmt], allocated: list[Buffer]) -> list[Stmt]:
-        """The statements of a pipeline, each in a block where one of them came out of a block."""
-        flat = _flattened(found, allocated)
+        name, body, allocated = "", new.body, list[Buffer]()
+        if isinstance(new.body, BlockRealize):
+            block = new.body.block
+            name, body, allocated = block.name_hint, block.body, list(block.alloc_buffers)
+            if block.iter_vars or block.init is not None or block.match_buffers:
+                raise InvalidValue(
+                    f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} is not opaque: run "
+                    "LowerInitBlock, ConvertBlocksToOpaque and LowerMatchBuffer first"
+                )
+            if not (isinstance(new.body.predicate, IntImm) and new.body.predicate.value):
+                raise InvalidValue(
+                    f"block {block.name_hint} in the pipelined loop over {new.loop_var.name} has a predicate: "
+                    f"{new.body.predicate}"
+                )
+        found = _flattened(stmt_list(body), allocated)
         self.buffers.update((buffer.data, buffer) for buffer in allocated)
-        if len(flat) == len(found):
-            return flat
-        return [stmt if isinstance(stmt, BlockRealize) else _block("", stmt, self.buffers) for stmt in flat]
-
-
-def _regions(stmt: Stmt, buffer: Buffer) -> tuple[list[BufferRegion], list[BufferRegion]]:
-    """The regions of a buffer that a statement reads, and those that it writes."""
-    block = (stmt if isinstance(stmt, BlockRealize) else _block("", stmt, {buffer.data: buffer})).block
-    reads, writes = ([part for part in parts if part.buffer is buffer] for parts in (block.reads, block.writes))
-    return reads, writes
+        blocks = [_as_block(stmt, self.buffers).block for stmt in found]
+        pipeline = _Pipeline(new, blocks, allocated, self.doubled, self.buffers, self.expand)
+        outside = {data: buffer for data, buffer in self.buffers.items() if buffer not in allocated}
+        realize = _as_block(SeqStmt(pipeline.parts()), outside, name)
+        return realize.replace(block=realize.block.replace(alloc_buffers=Array(pipeline.allocated)))
 
 
 def _may_overlap(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> bool:
@@ -384,9 +422,13 @@ def _may_overlap(a: BufferRegion, b: BufferRegion, analyzer: Analyzer) -> bool:
     return True
 
 
-def _as_block(stmt: Stmt, buffers: dict[Var, Buffer]) -> Stmt:
-    """Several statements as a block; one statement as it is."""
-    return _block("", stmt, buffers) if isinstance(stmt, SeqStmt) else stmt
+def _as_block(stmt: Stmt, buffers: dict[Var, Buffer], name: str = "") -> BlockRealize:
+    """A statement as a block, with the regions of some buffers that it accesses; a block as it is."""
+    if isinstance(stmt, BlockRealize) and isinstance(stmt.predicate, IntImm) and stmt.predicate.value:
+        return stmt
+    block = Block((), (), (), name, stmt)
+    reads, writes = get_block_read_write_region(block, buffers)
+    return BlockRealize((), True, block.replace(reads=reads, writes=writes))
 
 
 def _flattened(stmts: list[Stmt], allocated: list[Buffer]) -> list[Stmt]:
@@ -401,14 +443,3 @@ def _flattened(stmts: list[Stmt], allocated: list[Buffer]) -> list[Stmt]:
                 continue
         out.append(stmt)
     return out
-
-
-def _attr(key: str, value: int, body: Stmt) -> AttrStmt:
-    return AttrStmt(const(0), key, const(value), body)
-
-
-def _block(name: str, body: Stmt, buffers: dict[Var, Buffer]) -> BlockRealize:
-    """A block of a statement, with the regions of some buffers that it accesses."""
-    block = Block((), (), (), name, body)
-    reads, writes = get_block_read_write_region(block, buffers)
-    return BlockRealize((), True, block.replace(reads=reads, writes=writes))

@@ -316,6 +316,12 @@ class _Merger(Mapper):
 
     def visit_Call(self, call: Call) -> PrimExpr:
         name = call.op.name if isinstance(call.op, Op) else ""
+        if name.startswith("tir.ptx_cp_async") and call.args and call.args[0] in self.offsets:
+            data, offset, *rest = call.args
+            assert isinstance(data, Var)
+            moved = self._elements(data, call.dtype) + self.visit(offset)
+            # The merged memory is one of bytes.
+            return call.replace(args=[self.merged, moved * call.dtype.itemsize, *map(self.visit, rest)])
         if name != "tir.tvm_access_ptr" or call.args[1] not in self.offsets:
             return self.generic_visit(call)
         kind, data, offset, extent, mask = call.args
