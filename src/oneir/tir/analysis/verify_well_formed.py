@@ -15,7 +15,7 @@ from ...ir.op import Op
 from ...runtime.error import TypeMismatch, WellFormedError
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
-from ..stmt import AttrStmt, Block, BlockRealize, BufferRegion, BufferStore, For, Stmt
+from ..stmt import AttrStmt, Block, BlockRealize, BufferRealize, BufferRegion, BufferStore, For, Stmt
 from .scopes import ScopedVisitor
 
 
@@ -94,6 +94,13 @@ class _Verifier(ScopedVisitor):
         if not (dtype.is_int and dtype.is_scalar):
             raise self.fail(f"the loop variable `{loop.loop_var.name}` is {dtype}; expected an integer")
         super().visit_For(loop)
+
+    def visit_BufferRealize(self, node: BufferRealize) -> None:
+        """Memory that is there already, a parameter's, may be realized too."""
+        if not self.is_known(node.buffer.data):
+            return super().visit_BufferRealize(node)
+        for part in (*node.bounds, node.condition, node.body):
+            self.visit(part)
 
     def visit_BlockRealize(self, realize: BlockRealize) -> None:
         block = realize.block

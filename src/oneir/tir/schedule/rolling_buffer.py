@@ -97,7 +97,7 @@ def _match(state: ScheduleState, sref: StmtSRef, buffer: Buffer, tile: Sequence[
     loops: list[Var | None] = []
     overlaps: list[int] = []
     for r in tile:
-        step = _step(r.min)
+        step = step_of_tile(r.min)
         overlap = 0
         if step is not None and isinstance(r.extent, IntImm):
             overlap = r.extent.value - step[1]
@@ -116,7 +116,7 @@ def _match(state: ScheduleState, sref: StmtSRef, buffer: Buffer, tile: Sequence[
     )
 
 
-def _step(low: Any) -> tuple[Var, int] | None:
+def step_of_tile(low: Any) -> tuple[Var, int] | None:
     """The loop by which the start of a tile moves, and how far in one iteration."""
     divisor = 1
     if isinstance(low, FloorDiv) and isinstance(low.b, IntImm):

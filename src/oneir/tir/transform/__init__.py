@@ -33,6 +33,7 @@ from .hoist_expression import (
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
 from .inject_permuted_layout import InjectPermutedLayout
 from .inject_ptx_async_copy import InjectPTXAsyncCopy
+from .inject_rolling_buffer import InjectRollingBuffer
 from .inject_software_pipeline import InjectSoftwarePipeline
 from .inject_virtual_thread import InjectVirtualThread
 from .inline_private_functions import InlinePrivateFunctions
@@ -54,6 +55,7 @@ from .lower_warp_memory import LowerWarpMemory
 from .make_internal_api import MakeInternalAPI
 from .make_packed_api import MakePackedAPI
 from .make_unpacked_api import MakeUnpackedAPI
+from .manifest_shared_memory_local_stage import ManifestSharedMemoryLocalStage
 from .mark_reductions import MarkReductions
 from .merge_shared_memory_allocations import MergeSharedMemoryAllocations
 from .multiply_reciprocals import MultiplyReciprocals
@@ -123,6 +125,7 @@ __all__ = [
     "InjectDoubleBufferConfig",
     "InjectPTXAsyncCopy",
     "InjectPermutedLayout",
+    "InjectRollingBuffer",
     "InjectSoftwarePipeline",
     "InjectVirtualThread",
     "InlinePrivateFunctions",
@@ -143,6 +146,7 @@ __all__ = [
     "MakeInternalAPI",
     "MakePackedAPI",
     "MakeUnpackedAPI",
+    "ManifestSharedMemoryLocalStage",
     "MarkReductions",
     "MergeSharedMemoryAllocations",
     "MultiplyReciprocals",
