@@ -707,6 +707,7 @@ for _name, _effect, _count in (
     ("tvm_tuple", CallEffectKind.EmbedInfo, -1),
     ("lookup_param", READ, 1),
     ("tvm_throw_last_error", OPAQUE, 0),
+    ("tvm_context_id", READ, 0),
     ("prefetch", OPAQUE, 4),
 ):
     register(_name, _effect, num_inputs=_count)

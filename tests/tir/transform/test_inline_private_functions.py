@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from pass_checks import unchanged
 
 from oneir.ir.structural import assert_structural_equal
@@ -33,9 +34,9 @@ def test_each_call_gets_a_body_of_its_own_and_the_function_goes():
     @T.prim_func
     def expected(A: T.Buffer((16,), "float32")):
         for i in range(4):
-            n: T.int32 = i * 2
             data: T.handle("float32") = T.address_of(A[i * 4])
             B = T.decl_buffer((4,), "float32", data=data)
+            n: T.int32 = i * 2
             for j in range(4):
                 B[j] = T.Cast("float32", n + j)
         C = T.decl_buffer((4,), "float32", data=A.data)
@@ -69,6 +70,26 @@ def test_functions_that_call_themselves_return_or_are_public_stay():
             T.ret(3)
 
     assert InlinePrivateFunctions()(Module) is Module
+
+
+@pytest.mark.parametrize(("target", "stays"), [("llvm", False), ("cuda", True), (None, False)])
+def test_functions_for_another_target_are_launched(target, stays):
+    attributes = {} if target is None else {"target": T.target(target)}
+
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def main(A: T.Buffer((4,), "int32")):
+            T.func_attr({"target": T.target("llvm")})
+            Module.one(A.data)
+
+        @T.prim_func(private=True)
+        def one(data: T.handle("int32")):
+            T.func_attr(attributes)
+            B = T.decl_buffer((4,), "int32", data=data)
+            B[0] = 1
+
+    assert (InlinePrivateFunctions()(Module) is Module) == stays
 
 
 def test_inlining_reaches_through_several_functions():

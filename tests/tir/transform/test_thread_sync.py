@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pass_checks import apply, check, unchanged
 
+from oneir.ir.transform import PassContext
 from oneir.runtime.error import WellFormedError
 from oneir.script import tir as T
 from oneir.tir.transform import ThreadSync
@@ -170,3 +171,28 @@ def test_a_barrier_in_a_condition_that_differs_is_refused():
     with pytest.raises(WellFormedError, match="Cannot insert syncs inside condition") as caught:
         apply(ThreadSync("shared"), func)
     assert "B[tx] = S[3 - tx]\n        ^^^^^^^^^^^^^^^^^" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scope", "merge", "barriers"), [("shared.dyn", False, 1), ("shared", False, 0), ("shared", True, 1)]
+)
+def test_memory_that_may_take_the_place_of_what_was_read(scope, merge, barriers):
+    """Where allocations become one, Y may lie where X was, which other threads still read."""
+
+    @T.prim_func
+    def func(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        tx = T.launch_thread("threadIdx.x", 8)
+        x = T.allocate([8], "float32", scope)
+        y = T.allocate([8], "float32", scope)
+        r = T.allocate([1], "float32", "local")
+        X = T.decl_buffer((8,), data=x, scope=scope)
+        Y = T.decl_buffer((8,), data=y, scope=scope)
+        R = T.decl_buffer((1,), data=r, scope="local")
+        X[tx] = A[tx]
+        R[0] = X[tx]
+        Y[tx] = R[0]
+        B[tx] = Y[tx]
+
+    with PassContext(config={"tir.merge_static_smem": merge}):
+        text = apply(ThreadSync(scope), func).script()
+    assert text.count("T.tvm_storage_sync") == barriers

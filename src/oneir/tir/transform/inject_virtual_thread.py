@@ -8,7 +8,9 @@
                                                     B[1] = x[1]
 
 A statement that does not depend on the thread runs once. Those that do run for each thread, one statement after the
-other, so that threads go through serial loops together and meet at barriers.
+other, so that threads go through serial loops together and meet at barriers. Memory whose contents are the same for all
+threads is shared by those called "vthread"; each of others ("cthread") has all memory for itself, and `tvm_context_id`
+is its number.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import Broadcast, IntImm, Let, PrimExpr, Ramp, Var, const
+from ...ir.expr import Broadcast, Call, IntImm, Let, PrimExpr, Ramp, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
@@ -43,6 +45,7 @@ from ..stmt_functor import StmtMapper, renew_stmt
 from .pass_base import PrimFuncPass
 from .unroll_loop import fold_in
 
+ACCESS_PTR, CONTEXT_ID = ops.as_op("tir.tvm_access_ptr"), ops.as_op("tir.tvm_context_id")
 UNROLLED_THREADS = 16
 """Up to so many threads are written out; more become a loop."""
 
@@ -63,8 +66,9 @@ class _Depends(Visitor):
     A later statement may make an earlier one depend on the thread, so walks are repeated up to a fixed point.
     """
 
-    def __init__(self, thread: Var):
+    def __init__(self, thread: Var, shares: bool):
         super().__init__()
+        self.shares = shares
         self.touched: set[Var] = {thread}
         self.private: set[Var] = set()
         self.found = self.under = False
@@ -99,6 +103,12 @@ class _Depends(Visitor):
 
     def visit_Allocate(self, node: Allocate) -> None:
         self.private.add(node.buffer_var)
+        if not self.shares:
+            self.touched.add(node.buffer_var)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: Call) -> None:
+        self.found = self.found or (node.op is CONTEXT_ID and not self.shares)
         self.generic_visit(node)
 
     def visit_BufferStore(self, node: BufferStore) -> None:
@@ -135,9 +145,16 @@ class _Depends(Visitor):
 
 
 class _Pointers(Visitor):
+    """The memory that a call may write."""
+
     def __init__(self) -> None:
         super().__init__()
         self.found: set[Var] = set()
+
+    def visit_Call(self, node: Call) -> None:
+        mask = node.args[4] if node.op is ACCESS_PTR else None
+        if not isinstance(mask, IntImm) or mask.value & Buffer.WRITE:
+            self.generic_visit(node)
 
     def visit_Var(self, var: Var) -> None:
         self.found.add(var)
@@ -232,6 +249,17 @@ class _Replicate(Mapper):
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
         return self.access(node)
 
+    def visit_Call(self, node: Call) -> Any:
+        if node.op is CONTEXT_ID and not self.depends.shares:
+            return ops.cast(node.dtype, self.thread)
+        new: Call = self.generic_visit(node)
+        data = node.args[1] if node.op is ACCESS_PTR else None
+        size = self.sizes.get(data) if isinstance(data, Var) else None
+        if size is None:
+            return new
+        begin = ops.add(new.args[2], ops.multiply(self.thread, size))
+        return new.replace(args=Array(begin if i == 2 else arg for i, arg in enumerate(new.args)))
+
 
 class _Inject(StmtMapper):
     def visit_AttrStmt(self, node: AttrStmt) -> Any:
@@ -241,6 +269,7 @@ class _Inject(StmtMapper):
         thread = node.node.var if isinstance(node.node, IterVar) else node.node
         if not isinstance(node.value, IntImm):
             raise InvalidValue(f"the number of virtual threads {thread.name} must be a constant, found {node.value}")
-        depends = _Depends(thread)
+        shares = not isinstance(node.node, IterVar) or node.node.thread_tag.startswith("vthread")
+        depends = _Depends(thread, shares)
         depends.learn(node.body)
         return _Replicate(thread, node.value.value, depends)(node.body)

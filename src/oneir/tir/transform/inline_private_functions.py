@@ -11,15 +11,16 @@ from ...ir.transform import ModulePass, PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..stmt import Evaluate, LetStmt, Stmt
+from ..stmt import DeclBuffer, Evaluate, LetStmt, Stmt
 from ..stmt_functor import renew_defs, substitute
+from .analyzed import uses
 
 
 class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
     """Replaces calls of private functions by their bodies; removes the functions of which no call remains.
 
     Not inlined are functions that call themselves, directly or not, those that return a value, and those whose
-    parameters are tensors, which a call passes as handles.
+    parameters are tensors, which a call passes as handles; nor those for another target than the caller's.
     """
 
     def transform_module(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -35,7 +36,7 @@ class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
         functions: dict[Any, Any] = {}
         for var, func in mod.functions.items():
             if isinstance(func, PrimFunc) and calls[var].called & inlined.keys():
-                func = func.with_body(_Inline(inlined)(func.body))
+                func = func.with_body(_Inline(_callable_from(func, inlined))(func.body))
             functions[var] = func
         remaining = {
             callee for var, func in functions.items() if var not in inlined for callee in _calls_of(func).called
@@ -44,6 +45,17 @@ class InlinePrivateFunctions(ModulePass, name="tir.InlinePrivateFunctions"):
             functions = {var: func for var, func in functions.items() if var not in inlined or var in remaining}
             return mod.replace(functions=functions)
         return mod
+
+
+def _callable_from(func: PrimFunc, inlined: dict[GlobalVar, PrimFunc]) -> dict[GlobalVar, PrimFunc]:
+    """The functions without those that are for another target than the one that calls them: those are launched."""
+    own = func.attrs.get("target")
+    found: dict[GlobalVar, PrimFunc] = {}
+    for var, callee in inlined.items():
+        target = callee.attrs.get("target")
+        if target is None or own is None or str(target) == str(own):
+            found[var] = callee
+    return found
 
 
 class _Calls(Visitor):
@@ -82,12 +94,19 @@ class _Inline(Mapper):
         func = renew_defs(func)
         body = func.body
         values: dict[Var, PrimExpr] = {}
-        for param, arg in zip(func.params, call.args, strict=True):
+        for param, arg in zip(reversed(func.params), reversed(call.args), strict=True):
             if isinstance(arg, Var) or _is_constant(arg):
                 values[param] = arg
             else:
-                body = LetStmt(param, arg, body)
+                body = _bound(param, arg, body)
         return self.visit(substitute(body, values))
+
+
+def _bound(param: Var, arg: PrimExpr, body: Stmt) -> Stmt:
+    """A body with the value of a parameter, which stands behind the declarations that do not need it."""
+    if isinstance(body, DeclBuffer) and not uses(body.buffer, {param}):
+        return body.replace(body=_bound(param, arg, body.body))
+    return LetStmt(param, arg, body)
 
 
 def _is_constant(arg: Any) -> bool:

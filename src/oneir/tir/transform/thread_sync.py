@@ -5,8 +5,9 @@
                                         B[tx] = S[31 - tx]
 
 Statements of a kernel are looked at in order, those of a loop twice, since an iteration follows another. A barrier goes
-before a statement that reads what was written, or writes what was read, since the last barrier. Accesses of one element
-are no conflict where the index determines the thread, so that one thread makes both.
+before a statement that reads what was written, or writes what was read, since the last barrier; in dynamic memory, of
+which `MergeSharedMemoryAllocations` makes one allocation, also before one that writes other memory than what was read.
+Accesses of one element are no conflict where the index determines the thread, so that one thread makes both.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class ThreadSync(PrimFuncPass):
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         scope = self.storage_scope
-        planner = _Planner(scope)
+        merged = scope == "shared.dyn" or (scope == "shared" and bool(ctx.config.get("tir.merge_static_smem", False)))
+        planner = _Planner(scope, merged)
         try:
             planner(func.body)
         except _Divergent as divergent:
@@ -83,9 +85,9 @@ class _Entry:
 class _Planner(Visitor):
     """Finds the statements that need a barrier before them."""
 
-    def __init__(self, scope: str):
+    def __init__(self, scope: str, merged: bool):
         super().__init__()
-        self.scope = scope
+        self.scope, self.merged = scope, merged
         self.barriers: dict[Stmt, None] = {}
         self.threads: list[IterVar] = []
         self.extents: dict[Var, PrimExpr] = {}
@@ -286,7 +288,8 @@ class _Planner(Visitor):
     def _unordered(self, first: _Access, second: _Access, loop: For | None) -> bool:
         """Whether two accesses may be ones of one element by different threads."""
         if first.data is not second.data:
-            return False
+            # Where allocations become one, what is written may take the place of what was read last.
+            return self.merged and second.kind == WRITE
         if self._own_element(first, second, loop):
             return False
         return not (first.swapped and second.kind == READ and loop is None)
