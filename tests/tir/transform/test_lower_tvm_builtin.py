@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pass_checks import apply, unchanged
+from pass_checks import apply, check, unchanged
 
 import oneir
-from oneir.ir.expr import Call
+from oneir.ir.expr import Call, StringImm
 from oneir.ir.visitor import post_order_visit
 from oneir.runtime.error import CompileError
 from oneir.script import tir as T
-from oneir.tir.stmt import Allocate, Evaluate, For, ForKind, LetStmt
+from oneir.target import Target
+from oneir.tir.stmt import Allocate, AttrStmt, Evaluate, For, ForKind, LetStmt
 from oneir.tir.transform import LowerOpaqueBlock, LowerTVMBuiltin
 
 
@@ -185,3 +186,35 @@ def test_packed_calls_with_tensors_numbers_and_results():
         (13, 1.0, "there"),
     ]
     assert all((s[0] == a).all() for s in seen)
+
+
+def allocating(elements, *attributes, **of_function):
+    @T.prim_func
+    def func():
+        T.func_attr(of_function)
+        data = T.allocate([elements], "float32")
+        A = T.decl_buffer((elements,), data=data)
+        A[0] = T.float32(0)
+
+    body = func.body
+    for key, value in attributes:
+        body = AttrStmt(StringImm("dummy"), key, value, body)
+    return func.with_body(body)
+
+
+def test_memory_of_the_host_stays_on_the_stack_and_attributes_of_devices_go():
+    func = allocating(16, ("device_id", 0), ("device_type", 1), target=Target("llvm"))
+    check(LowerTVMBuiltin(), func, allocating(16, target=Target("llvm")), numbers=False)
+
+
+def test_memory_of_a_device_is_allocated_by_its_runtime():
+    func = allocating(16, ("device_id", 1), ("device_type", 2), target=Target("llvm"))
+    text = apply(LowerTVMBuiltin(), func).script()
+    assert "T.TVMBackendAllocWorkspace(2, 1, T.int64(64), 2, 32)" in text and "T.TVMBackendFreeWorkspace(2, 1, " in text
+
+
+def test_memory_of_an_unknown_device_is_refused():
+    with pytest.raises(CompileError, match='a device whose number is not known: put the attribute "device_id" around'):
+        apply(LowerTVMBuiltin(), allocating(16, ("device_type", 2), target=Target("llvm")))
+    with pytest.raises(CompileError, match="a device whose type is not known"):
+        apply(LowerTVMBuiltin(), allocating(1 << 20, ("device_id", 0), **{"tir.is_host_func": True}))

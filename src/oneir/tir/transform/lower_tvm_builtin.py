@@ -44,28 +44,32 @@ STACK_TOTAL = 128 * 1024
 class LowerTVMBuiltin(PrimFuncPass):
     """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
 
-    Kernels of devices are left as they are: they have neither.
+    Kernels of devices are left as they are: they have neither. The attributes "device_type" and "device_id" say whose
+    memory it is; without them it is the host's.
 
-    Raises `CompileError` for a packed call in the condition of a while loop.
+    Raises `CompileError` for a packed call in the condition of a while loop, and for memory of a device whose number is
+    not known, or in a host function without a target whose type is not known.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         if func.attrs.get("calling_conv") == KERNEL_LAUNCH:
             return func
-        return func.with_body(_Lower().scope(func.body))
+        known = func.attrs.get("target") is not None or not func.attrs.get("tir.is_host_func")
+        return func.with_body(_Lower(_CPU if known else (None, None)).scope(func.body))
 
 
 class _Lower(Mapper):
     """Lowers allocations and packed calls; `stack` collects the stack allocations of the innermost scope."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: tuple[PrimExpr | None, PrimExpr | None]) -> None:
         super().__init__()
         self.before: list[Stmt] = []
         self.stack: list[tuple[Var, PrimExpr]] = []
         self.tensors: set[Var] = set()
         self.on_stack = 0
-        self.device: tuple[PrimExpr, PrimExpr] = _CPU
-        """The type and the number of the device whose memory is allocated, and passed to packed functions."""
+        self.device = device
+        """The type and the number of the device whose memory is allocated, and passed to packed functions; None where
+        nothing says so."""
         self.taken: list[Var] = []
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
@@ -94,10 +98,13 @@ class _Lower(Mapper):
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key in ("device_id", "device_type"):
             outer = self.device
-            self.device = (outer[0], node.value) if node.attr_key == "device_id" else (node.value, outer[1])
+            if node.attr_key == "device_id":
+                self.device = outer[0], node.value
+            else:
+                self.device = node.value, _CPU[1] if _is_host(node.value) else None if outer is _CPU else outer[1]
             body = self.visit(node.body)
             self.device = outer
-            return node.replace(body=body)
+            return body
         if node.attr_key == "compute_scope":
             body = self.scope(node.body)
             return node if body is node.body else node.replace(body=body)
@@ -171,15 +178,16 @@ class _Lower(Mapper):
         size: Any = const(node.dtype.itemsize, "int64")
         for extent in node.extents:
             size = ops.multiply(size, ops.cast("int64", extent))
-        on_host = self.device[0] is _CPU[0]
+        on_host = _is_host(self.device[0])
         if on_host and isinstance(size, IntImm) and size.value <= min(STACK_LIMIT, STACK_TOTAL - self.on_stack):
             self.on_stack += size.value
             return node.replace(body=self.visit(node.body))
+        device = self.known_device(node.buffer_var)
         self.taken.append(node.buffer_var)
         body = self.visit(node.body)
         self.taken.pop()
         code, bits, _ = dlpack_dtype(node.dtype.element)
-        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*self.device, size, const(code), const(bits)])
+        memory = Call("handle", "tir.TVMBackendAllocWorkspace", [*device, size, const(code), const(bits)])
         is_missing, name, after = isnullptr(node.buffer_var), node.buffer_var.name, self.free(node.buffer_var)
         if on_host:
             message = f"RuntimeError: no memory is left for `{name}`"
@@ -190,7 +198,18 @@ class _Lower(Mapper):
         return self.prepared(LetStmt(node.buffer_var, memory, checked), value=memory)
 
     def free(self, memory: Var) -> Stmt:
-        return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*self.device, memory]))
+        return Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", [*self.known_device(memory), memory]))
+
+    def known_device(self, memory: Var) -> tuple[PrimExpr, PrimExpr]:
+        """The type and number of the device for memory; raises `CompileError` where nothing says which."""
+        kind, number = self.device
+        if kind is None or number is None:
+            missing = "type" if kind is None else "number"
+            raise CompileError(
+                f"memory `{memory.name}` is allocated by the runtime, for a device whose {missing} is not known: put "
+                f'the attribute "device_{"type" if kind is None else "id"}" around it, or give the function a target'
+            )
+        return kind, number
 
     # -- packed calls --
 
@@ -239,8 +258,8 @@ class _Lower(Mapper):
         null = Call("handle", "tir.reinterpret", [const(0, "uint64")])
         fields = {
             Field.TENSOR_DATA: data,
-            Field.TENSOR_DEVICE_TYPE: self.device[0],
-            Field.TENSOR_DEVICE_ID: self.device[1],
+            Field.TENSOR_DEVICE_TYPE: _CPU[0] if self.device[0] is None else self.device[0],
+            Field.TENSOR_DEVICE_ID: _CPU[1] if self.device[1] is None else self.device[1],
             Field.TENSOR_NDIM: ops.cast("int32", ndim),
             Field.TENSOR_DTYPE: const(code | bits << 8 | lanes << 16, "uint32"),
             Field.TENSOR_SHAPE: shape,
@@ -263,6 +282,10 @@ class _Lower(Mapper):
 
 _CPU = (const(1), const(0))
 """The host's type and number."""
+
+
+def _is_host(device_type: PrimExpr | None) -> bool:
+    return isinstance(device_type, IntImm) and device_type.value == 1
 
 
 def packed_argument(arg: PrimExpr, is_tensor: bool) -> tuple[Code, Field, PrimExpr]:

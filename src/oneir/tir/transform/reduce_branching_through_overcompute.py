@@ -7,8 +7,8 @@
         if i >= 14:                                       B[i] = 0.0
             B[i] = 0.0
 
-The additional iterations must write back the values that are there, or, with dataflow analysis, be overwritten before
-anything reads it; and its accesses must be known to lie within their buffers.
+The additional iterations must do what the other side of the branch does, write back the values that are there, or, with
+dataflow analysis, be overwritten before anything reads it; and its accesses must be known to lie within their buffers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.expr import PrimExpr
 from ...ir.module import IRModule
+from ...ir.structural import structural_equal
 from ...ir.transform import PassContext, register_config_option
 from ..function import PrimFunc
 from ..stmt import IfThenElse, SeqStmt, Stmt, is_no_op
@@ -62,11 +63,24 @@ class _Overcompute(AnalyzedMapper):
 
     def visit_IfThenElse(self, node: IfThenElse) -> Any:
         new: IfThenElse = super().visit_IfThenElse(node)
-        if new.else_case is not None or reads(new.condition) or not in_bounds(new.then_case, self.analyzer):
+        if reads(new.condition):
             return new
-        with self.analyzer.constraint_scope(ops.logical_not(new.condition)):
-            in_vain = StmtSimplifier(self.analyzer).visit(renew_stmt(new.then_case))
-        return new.then_case if is_no_op(in_vain) else new
+        then_case, else_case = new.then_case, new.else_case
+        if self.serves(then_case, ops.logical_not(new.condition), else_case):
+            return then_case
+        if else_case is not None and self.serves(else_case, new.condition, then_case):
+            return else_case
+        return new
+
+    def serves(self, general: Stmt, condition: PrimExpr, special: Stmt | None) -> bool:
+        """Whether a statement does, where a condition holds, what another one (None: nothing) does there."""
+        if not in_bounds(general, self.analyzer):
+            return False
+        with self.analyzer.constraint_scope(condition):
+            does = StmtSimplifier(self.analyzer).visit(renew_stmt(general))
+            if special is None:
+                return is_no_op(does)
+            return structural_equal(does, StmtSimplifier(self.analyzer).visit(renew_stmt(special)))
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
         seq = map_array(node.seq, self.visit)

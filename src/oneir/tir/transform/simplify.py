@@ -16,7 +16,7 @@ from ...arith.const_int_bound import is_index_like
 from ...arith.constraint import conjuncts
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import BinaryOpExpr, Call, ConstExpr, IntImm, Let, PrimExpr, Select, Var
+from ...ir.expr import Add, BinaryOpExpr, Call, ConstExpr, IntImm, Let, Mul, PrimExpr, Select, Sub, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import post_order_visit
@@ -84,6 +84,10 @@ class SimplifyConfig:
 register_config_option("tir.Simplify", SimplifyConfig)
 
 
+_NEUTRAL = {Add: ops.add, Sub: ops.subtract, Mul: ops.multiply}
+"""Operators that fold neutral elements and constants."""
+
+
 class StmtSimplifier(AnalyzedMapper):
     """Simplifies expressions and statements under the conditions around them."""
 
@@ -107,7 +111,10 @@ class StmtSimplifier(AnalyzedMapper):
             if not self.loaded.computes(node):
                 return self.analyzer.simplify(node)
             # Choices are taken apart by their own methods, which know the condition on each side.
-            return super().visit(node) if isinstance(node, (Call, Select)) else self.generic_visit(node)
+            new = super().visit(node) if isinstance(node, (Call, Select)) else self.generic_visit(node)
+            if new is node or not isinstance(new, (Add, Sub, Mul)):
+                return new
+            return _NEUTRAL[type(new)](new.a, new.b)  # x + 0 is x, also of what wraps around
         return super().visit(node)
 
     def visit_Buffer(self, buffer: Buffer) -> Any:
