@@ -198,6 +198,33 @@ def test_unsafe_set_dtype():
     check_schedule(chain, expected, lambda sch: sch.unsafe_set_dtype("B", 0, "float16"), numbers=False)
 
 
+def test_unsafe_set_dtype_changes_views_too():
+    def program(dtype, cast, back):
+        @T.prim_func
+        def func(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):
+            B = T.alloc_buffer((16,), dtype)
+            for i in range(16):
+                with T.block("B"):
+                    vi = T.axis.spatial(16, i)
+                    T.reads(A[vi])
+                    T.writes(B[vi])
+                    one = T.match_buffer(B[vi], (), dtype, offset_factor=1)
+                    one[()] = cast(A[vi] * T.float32(2))
+            for i in range(16):
+                with T.block("C"):
+                    vi = T.axis.spatial(16, i)
+                    T.reads(B[vi])
+                    T.writes(C[vi])
+                    other = T.match_buffer(B[vi], (), dtype, offset_factor=1)
+                    C[vi] = back(other[()]) + T.float32(1)
+
+        return func
+
+    before = program("float32", lambda value: value, lambda value: value)
+    expected = program("float16", lambda value: T.Cast("float16", value), lambda value: T.Cast("float32", value))
+    check_schedule(before, expected, lambda sch: sch.unsafe_set_dtype("B", 0, "float16"), numbers=False)
+
+
 def test_refusals():
     sch = Schedule(chain)
     with pytest.raises(ScheduleError, match=r"`read_buffer_index` 3 is out of range: the block tir.Block#0 reads 1"):

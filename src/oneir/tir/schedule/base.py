@@ -8,7 +8,6 @@ what it is for.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -25,6 +24,7 @@ from ..stmt import Block, For
 from ..stmt_functor import substitute
 from .error import PrimitiveError
 from .instruction import Instruction, InstructionKind
+from .random_engine import RandomEngine
 from .random_variable import BlockRV, LoopRV
 from .state import ScheduleState
 from .trace import Trace
@@ -98,22 +98,22 @@ class ScheduleBase(Object):
         other._level, other._working_on = self._level, self._working_on
         other._symbols = {rv: srefs.get(value, value) for rv, value in self._symbols.items()}
         other._trace = None if self._trace is None else Trace(self._trace.insts, self._trace.decisions)
-        other._random = random.Random(self.fork_seed())
+        other._random = RandomEngine(self.fork_seed())
         return other
 
     def seed(self, seed: int) -> None:
         """Starts the random choices anew from a number; -1 takes one that differs each time."""
-        self._random: random.Random | None = None if seed == -1 else random.Random(seed)
+        self._random: RandomEngine | None = None if seed == -1 else RandomEngine(seed)
 
-    def _choices(self) -> random.Random:
-        """What random choices are drawn from. Most schedules draw none, and starting it takes half a millisecond."""
+    def _choices(self) -> RandomEngine:
+        """What random choices are drawn from; most schedules draw none."""
         if self._random is None:
-            self._random = random.Random()
+            self._random = RandomEngine()
         return self._random
 
     def fork_seed(self) -> int:
         """A number from which another schedule can start."""
-        return self._choices().randrange(1, 1 << 31)
+        return self._choices().fork_seed()
 
     def show(self, *args: Any, **kwargs: Any) -> None:
         """Prints the program and the trace; arguments are those of `show` of a module."""

@@ -13,12 +13,12 @@ class PrimitiveError(ScheduleError):
     """A condition of a primitive does not hold.
 
     `message` names the statements `culprits` as {0}, {1}, ... The text is made on demand, since a search
-    that tries primitives does not read it.
+    that tries primitives does not read it. `short` is what a schedule says that is to be fast.
     """
 
-    def __init__(self, mod: IRModule, message: str, *culprits: Any):
+    def __init__(self, mod: IRModule, message: str, *culprits: Any, short: str = ""):
         super().__init__(message)
-        self.mod, self.message, self.culprits = mod, message, culprits
+        self.mod, self.message, self.culprits, self.short = mod, message, culprits, short
         self.primitive = ""
         self.level = "detail"
 
@@ -30,7 +30,7 @@ class PrimitiveError(ScheduleError):
         if self.level == "none":
             return "ScheduleError: (not rendered)"
         if self.level == "fast":
-            return message
+            return f"ScheduleError: {self.short}" if self.short else message
         text = self.mod.script(
             syntax_sugar=False,
             obj_to_underline=list(self.culprits),

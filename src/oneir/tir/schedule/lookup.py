@@ -24,7 +24,11 @@ def get_block(state: ScheduleState, name: str, func_name: str) -> StmtSRef:
         found += [child for child in children if child.stmt.name_hint == name]
         pending += children[::-1]
     if not found:
-        raise PrimitiveError(state.mod, f"Cannot find a block with the name: {name}, in the function `{func_name}`")
+        raise PrimitiveError(
+            state.mod,
+            f"Cannot find a block with the name: {name}, in the function `{func_name}`",
+            short=f"Cannot find a block with the specified name '{name}'",
+        )
     if len(found) > 1:
         raise PrimitiveError(
             state.mod,

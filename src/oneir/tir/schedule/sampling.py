@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,26 +17,27 @@ from .domain import loops_above
 from .inline import can_compute_inline
 from .instruction import InstructionKind
 from .lookup import consumers_of
+from .random_engine import RandomEngine
 from .random_variable import BlockRV, ExprRV, LoopRV
 from .state import ScheduleState
 
 
 def sample_categorical(
-    state: ScheduleState, rng: random.Random, candidates: list[int], probs: list[float], decision: int | None
-) -> tuple[int, int]:
+    state: ScheduleState, rng: RandomEngine, candidates: list[int], probs: list[float], decision: int | None
+) -> tuple[int, IntImm]:
     if len(candidates) != len(probs) or not candidates:
         raise InvalidValue(
             f"expected a probability for each of one or more candidates, found {len(candidates)} candidates and "
             f"{len(probs)} probabilities"
         )
     if decision is None:
-        decision = rng.choices(range(len(candidates)), [float(p) for p in probs])[0]
+        decision = rng.position([float(p) for p in probs])
     elif not 0 <= int(decision) < len(candidates):
         raise InvalidValue(f"the decision {decision} is not the position of one of {len(candidates)} candidates")
-    return int(candidates[int(decision)]), int(decision)
+    return int(candidates[int(decision)]), IntImm("int32", int(decision))
 
 
-def tile(rng: random.Random, extent: int, parts: int) -> list[int]:
+def tile(rng: RandomEngine, extent: int, parts: int) -> list[int]:
     """Numbers whose product is the extent, any way of distributing its prime factors being as likely as another."""
     factors = [1] * parts
     rest, prime = extent, 2
@@ -45,7 +45,7 @@ def tile(rng: random.Random, extent: int, parts: int) -> list[int]:
         if prime * prime > rest:
             prime = rest
         while rest % prime == 0:
-            factors[rng.randrange(parts)] *= prime
+            factors[rng.below(parts)] *= prime
             rest //= prime
         prime += 1
     return factors
@@ -74,7 +74,7 @@ def _extent(state: ScheduleState, sref: StmtSRef) -> int | None:
 
 def sample_perfect_tile(
     state: ScheduleState,
-    rng: random.Random,
+    rng: RandomEngine,
     loop: StmtSRef,
     n: int,
     max_innermost_factor: int,
@@ -97,7 +97,7 @@ def sample_perfect_tile(
 
 def sample_partitioned_tile(
     state: ScheduleState,
-    rng: random.Random,
+    rng: RandomEngine,
     loop: StmtSRef,
     n: int,
     partition_pos: int,
@@ -124,11 +124,11 @@ def _numbers(factors: list[int]) -> tuple[list[Any], list[int]]:
 
 
 def sample_compute_location(
-    state: ScheduleState, rng: random.Random, block: StmtSRef, decision: int | None
+    state: ScheduleState, rng: RandomEngine, block: StmtSRef, decision: int | None
 ) -> tuple[StmtSRef, int]:
     places = compute_locations(state, block)
     if decision is None:
-        chosen = rng.choice(list(places))
+        chosen = list(places)[rng.below(len(places))]
     else:
         # A recorded location that no longer exists is replaced by the next outer one.
         chosen = max([i for i in places if i <= int(decision)], default=min(places))
@@ -216,7 +216,7 @@ class Sampling(ScheduleBase):
 
     def sample_perfect_tile(
         self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
-    ) -> list[ExprRV]:
+    ) -> list[ExprRV | None]:
         """`n` factors of a loop's extent, the last at most `max_innermost_factor` (any, if that is -1).
 
             # for i in range(64): ...
@@ -227,9 +227,9 @@ class Sampling(ScheduleBase):
 
             for i_0, i_1, i_2 in T.grid(4, 2, 8): ...
 
-        A loop of symbolic extent gets -1, which `split` infers, and ones.
+        A loop of symbolic extent gets None, which `split` infers, and ones.
         """
-        return self.apply(SAMPLE_PERFECT_TILE, [loop], [n, max_innermost_factor], decision)
+        return self._inferred(self.apply(SAMPLE_PERFECT_TILE, [loop], [n, max_innermost_factor], decision))
 
     def sample_partitioned_tile(
         self,
@@ -238,7 +238,7 @@ class Sampling(ScheduleBase):
         partition_pos: int = 0,
         innerpart_factor: int = 1,
         decision: list[int] | None = None,
-    ) -> list[ExprRV]:
+    ) -> list[ExprRV | None]:
         """`n` factors of a loop's extent; the product of those from `partition_pos` on is a multiple of
         `innerpart_factor`, if the extent is.
 
@@ -246,9 +246,14 @@ class Sampling(ScheduleBase):
             factors = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=16)
             sch.split(i, factors)  # decided, say, as [2, 8, 4], where 8 * 4 is a multiple of 16
 
-        A loop of symbolic extent gets -1, which `split` infers, and ones.
+        A loop of symbolic extent gets None, which `split` infers, and ones.
         """
-        return self.apply(SAMPLE_PARTITIONED_TILE, [loop], [n, partition_pos, innerpart_factor], decision)
+        found = self.apply(SAMPLE_PARTITIONED_TILE, [loop], [n, partition_pos, innerpart_factor], decision)
+        return self._inferred(found)
+
+    def _inferred(self, factors: list[ExprRV]) -> list[ExprRV | None]:
+        """Factors as `split` takes them: None is inferred."""
+        return [None if as_int(self.get(factor)) == -1 else factor for factor in factors]
 
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = None) -> LoopRV:
         """A loop into which a block can be moved, or a mark that `compute_at` understands as staying (-1) or being

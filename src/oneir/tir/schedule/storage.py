@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.dtype import DataType
 from ...ir.expr import Cast, Var, pointer_to
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad
-from ..stmt import BufferStore
+from ..stmt import Block, BufferStore, MatchBufferRegion
 from .annotate import replace_annotations
 from .base import ScheduleBase
 from .buffers import Redirect, allocation_of, buffer_index, check_memory, in_memory, nth_region, replace_buffer
@@ -30,19 +32,43 @@ def set_scope(state: ScheduleState, sref: StmtSRef, buffer_index: int, storage_s
 
 
 class _Recast(Redirect):
-    """Redirects accesses to a buffer of another dtype, with casts around them."""
+    """Redirects accesses to a buffer, and to views of it, to others of another dtype, with casts around them."""
+
+    def __init__(self, old: Buffer, new: Buffer):
+        super().__init__(old, new)
+        self.recast: dict[Buffer, Buffer] = {old: new}
+
+    def visit_Block(self, block: Block) -> Any:
+        for match in block.match_buffers:
+            if match.source.buffer is self.old:
+                self.recast[match.buffer] = with_dtype(match.buffer, self.new.dtype)
+        return super().visit_Block(block)
+
+    def visit_MatchBufferRegion(self, match: MatchBufferRegion) -> MatchBufferRegion:
+        view = self.recast.get(match.buffer, match.buffer)
+        return match.replace(buffer=view, source=self.visit(match.source))
+
+    def visit_Var(self, var: Var) -> Var:
+        return next((new.data for old, new in self.recast.items() if old.data is var), var)
 
     def visit_BufferLoad(self, load: BufferLoad) -> Cast | BufferLoad:
-        new = super().visit_BufferLoad(load)
-        return Cast(load.dtype, new) if load.buffer is self.old else new
+        new = self.recast.get(load.buffer)
+        changed: BufferLoad = self.generic_visit(load)
+        return changed if new is None else Cast(load.dtype, changed.replace(buffer=new))
 
     def visit_BufferStore(self, store: BufferStore) -> BufferStore:
-        if store.buffer is not self.old:
+        new = self.recast.get(store.buffer)
+        if new is None:
             return self.generic_visit(store)
         value = self.visit(store.value)
         lanes = store.value.dtype.lanes
-        cast = Cast(self.new.dtype.with_lanes(lanes), value)
-        return BufferStore(self.new, cast, [self.visit(index) for index in store.indices], store.predicate)
+        cast = Cast(new.dtype.with_lanes(lanes), value)
+        return BufferStore(new, cast, [self.visit(index) for index in store.indices], store.predicate)
+
+
+def with_dtype(buffer: Buffer, dtype: DataType) -> Buffer:
+    """A buffer like another, of other elements, with memory of its own."""
+    return buffer.replace(data=Var(buffer.data.name, pointer_to(dtype, buffer.scope())), dtype=dtype)
 
 
 def unsafe_set_dtype(state: ScheduleState, sref: StmtSRef, buffer_index: int, dtype: str) -> None:
@@ -54,7 +80,7 @@ def unsafe_set_dtype(state: ScheduleState, sref: StmtSRef, buffer_index: int, dt
         raise PrimitiveError(
             state.mod, f"Expected the buffer {buffer.name} to be allocated by a block, but it is a parameter", sref.stmt
         )
-    new = buffer.replace(data=Var(buffer.data.name, pointer_to(DataType(dtype), buffer.scope())), dtype=DataType(dtype))
+    new = with_dtype(buffer, DataType(dtype))
     old = site.stmt
     edit = _Recast(buffer, new)
     changed = edit.visit(old)
