@@ -190,3 +190,15 @@ def test_tags() -> None:
             te.compute((4,), lambda i: A[i], tag="own")
         with pytest.raises(InvalidValue, match=r"a tag scope \('mine'\) is entered already; tag scopes do not nest"):
             te.tag_scope("b").__enter__()
+
+
+def test_a_reduction_is_all_that_a_compute_does() -> None:
+    A = te.placeholder((4, 6), name="A")
+    k, m = te.reduce_axis((0, 6), "k"), te.reduce_axis((0, 6), "m")
+    for inside in (lambda i: te.sum(A[i, k], axis=k) + 1, lambda i: A[i, 0] * te.sum(A[i, k], axis=k)):
+        with pytest.raises(InvalidValue, match="`B`: a reduction is all that a compute does; found one inside"):
+            te.compute((4,), inside, name="B")
+    with pytest.raises(InvalidValue, match="`B`: either all outputs are reductions or none is"):
+        te.compute((4,), lambda i: (te.sum(A[i, k], axis=k), A[i, 0]), name="B")
+    with pytest.raises(InvalidValue, match="`B`: the outputs of a compute are those of one reduction"):
+        te.compute((4,), lambda i: (te.sum(A[i, k], axis=k), te.sum(A[i, m], axis=m)), name="B")

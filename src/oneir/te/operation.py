@@ -8,11 +8,13 @@ B = compute((n,), lambda i: tir.sum(A[i, k], axis=k), name="B")
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..ir.expr import ExprOp, Range, SizeVar, Var, as_expr
 from ..ir.expr import const as const
+from ..ir.operators import same_expr
+from ..ir.visitor import post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..tir.buffer import decl_buffer
 from ..tir.expr import IterVar, Reduce, expr_array
@@ -45,7 +47,7 @@ def compute(
     parameters; those of `*args` are i0, i1, ... (ax0, ax1, ... of `*ax`) unless `varargs_names` names them.
 
     Raises `TypeMismatch` where the function takes another number of indices than the shape has, and `InvalidValue`
-    where only some outputs are reductions.
+    where only some outputs are reductions, or not all the same one, or a reduction is part of an expression.
     """
     shape = expr_array(_shape(shape))
     names = _index_names(fcompute, len(shape), varargs_names)
@@ -56,9 +58,40 @@ def compute(
     reduce_axis = first.axis if isinstance(first, Reduce) else ()
     if any(isinstance(v, Reduce) != isinstance(first, Reduce) for v in values):
         raise InvalidValue(f"`{name}`: either all outputs are reductions or none is")
+    _check_reductions(name, values)
     op = ComputeOp(name, current_tag(tag), attrs or {}, axis, reduce_axis, values)
     outputs = [op.output(i) for i in range(op.num_outputs)]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _check_reductions(name: str, values: Sequence[Any]) -> None:
+    """A reduction is a whole output, and those of several outputs are one reduction of a tuple."""
+    first = values[0]
+
+    def nested(node: Any) -> None:
+        if isinstance(node, Reduce):
+            raise InvalidValue(
+                f"`{name}`: a reduction is all that a compute does; found one inside of an expression, {node}. Make it "
+                "a compute of its own, and read the result"
+            )
+
+    for value in values:
+        for part in (*value.source, value.condition) if isinstance(value, Reduce) else (value,):
+            post_order_visit(part, nested)
+        if isinstance(first, Reduce) and not _same_reduction(first, value):
+            raise InvalidValue(
+                f"`{name}`: the outputs of a compute are those of one reduction; found {first} and {value}. Make each "
+                "a compute of its own"
+            )
+
+
+def _same_reduction(a: Reduce, b: Any) -> bool:
+    alike = [(a.source, b.source), (a.axis, b.axis)]
+    return (
+        a.combiner is b.combiner
+        and same_expr(a.condition, b.condition)
+        and all(len(x) == len(y) and all(p is q for p, q in zip(x, y, strict=True)) for x, y in alike)
+    )
 
 
 def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: list[str] | None) -> list[str]:
