@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.dtype import DTypeName, data_type, dlpack_dtype
-from ..runtime.error import OneIRError
+from ..runtime.error import InvalidValue
 
 _FLOAT8 = {
     "float8_e3m4",
@@ -115,7 +115,7 @@ class DataType(DTypeName):
         try:
             return np.dtype(getattr(ml_dtypes, name))
         except AttributeError:
-            raise OneIRError(f"dtype {name!r} has no NumPy counterpart") from None
+            raise InvalidValue(f"dtype {name!r} has no NumPy counterpart") from None
 
 
 def _parse(name: Any) -> DataType:
@@ -125,7 +125,7 @@ def _parse(name: Any) -> DataType:
         try:
             return DataType(np.dtype(name).name)
         except TypeError:
-            raise OneIRError(f"expected a dtype such as 'float32' or 'int8x4', found {name!r}") from None
+            raise InvalidValue(f"expected a dtype such as 'float32' or 'int8x4', found {name!r}") from None
     code, bits, lanes, scalable = name, 0, 1, False
     if name == "" or name == "void":
         name, code = "void", "void"
@@ -140,13 +140,13 @@ def _parse(name: Any) -> DataType:
     elif (match := _FLOAT8_PATTERN.fullmatch(name)) and (match[1] in _FLOAT8 or not name.startswith("float8")):
         code, bits, scalable, lanes = match[1], int(match[1][5]), bool(match[2]), int(match[3] or 1)
     else:
-        raise OneIRError(
+        raise InvalidValue(
             f"unknown dtype {name!r}: expected bool, int/uint/float/bfloat with a width "
             '("int8", "bfloat16"), a float8 format '
             f'("float8_e4m3fn"), handle or void, with an optional "xLANES"'
         )
     if lanes < 1 or (code in ("int", "uint", "float", "bfloat") and not 1 <= bits <= 128):
-        raise OneIRError(f"unknown dtype {name!r}: width and lanes must be positive")
+        raise InvalidValue(f"unknown dtype {name!r}: width and lanes must be positive")
     if lanes == 1 and not scalable and "x" in name.rsplit("_", 1)[-1] and name[-2:] == "x1":
         return DataType(name[:-2])
     if code == "uint" and bits == 1:

@@ -19,7 +19,7 @@ from ..runtime.digest import digests
 from ..runtime.error import OneIRError, TypeMismatch
 from .access_path import AccessKind, AccessPath, AccessStep
 from .container import is_mapping, is_sequence
-from .expr import FloatImm, GlobalVar, PrimExpr
+from .expr import FloatImm, GlobalVar, IntImm, PrimExpr
 from .node import Field, Node, text_of
 from .op import Op
 from .operators import equal_exprs
@@ -97,7 +97,7 @@ class _Comparison:
     def equal(self, a: Any, b: Any, binding: bool = False) -> bool:
         if isinstance(a, Node):
             if type(a) is not type(b):
-                return False
+                return _same_integer(b, a)
             if a.is_variable:
                 return self.variables(a, b, binding)
             if isinstance(a, (Op, Type)):
@@ -115,7 +115,7 @@ class _Comparison:
             return same_array(a, b)
         if type(a) is float and type(b) is float:
             return same_float(a, b)
-        return type(a) is type(b) and a == b
+        return (type(a) is type(b) and a == b) or _same_integer(a, b)
 
     def sequences(self, a: Any, b: Any, binding: bool) -> bool:
         if not is_sequence(b):
@@ -149,6 +149,11 @@ class _Comparison:
             return True
         extra = next(key for key in b if key not in matched)
         return self._step(AccessKind.MAP_ITEM_MISSING, extra, AccessKind.MAP_ITEM, extra)
+
+
+def _same_integer(number: Any, constant: Any) -> bool:
+    """Whether an attribute's integer is a constant's: programs may write either."""
+    return type(number) is int and isinstance(constant, IntImm) and constant.value == number
 
 
 def _binds(node: Any, field: Field, binding: bool) -> bool:

@@ -101,7 +101,13 @@ class Buffer(Node, shared=True):
         return self.replace(shape=Array(shape), strides=Array(), axis_separators=Array(range(1, len(shape))))
 
     def offset_of(self, indices: Any) -> Array[PrimExpr]:
-        """Where the element at `indices` stands in the flattened buffer, `elem_offset` included."""
+        """Where the element at `indices` stands in the flattened buffer, `elem_offset` included, simplified."""
+        from ..arith.merge_quotients import merge_quotients
+
+        return Array(merge_quotients(offset) for offset in self.flat_indices(indices))
+
+    def flat_indices(self, indices: Any) -> Array[PrimExpr]:
+        """As `offset_of`, in terms of the indices as they are written."""
         indices = expr_array(indices)
         groups = [0, *self.axis_separators, len(self.shape)]
         out: list[PrimExpr] = []
@@ -227,6 +233,9 @@ class BufferStore(Stmt):
     predicate: PrimExpr | None = None
 
     def _derive(self) -> None:
+        buffer: Any = self.buffer
+        if not isinstance(buffer, Buffer):  # what a builder gives stands for its buffer
+            self.buffer = buffer.asobject()
         wanted = access_dtype(self.buffer, self.indices)
         found = self.value.dtype
         if found is not wanted:

@@ -55,6 +55,7 @@ from ..ir.expr import (
     as_expr,
 )
 from ..ir.expr import ExprLike as ExprLike
+from ..ir.expr import const as const
 from ..ir.node import Node, as_array, attr, binder, child, meta
 from ..ir.operators import div_ambiguity_error
 from ..ir.span import Span
@@ -249,13 +250,18 @@ class CommReducer(Node, shared=True):
         return Array(substitute(r, values) for r in self.result)
 
 
+def _as_condition(condition: Any) -> PrimExpr:
+    """A condition; none holds always."""
+    return const(True) if condition is None else as_expr(condition)
+
+
 class Reduce(PrimExpr):
     """The combination of `source` over `axis`, where `condition` holds; the `value_index`-th of a tuple of values."""
 
-    combiner: CommReducer
+    combiner: CommReducer | None
     source: Array[PrimExpr] = child(converter=expr_array, alias="src")
     axis: Array[IterVar] = binder(converter=as_array, alias="rdom")
-    condition: PrimExpr = child(converter=as_expr)
+    condition: PrimExpr = child(converter=_as_condition)
     value_index: int = attr()
     init: Array[PrimExpr] = child(default=(), converter=optional_expr_array)
 

@@ -98,6 +98,11 @@ class AllocateConst(Stmt):
     body: Stmt
     annotations: Mapping[str, Any] = attr(default=EMPTY)
 
+    @property
+    def irmod_storage_idx(self) -> int | None:
+        """The number of the data among the module's "constants", once `ExtractPrimFuncConstants` has put it there."""
+        return self.annotations.get("irmod_storage_idx")
+
 
 class DeclBuffer(Stmt):
     """`body` with `buffer` as a view of memory that is there already."""

@@ -30,7 +30,7 @@ class _Transform(Mapper):
         self.before, self.after, self.only = before, after, only
 
     def visit(self, node: Any) -> Any:
-        if self.only is not None and node.type_key not in self.only:
+        if self.only is not None and type(node).__name__ not in self.only:
             return super().visit(node)
         new = self.before(node) if self.before else None
         if new is None:
@@ -41,9 +41,11 @@ class _Transform(Mapper):
 
 def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
     """Rewrites a statement: `preorder(node)` may return a replacement before the children are visited,
-    `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For".
+    `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For"; those of expressions
+    may be named "tir.Add" or "ir.Add".
     """
-    return _Transform(preorder, postorder, set(only_enable) if only_enable else None)(stmt)
+    names = {name.rpartition(".")[2] for name in only_enable or ()}
+    return _Transform(preorder, postorder, names or None)(stmt)
 
 
 class RenewDefs(Mapper):

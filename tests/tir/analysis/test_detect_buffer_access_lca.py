@@ -51,3 +51,38 @@ def test_what_a_reduction_writes_lives_outside_of_its_loops():
     loop = total.body.block.body
     assert lowest["C"] is loop
     assert lowest["A"] is loop.body.body.block
+
+
+def test_blocks_of_threads_have_global_memory_in_common():
+    @T.prim_func
+    def kernel(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        S = T.alloc_buffer((8, 8), scope="shared")
+        for bx in T.thread_binding(8, "blockIdx.x"):
+            for tx in T.thread_binding(8, "threadIdx.x"):
+                with T.block("S"):
+                    vi, vj = T.axis.remap("SS", [bx, tx])
+                    S[vi, vj] = A[vi, vj]
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [bx, tx])
+                    C[vi, vj] = S[vi, vj]
+
+    lowest = {buffer.name: stmt for buffer, stmt in detect_buffer_access_lca(kernel).items()}
+    launch = kernel.body.block.body
+    assert lowest["A"] is launch and lowest["C"] is launch
+    assert lowest["S"] is launch.body
+
+
+def test_a_view_is_an_access_of_the_block_that_has_it():
+    @T.prim_func
+    def viewed(A: T.Buffer((8, 8), "float32")):
+        for i in range(8):
+            with T.block("row"):
+                vi = T.axis.spatial(8, i)
+                T.reads()
+                T.writes(A[vi, 0:8])
+                row = T.match_buffer(A[vi, 0:8], (8,), offset_factor=1)
+                for j in range(8):
+                    row[j] = T.float32(1)
+
+    lowest = {buffer.name: stmt for buffer, stmt in detect_buffer_access_lca(viewed).items()}
+    assert lowest["A"] is viewed.body.block.body.body.block

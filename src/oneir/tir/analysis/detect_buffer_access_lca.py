@@ -55,13 +55,16 @@ class AccessScopes(Visitor):
         self.accesses: dict[Buffer, list[Scope]] = {}
         self.loops: dict[Var, Scope] = {}
         self.blocks: list[Block] = []
+        self.launches: list[Scope] = []
+        """The loops whose iterations are blocks of threads, which have global memory in common."""
         self(func.body)
 
     def lowest(self, buffer: Buffer) -> Scope:
         """The lowest scope that contains all accesses to a buffer, and all iterations that update one value.
 
         The loops of a reduction update one value, so its buffer is allocated outside of them. So is a buffer of a block
-        with ordered variables, whose loops may carry values from one iteration to the next.
+        with ordered variables, whose loops may carry values from one iteration to the next; and global memory where
+        there are blocks of threads, which have it in common.
         """
         scopes = self.accesses[buffer]
         lowest = scopes[0]
@@ -71,6 +74,9 @@ class AccessScopes(Visitor):
             outer = self._carrying_loop(scope, buffer)
             if outer is not None and outer.parent is not None:
                 lowest = lowest_common(lowest, outer.parent)
+        if buffer.scope() == "global":
+            for launch in self.launches:
+                lowest = lowest_common(lowest, launch)
         return lowest
 
     def _carrying_loop(self, scope: Scope, buffer: Buffer) -> Scope | None:
@@ -97,6 +103,8 @@ class AccessScopes(Visitor):
         self.visit(loop.extent)
         outer = self.scope
         self.scope = self.loops[loop.loop_var] = Scope(outer, loop)
+        if loop.thread_binding is not None and loop.thread_binding.thread_tag.startswith("blockIdx"):
+            self.launches.append(self.scope)
         self.visit(loop.body)
         self.scope = outer
 
@@ -108,10 +116,9 @@ class AccessScopes(Visitor):
         self.blocks.append(block)
         for buffer in block.alloc_buffers:
             self.buffers[buffer.data] = buffer
-        for match in block.match_buffers:
-            # The source is accessed outside of the block.
-            self.visit(match.source)
         self.scope = Scope(outer, block, realize)
+        for match in block.match_buffers:
+            self.visit(match.source)
         if block.init is not None:
             self.visit(block.init)
         self.visit(block.body)

@@ -63,7 +63,7 @@ class _Flatten(Mapper):
         if is_huge(buffer.shape):
             buffer = widened(buffer)
             indices = [ops.cast(DataType("int64").with_lanes(i.dtype.lanes), i) for i in indices]
-        return self.fused(buffer.offset_of(Array(indices)))
+        return self.fused(buffer.flat_indices(Array(indices)))
 
     def fused(self, offsets: Array[PrimExpr]) -> Array[PrimExpr]:
         """Offsets in which the quotients and remainders of a fused loop by symbolic extents meet again."""

@@ -86,7 +86,7 @@ class _LowerMatch(Mapper):
             strides = buffer.strides or compact_strides(buffer)
             for stride, actual in zip(view.strides, strides[dropped:], strict=True):
                 self.equate(stride, actual, conditions, view.name, "a stride of")
-        start = buffer.offset_of([r.min for r in source.region])
+        start = buffer.flat_indices([r.min for r in source.region])
         assert view.elem_offset is not None
         if len(start) == 1 and not isinstance(view.elem_offset, IntImm):
             self.equate(view.elem_offset, start[0], conditions, view.name, "an offset of")
