@@ -68,12 +68,15 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds `tvm` and `tvm_ffi`, and what is below them."""
+    """Finds some of `tvm` and `tvm_ffi`, and what is below them."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = names
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in _NAMES:
+        if fullname.partition(".")[0] not in self.names:
             return None
         name = _own_name(fullname)
         try:
@@ -98,6 +101,14 @@ def install() -> None:
             raise CompatError(
                 f"`{name}` is imported already, from {where}; call oneir.compat.install() before that import"
             )
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, _Finder) and finder.names == _NAMES for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(_NAMES))
     sys.modules.update(ours)
+
+
+def provide_ffi() -> None:
+    """Lets `import tvm_ffi` find `oneir.compat.ffi` in a process that has no such package. `oneir.testing` does so, for
+    the tests that import it beside `tvm`.
+    """
+    if importlib.util.find_spec("tvm_ffi") is None:
+        sys.meta_path.insert(0, _Finder(("tvm_ffi",)))

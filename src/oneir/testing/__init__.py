@@ -10,6 +10,7 @@ size = parameter(1, 16)  # and what else tests written for the published API imp
 
 from __future__ import annotations
 
+from ..compat import provide_ffi
 from . import conversions
 from .attrs import TestAttrs
 from .check_pass import check_pass
@@ -101,6 +102,8 @@ from .requirements import (
 )
 from .runner import local_run, rpc_run
 from .stages import VerifyStages
+
+provide_ffi()
 
 __all__ = [
     "CompareBeforeAfter",
