@@ -23,7 +23,9 @@ def merge_quotients(expr: PrimExpr) -> PrimExpr:
         for left, right in itertools.permutations(range(len(terms)), 2):
             found = _merged(terms[left], terms[right])
             if found is not None:
-                terms = [term for i, term in enumerate(terms) if i not in (left, right)] + found
+                first, last = sorted((left, right))
+                terms[last : last + 1] = []
+                terms[first : first + 1] = found
                 merged = True
                 break
         else:

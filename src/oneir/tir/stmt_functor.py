@@ -33,16 +33,17 @@ class _Transform(Mapper):
         if self.only is not None and type(node).__name__ not in self.only:
             return super().visit(node)
         new = self.before(node) if self.before else None
-        if new is None:
-            new = super().visit(node)
+        if new is not None:
+            return new
+        new = super().visit(node)
         changed = self.after(new) if self.after else None
         return new if changed is None else changed
 
 
 def ir_transform(stmt: Any, preorder: Any, postorder: Any, only_enable: list[str] | None = None) -> Any:
-    """Rewrites a statement: `preorder(node)` may return a replacement before the children are visited,
-    `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For"; those of expressions
-    may be named "tir.Add" or "ir.Add".
+    """Rewrites a statement: `preorder(node)` may return a replacement before the children are visited, which then stays
+    as it is, `postorder(node)` after; None keeps. `only_enable` limits both to node types such as "tir.For"; those of
+    expressions may be named "tir.Add" or "ir.Add".
     """
     names = {name.rpartition(".")[2] for name in only_enable or ()}
     return _Transform(preorder, postorder, names or None)(stmt)

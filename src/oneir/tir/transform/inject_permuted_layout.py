@@ -76,7 +76,7 @@ class _Layout:
         turn = ops.floormod(ops.floordiv(row, self.rows), self.parts)
         piece = analyzer.simplify(ops.floordiv(column, self.piece))
         within = analyzer.simplify(ops.floormod(column, self.piece))
-        return ops.bitwise_xor(piece, analyzer.simplify(turn)) * self.piece + within
+        return analyzer.simplify(ops.bitwise_xor(piece, analyzer.simplify(turn)) * self.piece + within)
 
 
 class _Permuted(Visitor):
