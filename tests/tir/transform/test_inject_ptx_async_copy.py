@@ -72,7 +72,7 @@ def copies(func):
 @pytest.mark.parametrize("masked", [False, True])
 def test_copies_of_vectors_and_elements(dtype, lanes, size, masked):
     def value(A, i, n):
-        return T.if_then_else(n > 3, A[i], T.Cast(dtype, 0)) if masked else A[i]
+        return T.if_then_else(n > 3, A[i], getattr(T, dtype)(0)) if masked else A[i]
 
     @T.prim_func
     def func(a: T.handle, n: T.int32):
