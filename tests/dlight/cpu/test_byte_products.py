@@ -7,7 +7,7 @@ import pytest
 
 import oneir
 from oneir import relax
-from oneir.dlight.cpu.relayout import BytePanels
+from oneir.dlight.cpu.relayout import WordPanels
 from oneir.ir import IRModule
 from oneir.relax import op
 from oneir.target import Target
@@ -96,7 +96,7 @@ def test_processors_use_their_instructions(cpu: str, instruction: str) -> None:
 
 def test_panels_of_bytes_end_in_zeros() -> None:
     w = np.arange(2 * 8 * 5, dtype="int8").reshape(2, 8, 5)
-    packed = BytePanels((0, 1, 2), 4).in_memory(w).numpy()
+    packed = WordPanels((0, 1, 2), 4, 4).in_memory(w).numpy()
     assert packed.shape == (2, 2, 2, 4, 4)
     for panel, outer, quad, lane, four in np.ndindex(packed.shape):
         column = 4 * panel + lane

@@ -12,7 +12,13 @@ from oneir.target import Target
 from oneir.target.cpu import architecture, enabled_features, resolve
 from oneir.testing import interpret
 from oneir.tir import PrimFunc, TensorIntrin
-from oneir.tir.tensor_intrin.x86 import VECTOR_BYTES, get_bfloat16_dot_intrin, get_byte_dot_intrin, get_group_dot_intrin
+from oneir.tir.tensor_intrin.x86 import (
+    VECTOR_BYTES,
+    get_bfloat16_dot_intrin,
+    get_bfloat16_pairs_dot_intrin,
+    get_byte_dot_intrin,
+    get_group_dot_intrin,
+)
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
 
@@ -82,7 +88,8 @@ def test_pairs_of_bfloat16() -> None:
     a, b = ((rng.integers(-64, 64, shape) / 2).astype(numpy_dtype("bfloat16")) for shape in (2, (16, 2)))
     c = rng.integers(-1000, 1000, 16).astype("float32")
     by_hand = c + b.astype("float32") @ a.astype("float32")
-    check(get_bfloat16_dot_intrin(), [a, b.view("uint32").reshape(16), c], by_hand, target)
+    check(get_bfloat16_dot_intrin(), [a, b.view("uint32").reshape(16), c.copy()], by_hand, target)
+    check(get_bfloat16_pairs_dot_intrin(), [a, b, c], by_hand, target)
 
 
 def test_subnormal_bfloat16_are_zeros_to_the_instruction() -> None:
@@ -104,6 +111,7 @@ def test_names_are_registered() -> None:
         "dot_16x32_u4_weights_vnni",
         "dot_8x4_bytes_avx2",
         "dot_16x2_bfloat16",
+        "dot_16x2_bfloat16_pairs",
     ):
         assert TensorIntrin.get(name) is not None
 

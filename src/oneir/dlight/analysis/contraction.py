@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.dtype import DataType
 from ...ir.expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var
 from ...tir.expr import BufferLoad
 from ...tir.stmt import Block, BufferStore
@@ -25,32 +26,36 @@ def without_cast(expr: PrimExpr) -> PrimExpr:
     return expr.value if isinstance(expr, Cast) else expr
 
 
-QUAD = 4
-"""Bytes along the sum that dot products of bytes take together."""
+def dot_length(dtype: DataType) -> int | None:
+    """How many elements along a sum the dot products of processors take together, those of a word: four bytes, or two
+    of bfloat16. None for dtypes without dot products.
+    """
+    return 4 if dtype.bits == 8 else 2 if dtype == "bfloat16" else None
 
 
 def panel_width(load: BufferLoad, var: Var) -> int | None:
     """The elements of a panel along the variable, where the buffer lies in panels: `B[v // 32, ..., v % 32]`, or
-    `B[v // 32, ..., k // 4, v % 32, k % 4]` with bytes in fours.
+    `B[v // 32, ..., k // 4, v % 32, k % 4]` with the bytes of a word together.
     """
-    indices = load.indices[:-1] if summed_in_quads(load) is not None else load.indices
+    indices = load.indices[:-1] if summed_in_words(load) is not None else load.indices
     last = indices[-1] if indices else None
     if isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm):
         return last.b.value
     return None
 
 
-def summed_in_quads(load: BufferLoad) -> Var | None:
-    """The variable `k` of panels of bytes that lie in fours: `B[..., k // 4, v % 32, k % 4]`; None for other loads."""
-    if load.buffer.dtype.bits != 8 or len(load.indices) < 4:
+def summed_in_words(load: BufferLoad) -> Var | None:
+    """The variable `k` of panels in words: `B[..., k // 4, v % 32, k % 4]` of bytes; None for other loads."""
+    length = dot_length(load.buffer.dtype)
+    if length is None or len(load.indices) < 4:
         return None
-    fours, lane, four = load.indices[-3:]
-    if not (isinstance(fours, FloorDiv) and isinstance(lane, FloorMod) and isinstance(four, FloorMod)):
+    words, lane, within = load.indices[-3:]
+    if not (isinstance(words, FloorDiv) and isinstance(lane, FloorMod) and isinstance(within, FloorMod)):
         return None
-    var = four.a
-    same = fours.a is var and isinstance(var, Var) and lane.a is not var
-    quads = all(isinstance(d, IntImm) and d.value == QUAD for d in (fours.b, four.b))
-    return var if same and quads and isinstance(var, Var) else None
+    var = within.a
+    same = words.a is var and isinstance(var, Var) and lane.a is not var
+    whole = all(isinstance(d, IntImm) and d.value == length for d in (words.b, within.b))
+    return var if same and whole and isinstance(var, Var) else None
 
 
 def is_contraction(leaf: Leaf) -> bool:

@@ -44,15 +44,15 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...topi import transpose
-from ..analysis.contraction import QUAD, operands
+from ..analysis.contraction import dot_length, operands
 from ..analysis.leaves import extent_of, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS
-from .relayout import BytePanels, Panels, Permuted, can_be_changed, relayout
+from .relayout import WordPanels, Panels, Permuted, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
-Layout = Permuted | Panels | BytePanels | Winograd
+Layout = Permuted | Panels | WordPanels | Winograd
 Axes = tuple[int, ...]
 
 CALL_TIR = Op.get("relax.call_tir")
@@ -191,7 +191,7 @@ class _Choose(PyExprMutator):
         """An argument in the layout that a function wants it in."""
         if isinstance(value, Constant):
             return value if wanted is None else self.constant(value, wanted)
-        if isinstance(value, GraphVar) and value in self.weights and isinstance(wanted, Panels | BytePanels | Winograd):
+        if isinstance(value, GraphVar) and value in self.weights and isinstance(wanted, Panels | WordPanels | Winograd):
             return self.weight(value, wanted)
         axes = wanted.axes if isinstance(wanted, Permuted) else None
         if axes == given or not isinstance(value, GraphVar):
@@ -206,7 +206,7 @@ class _Choose(PyExprMutator):
             self.constants[key] = Constant(layout.in_memory(np.asarray(value.data)))
         return self.constants[key]
 
-    def weight(self, value: GraphVar, layout: Panels | BytePanels | Winograd) -> Expr:
+    def weight(self, value: GraphVar, layout: Panels | WordPanels | Winograd) -> Expr:
         """A weight in another layout, made once for all its uses."""
         key = (value, layout)
         if key not in self.laid_out:
@@ -253,7 +253,7 @@ IN_LAYOUT = "oneir.dlight.cpu.in_layout"
 @register_func(IN_LAYOUT)
 def _in_layout(value: Tensor, layout: str) -> Tensor:
     name, axes, *rest = json.loads(layout)
-    kind = {"Panels": Panels, "BytePanels": BytePanels, "Winograd": Winograd}[name]
+    kind = {"Panels": Panels, "WordPanels": WordPanels, "Winograd": Winograd}[name]
     return kind(tuple(axes), *rest).in_memory(np.asarray(value))
 
 
@@ -531,11 +531,12 @@ def _dense(
     # Of the weights, the sum over channels runs innermost.
     depth = max(summed, key=lambda axis: extents[axis] or 0)
     others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth]
-    in_fours = computed_by_byte_dots(store, data, weight, extents[depth], info)
-    width = panel_for(step.block, channel, info, QUAD if in_fours else 1)
+    length = length_of_dots(store, data, weight, depth, extents[depth], info)
+    width = panel_for(step.block, channel, info, length)
     if width is None:
         return None
-    panels = (BytePanels if in_fours else Panels)((*others, dims[depth], dims[channel]), width)
+    axes = (*others, dims[depth], dims[channel])
+    panels = Panels(axes, width) if length == 1 else WordPanels(axes, width, length)
     if store.indices[-1] is channel:
         # A matrix product: rows and columns lie as declared.
         return {weight.buffer: panels, **{a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}}
@@ -546,15 +547,19 @@ def _dense(
     }
 
 
-def computed_by_byte_dots(
-    store: BufferStore, data: BufferLoad, weight: BufferLoad, depth: int | None, info: CPUInfo
-) -> bool:
-    """Whether a contraction over `depth` channels is one of unsigned by signed bytes that the processor has dot
-    products for.
+def length_of_dots(
+    store: BufferStore, data: BufferLoad, weight: BufferLoad, depth: Var, extent: int | None, info: CPUInfo
+) -> int:
+    """How many products of a contraction along `depth` an instruction of the processor adds up: of unsigned by signed
+    bytes, or of bfloat16, whose sums are float32. 1 where it has none, and where the sum is no multiple.
     """
-    dtypes = (data.buffer.dtype, weight.buffer.dtype, store.buffer.dtype)
-    whole = depth is not None and depth % QUAD == 0
-    return info.byte_dots is not None and dtypes == ("uint8", "int8", "int32") and whole
+    dtypes = (data.buffer.dtype, weight.buffer.dtype)
+    of_bytes = dtypes == ("uint8", "int8") and store.buffer.dtype == "int32" and info.byte_dots is not None
+    # Channels become the last dimension of images; rows of matrices stay as they are.
+    along = store.indices[-1] not in _used(weight) or data.indices[-1] is depth
+    of_pairs = dtypes == ("bfloat16", "bfloat16") and info.has_bfloat16_dots and along
+    length = dot_length(weight.buffer.dtype) or 1
+    return length if (of_bytes or of_pairs) and extent is not None and extent % length == 0 else 1
 
 
 def _used(load: BufferLoad) -> set[Var]:

@@ -18,13 +18,14 @@ from ...arith import Analyzer
 from ...ir.expr import Add, IntImm, Mul, PrimExpr, Var, as_int, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
+from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
-from ...tir.tensor_intrin.x86 import VECTOR_BYTES, byte_dot_name
-from ..analysis.contraction import QUAD, is_contraction, operands, panel_width, summed_in_quads
+from ...tir.tensor_intrin.x86 import BFLOAT16_PAIRS_DOT_16x2_INTRIN, VECTOR_BYTES, byte_dot_name
+from ..analysis.contraction import dot_length, is_contraction, operands, panel_width, summed_in_words
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
 from .fewer_rows import mark_tile, with_fewer_rows
@@ -44,8 +45,21 @@ class Axes:
     reduction: list[int]
     panel: int | None
     """The number of elements of a panel, if the vector operand is stored in panels."""
-    quads: int | None = None
-    """The axis of the sum along which bytes of the vector operand lie in fours."""
+    dots: Dots | None = None
+    """The dot products that compute it, if the processor has some."""
+
+
+@dataclass(slots=True)
+class Dots:
+    """An instruction that adds a few products to each sum of a vector."""
+
+    intrin: str
+    axis: int
+    """The axis of the sum along which the elements of a word lie together."""
+    lanes: int
+    """The sums of a vector."""
+    length: int
+    """The products for each sum."""
 
 
 class Contraction(CPUScheduleRule):
@@ -104,7 +118,7 @@ def plan_of(leaf: Leaf, info: CPUInfo) -> tuple[Axes, Tile] | None:
     """The roles of the loops of a contraction, and its tile; None for another block, and where no axis can be
     vectorized.
     """
-    axes = contraction_axes(leaf) if is_contraction(leaf) else None
+    axes = contraction_axes(leaf, info) if is_contraction(leaf) else None
     tile = None if axes is None else register_tile(leaf, axes, info)
     return None if axes is None or tile is None else (axes, tile)
 
@@ -187,7 +201,7 @@ def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
     return sch
 
 
-def contraction_axes(leaf: Leaf) -> Axes | None:
+def contraction_axes(leaf: Leaf, info: CPUInfo) -> Axes | None:
     """The role of each loop; None where no axis can be vectorized."""
     found = operands(leaf.block)
     store = leaf.block.body
@@ -209,9 +223,21 @@ def contraction_axes(leaf: Leaf) -> Axes | None:
     columns = _largest(leaf, along, positions)
     taken = {positions[last], rows, columns}
     others = [positions[v] for v in spatial if positions[v] not in taken]
-    depth = summed_in_quads(vectors[0])
-    panel, quads = panel_width(vectors[0], last), None if depth is None else positions[depth]
-    return Axes(positions[last], rows, columns, others, reduction, panel, quads)
+    dots = dots_of(vectors[0], scalars[0], positions, info)
+    return Axes(positions[last], rows, columns, others, reduction, panel_width(vectors[0], last), dots)
+
+
+def dots_of(vector: BufferLoad, scalar: BufferLoad, positions: dict[Var, int], info: CPUInfo) -> Dots | None:
+    """The dot products of operands in words along a sum; None for others, and on a processor without them."""
+    depth, length = summed_in_words(vector), dot_length(vector.buffer.dtype)
+    if depth is None or length is None or _addend(scalar, depth) is not depth:
+        return None
+    if vector.buffer.dtype == "bfloat16":
+        name, vector_bytes = BFLOAT16_PAIRS_DOT_16x2_INTRIN if info.has_bfloat16_dots else None, 64
+    else:
+        name = None if info.byte_dots is None else byte_dot_name(info.byte_dots)
+        vector_bytes = VECTOR_BYTES.get(info.byte_dots or "", 0)
+    return None if name is None else Dots(name, positions[depth], vector_bytes // 4, length)
 
 
 def variables_of(load: BufferLoad) -> set[Var]:
@@ -221,12 +247,18 @@ def variables_of(load: BufferLoad) -> set[Var]:
 
 def is_strided_in(load: BufferLoad, var: Var) -> bool:
     """Whether a step of the variable is a step to the next element, or a known number of elements further."""
+    last = _addend(load, var)
+    return last is var or (isinstance(last, Mul) and last.a is var and isinstance(last.b, IntImm))
+
+
+def _addend(load: BufferLoad, var: Var) -> PrimExpr | None:
+    """What the variable adds to the last index; None if another index depends on it, too."""
     if not load.indices or any(var in variables(index) for index in load.indices[:-1]):
-        return False
+        return None
     last = load.indices[-1]
     while isinstance(last, Add):
         last = last.a if var in variables(last.a) else last.b
-    return last is var or (isinstance(last, Mul) and last.a is var and isinstance(last.b, IntImm))
+    return last
 
 
 def _rows(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
@@ -286,7 +318,7 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     if extent is None or extent < 2:
         return None
     widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
-    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction) // (QUAD if axes.quads is not None else 1)
+    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction) // (1 if axes.dots is None else axes.dots.length)
     rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
     columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
     # Without columns, rows need not be divided evenly.
@@ -430,7 +462,7 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
     reduction = in_memory_order(main, axes)
     sch.reorder(*outer, *reduction, *inner)
-    if axes.quads is None:
+    if axes.dots is None:
         in_vectors(sch, inner, tile.vector)
     last = parallelize(sch, outer, main.work)
     if epilogue:
@@ -440,7 +472,7 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     else:
         followers = [sch.cache_write(block, 0, "local")]
     # Sums that are read in wider vectors than products write would be put together and taken apart in each step.
-    most = None if axes.quads is None or info.byte_dots is None else VECTOR_BYTES[info.byte_dots] // QUAD
+    most = None if axes.dots is None else axes.dots.lanes
     rows_loops = [] if rows_place is None else [inner[rows_place]]
     for follower in followers:
         if last is not None:
@@ -448,8 +480,8 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         within = sch.get_loops(follower)[-len(inner) :]
         rows_loops += [] if rows_place is None else [within[rows_place]]
         in_vectors(sch, within, tile.vector, most)
-    if axes.quads is not None:
-        by_byte_dots(sch, main, inner, reduction, info)
+    if axes.dots is not None:
+        by_dots(sch, main, inner, reduction, axes.dots)
         return
     init = sch.decompose_reduction(block, reduction[0])
     if rows_place is not None and last is not None:
@@ -458,20 +490,19 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         mark_tile(sch, last, [*rows_loops, zeroed[depth + rows_place]])
 
 
-def by_byte_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list[LoopRV], info: CPUInfo) -> None:
-    """Computes a tile whose vector operand lies in fours of bytes by the processor's dot products of bytes."""
-    assert info.byte_dots is not None
+def by_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list[LoopRV], dots: Dots) -> None:
+    """Computes a tile whose vector operand lies in words by the processor's dot products."""
     *outer, depth = reduction
-    quads, four = sch.split(depth, [None, QUAD])
+    words, within = sch.split(depth, [None, dots.length])
     *rows, vector = inner
-    vectors, lane = sch.split(vector, [None, VECTOR_BYTES[info.byte_dots] // QUAD])
-    sch.reorder(*outer, quads, *rows, vectors, lane, four)
+    vectors, lane = sch.split(vector, [None, dots.lanes])
+    sch.reorder(*outer, words, *rows, vectors, lane, within)
     for loop in (*rows, vectors):
         sch.unroll(loop)
-    init = sch.decompose_reduction(main.handle, [*outer, quads][0])
+    init = sch.decompose_reduction(main.handle, [*outer, words][0])
     for loop in sch.get_loops(init)[-len(inner) - 1 :]:
         sch.unroll(loop)
-    sch.tensorize(lane, byte_dot_name(info.byte_dots))
+    sch.tensorize(lane, dots.intrin)
 
 
 def in_vectors(sch: Schedule, tile: list[LoopRV], width: int, most: int | None = None) -> None:
@@ -500,7 +531,12 @@ def panel_for(block: Block, channel: Var, info: CPUInfo, steps: int = 1) -> int 
         return None
     rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
     depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
-    return panel_of_rows(rows, extent, -(-depth // steps), info, block.writes[0].buffer.dtype.itemsize)
+    return panel_of_rows(rows, extent, -(-depth // steps), info, _sum_bytes(block.writes[0].buffer))
+
+
+def _sum_bytes(result: Buffer) -> int:
+    """The size of a sum in registers: those of short floats are float32 (`WideSums`)."""
+    return max(result.dtype.itemsize, 4) if result.dtype.is_float else result.dtype.itemsize
 
 
 def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:

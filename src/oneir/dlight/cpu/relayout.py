@@ -20,7 +20,6 @@ from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, SeqStmt, Stmt, stmt_list
-from ..analysis.contraction import QUAD
 from ..analysis.leaves import variables
 
 
@@ -96,35 +95,41 @@ class Panels:
 
 
 @dataclass(frozen=True)
-class BytePanels:
-    """Panels of bytes that lie in fours along a sum: what dot products of bytes read.
+class WordPanels:
+    """Panels of short elements that lie in words along a sum: what dot products of bytes and of bfloat16 read.
 
     `axes` orders all dimensions. The last one is split into panels of `width` elements, as in `Panels`; of the one
-    before it, whose extent is a multiple of four, four elements lie together.
+    before it, whose extent is a multiple of `length`, the `length` elements of a word lie together.
     """
 
     axes: tuple[int, ...]
     width: int
+    length: int
 
     def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
         """The shape in memory of a buffer of that shape."""
         *others, depth, split = (shape[axis] for axis in self.axes)
         assert isinstance(split, IntImm)
         panels = const(-(-split.value // self.width), split.dtype)
-        return [panels, *others, depth // QUAD, const(self.width, split.dtype), const(QUAD, split.dtype)]
+        return [panels, *others, depth // self.length, const(self.width, split.dtype), const(self.length, split.dtype)]
 
     def indices(self, indices: Sequence[PrimExpr]) -> list[PrimExpr]:
         """Where the element at those indices lies."""
         *others, depth, split = (indices[axis] for axis in self.axes)
-        return [split // self.width, *others, depth // QUAD, split % self.width, depth % QUAD]
+        return [split // self.width, *others, depth // self.length, split % self.width, depth % self.length]
 
     def region(self, region: Sequence[Range]) -> list[Range]:
         """Where a region of single elements lies."""
         *others, depth, split = (region[axis] for axis in self.axes)
         one = const(1, split.min.dtype)
-        parts = (split.min // self.width, depth.min // QUAD, split.min % self.width, depth.min % QUAD)
-        panel, fours, lane, four = (Range.from_min_extent(part, one) for part in parts)
-        return [panel, *others, fours, lane, four]
+        parts = (
+            split.min // self.width,
+            depth.min // self.length,
+            split.min % self.width,
+            depth.min % self.length,
+        )
+        panel, word, lane, within = (Range.from_min_extent(part, one) for part in parts)
+        return [panel, *others, word, lane, within]
 
     def in_memory(self, data: np.ndarray) -> Tensor:
         """The elements of an array as they lie in memory."""
@@ -133,11 +138,11 @@ class BytePanels:
         panels = -(-extent // self.width)
         whole = np.zeros((*others, depth, panels * self.width), data.dtype)
         whole[..., :extent] = data
-        parts = whole.reshape(*others, depth // QUAD, QUAD, panels, self.width)
+        parts = whole.reshape(*others, depth // self.length, self.length, panels, self.width)
         return tensor(np.ascontiguousarray(np.moveaxis(np.moveaxis(parts, -2, 0), -2, -1)))
 
 
-Layout = Permuted | Panels | BytePanels
+Layout = Permuted | Panels | WordPanels
 
 
 def can_be_changed(func: PrimFunc) -> bool:

@@ -19,6 +19,11 @@ each in the lower half:
     for i, k in T.grid(16, 2):
         C[i] += float32(A[k]) * reinterpret("float32", B[i] >> 16 * k << 16)
 
+`dot_16x2_bfloat16_pairs` is the same, with B as the numbers themselves:
+
+    for i, k in T.grid(16, 2):
+        C[i] += float32(A[k]) * float32(B[i, k])
+
 The instruction (AVX-512 BF16) rounds each sum to the nearest, and takes subnormal numbers for zeros, in what it reads
 and in what it gives. The product of the odd place is added first.
 
@@ -51,6 +56,7 @@ from .dot_product_common import as_words, dot_product
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 BFLOAT16_DOT_16x2_INTRIN = "dot_16x2_bfloat16"
+BFLOAT16_PAIRS_DOT_16x2_INTRIN = "dot_16x2_bfloat16_pairs"
 
 _PRODUCTS = 4
 GROUPS = (16, 32)
@@ -217,11 +223,23 @@ def get_bfloat16_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
     described = function_of((a, b, c), (c, a, b), c, loops_around("update", "SR", (16, 2), update))
     a, b, c = buffers()
     place = [Ramp(0, 1, 16)]
-    # LLVM takes words for pairs of bfloat16; vectors of bfloat16 would be computed with as float32.
-    pairs = Broadcast(reinterpret("int32", a.vload([0], "bfloat16x2")), 16)
-    weights = reinterpret("int32x16", BufferLoad(b, place))
-    sums = call_llvm_pure_intrin("float32x16", "llvm.x86.avx512bf16.dpbf16ps.512", BufferLoad(c, place), pairs, weights)
+    sums = _add_pairs_of_bfloat16(a.vload([0], "bfloat16x2"), BufferLoad(b, place), BufferLoad(c, place))
     return described, function_of((a, b, c), (c, a, b), c, BufferStore(c, sums, place))
+
+
+def _add_pairs_of_bfloat16(pair: PrimExpr, weights: PrimExpr, sums: PrimExpr) -> PrimExpr:
+    """16 sums, and to each the two products of a pair with one of its own."""
+    # LLVM takes words for pairs of bfloat16; vectors of bfloat16 would be computed with as float32.
+    pairs, words = Broadcast(reinterpret("int32", pair), 16), reinterpret("int32x16", weights)
+    return call_llvm_pure_intrin(sums.dtype, "llvm.x86.avx512bf16.dpbf16ps.512", sums, pairs, words)
+
+
+def get_bfloat16_pairs_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_16x2_bfloat16_pairs` computes, and how. The operands are A (2,) bfloat16, B (16, 2) bfloat16, and
+    C (16,) float32 in the scope "local".
+    """
+    dtypes = ("bfloat16", "bfloat16", "float32")
+    return dot_product(16, 2, dtypes, _add_pairs_of_bfloat16, ("", "", "local"))
 
 
 TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
@@ -231,3 +249,4 @@ for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
 for _name in VECTOR_BYTES:
     TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))
 TensorIntrin.register(BFLOAT16_DOT_16x2_INTRIN, *get_bfloat16_dot_intrin())
+TensorIntrin.register(BFLOAT16_PAIRS_DOT_16x2_INTRIN, *get_bfloat16_pairs_dot_intrin())
