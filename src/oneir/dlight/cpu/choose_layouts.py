@@ -49,7 +49,7 @@ from ..analysis.leaves import extent_of, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .dot_products import FEW_ROWS
-from .relayout import WordPanels, Panels, Permuted, can_be_changed, relayout
+from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
 Layout = Permuted | Panels | WordPanels | Winograd

@@ -24,7 +24,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
-from ...tir.tensor_intrin.x86 import BFLOAT16_PAIRS_DOT_16x2_INTRIN, VECTOR_BYTES, byte_dot_name
+from ...tir.tensor_intrin.x86 import VECTOR_BYTES, BFLOAT16_PAIRS_DOT_16x2_INTRIN, byte_dot_name
 from ..analysis.contraction import dot_length, is_contraction, operands, panel_width, summed_in_words
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
