@@ -98,7 +98,8 @@ def _compiled(
         )
         run = compile_all(graph_module, example_inputs)
         if not compiler.wanted:
-            return run
+            alone = compiler.alone
+            return run if alone is None else lambda *args: alone(list(args))
         broken |= compiler.wanted
 
 
@@ -160,6 +161,8 @@ class _Compiler:
         self.options, self.pipeline, self.broken = options, pipeline, broken
         # Decompositions of operators that cannot be imported, with which all is to be compiled anew.
         self.wanted: dict[Any, Any] = {}
+        # The function of the only graph, if AOTAutograd has nothing to do around it.
+        self.alone: Callable[[list[Any]], Any] | None = None
         self.device = device_from_inputs(example_inputs)
         self.given = example_inputs
 
@@ -180,6 +183,8 @@ class _Compiler:
             run = _whole(graph_module)
         # PyTorch then passes the arguments as one list.
         vars(run)["_boxed_call"] = True
+        if not training and _stands_alone(graph_module.graph, self.given):
+            self.alone = run
         return run
 
     def run(self, graph_module: Any, training: bool) -> Callable[[list[Any]], Any]:
@@ -250,6 +255,32 @@ def _kept_weights(graph: Any, count: int) -> list[int]:
         # Where inputs share memory, AOTAutograd replaces them by others.
         return []
     return [i for i in metadata.static_input_indices if not metadata.input_info[i].mutates_data]
+
+
+def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
+    """Whether calling the graph of a subgraph without gradients is all that AOTAutograd does when the subgraph runs.
+
+    It also writes what the subgraph changes, makes views of results, wraps subclasses of tensors, and switches autocast
+    off. Asking whether there is something to do takes it two microseconds a call.
+    """
+    import torch
+    from torch._guards import TracingContext
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    context = TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    return (
+        metadata is not None
+        and sum(node.op == "placeholder" for node in graph.nodes) == len(inputs)
+        and not metadata.num_mutated_inp_runtime_indices
+        and not metadata.num_outputs_aliased
+        and not metadata.num_intermediate_bases
+        and not metadata.tokens
+        and not metadata.is_rng_op_functionalized
+        and not metadata.dynamic_outputs
+        and not torch._C._is_any_autocast_enabled()
+        and not any(is_traceable_wrapper_subclass(x) for x in inputs if isinstance(x, torch.Tensor))
+    )
 
 
 def _whole(graph_module: Any) -> Callable[[list[Any]], Any]:
