@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .error import CompileError, LibraryError
+from .llvm_parts import parts_of
 from .object_file import host_machine, read_symbols
 from .once import Once
 
@@ -371,17 +372,37 @@ _builders = _PassBuilders()
 
 def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int, passes: Passes) -> llvm.ModuleRef:
     """Parse and verify `text`, set it up for `machine`, and run the passes on it."""
-    binding = _binding()
+    # A context of its own, so that its types and constants are freed with the module.
+    context = _binding().create_context()
+    parts = None if passes == "none" else parts_of(text)
+    if parts is None:
+        module = _parsed(text, name, machine, context)
+        _run_passes(module, machine, opt_level, passes)
+        return module
+    module = _parsed(parts.optimized, name, machine, context)
+    _run_passes(module, machine, opt_level, passes)
+    module.link_in(_parsed(parts.as_it_stands, name, machine, context))
+    for shared in parts.shared:
+        module.get_function(shared).linkage = "internal"
+    return module
+
+
+def _parsed(text: str, name: str, machine: llvm.TargetMachine, context: llvm.ContextRef) -> llvm.ModuleRef:
+    """A verified module for a machine."""
     try:
-        # A context of its own, so that its types and constants are freed with the module.
-        module = binding.parse_assembly(text, context=binding.create_context())
+        module = _binding().parse_assembly(text, context=context)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
         raise CompileError(_rejected(text, name, str(error))) from error
+    return module
+
+
+def _run_passes(module: llvm.ModuleRef, machine: llvm.TargetMachine, opt_level: int, passes: Passes) -> None:
     if passes == "none":
-        return module
+        return
+    binding = _binding()
     builder = _builders.next(machine, opt_level, passes)
     if passes == "minimal":
         manager = binding.create_new_module_pass_manager()
@@ -393,7 +414,6 @@ def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int
     # llvmlite's own class does not free what it holds: of its two bases, the one without the method comes first.
     binding.newpassmanagers.NewPassManager._dispose(manager)
     manager.detach()
-    return module
 
 
 def _rejected(text: str, name: str, message: str) -> str:

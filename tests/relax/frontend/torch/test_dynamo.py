@@ -256,12 +256,13 @@ def test_complex_numbers_stay_with_pytorch():
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("fallback", [False, True])
 @pytest.mark.parametrize("name", ["inv", "cholesky", "det"])
-def test_matrices(name):
+def test_matrices(name, fallback):
     function = getattr(torch.linalg, name)
     a = torch.randn(4, 4, dtype=torch.float64)
     a = a @ a.T + torch.eye(4)
-    assert_same(compiled(lambda x: function(x) * 2)(a), function(a) * 2)
+    assert_same(compiled(lambda x: function(x) * 2, options={"fallback": fallback})(a), function(a) * 2)
 
 
 def test_systems_of_equations():

@@ -97,3 +97,49 @@ def test_how_many_programs_shapes_take(dynamic, programs):
             x = torch.randn(rows, 8)
             assert_same(run(x), model(x))
     assert len(made) == programs
+
+
+def _written(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    return x * 2
+
+
+def _in_bfloat16(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return (x @ x.T).float()
+
+
+@pytest.mark.parametrize(
+    ("function", "alone"),
+    [
+        (lambda x: (x.sin() + 1, x.sum(0)), True),
+        # Autocast is over when the function returns, so nothing has to switch it off.
+        (_in_bfloat16, True),
+        (_written, False),
+        (lambda x: (x.view(-1), x + 1), False),
+    ],
+    ids=["new results", "autocast", "an argument is written", "a view of an argument"],
+)
+def test_pytorch_wraps_programs_only_if_there_is_something_to_do(monkeypatch, function, alone):
+    called: list[Any] = []
+    unwrapped = dynamo._of_arguments
+    monkeypatch.setattr(dynamo, "_of_arguments", lambda run: called.append(run) or unwrapped(run))
+    run = torch.compile(function, backend=dynamo.backend, options=STRICT)
+    for _ in range(2):
+        given = [torch.randn(4, 3)]
+        given.append(given[0].clone())
+        found, expected = run(given[0]), function(given[1])
+        assert_same(found, expected)
+        assert_same(*given)
+    assert len(called) == alone
+
+
+def test_a_program_that_stands_alone_is_not_used_for_gradients():
+    weight = torch.randn(3, 3, requires_grad=True)
+    run = torch.compile(lambda x: (x @ weight).sin(), backend=dynamo.backend, options=STRICT)
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        assert not run(x).requires_grad
+    run(x).sum().backward()
+    (expected,) = torch.autograd.grad((x @ weight).sin().sum(), weight)
+    assert_same(weight.grad, expected)

@@ -98,8 +98,7 @@ def _compiled(
         )
         run = compile_all(graph_module, example_inputs)
         if not compiler.wanted:
-            alone = compiler.alone
-            return run if alone is None else lambda *args: alone(list(args))
+            return run if compiler.alone is None else _of_arguments(compiler.alone)
         broken |= compiler.wanted
 
 
@@ -255,6 +254,11 @@ def _kept_weights(graph: Any, count: int) -> list[int]:
         # Where inputs share memory, AOTAutograd replaces them by others.
         return []
     return [i for i in metadata.static_input_indices if not metadata.input_info[i].mutates_data]
+
+
+def _of_arguments(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """The function of its arguments, of one that takes a list of them."""
+    return lambda *args: run(list(args))
 
 
 def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
