@@ -2,20 +2,28 @@
 
     .venv/bin/python -m benchmarks.torch_compile
     .venv/bin/python -m benchmarks.torch_compile --threads 1 --only mlp rk4
+    .venv/bin/python -m benchmarks.torch_compile --threads 1 --keep FILE
+    .venv/bin/python -m benchmarks.torch_compile --threads 2 --keep FILE --write-docs
 
 Each program runs as PyTorch does without compiling, with `backend="oneir"`, and with Inductor, in one process and in
 turns; a time is the least of all turns. Results, and the losses of what trains, are compared with those of eager.
+Nothing is compiled before: both compilers get a new cache. `--keep` adds what was measured to a file, one line of JSON
+for each program, and `--write-docs` makes docs/torch-compile.md of all that is in it.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import json
 import math
+import os
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -238,7 +246,13 @@ def numpy_inside() -> Program:
     return Program(_inference(function, np.random.default_rng(0).standard_normal((512, 256)).astype("float32")))
 
 
-PROGRAMS = (mlp, cnn, bert, graph_break, batches, autocast, buffer, diffusion, recurrent, rk4, numpy_inside)
+def one_row() -> Program:
+    """An MLP for one row, which takes eager 20 µs."""
+    model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)).eval()
+    return Program(_inference(model, torch.randn(1, 784)))
+
+
+PROGRAMS = (mlp, cnn, bert, graph_break, batches, autocast, buffer, diffusion, recurrent, rk4, numpy_inside, one_row)
 BACKENDS: dict[str, Compile] = {
     "eager": lambda f: f,
     "oneir": lambda f: torch.compile(f, backend=dynamo.backend),
@@ -254,74 +268,158 @@ def _difference(found: Any, expected: Any) -> float:
     return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
 
 
-def measured(make: Callable[[], Program], rounds: int) -> dict[str, tuple[float, float, float] | str]:
-    """Of each backend, the seconds of a step and of the first, and the difference; or what went wrong."""
-    found: dict[str, tuple[float, float, float] | str] = {}
-    steps: dict[str, tuple[Step, float, float]] = {}
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a program."""
+
+    program: str
+    threads: int
+    trains: bool
+    seconds: dict[str, float]
+    """The shortest step of each backend."""
+    first: dict[str, float]
+    """The first step of each backend, in seconds."""
+    errors: dict[str, float]
+    """The largest difference from eager, over the largest element."""
+    wrong: dict[str, str]
+    """What went wrong, of backends without times."""
+
+    def against(self, name: str) -> float | None:
+        """OneIR's time over that of a backend; None where one of them has no time."""
+        return self.seconds["oneir"] / self.seconds[name] if {"oneir", name} <= self.seconds.keys() else None
+
+    def cells(self) -> list[str]:
+        """The cells of a table, in the order of `COLUMNS`."""
+        times = [f"{self.seconds[n] * 1e3:.3f}" if n in self.seconds else self.wrong[n] for n in BACKENDS]
+        ratios = ["" if (r := self.against(name)) is None else f"{r:.2f}" for name in ("eager", "inductor")]
+        first = [f"{self.first[name]:.1f}" if name in self.first else "" for name in ("oneir", "inductor")]
+        error = self.errors.get("oneir")
+        return [self.program, *times, *ratios, "" if error is None else f"{error:.1e}", *first]
+
+
+COLUMNS = [
+    *("Program", "Eager ms", "OneIR ms", "Inductor ms", "OneIR / eager", "OneIR / Inductor", "Error"),
+    *("First step s", "Inductor's"),
+]
+
+
+def measured(make: Callable[[], Program], rounds: int) -> Row:
+    """Times of a program with each backend, in turns."""
+    wrong: dict[str, str] = {}
+    first: dict[str, float] = {}
+    errors: dict[str, float] = {}
+    steps: dict[str, Step] = {}
     expected: list[Any] = []
+    trains = False
     for name, compile in BACKENDS.items():
         torch.manual_seed(0)
         torch._dynamo.reset()
         program = make()
+        trains = program.trains
         try:
             step = program.make(compile)
             torch.manual_seed(1)
             start = time.perf_counter()
             results = [step()]
-            first = time.perf_counter() - start
+            first[name] = time.perf_counter() - start
             results += [step() for _ in range(5)]
         except Exception as error:
-            found[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
+            wrong[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
             continue
         expected = expected or results
-        steps[name] = step, first, max(_difference(a, b) for a, b in zip(results, expected, strict=True))
+        steps[name] = step
+        errors[name] = max(_difference(a, b) for a, b in zip(results, expected, strict=True))
     best = dict.fromkeys(steps, math.inf)
     for _ in range(rounds):
-        for name, (step, _, _) in steps.items():
+        for name, step in steps.items():
             step()
             start, count = time.perf_counter(), 0
             while time.perf_counter() - start < 0.1:
                 step()
                 count += 1
             best[name] = min(best[name], (time.perf_counter() - start) / count)
-    return found | {name: (best[name], first, error) for name, (_, first, error) in steps.items()}
+    return Row(make.__name__, torch.get_num_threads(), trains, best, first, errors, wrong)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A table of rows in Markdown, with geometric means under it."""
+    lines = ["| " + " | ".join(cells) + " |" for cells in (COLUMNS, *(row.cells() for row in rows))]
+    lines.insert(1, "| --- |" + " ---: |" * (len(COLUMNS) - 1))
+    for name in ("eager", "Inductor"):
+        for kind, trains in (("inference", False), ("training", True)):
+            ratios = [r for row in rows if row.trains == trains and (r := row.against(name.lower())) is not None]
+            if ratios:
+                mean = math.exp(np.mean(np.log(ratios)))
+                lines += ["", f"OneIR's time over that of {name}, geometric mean of {kind}: {mean:.2f}"]
+    return "\n".join(lines)
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "torch-compile.md"
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page in docs/."""
+    parts = [
+        f"""# Programs through `torch.compile`
+
+{machine()}. PyTorch {torch.__version__}.
+
+Each program runs as PyTorch does without compiling, with `backend="oneir"`, and with Inductor, in one process and in
+turns; a time is the least of all turns. *Error* is the largest difference from eager in six steps, over the largest
+element; of what trains, of the losses. *First step* is the first call, with nothing compiled before: PyTorch's tracing,
+compiling, and running. `python -m benchmarks.torch_compile --write-docs` makes this page.
+"""
+    ]
+    for threads in sorted({row.threads for row in rows}):
+        shown = [row for row in rows if row.threads == threads]
+        parts.append(f"## {threads} thread{'s' * (threads > 1)}\n\n{table(shown)}\n")
+    described = [f"| {make.__name__} | {str(make.__doc__).strip()} |" for make in PROGRAMS]
+    parts.append("| Program | What it is |\n| --- | --- |\n" + "\n".join(described) + "\n")
+    return "\n".join(parts)
+
+
+def kept_rows(path: Path) -> list[Row]:
+    """The rows in a file, the last one of each program and number of threads, in the order of the programs."""
+    rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+    latest = {(row.program, row.threads): row for row in rows}
+    order = [make.__name__ for make in PROGRAMS]
+    return sorted(latest.values(), key=lambda row: (row.threads, order.index(row.program)))
 
 
 def main() -> None:
-    """Prints the table."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), metavar="N", help="of PyTorch and OneIR"
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="N", help="turns of 0.1 s for each (10)")
-    parser.add_argument("--only", nargs="+", choices=[p.__name__ for p in PROGRAMS], help="some of the programs")
+    parser.add_argument("--only", nargs="*", choices=[p.__name__ for p in PROGRAMS], help="some of the programs")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="add what is measured to this file")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/torch-compile.md; needs --keep")
     options = parser.parse_args()
+    keep: Path | None = options.keep
+    if options.write_docs and keep is None:
+        parser.error("--write-docs needs --keep, the file with what was measured")
     torch.set_num_threads(options.threads)
     from oneir.runtime import set_num_threads
 
     set_num_threads(options.threads)
     warnings.simplefilter("ignore", (FutureWarning, DeprecationWarning, UserWarning))
     print(f"{machine()}\nPyTorch {torch.__version__}, {options.threads} threads\n")
-    print("| Program | Eager, ms | OneIR, ms | Inductor, ms | Against eager | Error | First step, s: OneIR, Inductor |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
-    against: dict[str, list[float]] = {"eager": [], "inductor": []}
-    for make in PROGRAMS:
-        if options.only and make.__name__ not in options.only:
-            continue
-        found = measured(make, options.rounds)
-        cells = [make.__name__]
-        cells += [f"{r[0] * 1e3:.3f}" if not isinstance(r := found[name], str) else r for name in BACKENDS]
-        eager, ours, other = (found[name] for name in BACKENDS)
-        if not isinstance(ours, str) and not isinstance(eager, str):
-            against["eager"].append(ours[0] / eager[0])
-            cells += [f"{ours[0] / eager[0]:.2f}", f"{ours[2]:.1e}"]
-            cells.append(f"{ours[1]:.1f}" + (f", {other[1]:.1f}" if not isinstance(other, str) else ""))
-            if not isinstance(other, str):
-                against["inductor"].append(ours[0] / other[0])
-        print(f"| {' | '.join(cells)} |", flush=True)
-    for name, ratios in against.items():
-        if ratios:
-            print(f"\nOneIR's time over that of {name}, geometric mean: {math.exp(np.mean(np.log(ratios))):.2f}")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as caches:
+        os.environ |= {"ONEIR_CACHE_DIR": f"{caches}/oneir", "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor"}
+        for make in PROGRAMS:
+            if options.only is None or make.__name__ in options.only:
+                rows.append(measured(make, options.rounds))
+                print("  ".join(rows[-1].cells()), flush=True)
+                if keep is not None:
+                    with keep.open("a") as file:
+                        file.write(json.dumps(asdict(rows[-1])) + "\n")
+    if rows:
+        print(f"\n{table(rows)}")
+    if options.write_docs and keep is not None:
+        PAGE.write_text(page(kept_rows(keep)), encoding="utf-8")
 
 
 if __name__ == "__main__":
