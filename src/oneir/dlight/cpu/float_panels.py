@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.expr import Var
 from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import IterVar
@@ -23,6 +24,7 @@ from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
 from .contraction import variables_of
 from .integer_dots import unroll_and_vectorize
+from .prefetch import with_prefetches
 from .whole_tiles import computing_whole_tiles
 
 ROWS = {64: 8, 32: 3}
@@ -52,11 +54,13 @@ class FloatPanels(CPUScheduleRule):
             sch = Schedule(computing_whole_tiles(sch.mod["main"], {name}, factors))
         product = product_of(leaves(sch) or [])
         assert product is not None
-        if product.in_pairs and cpu_info(target).has_bfloat16_dots:
-            compute_by_pairs(sch, product, rows)
-        else:
-            compute_by_panels(sch, product, rows)
-        return sch
+        by_pairs = product.in_pairs and cpu_info(target).has_bfloat16_dots
+        panel, depth = (compute_by_pairs if by_pairs else compute_by_panels)(sch, product, rows)
+        if extent is None or extent > rows:
+            return sch
+        panel_axis, depth_axis, *_ = (iv.var for iv in product.widen.block.iter_vars)
+        places = {panel_axis: panel, depth_axis: depth * (2 if by_pairs else STEP)}
+        return Schedule(with_prefetches(sch.mod["main"], depth, [product.widen], places))
 
 
 @dataclass(slots=True)
@@ -94,8 +98,10 @@ def product_of(found: list[Leaf]) -> Product | None:
     return Product(widen, total, epilogue, in_pairs) if total.extents[4] % STEP == 0 else None
 
 
-def compute_by_pairs(sch: Schedule, product: Product, rows: int) -> None:
-    """A panel of outputs at a time, a few rows in it, pair after pair of weights, by the processor's dot products."""
+def compute_by_pairs(sch: Schedule, product: Product, rows: int) -> tuple[Var, Var]:
+    """A panel of outputs at a time, a few rows in it, pair after pair of weights, by the processor's dot products.
+    Returns the variables of panels and pairs.
+    """
     total = product.total.handle
     sch.compute_inline(product.widen.handle)
     row, panel, vector, lane, depth = sch.get_loops(total)
@@ -110,11 +116,15 @@ def compute_by_pairs(sch: Schedule, product: Product, rows: int) -> None:
     init = sch.decompose_reduction(total, pair)
     for loop in (row_inner, vector, *sch.get_loops(init)[-3:]):
         sch.unroll(loop)
+    variables = sch.get(panel).loop_var, sch.get(pair).loop_var
     sch.tensorize(lane, BFLOAT16_DOT_16x2_INTRIN)
+    return variables
 
 
-def compute_by_panels(sch: Schedule, product: Product, rows: int) -> None:
-    """A panel of outputs at a time, a few rows in it, some weights along the sum after the others."""
+def compute_by_panels(sch: Schedule, product: Product, rows: int) -> tuple[Var, Var]:
+    """A panel of outputs at a time, a few rows in it, some weights along the sum after the others. Returns the
+    variables of panels and of `STEP` weights.
+    """
     widen, total = product.widen.handle, product.total.handle
     row, panel, vector, lane, depth = product.total.loops
     row_outer, row_inner = sch.split(row, [None, rows])
@@ -130,3 +140,4 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int) -> None:
     unroll_and_vectorize(sch, [inner, row_inner, vector, lane])
     unroll_and_vectorize(sch, sch.get_loops(widen)[-4:])
     sch.decompose_reduction(total, outer)
+    return sch.get(panel).loop_var, sch.get(outer).loop_var

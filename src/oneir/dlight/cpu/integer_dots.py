@@ -11,10 +11,11 @@ by the processor's dot products with a few rows, and the scaled sums stay in reg
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...arith import Analyzer
-from ...ir.expr import Add
+from ...ir.expr import Add, PrimExpr, Var
 from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import IterVar
@@ -27,14 +28,15 @@ from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
 from .contraction import variables_of
+from .prefetch import with_prefetches
 from .whole_tiles import computing_whole_tiles
 
-ROWS = {64: 4, 32: 2}
-"""Rows of activations that share unpacked weights, by the bytes of a vector. Measured on Zen 5: of 3 to 8 rows with
-vectors of 64 bytes, 4 and 5 are fastest by a few percent; with vectors of 32 bytes, 4 rows need more registers than
-there are, and take 1.5 times as long as 2 (AVX-VNNI) or as long (AVX2)."""
-
-
+ROWS = {"vnni": 4, "avx512": 4, "avx_vnni": 2, "avx2": 4}
+"""Rows of activations that share unpacked weights. Measured on Zen 5: of 3 to 8 rows with vectors of 64 bytes, 4 and 5
+are fastest by a few percent. Registers of AVX2 hold the digits of one vector of outputs, whose sums of 4 rows take 0.85
+of the time that a panel of 2 rows takes; 6 and 8 rows save 3 percent more, and waste more where there are few."""
+LANES = 16
+"""Outputs that lie together."""
 LARGEST_DIGITS = {15: 4, 255: 8}
 """The bits of digits, by the largest that the bound of an expression allows."""
 
@@ -50,19 +52,24 @@ class IntegerDots(CPUScheduleRule):
         if product is None or instructions is None:
             return None
         extent = product.dot.extents[0]
-        most = ROWS[VECTOR_BYTES[instructions]]
-        rows = most if extent is None else min(extent, most)
+        rows = ROWS[instructions] if extent is None else min(extent, ROWS[instructions])
         total = product.total.handle
         if product.total.block.writes[0].buffer in func.buffer_map.values():
             sch.cache_write(total, 0, "global")
         if extent is None or extent % rows:
-            names = {leaf.block.name_hint for leaf in (product.dot, product.total)}
+            whole = [leaf for leaf in (product.starts, product.dot, product.total) if leaf is not None]
+            names = {leaf.block.name_hint for leaf in whole}
             factors = {leaf.block.iter_vars[0].var: rows for leaf in leaves(sch) or () if leaf.block.name_hint in names}
             sch = Schedule(computing_whole_tiles(sch.mod["main"], names, factors))
         product = product_of(leaves(sch) or [])
         assert product is not None
-        compute_by_panels(sch, product, rows, instructions)
-        return sch
+        panel, group = compute_by_panels(sch, product, rows, instructions)
+        if extent is None or extent > rows:
+            return sch
+        places: dict[Var, PrimExpr] = {}
+        for leaf, axes in ((product.unpack, (0, 1)), (product.total, (1, 4))):
+            places |= zip((leaf.block.iter_vars[axis].var for axis in axes), (panel, group), strict=True)
+        return Schedule(with_prefetches(sch.mod["main"], group, [product.unpack, product.total], places))
 
 
 @dataclass(slots=True)
@@ -70,6 +77,8 @@ class Product:
     """The blocks of a product: digits of weights, integer sums of a group, the scaled sum, and what follows."""
 
     unpack: Leaf
+    starts: Leaf | None
+    """What the integer sums of each row and group start with, if it is not zero."""
     dot: Leaf
     total: Leaf
     epilogue: list[Leaf]
@@ -83,7 +92,11 @@ def product_of(found: list[Leaf]) -> Product | None:
     """The blocks of a function that computes a product with weights in groups; None for another function."""
     if len(found) < 3:
         return None
-    unpack, dot, total, *epilogue = found
+    unpack, *rest = found
+    starts = None if rest[0].reduces else rest.pop(0)
+    if len(rest) < 2 or (starts is not None and len(starts.extents) != 2):
+        return None
+    dot, total, *epilogue = rest
     pair = operands(dot.block) if dot.reduces else None
     if unpack.reduces or pair is None or any(leaf.reduces for leaf in epilogue):
         return None
@@ -93,7 +106,7 @@ def product_of(found: list[Leaf]) -> Product | None:
     kinds = [iv.iter_type for iv in dot.block.iter_vars]
     if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2:
         return None
-    size = next((size for size in GROUPS if dot.extents[4:] == [16, size // 4, 4]), None)
+    size = next((size for size in GROUPS if dot.extents[4:] == [LANES, size // 4, 4]), None)
     row, _, group, *_ = axes
     if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
         return None
@@ -106,7 +119,7 @@ def product_of(found: list[Leaf]) -> Product | None:
     bits = next((bits for digit, bits in LARGEST_DIGITS.items() if largest <= digit), None)
     if bits is None or not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
         return None
-    return Product(unpack, dot, total, epilogue, bits, size) if _adds_up(total, sums) else None
+    return Product(unpack, starts, dot, total, epilogue, bits, size) if _adds_up(total, sums) else None
 
 
 def _adds_up(total: Leaf, sums: object) -> bool:
@@ -122,26 +135,40 @@ def _adds_up(total: Leaf, sums: object) -> bool:
     return len(found) == 1 and list(found[0].indices) == [row, panel, group, vector, lane]
 
 
-def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: str) -> None:
-    """A panel of outputs at a time, a few rows in it, group after group."""
+def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: str) -> tuple[Var, Var]:
+    """A panel of outputs at a time, a few rows in it, group after group. Returns the variables of panels and groups."""
     dot, unpack, total = product.dot.handle, product.unpack.handle, product.total.handle
     row, panel, vector, lane, group = product.total.loops
     row_outer, row_inner = sch.split(row, [None, rows])
-    sch.reorder(panel, row_outer, group, row_inner, vector, lane)
+    # A vector of the instructions may be a part of the 16 outputs that lie together.
+    part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
+    inner = [row_inner, vector, part, lane]
+    if rows > 1 and instructions == "avx2":
+        sch.reorder(panel, vector, part, row_outer, group, row_inner, lane)
+        inner = [row_inner, lane]
+    else:
+        sch.reorder(panel, row_outer, group, *inner)
     sch.parallel(panel)
+    variables = sch.get(panel).loop_var, sch.get(group).loop_var
     for handle in (dot, unpack, total):
         sch.set_scope(handle, 0, "local")
     for handle in (dot, unpack):
         sch.compute_at(handle, group, preserve_unit_loops=True)
+    if product.starts is not None:
+        # In memory, so that it is broadcast as it is loaded.
+        starts = product.starts.handle
+        sch.set_scope(starts, 0, "local")
+        sch.compute_at(starts, row_outer)
+        _, lanes = sch.split(sch.get_loops(starts)[-1], [None, math.gcd(product.total.extents[-1] or 1, LANES)])
+        sch.vectorize(lanes)
     for leaf in product.epilogue:
         sch.reverse_compute_at(leaf.handle, row_outer, preserve_unit_loops=True)
         columns = sch.get_loops(leaf.handle)[-1]
         sch.vectorize(columns)
-    unroll_and_vectorize(sch, [row_inner, vector, lane])
+    unroll_and_vectorize(sch, inner)
     sch.decompose_reduction(total, group)
     unroll_and_vectorize(sch, sch.get_loops(unpack)[-5:])
     row, panel, group, vector, lane, quad, four = sch.get_loops(dot)[-7:]
-    # A vector of the instructions may be a part of the 16 outputs that lie together.
     part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
     sch.reorder(vector, part, row, lane, quad, four)
     for loop in (panel, group, vector, part, row):
@@ -150,6 +177,7 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
     for loop in sch.get_loops(init)[-6:]:
         sch.unroll(loop)
     sch.tensorize(lane, group_dot_name(instructions, product.bits, product.group))
+    return variables
 
 
 def unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:

@@ -145,11 +145,16 @@ def product(form: DigitForm, n: int, k: int) -> PrimFunc:
                 T.buffer_store(digits, T.bitwise_and(packed, T.uint8(15)), [p, g, v, q, b])
             else:
                 T.buffer_store(digits, bytes_[p, block, at, v, b], [p, g, v, q, b])
+        if form.zero:
+            starts = builder.name("starts", T.alloc_buffer((m, groups), "int32"))
+            with T.grid(m, groups) as loops, T.block("start"):
+                r, g = T.axis.remap("SS", list(loops))
+                T.buffer_store(starts, S[r, g] * -form.zero, [r, g])
         with T.grid(m, panels, groups, vectors, lanes, quads, four) as loops, T.block("dot"):
             r, p, g, v, c, q, i = T.axis.remap("SSSSSRR", list(loops))
             place = [r, p, g, v, c]
             with T.init():
-                T.buffer_store(dots, S[r, g] * -form.zero if form.zero else T.int32(0), place)
+                T.buffer_store(dots, starts[r, g] if form.zero else T.int32(0), place)
             x = X[r, g // parts_of_group, g % parts_of_group * (quads * four) + q * four + i]
             step = T.Cast("int32", digits[p, g, v, q, c * four + i]) * T.Cast("int32", x)
             T.buffer_store(dots, dots[(*place,)] + step, place)

@@ -1,0 +1,117 @@
+"""Prefetches in products of one row: of the lines that later iterations read, and where a row reads weights once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oneir
+from oneir.arith import Analyzer
+from oneir.dlight.cpu import FloatPanels, IntegerDots
+from oneir.dlight.cpu.prefetch import AHEAD
+from oneir.ir.expr import Call, IntImm, PrimExpr, const
+from oneir.ir.visitor import Visitor
+from oneir.llm.kernels import float_panels, group_quantized
+from oneir.llm.kernels.forms import FORMS, DigitForm
+from oneir.target import Target
+from oneir.testing import interpret
+from oneir.tir import PrimFunc, decl_buffer
+from oneir.tir.analysis import undefined_vars
+from oneir.tir.expr import BufferLoad
+from oneir.tir.stmt_functor import substitute
+
+AVX2 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+BF16 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=znver4")
+
+
+class _Prefetched(Visitor):
+    """The elements that are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[BufferLoad] = []
+
+    def visit_Call(self, call: Call) -> None:
+        if call.op.name == "tir.prefetch":
+            address = call.args[0]
+            assert isinstance(address, Call) and isinstance(address.args[0], BufferLoad)
+            self.loads.append(address.args[0])
+        self.generic_visit(call)
+
+
+def prefetched(func: PrimFunc) -> list[BufferLoad]:
+    found = _Prefetched()
+    found(func.body)
+    return found.loads
+
+
+def where_loops_begin(index: Any) -> int:
+    """An index in the first iteration of all loops."""
+    return number(Analyzer().simplify(substitute(index, {var: const(0, var.dtype) for var in undefined_vars(index)})))
+
+
+def number(value: PrimExpr) -> int:
+    assert isinstance(value, IntImm)
+    return value.value
+
+
+def product(name: str, k: int, rows: int | None, dtype: str = "float32") -> PrimFunc:
+    form = FORMS[name]
+    digits = isinstance(form, DigitForm) and dtype == "int8"
+    func = group_quantized.product(form, 64, k) if digits else float_panels.product(form, 64, k, dtype)
+    if rows is None:
+        return func
+    first = func.buffer_map[func.params[0]]
+    return func.specialize({func.params[0]: decl_buffer([const(rows, "int64"), *first.shape[1:]], first.dtype)})
+
+
+def scheduled(func: PrimFunc, target: Target) -> PrimFunc:
+    found = IntegerDots().apply(func, target) or FloatPanels().apply(func, target)
+    assert found is not None
+    return found.mod["main"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "target", "step"),
+    [
+        # Bytes of digits and of scales in an iteration: of a group, of four weights, of a pair.
+        ("Q4_0", "int8", AVX2, {"weight": 512, "scale": 64}),
+        ("Q8_0", "int8", AVX2, {"weight": 1024, "scale": 64}),
+        # Scales of bytes are less than a line, and those of 256 weights are no new ones in each iteration.
+        ("Q4_K", "int8", AVX2, {"weight": 512}),
+        ("F16", "float32", AVX2, {"weight": 256}),
+        ("BF16", "bfloat16", BF16, {"weight": 128}),
+    ],
+)
+def test_each_line_of_a_later_iteration(name: str, dtype: str, target: Target, step: dict[str, int]) -> None:
+    loads = prefetched(scheduled(product(name, 8192, 1, dtype), target))
+    found: dict[str, list[int]] = {}
+    for load in loads:
+        # Bytes from the start of the array in the first iteration of the first panel.
+        place = 0
+        for index, extent in zip(load.indices, load.buffer.shape, strict=True):
+            place = place * number(extent) + where_loops_begin(index)
+        found.setdefault(load.buffer.name, []).append(place * load.buffer.dtype.bits // 8)
+    ahead = -(-AHEAD // sum(step.values()))
+    assert found == {array: list(range(ahead * size, (ahead + 1) * size, 64)) for array, size in step.items()}
+
+
+@pytest.mark.parametrize("rows", [None, 16])
+def test_rows_that_share_weights_ask_for_none(rows: int | None) -> None:
+    assert not prefetched(scheduled(product("Q4_0", 256, rows, "int8"), AVX2))
+    assert not prefetched(scheduled(product("F16", 256, rows), AVX2))
+
+
+def test_arrays_end_before_what_is_asked_for() -> None:
+    # Far more is asked for than there is, and the sums are those of the plain loops.
+    rng, func = np.random.default_rng(1), product("F16", 64, 1)
+    x, weight = rng.random((1, 64), "float32"), rng.random((2, 64, 2, 16)).astype("float16")
+    expected = np.zeros((1, 64), "float32")
+    interpret(func, x, weight, expected)
+    tensors = [oneir.nd.array(array) for array in (x, weight, np.zeros((1, 64), "float32"))]
+    made = scheduled(func, Target("llvm"))
+    assert prefetched(made)
+    oneir.build(made.with_attr("global_symbol", "f"), "llvm")["f"](*tensors)
+    np.testing.assert_allclose(tensors[2].numpy(), expected, rtol=1e-6)
