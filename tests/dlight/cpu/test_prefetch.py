@@ -36,8 +36,9 @@ class _Prefetched(Visitor):
     def visit_Call(self, call: Call) -> None:
         if call.op.name == "tir.prefetch":
             address = call.args[0]
-            assert isinstance(address, Call) and isinstance(address.args[0], BufferLoad)
-            self.loads.append(address.args[0])
+            element = address.args[0] if isinstance(address, Call) else None
+            assert isinstance(element, BufferLoad)
+            self.loads.append(element)
         self.generic_visit(call)
 
 
