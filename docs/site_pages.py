@@ -15,6 +15,7 @@ import importlib.util
 import inspect
 import pkgutil
 import re
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,8 +82,33 @@ def signature_of(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A docstring as Markdown in which nothing is a heading, a link or HTML."""
-    text = html.escape(inspect.getdoc(value) or "", quote=False)
+    """A docstring as Markdown: paragraphs of code are that, and in the others nothing is a heading, a link or HTML."""
+    return "\n\n".join(map(paragraph, (inspect.getdoc(value) or "").split("\n\n")))
+
+
+def paragraph(text: str) -> str:
+    """A paragraph of a docstring: code, a list with a title (`Attributes`, underlined), or prose."""
+    if is_code(text):
+        return f"```python\n{textwrap.dedent(text)}\n```"
+    titled = re.match(r"(\w+)\n---+\n", text)
+    if titled:
+        items = re.sub(r"^(\w[\w, *]*):", r"- \1:", text[titled.end() :], flags=re.MULTILINE)
+        return f"**{titled[1]}**\n\n{prose(items)}"
+    return prose(text)
+
+
+def is_code(text: str) -> bool:
+    """Whether a paragraph is Python that calls, binds or imports something; sentences are not."""
+    try:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(text))))
+    except SyntaxError:
+        return False
+    return any(isinstance(node, (ast.Call, ast.Assign, ast.Import, ast.ImportFrom)) for node in nodes)
+
+
+def prose(text: str) -> str:
+    """Text in which nothing is a heading, a link or HTML."""
+    text = html.escape(text, quote=False)
     text = re.sub(r"`[^`\n]+`", lambda code: html.unescape(code[0]), text)
     text = re.sub(r"^(#+ |---|===)", r"\\\1", text, flags=re.MULTILINE)
     text = re.sub(r"\]([(\[])", r"]\\\1", text)

@@ -85,6 +85,26 @@ def test_docstrings_are_no_headings_links_or_html():
     assert site_pages.text_of(documented) == "\\# a [b]\\(c) &lt;d&gt; `x < y`"
 
 
+def test_code_and_lists_in_docstrings_are_shown_as_such():
+    def documented():
+        """What it does.
+
+        y = documented(1)
+
+        Attributes
+        ----------
+        a, b: two of
+            them
+        c: one
+        """
+
+    shown = site_pages.text_of(documented)
+    assert shown == (
+        "What it does.\n\n```python\ny = documented(1)\n```\n\n**Attributes**\n\n- a, b: two of\n    them\n- c: one"
+    )
+    assert not site_pages.is_code("nothing at all") and not site_pages.is_code("Raises `X` (when it fails).")
+
+
 def test_files_outside_of_docs_that_pages_link_to_are_pages():
     made = site_pages.pages()
     page = made["source/examples/deploy/classify.c.md"]
