@@ -323,12 +323,11 @@ class _Maker:
             line = self.buffer([size, lanes], "line", "local")
             half = self.buffer([size, size, lanes], "half", "local")
 
-            def load(row: int, column: int, lane: Var) -> PrimExpr:
+            def load(row: PrimExpr, column: PrimExpr, lane: Var) -> PrimExpr:
                 return BufferLoad(data, [image, down * step + row, across * step + column, first + lane])
 
-            def save(row: int, column: int, lane: Var, value: PrimExpr) -> Stmt:
-                indices = [_index(row), _index(column), tile, first + lane]
-                return BufferStore(self.transformed, value, indices)
+            def save(row: PrimExpr, column: PrimExpr, lane: Var, value: PrimExpr) -> Stmt:
+                return BufferStore(self.transformed, value, [row, column, tile, first + lane])
 
             body = self.transform(matrices(step)[2], load, save, line, half)
             reads = [_region(data, [image, down * step, across * step, first], [1, size, size, lanes])]
@@ -347,10 +346,10 @@ class _Maker:
             line = self.buffer([size, lanes], "line", "local")
             half = self.buffer([step, size, lanes], "half", "local")
 
-            def load(row: int, column: int, lane: Var) -> PrimExpr:
-                return BufferLoad(self.products, [_index(row), _index(column), tile, first + lane])
+            def load(row: PrimExpr, column: PrimExpr, lane: Var) -> PrimExpr:
+                return BufferLoad(self.products, [row, column, tile, first + lane])
 
-            def save(row: int, column: int, lane: Var, value: PrimExpr) -> Stmt:
+            def save(row: PrimExpr, column: PrimExpr, lane: Var, value: PrimExpr) -> Stmt:
                 return BufferStore(self.result, value, [image, down * step + row, across * step + column, first + lane])
 
             body = self.transform(matrices(step)[0], load, save, line, half)
@@ -361,33 +360,40 @@ class _Maker:
         return make
 
     def transform(self, matrix: np.ndarray, load: Callable, save: Callable, line: Buffer, half: Buffer) -> Stmt:
-        """`matrix` times a square of vectors times its transposition: columns first, then rows."""
-        out, size = matrix.shape
-        statements: list[Stmt] = []
-        for column in range(size):
-            # Each element is read once, so that its place is written, and simplified, once.
-            for row in range(size):
-                source = functools.partial(load, row, column)
-                statements.append(self.vector(source, functools.partial(_store_line, line, row)))
-            into = functools.partial(self.store_half, half, column)
-            statements += self.times(matrix, functools.partial(_load_line, line), into)
-        for row in range(out):
-            of_row = functools.partial(_load_half, half, row)
-            statements += self.times(matrix, of_row, functools.partial(save, row))
-        return SeqStmt(statements)
+        """`matrix` times a square of vectors times its transposition: columns first, then rows.
 
-    def store_half(self, half: Buffer, column: int, row: int, lane: Var, value: PrimExpr) -> Stmt:
-        """Stores an element of the half-transformed square."""
-        return BufferStore(half, value, [_index(row), _index(column), lane])
+        Columns and rows are unrolled loops, so that passes walk over one of each.
+        """
+        out, size = matrix.shape
+        column, row, place = (Var(name, "int64") for name in ("column", "row", "place"))
+
+        def from_line(i: int, lane: Var) -> PrimExpr:
+            return BufferLoad(line, [_index(i), lane])
+
+        def from_half(i: int, lane: Var) -> PrimExpr:
+            return BufferLoad(half, [row, _index(i), lane])
+
+        # Each element is read once, so that its place is simplified once.
+        read = self.vector(
+            lambda lane: load(place, column, lane), lambda lane, value: BufferStore(line, value, [place, lane])
+        )
+        columns = self.times(matrix, from_line, lambda i, lane, value: BufferStore(half, value, [i, column, lane]))
+        rows = self.times(matrix, from_half, lambda i, lane, value: save(row, i, lane, value))
+        return SeqStmt(
+            [
+                _unrolled(column, size, SeqStmt([_unrolled(place, size, read), *columns])),
+                _unrolled(row, out, SeqStmt(rows)),
+            ]
+        )
 
     def times(
-        self, matrix: np.ndarray, load: Callable[[int, Var], PrimExpr], save: Callable[[int, Var, PrimExpr], Stmt]
+        self, matrix: np.ndarray, load: Callable[[int, Var], PrimExpr], save: Callable[[PrimExpr, Var, PrimExpr], Stmt]
     ) -> list[Stmt]:
         """`matrix` times a column of vectors."""
         return [
             self.vector(
                 lambda lane, row=row: combination(row, lambda i: load(i, lane)),
-                lambda lane, value, place=place: save(place, lane, value),
+                lambda lane, value, place=place: save(_index(place), lane, value),
             )
             for place, row in enumerate(matrix)
         ]
@@ -396,6 +402,10 @@ class _Maker:
         """One statement for a vector of channels."""
         lane = Var("lane", "int64")
         return For(lane, _index(0), _index(self.lanes), ForKind.VECTORIZED, store(lane, value(lane)))
+
+
+def _unrolled(var: Var, extent: int, body: Stmt) -> Stmt:
+    return For(var, _index(0), _index(extent), ForKind.UNROLLED, body)
 
 
 def combination(row: np.ndarray, element: Callable[[int], PrimExpr]) -> PrimExpr:
@@ -412,18 +422,6 @@ def combination(row: np.ndarray, element: Callable[[int], PrimExpr]) -> PrimExpr
         total = total + term if factor > 0 else total - term
     assert total is not None
     return total
-
-
-def _load_line(line: Buffer, place: int, lane: Var) -> PrimExpr:
-    return BufferLoad(line, [_index(place), lane])
-
-
-def _store_line(line: Buffer, place: int, lane: Var, value: PrimExpr) -> Stmt:
-    return BufferStore(line, value, [_index(place), lane])
-
-
-def _load_half(half: Buffer, row: int, column: int, lane: Var) -> PrimExpr:
-    return BufferLoad(half, [_index(row), _index(column), lane])
 
 
 def _int(extent: PrimExpr) -> int:
