@@ -47,11 +47,10 @@ class Attention(CPUScheduleRule):
     """Products of queries and keys, softmax, and products with values, some queries and some keys at a time."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(with_plain_indices(func))
-        found = leaves(sch)
+        found = leaves(Schedule(func))
         if found is None or [is_contraction(leaf) for leaf in found if leaf.reduces] != [True, False, False, True]:
             return None
-        parts = parts_of(sch)
+        parts = parts_of(Schedule(with_plain_indices(func)))
         depth, width = (None, None) if parts is None else (as_int(parts.depth), as_int(parts.width))
         if parts is None or depth is None or width is None or max(depth, width) > LONGEST:
             return None

@@ -81,7 +81,8 @@ class ScheduleState(Object):
         self.debug_mask: int = masks.get(debug_mask, 0) if isinstance(debug_mask, str) else int(debug_mask)
         self.enable_check = enable_check
         self.stmt2ref: dict[Stmt, StmtSRef] = {}
-        self.block_info: dict[StmtSRef, BlockInfo] = {}
+        self._block_info: dict[StmtSRef, BlockInfo] = {}
+        self._unexamined: list[StmtSRef] = []
         self._mod = mod
         self.roots: dict[StmtSRef, GlobalVar] = {}
         self._changed: set[StmtSRef] = set()
@@ -98,11 +99,23 @@ class ScheduleState(Object):
         body: Any = func.body
         self.roots[self.stmt2ref[body.block]] = var
         srefs = [self.stmt2ref[stmt] for stmt, _ in added if isinstance(stmt, Block)]
+        self._block_info.update((sref, BlockInfo(True)) for sref in srefs)
+        self._unexamined += srefs
+
+    @property
+    def block_info(self) -> dict[StmtSRef, BlockInfo]:
+        """What is known of each block.
+
+        The blocks that a function came with are examined when somebody asks, and before the first change: whoever only
+        looks whether a function is for him, as schedule rules do one after the other, needs no proofs.
+        """
+        srefs, self._unexamined = self._unexamined, []
         for sref in srefs:
-            self.block_info[sref] = BlockInfo(is_affine_binding(self, sref))
+            self._block_info[sref].affine_binding = is_affine_binding(self, sref)
         for sref in srefs:
             for consumer in self.child_blocks(sref):
-                self.block_info[consumer].region_cover = covers_its_reads(self, sref, consumer)
+                self._block_info[consumer].region_cover = covers_its_reads(self, sref, consumer)
+        return self._block_info
 
     @property
     def mod(self) -> IRModule:
@@ -170,7 +183,7 @@ class ScheduleState(Object):
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
         """The dependencies among the blocks directly below a block."""
-        info = self.block_info[block_sref]
+        info = self._block_info[block_sref]
         if info.scope is None:
             info.scope = BlockScope(self.child_blocks(block_sref))
         return info.scope
@@ -197,6 +210,7 @@ class ScheduleState(Object):
         old_stmt, parent = src_sref.stmt, src_sref.parent
         if old_stmt is tgt_stmt:
             return
+        block_info = self.block_info
         added, new_order = self._walk_new(tgt_stmt)
         intact = {stmt for stmt in new_order if stmt in self.stmt2ref}
         removed, old_order = self._walk_old(old_stmt, intact)
@@ -220,17 +234,17 @@ class ScheduleState(Object):
         for sref in removed.values():
             if sref not in kept:
                 sref.stmt = sref.parent = None
-                self.block_info.pop(sref, None)
+                block_info.pop(sref, None)
         self._replace_above(parent, old_stmt, tgt_stmt)
         for sref in entered:
-            self.block_info[sref] = BlockInfo(True)
+            block_info[sref] = BlockInfo(True)
         for sref in entered:
-            self.block_info[sref].affine_binding = is_affine_binding(self, sref)
+            block_info[sref].affine_binding = is_affine_binding(self, sref)
         for stmt, sref in reused.items():
             if isinstance(stmt, Block):
-                self.block_info[sref].scope = None
+                block_info[sref].scope = None
         if parent is not None and (new_order != old_order or reused):
-            self.block_info[self.scope_of(parent)].scope = None
+            block_info[self.scope_of(parent)].scope = None
         if self.debug_mask:
             verify(self)
 
@@ -325,9 +339,10 @@ class ScheduleState(Object):
         other = object.__new__(ScheduleState)
         other.debug_mask, other.enable_check = self.debug_mask, self.enable_check
         other.stmt2ref = {stmt: srefs[sref] for stmt, sref in self.stmt2ref.items()}
-        other.block_info = {
-            srefs[sref]: BlockInfo(info.affine_binding, info.region_cover) for sref, info in self.block_info.items()
+        other._block_info = {
+            srefs[sref]: BlockInfo(info.affine_binding, info.region_cover) for sref, info in self._block_info.items()
         }
+        other._unexamined = [srefs[sref] for sref in self._unexamined]
         other._mod = self.mod
         other.roots = {srefs[root]: var for root, var in self.roots.items()}
         other._changed = set()
