@@ -2,7 +2,7 @@
 
 Each row is one shape, timed in turns with `scaled_dot_product_attention` of the same tensors, which may lie as PyTorch
 likes them best (heads before rows); ours lie as layers compute them (rows before heads). GFLOP/s count both products in
-full, causal ones in half.
+full, causal ones in half. `--write-docs` draws them into docs/speed.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 
 import oneir
 from benchmarks.measure import interleaved
+from benchmarks.page import draw_bars, write_section
 from oneir import relax
 from oneir.relax import op
 
@@ -126,18 +127,21 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="shapes whose names contain this")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--write-docs", action="store_true", help="draw the speeds into docs/speed.md")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.threads != oneir.runtime.pool.num_threads():
         raise SystemExit(f"start with OMP_NUM_THREADS={options.threads}, which says how many threads OneIR has")
     print(f"{'':26} {'shape':>34} {'ms':>8} {'GFLOP/s':>8} {'PyTorch':>8} {'time of':>8} {'differ by':>9}")
     behind = 0
+    speeds: dict[str, dict[str, float]] = {"OneIR": {}, "PyTorch": {}}
     for shape in GRID:
         if options.only not in shape.name:
             continue
         ours, theirs, difference = contest(shape, options.rounds)
         work = 4 * shape.batch * shape.heads * shape.queries * shape.keys * shape.size / (1 + shape.causal) / 1e9
         behind += ours > theirs / ABOUT_AS_GOOD
+        speeds["OneIR"][shape.name], speeds["PyTorch"][shape.name] = work / ours, work / theirs
         kind = f"{shape.batch}x{shape.heads}x{shape.queries}x{shape.keys}x{shape.size} {shape.dtype}"
         print(
             f"{shape.name:26} {kind:>34} {ours * 1e3:8.3f} {work / ours:8.1f} {work / theirs:8.1f} "
@@ -145,6 +149,11 @@ def main() -> None:
             flush=True,
         )
     print(f"below half of the best: {behind}")
+    if options.write_docs:
+        values = {name: list(found.values()) for name, found in speeds.items()}
+        shown = draw_bars(list(speeds["OneIR"]), values, "GFLOP/s", "attention.png")
+        counted = f"below half of PyTorch's: {behind} of {len(speeds['OneIR'])}"
+        write_section("benchmarks.attention --write-docs", f"Threads: {options.threads}; {counted}.\n\n{shown}")
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def bert() -> torch.nn.Module:
 
 
 MODELS: dict[str, tuple[Callable[[], torch.nn.Module], Callable[[], torch.Tensor], dict[str, Any]]] = {
-    "resnet50": (zoo.resnet50, lambda: torch.randn(1, 3, 224, 224), {}),
-    "mobilenet_v2": (zoo.mobilenet_v2, lambda: torch.randn(1, 3, 224, 224), {}),
+    "resnet50": (zoo.MODELS["resnet50"].build, lambda: torch.randn(1, 3, 224, 224), {}),
+    "mobilenet_v2": (zoo.MODELS["mobilenet_v2"].build, lambda: torch.randn(1, 3, 224, 224), {}),
     # Products of weights only, since those of attention stay floats in both.
     "bert_4_layers": (
         bert,

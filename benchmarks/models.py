@@ -5,6 +5,11 @@ a table in Markdown, row by row as it is measured, and at the end the mean of On
 others; `--write-docs` writes the table as a page, with a chart, into docs/. `--keep FILE` also writes each row into a
 file as it comes, and takes from there what an earlier run with the same batch, length and rounds has measured.
 `--profile NAME` tells where OneIR's time for one model goes.
+
+With `--isa avx2` nobody is to use more than AVX2: OneIR compiles for `llvm -mcpu=haswell`, and variables tell
+oneDNN, which PyTorch and OpenVINO compute with, and PyTorch's own kernels. ONNX Runtime has no switch: it looks at the
+processor, so its figures are those of all that the processor can do. `--write-docs` then writes the table into
+docs/speed.md.
 """
 
 from __future__ import annotations
@@ -13,16 +18,23 @@ import argparse
 import dataclasses
 import json
 import math
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.page import write_section
 from benchmarks.report import write_docs
 from benchmarks.zoo import FEW, MODELS
 from oneir.bench.compare import Measured, best_peer, compare, preparations, prepare, profile
 from oneir.bench.contestant import PEERS, Case
 from oneir.bench.table import comparison, failures, profiled
 from oneir.bench.worker import Failed
+
+HELD_TO = {
+    "avx2": ("llvm -mcpu=haswell", {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}),
+}
+"""Instruction sets: the target of OneIR, and the variables that tell others."""
 
 
 def arguments() -> argparse.Namespace:
@@ -33,8 +45,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--seq", type=int, default=128, help="tokens of a sequence")
     parser.add_argument("--rounds", type=int, default=7, help="turns that each contestant gets")
+    parser.add_argument(
+        "--isa", choices=HELD_TO, help="the instructions that contestants are held to, where they can be"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE", help="what is measured, a line of JSON for each row")
-    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks.md and docs/benchmarks.png")
+    parser.add_argument("--write-docs", action="store_true", help="write the page, or the section of it, in docs/")
     parser.add_argument("--profile", choices=MODELS, help="list the kernels of a model by their time instead")
     return parser.parse_args()
 
@@ -52,6 +67,8 @@ class Kept:
 
     def __init__(self, path: Path | None, options: argparse.Namespace):
         self.path, self.how = path, [options.batch, options.seq, options.rounds]
+        if options.isa:
+            self.how.append(options.isa)
         lines = path.read_text().splitlines() if path is not None and path.exists() else []
         found = [json.loads(line) for line in lines]
         self.rows = [Measured(**row["measured"]) for row in found if row["how"] == self.how]
@@ -105,12 +122,14 @@ def summary(results: Sequence[Measured], threads: int) -> str:
 
 def main() -> None:
     options = arguments()
+    target, variables = HELD_TO[options.isa] if options.isa else ("llvm", {})
+    os.environ.update(variables)  # which the contestants' processes inherit
     kept = Kept(options.keep, options)
     results: list[Measured] = []
     models = list(MODELS) if "all" in options.models else options.models
     for name in [options.profile] if options.profile else models:
         with tempfile.TemporaryDirectory() as folder:
-            case = Case("benchmarks.zoo:Subject", (name, options.batch, options.seq), Path(folder))
+            case = Case("benchmarks.zoo:Subject", (name, options.batch, options.seq), Path(folder), target)
             if options.profile:
                 show_profile(name, options, case)
                 continue
@@ -121,7 +140,11 @@ def main() -> None:
     print(failures(results), end="")
     summaries = [summary(results, threads) for threads in options.threads if results]
     print("\n".join(summaries))
-    if options.write_docs and results:
+    if options.write_docs and results and options.isa:
+        told = " ".join(f"{name}={value}" for name, value in variables.items())
+        how = f"OneIR for `{target}`, the others with `{told}`; {options.rounds} rounds.\n\n"
+        write_section(f"benchmarks.models --isa {options.isa} --write-docs", how + comparison(results))
+    elif options.write_docs and results:
         print(f"written: {write_docs(results, options.batch, options.seq, options.rounds, summaries)}")
 
 

@@ -2,7 +2,7 @@
 
 Each row is one network, imported from `torch.export` and timed in turns with PyTorch's own and with ONNX Runtime on
 what `torch.onnx` writes. OneIR has as many threads as OMP_NUM_THREADS says, and so do the others. GFLOP/s count the
-products of inputs and of hidden states.
+products of inputs and of hidden states. `--write-docs` draws them into docs/speed.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 
 import oneir
 from benchmarks.measure import interleaved
+from benchmarks.page import draw_bars, write_section
 from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
 
@@ -108,11 +109,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="networks whose names contain this")
     parser.add_argument("--peers", nargs="*", default=["torch", "ort"], choices=["torch", "ort"])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--write-docs", action="store_true", help="draw the speeds into docs/speed.md")
     options = parser.parse_args()
     threads = oneir.runtime.pool.num_threads()
     torch.set_num_threads(threads)
     print(f"{threads} threads\n{'':48} {'ms':>8} {'GFLOP/s':>8} {'torch':>8} {'ort':>8} {'of best':>8} {'error':>8}")
-    ratios = []
+    ratios: list[float] = []
+    names: list[str] = []
+    gflops: dict[str, list[float]] = {"OneIR": [], "PyTorch": [], "ONNX Runtime": []}
     for shape in GRID:
         if options.only not in shape.name:
             continue
@@ -121,9 +125,17 @@ def main() -> None:
         others = [seconds.get(name, math.nan) for name in ("torch", "ort")]
         ratio = ours / min(seconds[name] for name in options.peers) if options.peers else math.nan
         ratios.append(ratio)
-        speeds = " ".join(f"{shape.work() / s:8.1f}" for s in (ours, *others))
+        names.append(shape.name)
+        for contestant, s in zip(gflops.values(), (ours, *others), strict=True):
+            contestant.append(shape.work() / s)
+        speeds = " ".join(f"{values[-1]:8.1f}" for values in gflops.values())
         print(f"{shape.name:48} {ours * 1e3:8.3f} {speeds} {ratio:8.2f} {error:8.1e}", flush=True)
-    print(f"geometric mean of {len(ratios)}: {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}")
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    print(f"geometric mean of {len(ratios)}: {mean:.2f}")
+    if options.write_docs:
+        shown = draw_bars(names, gflops, "GFLOP/s", "recurrent.png")
+        told = f"Threads: {threads}; {mean:.2f} of the best other's time (geometric mean of {len(ratios)} networks)"
+        write_section("benchmarks.recurrent --write-docs", f"{told}.\n\n{shown}")
 
 
 if __name__ == "__main__":

@@ -57,21 +57,23 @@ class Case:
     """A model and the folder for what is made of it.
 
     `maker` is "module:name" of what makes the `Subject` when it is called with `arguments`, which are values of JSON.
+    `target` is what OneIR compiles for.
     """
 
     maker: str
     arguments: tuple[Any, ...]
     folder: Path
+    target: str = "llvm"
 
     @staticmethod
     def from_fields(fields: list[Any]) -> Case:
         """The case out of its `fields`, which can be sent to another process."""
-        maker, arguments, folder = fields
-        return Case(maker, tuple(arguments), Path(folder))
+        maker, arguments, folder, target = fields
+        return Case(maker, tuple(arguments), Path(folder), target)
 
     @property
     def fields(self) -> list[Any]:
-        return [self.maker, list(self.arguments), str(self.folder)]
+        return [self.maker, list(self.arguments), str(self.folder), self.target]
 
     def subject(self) -> Subject:
         module, _, name = self.maker.partition(":")
@@ -136,7 +138,7 @@ def compiled_by_oneir(case: Case) -> float:
 
     graph = case.subject().graph()
     start = time.perf_counter()
-    build(graph, "llvm").export_library(case.folder / "model.so")
+    build(graph, case.target).export_library(case.folder / "model.so")
     return time.perf_counter() - start
 
 

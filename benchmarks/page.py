@@ -1,0 +1,47 @@
+"""docs/speed.md: a page that several benchmarks write, each its own section.
+
+A section stands between `<!-- written by python -m benchmarks.NAME ... -->` and `<!-- end -->`; what is around it is
+written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from oneir.bench.table import machine
+
+PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
+
+
+def write_section(command: str, text: str) -> None:
+    """Writes what a command found, and on which machine, into its section.
+
+    Raises `ValueError` if the page has no section of the command.
+    """
+    begin, end = f"<!-- written by python -m {command} -->\n", "<!-- end -->"
+    before, found, rest = PAGE.read_text().partition(begin)
+    if not found or end not in rest:
+        raise ValueError(f"{PAGE} has no section that `python -m {command}` writes; expected the line {begin!r}")
+    after = rest.partition(end)[2]
+    PAGE.write_text(f"{before}{begin}{machine()}.\n\n{text.strip()}\n{end}{after}")
+    print(f"written: {PAGE}")
+
+
+def draw_bars(names: Sequence[str], speeds: dict[str, Sequence[float]], unit: str, picture: str) -> str:
+    """Draws a bar for each name and contestant into a picture beside the page, NaN as none; returns what shows it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1 + 0.3 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    height = 0.8 / len(speeds)
+    for place, (contestant, values) in enumerate(speeds.items()):
+        axes.barh(
+            [i + (place - (len(speeds) - 1) / 2) * height for i in range(len(names))], values, height, label=contestant
+        )
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlabel(unit)
+    axes.legend(fontsize=7)
+    figure.savefig(PAGE.with_name(picture), dpi=100)
+    return f"![{unit} of each shape]({picture})"
