@@ -10,7 +10,7 @@ from oneir.ir.structural import StructuralMismatch, assert_structural_equal
 from oneir.runtime.error import InvalidValue, NotRegistered
 from oneir.script import tir as T
 from oneir.tir import DepKind, Schedule, ScheduleError, ScheduleState, StmtSRef
-from oneir.tir.schedule import BlockRV, InstructionKind, LoopRV, ScheduleDebugMask, Trace
+from oneir.tir.schedule import BlockRV, InstructionKind, LoopRV, ScheduleDebugMask, Trace, state
 from oneir.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
 
 
@@ -263,3 +263,19 @@ def test_show_prints_the_program_and_the_trace(capsys):
     sch.show(style=None)
     text = capsys.readouterr().out
     assert "T.parallel(16)" in text and "sch.parallel(loop=l1)" in text
+
+
+def test_who_only_looks_needs_no_proofs(monkeypatch):
+    examined = []
+    covers = state.covers_its_reads
+    monkeypatch.setattr(state, "covers_its_reads", lambda *args: examined.append(args) or covers(*args))
+    sch = Schedule(diamond)
+    names(sch, sch.get_consumers("B"))
+    other = sch.copy()
+    assert examined == []
+    sch.parallel(sch.get_loops("B")[0])
+    assert len(examined) == 4  # each block below the root, once
+    sch.parallel(sch.get_loops("D")[0])
+    assert len(examined) == 4
+    other.parallel(other.get_loops("B")[0])
+    assert len(examined) == 8
