@@ -6,7 +6,7 @@ written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oneir.bench.table import machine
@@ -28,7 +28,7 @@ def write_section(command: str, text: str) -> None:
     print(f"written: {PAGE}")
 
 
-def draw_bars(names: Sequence[str], speeds: dict[str, Sequence[float]], unit: str, picture: str) -> str:
+def draw_bars(names: Sequence[str], speeds: Mapping[str, Sequence[float]], unit: str, picture: str) -> str:
     """Draws a bar for each name and contestant into a picture beside the page, NaN as none; returns what shows it."""
     from matplotlib.figure import Figure
 
