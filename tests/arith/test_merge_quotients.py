@@ -20,6 +20,7 @@ CASES = {
     "sum": ((i + j) // n * n + (i + j) % n, i + j),
     "nested": ((i // n * n // m + i % n // m) * m + (i // n * n % m + i % n % m), i),
     "constant": (i // 4 * 4 + i % 4, i),
+    "multiples that have gone": ((i * 49 + j) // 14 * 14 + (i * 7 + j) % 14, i * 49 + j),
     "other divisor": (i // n * m + i % n, None),
     "other number": (i // n * n + j % n, None),
 }

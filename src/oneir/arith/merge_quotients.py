@@ -64,7 +64,8 @@ def _merged(quotient: _Term, remainder: _Term) -> list[_Term] | None:
         for j, rest in enumerate(remainder[1]):
             if not isinstance(rest, kind):
                 continue
-            if not same_expr(divided.a, rest.a) or not same_expr(divided.b, rest.b):
+            alike = _congruent if kind is FloorMod else _equal
+            if not same_expr(divided.b, rest.b) or not alike(divided.a, rest.a, divided.b):
                 continue
             others = (*remainder[1][:j], *remainder[1][j + 1 :])
             ((scale, divisor), *more) = _terms(divided.b)
@@ -74,6 +75,18 @@ def _merged(quotient: _Term, remainder: _Term) -> list[_Term] | None:
             if _same_product((quotient[0], (*quotient[1][:i], *quotient[1][i + 1 :])), wanted):
                 return [(remainder[0] * c, (*others, *f)) for c, f in _terms(divided.a)]
     return None
+
+
+def _equal(a: PrimExpr, b: PrimExpr, divisor: PrimExpr) -> bool:
+    return same_expr(a, b)
+
+
+def _congruent(a: PrimExpr, b: PrimExpr, divisor: PrimExpr) -> bool:
+    """Whether two numbers are known to have one remainder; of a constant divisor, multiples of it may have gone."""
+    if same_expr(a, b) or not isinstance(divisor, IntImm) or a.dtype != b.dtype or not a.dtype.is_index:
+        return same_expr(a, b)
+    rest = Analyzer().simplify(ops.floormod(ops.subtract(a, b), divisor))
+    return isinstance(rest, IntImm) and rest.value == 0
 
 
 def _same_product(a: _Term, b: _Term) -> bool:
