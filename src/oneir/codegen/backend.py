@@ -40,6 +40,9 @@ class Backend(ABC):
     calls_kernels: ClassVar[bool] = True
     """Whether graphs become host functions, which launch their kernels without Python; else they are bytecode."""
 
+    compiles_late: ClassVar[bool] = False
+    """Whether code is compiled when it is first called or exported, since its text is of use by itself."""
+
     # -- passes --
 
     def graph_passes(self, target: Target) -> dict[str, list[Pass]]:

@@ -21,7 +21,7 @@ from ..ir.structural import structural_digest
 from ..ir.transform import Pass, PassContext, pass_key
 from ..runtime import object_cache
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
-from ..runtime.module import Module
+from ..runtime.module import DeferredFunctions, Module
 from ..runtime.once import once
 from ..runtime.signature import Signature
 from ..target.target import Target
@@ -48,8 +48,13 @@ def build(
     one name, and `CompileError` for a program that cannot be compiled.
     """
     module, target = as_module(mod), as_target(target)
+    backend, signatures = backend_of(target), signatures_of(module, target)
+    if backend.compiles_late:
+        texts = list(_unit_texts(split(module), target, pipeline, None))
+        late = DeferredFunctions(lambda: [backend.compile(text, target) for text in texts], signatures)
+        return backend.load([], {}, lambda fmt: "\n".join(backend.show(text, target, fmt) for text in texts), late)
     objects = compile_units(module, target, pipeline)
-    return backend_of(target).load(objects, signatures_of(module, target), KernelSources(module, target, pipeline))
+    return backend.load(objects, signatures, KernelSources(module, target, pipeline))
 
 
 def compile_units(

@@ -140,6 +140,13 @@ class Module(Object):
             self._deferred = None
         return self._objects
 
+    def linked_again(self) -> Module:
+        """Another module of the same code, with memory of its own. Raises `LibraryError` for a loaded library."""
+        if not self.is_compilation_exportable():
+            raise LibraryError("what was loaded from a shared library cannot be linked again; load the file again")
+        with self._lock:
+            return Module.from_objects(self._complete(), dict(self._signatures), self._sources)
+
     @property
     def mod(self) -> Module:
         """The module itself: what was compiled can be called at once."""
@@ -288,7 +295,7 @@ class Module(Object):
 
     def library_bytes(self, path: Path, fcompile: Callable[..., object] | None = None, **kwargs: object) -> bytes:
         """The content of the file that `export_library` writes to `path`; raises as it does."""
-        if not self._objects:
+        if not self.is_compilation_exportable():
             raise LibraryError("a module loaded from a shared library cannot be exported again; copy its file")
         linker = None if fcompile is None else partial(fcompile, **kwargs)
         with self._lock:
@@ -315,9 +322,14 @@ class Executable(Module):
     def jit(
         self, *, fcompile: object = None, addons: object = None, force_recompile: bool = False, **kwargs: object
     ) -> Module:
-        """The module: its code is in memory, and linked when a function is first asked for."""
-        self._jitted_mod = self._mod
-        return self._mod
+        """The module: its code is in memory, and linked when a function is first asked for.
+
+        `force_recompile` links the code once more, as another module, if the module was compiled here.
+        """
+        if self._jitted_mod is None or force_recompile:
+            again = force_recompile and self._mod.is_compilation_exportable()
+            self._jitted_mod = self._mod.linked_again() if again else self._mod
+        return self._jitted_mod
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         return self._mod.get_function(name, query_imports)
@@ -364,4 +376,4 @@ def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Mod
 
 def enabled(target: str) -> bool:
     """Whether code for a target, such as "llvm", can run in this process."""
-    return target.split()[0] in ("llvm", "cpu")
+    return target.split()[0] in ("llvm", "c", "cpu")

@@ -11,7 +11,7 @@ from ..target import Target
 def device_enabled(target: Any) -> bool:
     """Whether code for a target can run here: there is a device of its kind."""
     kind = Target(target).kind.name
-    return kind == "llvm" or (kind != "c" and bool(device(kind).exist))
+    return kind in ("llvm", "c") or bool(device(kind).exist)
 
 
 def enabled_targets() -> list[tuple[str, Device]]:

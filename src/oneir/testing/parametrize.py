@@ -19,7 +19,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ..runtime import device
 from ..runtime.error import InvalidValue
+from ..target import Target
 from .requirements import marks_of_target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -119,14 +121,30 @@ def _cached(func: Callable[..., Any]) -> Callable[..., Any]:
 def parametrize_targets(*args: Any) -> Any:
     """Runs a test for each of some targets; those that this machine cannot run are skipped.
 
-    The test has an argument `target`, and may have `dev`, which the plugin `oneir.testing.plugin` provides. Without
-    arguments the decorator leaves a test as it is: the plugin runs it for all targets.
+    The test has an argument `target`, and may have `dev`, the first device of that target. Without arguments the
+    decorator leaves a test as it is: the plugin `oneir.testing.plugin` runs it for all targets.
     """
     import pytest
 
     if len(args) == 1 and callable(args[0]):
         return args[0]
-    return pytest.mark.parametrize("target", [pytest.param(target, marks=marks_of_target(target)) for target in args])
+
+    def decorate(test: F) -> F:
+        if "dev" not in inspect.signature(test).parameters:
+            cases = [pytest.param(target, marks=marks_of_target(target)) for target in args]
+            return pytest.mark.parametrize("target", cases)(test)
+        cases = [
+            pytest.param(
+                target,
+                device(Target(target).kind.name),
+                marks=marks_of_target(target),
+                id=target if isinstance(target, str) else None,
+            )
+            for target in args
+        ]
+        return pytest.mark.parametrize(("target", "dev"), cases)(test)
+
+    return decorate
 
 
 def exclude_targets(*kinds: str) -> Callable[[F], F]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...dlight import ScheduleRule, gpu
+from ...contrib.cc import compile_c
+from ...dlight import ScheduleRule, cpu, gpu
 from ...ir.module import IRModule
 from ...ir.transform import Pass
 from ...relax.backend import DispatchSampling, DispatchSortScan
@@ -17,8 +18,15 @@ from ...runtime.llvm_worker import assembly_for
 from ...target.cpu import resolve
 from ...target.target import Target
 from ...tir.function import PrimFunc
-from ...tir.pipeline import default_gpu_passes
-from ...tir.transform import ExactExtremes, ExactMoments, LowerThreadAllreduce, MultiplyReciprocals, WideSums
+from ...tir.pipeline import default_gpu_passes, default_tir_passes
+from ...tir.transform import (
+    ExactExtremes,
+    ExactMoments,
+    LowerThreadAllreduce,
+    MultiplyReciprocals,
+    VectorizeLoop,
+    WideSums,
+)
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
 from ..llvm.device import AMDGCN, NVPTX, Machine, kernels_text
@@ -27,6 +35,7 @@ from .cuda import CUDA
 from .dialect import Dialect
 from .emitter import source_of
 from .hip import HIP
+from .host_emitter import c_text
 from .launch import Program
 from .metal import METAL
 from .opencl import OPENCL
@@ -186,6 +195,38 @@ class WebGPU(SourceBackend):
         return source_of(mod, Wgsl(has_half), WgslEmitter)
 
 
+class HostC(Backend):
+    """Processors by C: the text is for any C compiler, and this machine's compiles it when a function is called."""
+
+    kind: ClassVar[str] = "c"
+    formats: ClassVar[Mapping[str, str]] = {"c": "C of the functions"}
+    calls_kernels: ClassVar[bool] = False
+    compiles_late: ClassVar[bool] = True
+
+    def numeric_passes(self, target: Target) -> list[Pass]:
+        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
+
+    def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        return [cpu.Reduction(), cpu.Spatial()]
+
+    def lowering_passes(self, target: Target) -> list[Pass]:
+        # Loops stay loops: C has no vectors, and its compilers make them.
+        return [VectorizeLoop(False) if isinstance(p, VectorizeLoop) else p for p in default_tir_passes()]
+
+    def write(self, mod: IRModule) -> str:
+        return c_text(mod)
+
+    def compile(self, text: str, target: Target) -> bytes:
+        options = [f"-m{name[1:]}={target.attrs[name]}" for name in ("march", "mcpu") if target.attrs.get(name)]
+        return compile_c(text, options)
+
+    def show(self, text: str, target: Target, fmt: str) -> str:
+        if fmt in ("", "c", "cc"):
+            return text
+        raise InvalidValue(f'expected the format "c", found {fmt!r}')
+
+
+register_backend(HostC())
 register_backend(OpenCL())
 register_backend(Cuda())
 register_backend(Rocm())

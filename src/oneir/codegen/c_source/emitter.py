@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeGuard
 
+import numpy as np
+
 from ...arith import Analyzer
 from ...ir import expr as e
 from ...ir.dtype import INT32, DataType
@@ -451,6 +453,9 @@ class KernelEmitter:
 
     def literal(self, value: Any, dtype: DataType) -> str:
         """A constant."""
+        if dtype.element == "float16":  # what a constant holds is rounded where it is used
+            with np.errstate(over="ignore"):
+                value = np.float16(value)
         if dtype.is_float:
             return self.dialect.floating(float(value), DataType("float64" if dtype.bits == 64 else "float32"))
         return self.dialect.integer(int(value), dtype)
