@@ -233,6 +233,13 @@ def cpu_info(target: Target) -> CPUInfo:
     )
 
 
+def has_scalable_vectors(target: Target) -> bool:
+    """Whether a processor has vectors whose length only the machine knows: SVE of Arm, V of RISC-V."""
+    arch = architecture(resolve(target)[0])
+    names = ("sve",) if arch == "aarch64" else ("zve32x",) if arch.startswith("riscv") else ()
+    return bool(names and enabled_features(target, names))
+
+
 def vector_scale(target: Target) -> int | None:
     """How many times 16 bytes the scalable vectors of a processor of Arm have, of which code may make use.
 

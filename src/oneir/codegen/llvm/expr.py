@@ -342,13 +342,24 @@ class ExprEmitter:
         mask = with_lanes("i32", dtype)
         return w.pure(f"shufflevector {vector} {first}, {vector} poison, {mask} zeroinitializer")
 
+    def require_scalable(self, node: Any) -> None:
+        """Raises `CompileError` for what needs vectors whose length only the machine knows, where it has none."""
+        if not self.w.module.has_scalable_vectors:
+            raise CompileError(
+                "T.vscale() needs a processor with scalable vectors: expected a target with SVE (-mattr=+sve) or with "
+                f"RISC-V's V (-mattr=+v), found {self.w.module.target}{where(node)}"
+            )
+
     def expr_Broadcast(self, node: e.Broadcast) -> str:
+        if node.dtype.scalable:
+            self.require_scalable(node)
         return self.splat(node.dtype, self.expr(node.value))
 
     def expr_Ramp(self, node: e.Ramp) -> str:
         dtype, vector, element = node.dtype, register_type(node.dtype), scalar_type(node.dtype)
         base, stride = self.expr(node.base), self.expr(node.stride)
         if dtype.scalable:
+            self.require_scalable(node)
             function = self.w.module.declare(f"llvm.stepvector.{suffix(dtype)}", vector, "")
             steps = self.w.pure(f"call {vector} {function}()")
         else:

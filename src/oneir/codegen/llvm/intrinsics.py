@@ -202,10 +202,13 @@ class CallEmitter(ExprEmitter):
         return "poison"
 
     def vscale(self, node: e.Call) -> str:
+        self.require_scalable(node)
         function = self.w.module.declare("llvm.vscale.i32", "i32", "")
         return self.w.pure(f"call i32 {function}()")
 
     def lane_mask(self, node: e.Call) -> str:
+        if node.dtype.scalable:
+            self.require_scalable(node)
         llvm_type, base = register_type(node.dtype), node.args[0].dtype
         name = f"llvm.get.active.lane.mask.{suffix(node.dtype)}.{suffix(base)}"
         index = register_type(base)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from ...runtime.llvm import link_ir
-from ...target.cpu import cpu_info, pointer_bytes, vector_scale
+from ...target.cpu import cpu_info, has_scalable_vectors, pointer_bytes, vector_scale
 from ...target.target import Target
 
 
@@ -33,7 +33,7 @@ class ModuleText:
 
     def __init__(self, kernels: Kernels | None = None, target: Target | None = None) -> None:
         self.kernels = kernels
-        self._target = target or Target("llvm")
+        self.target = target or Target("llvm")
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = [] if kernels is None else kernels.globals()
         self.functions: list[str] = []
@@ -52,23 +52,28 @@ class ModuleText:
     @cached_property
     def pointer_bytes(self) -> int:
         """The bytes of an address."""
-        return pointer_bytes(self._target)
+        return pointer_bytes(self.target)
 
     @cached_property
     def has_fma(self) -> bool:
         """Whether the processor multiplies and adds floats with one rounding."""
-        return cpu_info(self._target).has_fma
+        return cpu_info(self.target).has_fma
 
     @cached_property
     def asks_for_fma(self) -> bool:
         """Whether LLVM must be asked for fused products: for 32-bit Arm it makes none of its own, though it may."""
-        info = cpu_info(self._target)
+        info = cpu_info(self.target)
         return info.arch == "arm" and info.has_fma
+
+    @cached_property
+    def has_scalable_vectors(self) -> bool:
+        """Whether the processor has vectors whose length only the machine knows."""
+        return has_scalable_vectors(self.target)
 
     @cached_property
     def attributes(self) -> str:
         """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
-        scale = vector_scale(self._target)
+        scale = vector_scale(self.target)
         return "nounwind" if scale is None else f"nounwind vscale_range({scale},{scale})"
 
     def number(self) -> int:

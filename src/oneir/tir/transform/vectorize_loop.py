@@ -11,6 +11,7 @@ several statements use an element that all lanes share, the whole loop is serial
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +36,7 @@ from ...ir.expr import (
     Or,
     PrimExpr,
     Ramp,
+    Range,
     Select,
     Sub,
     Var,
@@ -136,8 +138,9 @@ class _Vectorizer(Mapper):
     `mask` is the condition under which the current statement runs in each lane, None where it runs in all.
     """
 
-    def __init__(self, loop: For, lanes: Any, analyzer: Analyzer, options: _Options):
+    def __init__(self, loop: For, lanes: Any, analyzer: Analyzer, options: _Options, enclosing: Sequence[For] = ()):
         super().__init__()
+        self.enclosing = enclosing
         self.options = options
         self.loop = loop
         self.lanes = lanes
@@ -294,6 +297,7 @@ class _Vectorizer(Mapper):
             condition = condition.args[0]
         if not self.options.mask_lanes:
             return self.predicated(node, condition)
+        condition = self.active_lanes(condition)
         mask = Var("mask", condition.dtype) if reads(condition) else None
         held = condition if mask is None else mask
         cases = [self.masked(held, node.then_case)]
@@ -301,6 +305,21 @@ class _Vectorizer(Mapper):
             cases.append(self.masked(Not(held), node.else_case))
         body = cases[0] if len(cases) == 1 else SeqStmt(cases)
         return body if mask is None else LetStmt(mask, condition, body)
+
+    def active_lanes(self, condition: PrimExpr) -> PrimExpr:
+        """The mask of the lanes below a limit as one instruction, which processors with scalable vectors have.
+
+        It compares without a sign, so that both sides must be known not to be negative.
+        """
+        if isinstance(condition, LT) and condition.dtype.scalable:
+            lane, limit = condition.a, condition.b
+            if isinstance(lane, Ramp) and as_int(lane.stride) == 1 and isinstance(limit, Broadcast):
+                analyzer = Analyzer()
+                for loop in self.enclosing:
+                    analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent))
+                if all(analyzer.can_prove(value >= 0) for value in (lane.base, limit.value)):
+                    return get_active_lane_mask(condition.dtype, lane.base, limit.value)
+        return condition
 
     def predicated(self, node: IfThenElse, condition: PrimExpr) -> Stmt:
         """A statement for the lanes below a limit, each access with a mask of these."""
@@ -531,6 +550,8 @@ class _VectorizeLoops(Mapper):
         self.options = options
         self.enabled = options.enabled
         self.analyzer = Analyzer()
+        self.enclosing: list[For] = []
+        """The loops around the present one."""
 
     def visit_AttrStmt(self, node: AttrStmt) -> Any:
         if node.attr_key != "target" or not isinstance(node.node, Target):
@@ -538,7 +559,9 @@ class _VectorizeLoops(Mapper):
         return node.replace(body=_VectorizeLoops(replace(self.options, target=node.node)).visit(node.body))
 
     def visit_For(self, node: For) -> Any:
+        self.enclosing.append(node)
         node = self.generic_visit(node)
+        self.enclosing.pop()
         if node.kind is not ForKind.VECTORIZED:
             return node
         extent = node.extent
@@ -553,7 +576,8 @@ class _VectorizeLoops(Mapper):
                 return self.split(node, extent.value)
         factor = ops.vscale_multiple(extent) if self.enabled else None
         if factor is not None:
-            return _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer, self.options).visit(node.body)
+            vectorizer = _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer, self.options, self.enclosing)
+            return vectorizer.visit(node.body)
         return node.replace(kind=ForKind.SERIAL)
 
     def split(self, node: For, extent: int) -> Stmt:
