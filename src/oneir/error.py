@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .runtime.error import InternalError, InvalidValue, OneIRError, ParseError, UnsupportedError
+from .runtime.error import (
+    InternalError,
+    InvalidValue,
+    OneIRError,
+    ParseError,
+    RPCError,
+    RPCSessionTimeoutError,
+    UnsupportedError,
+)
 
 TVMError = OneIRError
 OpError = OneIRError
@@ -19,5 +27,7 @@ __all__ = [
     "OpAttributeUnImplemented",
     "OpError",
     "OpNotImplemented",
+    "RPCError",
+    "RPCSessionTimeoutError",
     "TVMError",
 ]

@@ -18,11 +18,21 @@ import numpy as np
 import pytest
 
 import oneir
+import oneir.testing  # registers functions of tests
 from oneir import relax, rpc, te
 from oneir.relax import op
 from oneir.relax.struct_info import TensorStructInfo
 from oneir.rpc import wire
-from oneir.runtime.error import DeviceError, ExecutionError, InvalidValue, NotRegistered, ShapeMismatch, TypeMismatch
+from oneir.runtime.error import (
+    DeviceError,
+    ExecutionError,
+    InvalidValue,
+    NotRegistered,
+    RPCError,
+    RPCSessionTimeoutError,
+    ShapeMismatch,
+    TypeMismatch,
+)
 from oneir.runtime.tensor import tensor
 
 KEY = "a secret"
@@ -190,7 +200,7 @@ def test_sessions_are_apart(server: rpc.Server, remote: rpc.RemoteSession) -> No
 
 def test_a_session_ends_when_its_time_is_over(server: rpc.Server) -> None:
     short = rpc.connect("127.0.0.1", server.port, KEY, session_timeout=0.2)
-    with short, pytest.raises(DeviceError, match="or its time was over"):
+    with short, pytest.raises(DeviceError, match="the session's time was over"):
         short.get_function("test.remote.sleep")(60)
 
 
@@ -319,3 +329,58 @@ def test_too_many_sessions_are_told_so(server: rpc.Server) -> None:
         except DeviceError:
             time.sleep(0.05)
     raise AssertionError("the sessions have not ended")
+
+
+def test_a_session_goes_through_one_server_to_another(remote: rpc.RemoteSession, server: rpc.Server) -> None:
+    with rpc.Server(port=0, key="another") as other:
+        through = ["rpc.Connect", "127.0.0.1", server.port, KEY, False]
+        with rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=through) as far:
+            values = np.arange(6, dtype="float32")
+            x = oneir.runtime.tensor(values, far.cpu())
+            np.testing.assert_array_equal(far.get_function("test.remote.twice")(x).numpy(), values * 2)
+            pids = {session.get_function("test.remote.pid")() for session in (far, remote)}
+            assert len(pids) == 2 and os.getpid() not in pids
+        with pytest.raises(InvalidValue, match="the client's key is not that of this server"):
+            wrong = ["rpc.Connect", "127.0.0.1", server.port, "wrong"]
+            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=wrong)
+        with pytest.raises(RPCError, match=r"nobody listens at 127.0.0.1:1 "):
+            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=["rpc.Connect", "127.0.0.1", 1])
+        with pytest.raises(
+            RPCError, match=r'a session is made by \["rpc.Connect", url, port, key\], found \[.rpc.Popen'
+        ):
+            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=["rpc.PopenSession", "x"])
+
+
+def test_functions_for_trying_out_are_everywhere(remote: rpc.RemoteSession) -> None:
+    for session in (remote, rpc.LocalSession()):
+        assert session.get_function("rpc.test.addone")(10) == 11
+        assert session.get_function("rpc.test.strcat")("abc", 11) == "abc:11"
+        assert session.get_function("rpc.test.runtime_str_concat")("ab", "cd") == "abcd"
+        assert session.get_function("rpc.test.add_to_lhs")(10)(12) == 22
+        session.get_function("rpc.test.remote_tensor_func")(oneir.runtime.tensor(np.ones((3, 4)), session.cpu()))
+        with pytest.raises(InvalidValue, match="no"):
+            session.get_function("rpc.test.except")("no")
+        member = session.get_function("rpc.test.remote_return_nd")
+        assert member("get_elem")(0) == member("get_arr_elem")(member("get_arr")(), 0) == 0
+        shape = session.get_function("ffi.Shape")(2, 3)
+        assert session.get_function("testing.GetShapeSize")(shape) == 2
+        assert session.get_function("testing.GetShapeElem")(shape, 1) == 3
+        with pytest.raises(AttributeError, match="the module has no function 'notexist'; it has none"):
+            session.system_lib()["notexist"]
+
+
+def test_a_session_whose_time_is_over_says_so(server: rpc.Server) -> None:
+    session = rpc.connect("127.0.0.1", server.port, KEY, session_timeout=0.5)
+    with session, pytest.raises(RPCSessionTimeoutError, match="the session's time was over while it was asked to call"):
+        session.get_function("test.remote.sleep")(30)
+
+
+def test_an_archive_comes_back_as_a_shared_library(remote: rpc.RemoteSession, tmp_path: Path) -> None:
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] * 3, name="y")
+    oneir.compile(te.create_prim_func([x, y]), "llvm").export_library(tmp_path / "lib.tar")
+    remote.upload(str(tmp_path / "lib.tar"))
+    (tmp_path / "lib.so").write_bytes(remote.download_linked_module("lib.tar"))
+    a, b = (tensor(np.full(4, k, "float32")) for k in (2, 0))
+    oneir.runtime.load_module(tmp_path / "lib.so")["main"](a, b)
+    np.testing.assert_array_equal(b.numpy(), np.full(4, 6, "float32"))

@@ -5,6 +5,7 @@ do elsewhere.
 from __future__ import annotations
 
 import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from ..contrib.utils import TempDirectory
 from ..runtime.device import Device
 from ..runtime.error import InvalidValue
-from ..runtime.module import load_module
+from ..runtime.module import load_module, system_lib
 from ..runtime.registry import get_global_func
 
 
@@ -47,6 +48,21 @@ class RPCSession(ABC):
     @abstractmethod
     def load_module(self, path: str) -> Any:
         """The module in an uploaded file; its functions run on the other side."""
+
+    @abstractmethod
+    def system_lib(self) -> Any:
+        """The module of the functions that are a part of the other side's program itself."""
+
+    def download_linked_module(self, path: str) -> bytearray:
+        """The module in an uploaded file as a shared library that this machine's linker makes."""
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.basename(path)
+            sent, linked = (os.path.join(folder, each) for each in (name, f"{os.path.splitext(name)[0]}.so"))
+            with open(sent, "wb") as file:
+                file.write(self.download(path))
+            load_module(sent).export_library(linked)
+            with open(linked, "rb") as file:
+                return bytearray(file.read())
 
     def cpu(self, dev_id: int = 0) -> Device:
         """The other side's processor."""
@@ -107,6 +123,9 @@ class LocalSession(RPCSession):
 
     def listdir(self, path: str = ".") -> str:
         return ",".join(sorted(os.listdir(self._path(path))))
+
+    def system_lib(self) -> Any:
+        return system_lib()
 
     def load_module(self, path: str) -> Any:
         return load_module(Path(self._existing(path)))

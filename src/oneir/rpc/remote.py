@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import socket
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,7 +25,15 @@ from ..runtime.benchmark import BenchmarkResult
 from ..runtime.device import REMOTE, Device
 from ..runtime.driver import Driver, KernelRecord, replace_driver
 from ..runtime.dtype import numpy_dtype
-from ..runtime.error import DeviceError, InvalidValue, OneIRError, TypeMismatch, UnsupportedError
+from ..runtime.error import (
+    DeviceError,
+    InvalidValue,
+    OneIRError,
+    RPCError,
+    RPCSessionTimeoutError,
+    TypeMismatch,
+    UnsupportedError,
+)
 from ..runtime.tensor import Tensor
 from ..runtime.vm.profile import CallRecord, Report
 from ..runtime.vm.program import Cost, Note
@@ -48,8 +58,9 @@ _numbers = itertools.count()
 class _Remote:
     """The connection, with what is given back but not told yet."""
 
-    def __init__(self, connection: socket.socket, limit: int):
+    def __init__(self, connection: socket.socket, limit: int, timeout: float):
         self.connection, self.limit = connection, limit
+        self._end = time.monotonic() + timeout if timeout else math.inf
         self.closed = False
         self._released: deque[int] = deque()
         self._lock = threading.Lock()
@@ -61,7 +72,8 @@ class _Remote:
     def ask(self, op: str, data: bytes | bytearray | memoryview = b"", /, **fields: Any) -> tuple[Any, bytearray]:
         """Has the other side do something; returns the value, as JSON, and the data of its answer.
 
-        Raises the error that it had, and `DeviceError` where it cannot be reached any more.
+        Raises the error that it had, `RPCSessionTimeoutError` where the session's time was over, and `RPCError` where
+        the other side cannot be reached any more.
         """
         if len(data) > self.limit:
             raise InvalidValue(f"the server takes at most {self.limit} bytes in a message, found {len(data)}")
@@ -75,7 +87,9 @@ class _Remote:
             except Disconnected as error:
                 self.closed = True
                 self.connection.close()
-                raise DeviceError(
+                if time.monotonic() > self._end - 0.1:  # as the server's clock, which begins earlier, may have it
+                    raise RPCSessionTimeoutError(f"the session's time was over while it was asked to {op}") from None
+                raise RPCError(
                     f"the session has ended while it was asked to {op}: {error}. "
                     "Its process was killed, or has crashed, or its time was over; connect anew"
                 ) from None
@@ -308,6 +322,9 @@ class RemoteSession(RPCSession):
     def get_function(self, name: str) -> Callable[..., Any]:
         return self.value(self.remote.ask("function", name=name)[0])
 
+    def system_lib(self) -> RemoteModule:
+        return self.value(self.remote.ask("system")[0])
+
     def load_module(self, path: str) -> RemoteModule:
         return self.value(self.remote.ask("load", name=path)[0])
 
@@ -399,12 +416,21 @@ def _end(remote: _Remote, kinds: set[int]) -> None:
         replace_driver(kind, None)
 
 
-def connect(url: str, port: int, key: str = "", session_timeout: float = 0) -> RemoteSession:
+def connect(
+    url: str,
+    port: int,
+    key: str = "",
+    session_timeout: float = 0,
+    session_constructor_args: Sequence[Any] | None = None,
+) -> RemoteSession:
     """A session with the server at an address: a process of its own there, which ends with it.
 
     key: that of the server, which is not sent itself. session_timeout: the seconds after which the server ends the
-    session, whatever it does; 0 stands for none. Raises `DeviceError` if nobody listens there, `InvalidValue` if
-    the server does not take the key.
+    session, whatever it does; 0 stands for none. session_constructor_args: `["rpc.Connect", url, port, key]` is a
+    session with another server, which that one connects to; a sixth one and more are those of the next server.
+
+    Raises `DeviceError` if nobody listens there, `InvalidValue` if the server does not take the key, `RPCError` for
+    other ways to make a session.
     """
     try:
         connection = socket.create_connection((url, port), 30)
@@ -414,22 +440,35 @@ def connect(url: str, port: int, key: str = "", session_timeout: float = 0) -> R
         ) from None
     try:
         wire.at_once(connection)
-        message, _ = wire.receive(connection, 0)
-        if "error" in message:
-            raise wire.decode_error(message["error"])
-        if message.get("oneir-rpc") != wire.VERSION:
-            found = message.get("oneir-rpc")
-            raise InvalidValue(f"{url}:{port} speaks version {found!r:.20}, and this release {wire.VERSION}")
-        signed = wire.sign(key, str(message.get("challenge")))
-        wire.send(connection, {"oneir-rpc": wire.VERSION, "signed": signed, "timeout": session_timeout})
-        answer, _ = wire.receive(connection, 0)
-        if "error" in answer:
-            raise wire.decode_error(answer["error"])
-        limit = message.get("limit")
-        if type(limit) is not int or limit <= 0:
-            raise InvalidValue(f"expected a limit of bytes, found {limit!r:.20}")
+        through = list(session_constructor_args or ())
+        limit = _handshake(connection, f"{url}:{port}", key, session_timeout, through)
+        while through:
+            _, url, port, key, *more = [*through, "", False][: max(5, len(through))]
+            through = more[1:]
+            limit = _handshake(connection, f"{url}:{port}", key, session_timeout, through)
         connection.settimeout(None)
-        return RemoteSession(_Remote(connection, limit))
+        return RemoteSession(_Remote(connection, limit, session_timeout))
     except OneIRError as error:
         connection.close()
         raise type(error)(f"{url}:{port} refused the session: {error}") from None
+
+
+def _handshake(connection: socket.socket, place: str, key: str, timeout: float, through: Sequence[Any]) -> int:
+    """Shows a server the key; returns the most bytes that it takes in a message."""
+    message, _ = wire.receive(connection, 0)
+    if "error" in message:
+        raise wire.decode_error(message["error"])
+    if message.get("oneir-rpc") != wire.VERSION:
+        found = message.get("oneir-rpc")
+        raise InvalidValue(f"{place} speaks version {found!r:.20}, and this release {wire.VERSION}")
+    signed = wire.sign(key, str(message.get("challenge")))
+    # The key of the next server is shown to that one alone.
+    hop = list(through[:3])
+    wire.send(connection, {"oneir-rpc": wire.VERSION, "signed": signed, "timeout": timeout, "through": hop})
+    answer, _ = wire.receive(connection, 0)
+    if "error" in answer:
+        raise wire.decode_error(answer["error"])
+    limit = message.get("limit")
+    if type(limit) is not int or limit <= 0:
+        raise InvalidValue(f"expected a limit of bytes, found {limit!r:.20}")
+    return limit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import ipaddress
 import os
 import signal
@@ -11,8 +12,11 @@ import stat
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 
-from ..runtime.error import DeviceError, InvalidValue, OneIRError, UnsupportedError
+from ..contrib.utils import TempDirectory
+from ..runtime.error import DeviceError, InvalidValue, LibraryError, OneIRError, UnsupportedError
+from . import testing as testing  # registers functions for trying out
 from . import wire
 from .session_process import serve
 
@@ -119,6 +123,20 @@ class Server:
 
     def __exit__(self, *error: object) -> None:
         self.terminate()
+
+
+def _server_env(load_library: Sequence[str] = (), work_path: TempDirectory | None = None) -> TempDirectory:
+    """Prepares this process for sessions with itself: loads libraries, whose symbols all code may call then.
+
+    Returns the folder for files of sessions, a new one unless it is given. Raises `LibraryError` for a file that is no
+    library.
+    """
+    for path in load_library:
+        try:
+            ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise LibraryError(f"cannot load the library {path}: {error}") from error
+    return work_path or TempDirectory()
 
 
 def _forget_sockets(own: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import selectors
 import signal
 import socket
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from ..runtime.benchmark import time_evaluator
 from ..runtime.device import Device
 from ..runtime.driver import find_driver
 from ..runtime.dtype import dtype_name, numpy_dtype
-from ..runtime.error import InvalidValue, NotRegistered
+from ..runtime.error import InvalidValue, NotRegistered, RPCError
 from ..runtime.module import Module
 from ..runtime.registry import get_global_func
 from ..runtime.tensor import Tensor, compact_strides, empty
@@ -28,10 +29,12 @@ HANDSHAKE_SECONDS = 10.0
 """How long a client may take to show that it knows the key."""
 
 
-def greet(connection: socket.socket, key: str, limit: int) -> float:
-    """Asks a client for the key; returns for how many seconds it wants the session, 0 if it does not say.
+def greet(connection: socket.socket, key: str, limit: int) -> tuple[float, socket.socket | None]:
+    """Asks a client for the key; returns for how many seconds it wants the session, 0 if it does not say, and the
+    connection with the server that the session is to be with, if it is not this one.
 
-    Raises `InvalidValue` for another key or version, after the client was told.
+    Raises `InvalidValue` for another key or version, and `RPCError` for a server that is not reached, after the client
+    was told.
     """
     wire.at_once(connection)
     connection.settimeout(HANDSHAKE_SECONDS)
@@ -49,12 +52,45 @@ def greet(connection: socket.socket, key: str, limit: int) -> float:
         timeout = message.get("timeout", 0)
         if type(timeout) not in (int, float) or not 0 <= timeout < 1e9:
             raise InvalidValue(f"expected a number of seconds, found {timeout!r:.20}")
-    except InvalidValue as error:
+        next_one = _next_server(message.get("through"))
+    except (InvalidValue, RPCError) as error:
         wire.send(connection, {"error": wire.encode_error(error)})
         raise
     wire.send(connection, {"ok": True})
     connection.settimeout(None)
-    return timeout
+    return timeout, next_one
+
+
+def _next_server(through: Any) -> socket.socket | None:
+    """The connection with another server that a session is to go through to; None for a session with this one."""
+    match through:
+        case None | []:
+            return None
+        case ["rpc.Connect", str(host), int(port)]:
+            try:
+                return socket.create_connection((host, port), HANDSHAKE_SECONDS)
+            except (OSError, OverflowError) as error:
+                raise RPCError(f"nobody listens at {host:.100}:{port} ({error})") from None
+    raise RPCError(f'a session is made by ["rpc.Connect", url, port, key], found {through!r:.60}')
+
+
+def _relay(one: socket.socket, other: socket.socket) -> None:
+    """Hands over what each side sends, until one of them is gone."""
+    with selectors.DefaultSelector() as selector:
+        for source, drain in ((one, other), (other, one)):
+            source.settimeout(None)
+            wire.at_once(source)
+            selector.register(source, selectors.EVENT_READ, (source, drain))
+        while True:
+            for ready, _ in selector.select():
+                source, drain = ready.data
+                try:
+                    data = source.recv(1 << 16)
+                    drain.sendall(data)
+                except OSError:
+                    return
+                if not data:
+                    return
 
 
 class SessionProcess:
@@ -75,6 +111,7 @@ class SessionProcess:
             "remove": lambda m, _: self._files.remove(_text(m, "name")),
             "listdir": lambda m, _: self._files.listdir(_text(m, "name")),
             "load": lambda m, _: self._files.load_module(_text(m, "name")),
+            "system": lambda m, _: self._files.system_lib(),
             "function": lambda m, _: get_global_func(_text(m, "name")),
             "member": self._member,
             "machine": self._machine,
@@ -298,8 +335,11 @@ def _count(device_type: int) -> int:
 
 def serve(connection: socket.socket, key: str, limit: int) -> None:
     """Serves one client, until it is gone or its time is over; what it then still runs ends with this process."""
-    timeout = greet(connection, key, limit)
+    timeout, next_one = greet(connection, key, limit)
     if timeout:
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, timeout)
+    if next_one is not None:
+        _relay(connection, next_one)
+        return
     SessionProcess(connection, limit).run()

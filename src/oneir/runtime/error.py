@@ -99,6 +99,15 @@ class NotRegistered(OneIRError, ValueError):
     """
 
 
+class MissingFunction(NotRegistered, AttributeError):
+    """A module has no function of the name that was asked for.
+
+    The message lists those that it has. Functions without a `global_symbol`, such as private ones, cannot be called
+    from outside: give the function one, `func.with_attr("global_symbol", "name")`, and compile again. A function of a
+    graph is called through `oneir.relax.VirtualMachine(executable, device)`.
+    """
+
+
 class NotInitialized(OneIRError, RuntimeError):
     """An object that is used before it was given what it needs.
 
@@ -114,6 +123,24 @@ class DeviceError(OneIRError, RuntimeError):
     - **A tensor lies on another device** than the program: copy it, `x.copyto(device)`.
     - **It has no more memory**: a smaller batch, or fewer programs at the same time.
     - **Another machine** (`oneir.rpc`) does not answer: is `oneir rpc-server` running there? docs/rpc.md.
+    """
+
+
+class RPCError(DeviceError):
+    """A session with another process that could not be opened, or has ended.
+
+    - **It has ended**: what was called there has crashed, or its process was killed, for memory, for instance. The
+      server goes on; connect anew, and call with less.
+    - **A session through another server** is `session_constructor_args=["rpc.Connect", address, port, key]`; the server
+      must reach that address itself. docs/rpc.md.
+    """
+
+
+class RPCSessionTimeoutError(RPCError, TimeoutError):
+    """A session has ended since its time was over.
+
+    `session_timeout` of `oneir.rpc.connect` is how many seconds the session may take in all, from the beginning. What
+    the other side was doing then has ended with it. Connect anew with a longer time, or with 0, which stands for none.
     """
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
-from .error import LibraryError, NotRegistered, UnsupportedError
+from .error import LibraryError, MissingFunction, UnsupportedError
 from .library import Linked, library_bytes, link, load, write_file
 from .object import Object
 from .once import new_lock
@@ -116,13 +116,13 @@ class Module(Object):
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """The function of that name. `query_imports` has no effect, since modules import no others.
 
-        Raises `NotRegistered` if there is none, `LibraryError` if the module cannot be linked.
+        Raises `MissingFunction` if there is none, `LibraryError` if the module cannot be linked.
         """
         function = self._functions.get(name)
         if function is None:
             signature = self._signatures.get(name)
             if signature is None:
-                raise NotRegistered(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
+                raise MissingFunction(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
             with self._lock:
                 if self._deferred is not None and name in self._deferred.signatures:
                     self._complete()
@@ -372,6 +372,14 @@ def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Mod
     if missing := [name for name in func_names if name not in module]:
         raise LibraryError(f"{path} has no {', '.join(missing)}; it has {', '.join(module.names) or 'no functions'}")
     return module
+
+
+def system_lib(symbol_prefix: str = "") -> Module:
+    """The module of the functions that are a part of this program itself; libraries are loaded by their paths instead.
+
+    A program in Python has none. Those in C call functions by the names that `export_library(header=...)` declares.
+    """
+    return Module.from_objects((), {})
 
 
 def enabled(target: str) -> bool:

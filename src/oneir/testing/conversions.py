@@ -6,6 +6,7 @@ get_global_func("testing.AcceptsPrimExpr")(1)  # IntImm("int32", 1)
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,6 +63,8 @@ _FUNCTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("testing.AcceptsPrimExpr", as_expr),
     ("testing.AcceptsArrayOfPrimExpr", _expressions),
     ("testing.AcceptsMapOfPrimExpr", _map_of_expressions),
+    ("testing.GetShapeSize", len),
+    ("testing.GetShapeElem", operator.getitem),
 )
 for _name, _function in _FUNCTIONS:
     register_func(_name, _function, override=True)

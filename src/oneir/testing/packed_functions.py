@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .. import error as errors
 from ..runtime.device import Device
 from ..runtime.error import AssertionFailure, InternalError, InvalidValue, NotRegistered
 from ..runtime.library import Linked
@@ -28,8 +29,8 @@ def nop(*args: Any) -> None:
 
 
 @_register
-def echo(value: Any) -> Any:
-    """What it is given."""
+def echo(value: Any, *rest: Any) -> Any:
+    """The first of what it is given."""
     return value
 
 
@@ -69,9 +70,13 @@ def sleep_in_ffi(seconds: float) -> None:
 
 @_register
 def test_raise_error(kind: str, message: str) -> None:
-    """Raises the error of a built-in name; `RuntimeError` for others."""
-    error = getattr(builtins, kind, None)
-    raise (error if isinstance(error, type) and issubclass(error, Exception) else RuntimeError)(message)
+    """Raises the error of a name, a built-in one or one of `oneir.error`; `RuntimeError` for others."""
+    raise (_error_of(kind) or RuntimeError)(message)
+
+
+def _error_of(kind: str) -> type[Exception] | None:
+    found = getattr(builtins, kind, None) or getattr(errors, kind, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
 @_register
@@ -86,11 +91,15 @@ def test_wrap_callback(callback: Callable[[], object]) -> Callable[[], None]:
 
 @_register
 def test_check_eq_callback(message: str) -> Callable[[int, int], None]:
-    """A function that raises `AssertionFailure` with a message when its arguments differ."""
+    """A function that raises an error when its arguments differ: the one that begins the message, else
+    `AssertionFailure`.
+    """
+    kind, _, rest = message.partition(":")
+    error, text = _error_of(kind), rest.strip()
 
     def check(x: int, y: int) -> None:
         if x != y:
-            raise AssertionFailure(f"{message}: expected {x} == {y}")
+            raise (error or AssertionFailure)(f"{message if error is None else text}: expected {x} == {y}")
 
     return check
 
