@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import container as container  # registers `ffi.Shape`
 from . import cuda as cuda_driver  # registers the driver
 from . import opencl as opencl_driver
 from . import rocm as rocm_driver
@@ -15,7 +16,7 @@ from . import webgpu as webgpu_driver
 from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
 from .dtype import DataTypeCode, data_type
-from .module import Executable, Module, enabled, load_module, load_static_library
+from .module import Executable, Module, enabled, load_module, load_static_library, system_lib
 from .object import Object, ShapeTuple, String
 from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
@@ -77,6 +78,7 @@ __all__ = [
     "save_param_dict",
     "save_param_dict_to_file",
     "set_num_threads",
+    "system_lib",
     "tensor",
     "vpi",
     "vulkan",
