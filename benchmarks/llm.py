@@ -34,7 +34,9 @@ import numpy as np
 import oneir
 from benchmarks.measure import verdict
 from oneir.bench.roofline import machine_speed
+from oneir.llm.engine.engine import Engine
 from oneir.llm.engine.runner import Piece
+from oneir.llm.engine.sampling import SamplingParams
 from oneir.llm.runtime.loader import load_runner
 
 
@@ -63,6 +65,8 @@ CONTEXT, LONG = 2560, 2048
 """What there are pages for, and the longer of the two contexts of a token."""
 BARS = {("decode", 1): 1.6, ("decode", 2): 1.2, ("prefill", 1): 2.4, ("prefill", 2): 2.4}
 """What ratio is wanted of a task on so many threads."""
+OUTSIDE = 0.03
+"""The part of a token's time that may be spent outside of the compiled program."""
 DYNAMIC = "vm.builtin.call_tir_dyn"
 """What calls kernels that take integers, too: those of attention."""
 NO_AVX512 = "llvm -mcpu=znver3"
@@ -174,7 +178,38 @@ class Ours:
         lines = [f"{1e6 * x:9.1f} us  {name}" for name, x in sorted(kernels.items(), key=lambda item: -item[1])]
         step, all_kernels = min(steps), sum(kernels.values())
         lines.append(f"{1e6 * step:9.1f} us a step, {1e6 * all_kernels:.1f} us kernels one by one")
+        whole, native = self.outside(20 * rounds)
+        share = 1 - native / whole
+        lines.append(
+            f"{1e6 * whole:9.1f} us a step of the engine, {1e6 * native:.1f} us in the program; "
+            f"outside {share:.1%} of {OUTSIDE:.0%}: {verdict(share, OUTSIDE, False)}"
+        )
         return "\n".join(lines)
+
+    def outside(self, count: int) -> tuple[float, float]:
+        """The mean seconds that a token takes in the engine, greedily chosen, and of these in the compiled program."""
+        inside, functions = 0.0, dict(self.runner._functions)
+
+        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any) -> Any:
+                nonlocal inside
+                begin = time.perf_counter()
+                result = function(*arguments)
+                inside += time.perf_counter() - begin
+                return result
+
+            return call
+
+        self.runner._functions = {name: timed(function) for name, function in functions.items()}
+        engine = Engine(self.runner)
+        engine.submit(engine.make([[5] * 16], SamplingParams(count, ignore_eos=True), lambda chunk: None))
+        engine.step()
+        inside, begin, steps = 0.0, time.perf_counter(), 0
+        while engine.step():
+            steps += 1
+        whole = time.perf_counter() - begin
+        self.runner._functions = functions
+        return whole / steps, inside / steps
 
 
 class LlamaCpp:

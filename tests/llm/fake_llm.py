@@ -88,6 +88,7 @@ class FakeRunner:
         window: int | None = None,
     ):
         self.num_pages, self.page_size, self.max_tokens = num_pages, page_size, max_tokens
+        self.original_context, self.renews = None, False
         self.memory = np.full((num_pages, page_size), -1)
         self.steps: list[Sequence[Piece]] = []
         self._model, self._window = model, window

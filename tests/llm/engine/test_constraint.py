@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
+import threading
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pytest
 from fake_llm import FakeRunner, FakeTokenizer
 
+from oneir.llm.engine.constraint import Constraint
 from oneir.llm.engine.engine import Engine
 from oneir.llm.engine.request import Chunk
+from oneir.llm.engine.runner import Piece
 from oneir.llm.engine.sampling import SamplingParams
 
 SCHEMAS = 200 if os.environ.get("ONEIR_TEST_LONG") == "1" else 40
@@ -84,3 +90,24 @@ def test_answers_to_random_schemas():
         pass
     for schema, text in zip(schemas, texts, strict=True):
         assert allows(schema, json.loads(text)), (schema, text)
+
+
+def test_tokens_that_may_follow_are_found_while_the_model_runs(monkeypatch: pytest.MonkeyPatch):
+    found, prepare = threading.Event(), Constraint.prepare
+
+    def noticed(constraint: Constraint) -> None:
+        prepare(constraint)
+        found.set()
+
+    class Waiting(FakeRunner):
+        def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
+            assert found.wait(60)
+            found.clear()
+            return super().run(pieces)
+
+    monkeypatch.setattr(Constraint, "prepare", noticed)
+    engine, chunks = Engine(Waiting(num_pages=4, page_size=16), FakeTokenizer()), list[Chunk]()
+    engine.submit(engine.make([[1]], SamplingParams(regex="(ab){3}", max_tokens=20), chunks.append))
+    while engine.step():
+        pass
+    assert "".join(chunk.text for chunk in chunks) == "ababab" and chunks[-1].finish_reason == "stop"

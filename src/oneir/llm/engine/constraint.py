@@ -23,14 +23,23 @@ class Constraint:
     def __init__(self, matcher: Any, vocab_size: int):
         self._matcher = matcher
         self._vocab_size = vocab_size
+        self._mask: bytes | None = None
+
+    def prepare(self) -> None:
+        """Computes what `allowed` gives next, in any thread, while the model computes the logits."""
+        self._mask = self._matcher.compute_bitmask()
 
     def allowed(self) -> np.ndarray:
         """Which tokens may stand next: bool (vocab_size,)."""
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        if self._mask is None:
+            self.prepare()
+        assert self._mask is not None
+        bits = np.frombuffer(self._mask, np.uint8)
         return np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
 
     def add(self, token_id: int) -> None:
         """Goes on behind a token that is allowed. Raises `ExecutionError` where the form became too complex."""
+        self._mask = None
         if not self._matcher.consume_token(token_id):
             raise ExecutionError(f"the answer left its form: {self._matcher.get_error()}")
 

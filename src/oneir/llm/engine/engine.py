@@ -11,17 +11,18 @@ Without the thread, `step` runs one step.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...runtime.error import InvalidValue, UnsupportedError
-from .constraint import Constraints
+from .constraint import Constraint, Constraints
 from .request import Chunk, ContextExceeded, EngineBusy, EngineClosed, FinishReason, Request
 from .runner import Embedder, Runner
 from .sampling import Sampler, SamplingParams, TokenLogprob, token_logprob
@@ -90,6 +91,8 @@ class Engine:
             eos_ids = () if tokenizer is None else tokenizer.eos_ids
         self._eos_ids = frozenset(eos_ids)
         self._constraints = Constraints(tokenizer, runner.vocab_size, sorted(self._eos_ids))
+        self._beside = ThreadPoolExecutor(1, "oneir-llm-beside")
+        """For what is done while the model computes; its thread starts with the first task."""
         self._draft_tokens = draft_tokens
         self._scheduler = Scheduler(
             runner, max_batch_size, prefix_cache=prefix_cache, draft_tokens=draft_tokens, window=window, sinks=sinks
@@ -298,6 +301,7 @@ class Engine:
             self._mail.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        self._beside.shutdown()
         self._end_all(EngineClosed("the engine was closed"))
 
     def _run(self) -> None:
@@ -329,7 +333,7 @@ class Engine:
             for work in works:
                 if work.copy is not None:
                     self.runner.copy_page(*work.copy)
-            logits = self.runner.run([work.piece for work in works])
+            logits = self._run(works)
         except Exception as error:
             for work in works:
                 self._finish(work.request, "error", error)
@@ -339,6 +343,17 @@ class Engine:
         for work, rows in zip(works, logits, strict=True):
             self._advance(work, rows)
         return True
+
+    def _run(self, works: Sequence[Work]) -> list[np.ndarray]:
+        """The logits of a step; which tokens may follow in answers of a given form is found out meanwhile."""
+        constraints = [work.request.constraint for work in works if not work.has_more]
+        wanted = [constraint for constraint in constraints if constraint is not None]
+        prepared = self._beside.submit(_prepare, wanted) if wanted else None
+        try:
+            return self.runner.run([work.piece for work in works])
+        finally:
+            if prepared is not None:
+                prepared.result()
 
     def _take_mail(self) -> bool:
         """Does what other threads asked for; whether there was anything."""
@@ -356,12 +371,11 @@ class Engine:
     def _advance(self, work: Work, rows: np.ndarray) -> None:
         """Goes on with a request behind a step, which computed its logits, float32 (n, vocab_size)."""
         request, piece = work.request, work.piece
-        first = len(piece.token_ids) - len(work.drafts)  # how many tokens were known before the step
         if piece.all_logits:
             self._add_prompt_logprobs(request, piece.start, rows)
-            rows = rows[first - 1 :]
-        if piece.start + first < len(request.tokens):
-            self._scheduler.commit(request)  # a prompt, of which there is more
+            rows = rows[work.known - 1 :]
+        if work.has_more:
+            self._scheduler.commit(request)
             return
         started = self._scheduler.fork(request)
         before = request.answer_length
@@ -453,6 +467,12 @@ class Engine:
         request.finish_reason = reason
         self._scheduler.remove(request)
         self._send(request, replace(chunk or Chunk(request.index), finish_reason=reason, error=error))
+
+
+def _prepare(constraints: Sequence[Constraint]) -> None:
+    for constraint in constraints:
+        with contextlib.suppress(Exception):  # which comes again when the request asks for its tokens
+            constraint.prepare()
 
 
 class _Stream:

@@ -24,6 +24,8 @@ class Piece:
     """Logits after each new token, to verify drafts for instance; else only after the last one."""
     adapter: int = 0
     """The number of the adapter that its tokens go through, from 1; 0 is none."""
+    length: int | None = None
+    """How many tokens the sequence has, those of later steps included; None: no more than by now."""
 
 
 class Runner(Protocol):
@@ -35,6 +37,10 @@ class Runner(Protocol):
     vocab_size: int
     max_tokens: int
     """The most new tokens in one step, of all pieces together."""
+    original_context: int | None
+    """In sequences of more tokens keys are others, so these share no pages with shorter ones; None: they never are."""
+    renews: bool
+    """Whether a sequence that grows beyond the original context is computed anew."""
 
     def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """Computes the new tokens and keeps them in the cache.

@@ -166,18 +166,22 @@ class Sampler:
         """
         params = self._params
         logits = self._adjusted(logits)
+        places = None
         if allowed is not None:
-            logits = np.where(allowed, logits, np.float32(-np.inf))
+            # Often few are left, and what has no chance would cost exp its fast path.
+            places = np.flatnonzero(allowed)
+            if places.size == 0:
+                raise ExecutionError("no token can be chosen: none is allowed")
+            logits = logits[places]
         best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise ExecutionError(f"no token can be chosen: the largest logit is {logits[best]}")
         if params.temperature == 0:
-            return best
+            return best if places is None else int(places[best])
         logits = (logits - logits[best]) / np.float32(params.temperature)
-        places = None
         if 0 < params.top_k < logits.size:
-            places = _most_likely(logits, params.top_k)
-            logits = logits[places]
+            kept = _most_likely(logits, params.top_k)
+            logits, places = logits[kept], kept if places is None else places[kept]
         probabilities = np.exp(logits)
         if params.top_p < 1:
             kept = _nucleus(probabilities, params.top_p)

@@ -71,12 +71,20 @@ class DecoderConfig:
     activation: str = "silu"
     sinks: bool = False
     """Whether each head has a score of its own for nothing."""
+    renews: bool = False
+    """Whether a sequence that grows beyond LongRoPE's original context is computed anew."""
 
     experts: ExpertsConfig | None = None
 
     def window(self, layer: int) -> int | None:
         """How many positions a layer attends to; None is all of them."""
         return self.windows[layer] if self.windows else None
+
+    @property
+    def original_context(self) -> int | None:
+        """The most tokens of a sequence whose keys have LongRoPE's short factors; None for other kinds of rope."""
+        long = self.rope.get("rope_type", self.rope.get("type")) == "longrope"
+        return self.rope["original_max_position_embeddings"] if long else None
 
 
 def decoder_config(config: Mapping[str, Any], **facts: Any) -> DecoderConfig:
@@ -150,7 +158,7 @@ class Cache:
     """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
 
     `positions` and `sequences` say of each token where it is, `starts` and `table` where the pages of a sequence are,
-    and `lengths` how long it is, the new tokens included. Pages of int8 have `scales`.
+    and `lengths` how many tokens it has, those of later steps included. Pages of int8 have `scales`.
     """
 
     def __init__(

@@ -11,4 +11,5 @@ from .decoder import Decoder, decoder_config
 def build(config: Mapping[str, Any]) -> Decoder:
     """The model of a folder's configuration."""
     windows = [config.get("sliding_window")] * config["num_hidden_layers"]
-    return Decoder(decoder_config(config, windows=windows))
+    # As transformers does for configurations with this entry.
+    return Decoder(decoder_config(config, windows=windows, renews="original_max_position_embeddings" in config))

@@ -29,6 +29,7 @@ class ModelRunner:
     ):
         self.page_size, self.num_pages = PAGE_SIZE, num_pages
         self.vocab_size, self.max_tokens, self._adapters = config.vocab_size, max_tokens, adapters
+        self.original_context, self.renews = config.original_context, config.renews
         self._machine = relax.VirtualMachine(program, cpu())
         names = [name for name in ("step", "decode") if program.implements_function(name)]
         self._functions = {name: self._machine[name] for name in names}
@@ -53,7 +54,7 @@ class ModelRunner:
         name, arguments = self._call(pieces)
         return self._machine.profile(name, *arguments)
 
-    def _call(self, pieces: Sequence[Piece]) -> tuple[str, list[Tensor]]:
+    def _call(self, pieces: Sequence[Piece]) -> tuple[str, list[Tensor | np.ndarray]]:
         """The function that computes the new tokens of some sequences, and its arguments."""
         tokens: list[int] = []
         positions: list[int] = []
@@ -70,11 +71,11 @@ class ModelRunner:
             sequences += [number] * count
             starts.append(len(table))
             table += piece.pages
-            lengths.append(piece.start + count)
+            lengths.append(piece.length or piece.start + count)
             wanted += range(first if piece.all_logits else first + count - 1, first + count)
         indices = tokens, positions, sequences, starts, table, lengths, wanted
         adapters = [[piece.adapter for piece in pieces]] if self._adapters else []
-        given, last = ([from_dlpack(np.array(v, np.int32)) for v in part] for part in (indices, adapters))
+        given, last = ([np.array(v, np.int32) for v in part] for part in (indices, adapters))
         name = "decode" if len(tokens) == 1 and "decode" in self._functions else "step"
         return name, [*given, *self._pages, *last]
 

@@ -132,11 +132,11 @@ class PageTable:
     """
 
     def __init__(self, pages: Pages, kind: int = 0):
-        self._pages, self._kind = pages, kind
+        self._pages, self.kind = pages, kind
         self.numbers: list[int] = []
         self.length = 0
         # How many full pages are known to the tree, and the place of the last one.
-        self._known, self._place = 0, ROOT - self._kind
+        self._known, self._place = 0, ROOT - self.kind
 
     def needed(self, count: int) -> int:
         """How many pages `append(count)` allocates."""
@@ -176,11 +176,11 @@ class PageTable:
         del self.numbers[keep:]
         if self._known > self.length // self._pages.page_size:
             # The tree is searched from the start when pages are full again.
-            self._known, self._place = 0, ROOT - self._kind
+            self._known, self._place = 0, ROOT - self.kind
 
     def fork(self) -> PageTable:
         """Another sequence that has begun with the same tokens, on the same pages."""
-        other = PageTable(self._pages, self._kind)
+        other = PageTable(self._pages, self.kind)
         other.numbers, other.length = list(self.numbers), self.length
         other._known, other._place = self._known, self._place
         for page in self.numbers:
